@@ -1,6 +1,6 @@
 """The values that flow between the stages. All are inert: no files, no processes, no pytest.
 
-case -> rounds -> trace -> launches per round -> one RunSummary per run -> Comparison -> Verdict -> SessionResult
+case -> rounds -> trace -> launches per round -> RunSummary -> Comparison -> Verdict -> SessionResult
 """
 
 from __future__ import annotations
