@@ -152,6 +152,19 @@ class Policy:
     by: float = 1.0
 
 
+@dataclass(frozen=True, slots=True)
+class Case:
+    """One test to measure.
+
+    Attributes:
+        id: pytest node id.
+        policy: what its verdict must obey.
+    """
+
+    id: str
+    policy: Policy = field(default_factory=Policy)
+
+
 class VerdictKind(enum.Enum):
     """The verdicts, worst first."""
 
@@ -248,7 +261,7 @@ class Verdict:
         subject: whose verdict it is.
         kind: the verdict.
         sentence: one line for a person: what happened, with the values, and what to do.
-        now: the median of the gated duration over the new rounds in ns; None if nothing was measured.
+        now_ns: the median of the gated duration over the new rounds in ns; None if nothing was measured.
         comparison: the numbers, None where nothing was compared on time.
         changes: how the structure changed, empty where it did not.
     """

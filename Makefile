@@ -1,0 +1,42 @@
+PYTHON ?= python3
+BIN := .venv/bin
+READY := .venv/.ready
+PYTEST := $(BIN)/python -m pytest
+# Baselines of machines that the repository stores none for.
+SCRATCH := .nsight/baselines
+
+.PHONY: help setup perf test lint format benchmark clean
+
+help: ## Show this help
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+
+setup: $(READY) ## Make the virtual environment
+
+$(READY): pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
+	@touch $@
+
+perf: $(READY) ## Measure perf_tests/ on this machine and judge them
+	@model=$$($(BIN)/pytest-nsight model) && \
+	folder=baselines && { [ -d $$folder/$$model ] || folder=$(SCRATCH); } && \
+	{ [ -d $$folder/$$model ] || $(BIN)/pytest --nsight --nsight-save --nsight-baselines $$folder perf_tests/; } && \
+	set -x && $(BIN)/pytest --nsight --nsight-baselines $$folder perf_tests/
+
+test: $(READY) ## Run the test suite
+	$(PYTEST) tests
+
+lint: $(READY) ## Check style and types
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+format: $(READY) ## Put the code in the house's format
+	$(BIN)/ruff check --fix .
+	$(BIN)/ruff format .
+
+benchmark: $(READY) ## Measure what the plugin itself costs
+	$(BIN)/python benchmarks/overhead.py
+
+clean: ## Remove everything that make and pytest-nsight made here
+	rm -rf .venv .nsight *.egg-info

@@ -1,0 +1,1 @@
+"""Stored runs: their file format, the folder that holds them, and which of them may be compared."""

@@ -1,0 +1,107 @@
+"""Runs to the text of a baseline file."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Iterator, Mapping, Sequence
+
+from pytest_nsight.baselines.schema import FORMAT_VERSION, Runs, by_age
+from pytest_nsight.model import METRICS, RunSummary, Shape, Subject
+
+
+def encode(runs: Runs) -> str:
+    """The text of a baseline file: sorted by subject, stable, one line per fact, newline at the end.
+
+    Args:
+        runs: what the file is to hold; subjects without runs are left out.
+    """
+    stored = [run for subject in sorted(runs) for run in runs[subject]]
+    environments = {_key(dict(run.environment)): dict(run.environment) for run in stored}
+    shapes = {_key(fields): fields for run in stored for fields in map(_shape_fields, _shapes(run))}
+    subjects = [_encode_subject(subject, runs[subject]) for subject in sorted(runs) if runs[subject]]
+    lines = [
+        "{",
+        f'"format": {FORMAT_VERSION},',
+        *_block("environments", environments),
+        *_block("shapes", shapes),
+        '"subjects": [',
+        ",\n".join(subjects),
+        "]",
+        "}",
+    ]
+    return "\n".join(line for line in lines if line) + "\n"
+
+
+def _key(value: object) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+
+
+def _block(name: str, entries: Mapping[str, object]) -> Iterator[str]:
+    yield f'"{name}": {{'
+    yield ",\n".join(f' "{key}": {json.dumps(entries[key], sort_keys=True)}' for key in sorted(entries))
+    yield "},"
+
+
+def _shapes(run: RunSummary) -> Iterator[Shape]:
+    return (use.shape for use in run.shapes)
+
+
+def _shape_fields(shape: Shape) -> dict[str, object]:
+    return {
+        "kind": shape.kind,
+        "name": shape.name,
+        "full_name": shape.full_name,
+        "grid": list(shape.grid),
+        "block": list(shape.block),
+        "registers": shape.registers,
+        "shared_bytes": shape.shared_bytes,
+    }
+
+
+def _encode_subject(subject: Subject, runs: Sequence[RunSummary]) -> str:
+    head = f' {{"case": {json.dumps(subject.case)}, "part": {json.dumps(subject.part)}, "runs": ['
+    body = ",\n".join(_encode_run(run) for run in sorted(runs, key=by_age))
+    return f"{head}\n{body}\n ]}}"
+
+
+def _encode_run(run: RunSummary) -> str:
+    clocks = {
+        "sm_mhz": run.clocks.sm_mhz,
+        "power_w": run.clocks.power_w,
+        "temperature_c": run.clocks.temperature_c,
+        "throttled": run.clocks.throttled,
+        "reasons": list(run.clocks.reasons),
+    }
+    facts = {
+        "run": run.run,
+        "session": run.session,
+        "recorded": run.recorded,
+        "commit": run.commit,
+        "board": run.board,
+        "environment": _key(dict(run.environment)),
+        "clocks": {name: value for name, value in clocks.items() if value is not None},
+        "is_stable": run.is_stable,
+        "copied_bytes": run.copied_bytes,
+        "launches": [[_key(_shape_fields(use.shape)), use.count, use.median_ns] for use in run.shapes],
+    }
+    lines = [f'  {json.dumps(facts)[:-1]}, "rounds": {{']
+    rounds = ",\n".join(f'   "{metric}": {text}' for metric, text in _encode_rounds(run.rounds))
+    return "\n".join([*lines, *([rounds] if rounds else []), "  }}"])
+
+
+def _encode_rounds(rounds: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
+    names: dict[tuple[int, ...], str] = {}
+    for metric in sorted(rounds, key=_metric_order):
+        durations = rounds[metric]
+        if len(durations) > 1 and len(set(durations)) == 1:
+            yield metric, json.dumps({"value": durations[0], "rounds": len(durations)})
+        elif durations and durations in names:
+            yield metric, json.dumps(names[durations])
+        else:
+            yield metric, "[" + ",".join(map(str, durations)) + "]"
+        names.setdefault(durations, metric)
+
+
+def _metric_order(metric: str) -> int:
+    return METRICS.index(metric) if metric in METRICS else len(METRICS)

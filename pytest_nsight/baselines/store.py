@@ -1,0 +1,209 @@
+"""The folder of baselines: `<folder>/<model>/<test module>.json`, read whole, changed one file at a time."""
+
+from __future__ import annotations
+
+import errno
+import os
+import re
+import tempfile
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_nsight.baselines.decode import decode
+from pytest_nsight.baselines.disk import explaining, locked, replace
+from pytest_nsight.baselines.encode import encode
+from pytest_nsight.baselines.schema import MergeConflictError, NewerFormatError, Runs, by_age
+from pytest_nsight.errors import BaselineError
+from pytest_nsight.model import RunSummary, Subject
+
+
+@dataclass(frozen=True, slots=True)
+class Baselines:
+    """What is stored for one GPU model.
+
+    Attributes:
+        folder: where the files are, "<baselines>/<model>"; it need not exist.
+        runs: the stored runs of each subject, oldest first.
+    """
+
+    folder: Path
+    runs: Runs = field(default_factory=dict)
+
+    def of(self, subject: Subject) -> tuple[RunSummary, ...]:
+        """The stored runs of a subject, oldest first; empty if there are none."""
+        return self.runs.get(subject, ())
+
+
+def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baselines:
+    """Reads the baselines of one GPU model.
+
+    Args:
+        folder: the folder of all baselines.
+        model: the name of the model's folder, see `model_slug`.
+        cases: node ids; only the files that may hold them are read. All files where None.
+
+    Returns:
+        What is stored; empty if there is no such folder.
+
+    Raises:
+        BaselineError: if a file is damaged, of a newer format, or cannot be read.
+    """
+    home = folder / model
+    with explaining("read", home):
+        paths = _list_files(folder, home)
+    if cases is not None:
+        wanted = {file_name(case) for case in cases}
+        paths = [path for path in paths if path.name in wanted]
+    runs: dict[Subject, tuple[RunSummary, ...]] = {}
+    for path in paths:
+        for subject, stored in read_file(path).items():
+            if subject in runs:
+                raise BaselineError(
+                    f"{path} and another file in {home} both hold {subject.label}; delete the one that is "
+                    f"not named {file_name(subject.case)}"
+                )
+            runs[subject] = stored
+    return Baselines(home, runs)
+
+
+def read_file(path: Path) -> Runs:
+    """The runs in one baseline file.
+
+    Raises:
+        BaselineError: if the file is damaged, of a newer format, or cannot be read.
+    """
+    try:
+        with explaining("read", path):
+            text = path.read_text(encoding="utf-8")
+        return decode(text)
+    except UnicodeDecodeError as error:
+        raise BaselineError(_damaged(path, f"not UTF-8 text at byte {error.start}")) from error
+    except MergeConflictError as error:
+        remedy = f"take one side with `git checkout --ours -- {path}`, then save again"
+        raise MergeConflictError(f"baseline file {path}: {error}; {remedy}") from error
+    except NewerFormatError as error:
+        raise NewerFormatError(f"baseline file {path}: {error}; upgrade pytest-nsight") from error
+    except BaselineError as error:
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise BaselineError(_damaged(path, str(error))) from error
+
+
+def save(folder: Path, model: str, runs: Sequence[RunSummary], keep: int = 20) -> tuple[Path, ...]:
+    """Adds runs to the stored ones; subjects and files that these runs do not touch stay as they are.
+
+    The files are read again under a lock, so that two sessions that save at once lose nothing, and replaced
+    whole, so that a reader or a crash never sees half of one. A run that is stored already is replaced.
+
+    Args:
+        folder: the folder of all baselines; made if missing.
+        model: the name of the model's folder, see `model_slug`.
+        runs: the runs to add.
+        keep: how many runs of a subject to keep, the newest.
+
+    Returns:
+        The files that now hold the runs, sorted.
+
+    Raises:
+        BaselineError: if a file cannot be read or written; what could be saved in other files is saved, and
+            the file in question is as it was.
+    """
+    if keep < 1:
+        raise ValueError(f"keep is {keep}, at least one run must be kept")
+    home = folder / model
+    saved: list[Path] = []
+    failures: list[str] = []
+    with explaining("write", home):
+        home.mkdir(parents=True, exist_ok=True)
+    with locked(home):
+        for name, added in sorted(_by_file(runs).items()):
+            path = home / name
+            try:
+                _save_file(path, added, keep)
+                saved.append(path)
+            except BaselineError as error:
+                failures.append(str(error))
+    if failures:
+        others = f"; saved all the same: {', '.join(map(str, saved))}" if saved else ""
+        raise BaselineError("; ".join(failures) + others)
+    return tuple(saved)
+
+
+def check_writable(folder: Path) -> None:
+    """Finds out, before minutes of measuring, whether there is a place to save; leaves nothing behind.
+
+    Args:
+        folder: the folder of all baselines; it need not exist.
+
+    Raises:
+        BaselineError: if nothing can be written there.
+    """
+    with explaining("write", folder):
+        nearest = next(path for path in (folder, *folder.parents) if path.exists())
+        with tempfile.TemporaryFile(dir=nearest):
+            pass
+
+
+def file_name(case: str) -> str:
+    """The file that holds a case: that of "perf_tests/test_norm.py::test_x" is "perf_tests.test_norm.json".
+
+    Args:
+        case: pytest node id, relative to the root folder.
+    """
+    module = case.split("::", 1)[0].removesuffix(".py")
+    dotted = re.sub(r"[^\w.\-]", "_", module.replace("/", ".").replace("\\", ".")).strip(".")
+    return f"{dotted or 'unnamed'}.json"
+
+
+def model_slug(name: str) -> str:
+    """The name of a model's folder: that of "NVIDIA H200" is "nvidia-h200".
+
+    What may differ between two readings of one processor, its clock and its marketing, is left out.
+
+    Args:
+        name: product name of the GPU, or of the processor where there is no GPU.
+    """
+    text = re.sub(r"@.*|\bw(ith\b|/).*|\((r|tm|c)\)|[®™©]", " ", name, flags=re.IGNORECASE)
+    text = re.sub(r"\b(\w+-core|\d+(st|nd|rd|th) gen|cpu|processor)\b", " ", text, flags=re.IGNORECASE)
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-") or "unknown"
+
+
+def _list_files(folder: Path, home: Path) -> list[Path]:
+    # glob() finds nothing in what is no folder, and an unfit path must not look like an empty one.
+    for path in (folder, home):
+        if path.exists() and not path.is_dir():
+            raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))
+    return sorted(path for path in home.iterdir() if path.suffix == ".json") if home.exists() else []
+
+
+def _by_file(runs: Iterable[RunSummary]) -> Mapping[str, list[RunSummary]]:
+    files: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        files.setdefault(file_name(run.subject.case), []).append(run)
+    return files
+
+
+def _save_file(path: Path, added: Sequence[RunSummary], keep: int) -> None:
+    is_new = not path.exists()
+    stored = {} if is_new else read_file(path)
+    try:
+        text = encode(_merge(stored, added, keep))
+        decode(text)
+    except BaselineError as error:
+        raise BaselineError(f"{path} was not changed: what was measured cannot be stored, {error}") from error
+    if is_new or text != encode(stored):
+        replace(path, text)
+
+
+def _merge(stored: Runs, added: Sequence[RunSummary], keep: int) -> Runs:
+    merged = dict(stored)
+    for subject in {run.subject for run in added}:
+        by_id = {run.run: run for run in stored.get(subject, ())}
+        by_id.update({run.run: run for run in added if run.subject == subject})
+        merged[subject] = tuple(sorted(by_id.values(), key=by_age)[-keep:])
+    return merged
+
+
+def _damaged(path: Path, what: str) -> str:
+    return f"baseline file {path}: {what}; restore it with `git checkout -- {path}`, or delete it and save again"

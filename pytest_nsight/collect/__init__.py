@@ -1,0 +1,1 @@
+"""Collectors: each records a worker and returns a Trace."""

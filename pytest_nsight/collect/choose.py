@@ -1,0 +1,44 @@
+"""Which collector works here: the best one, and a sentence about why not a better one."""
+
+from __future__ import annotations
+
+import importlib.util
+
+from pytest_nsight.collect.collector import Collector
+from pytest_nsight.collect.cuda_driver import gpu_names
+from pytest_nsight.collect.nsys.collector import NsysCollector
+from pytest_nsight.collect.torch_profiler import TorchCollector
+from pytest_nsight.errors import CollectorError, NsysError
+from pytest_nsight.settings import Settings
+
+
+def choose(settings: Settings) -> tuple[Collector, tuple[str, ...]]:
+    """Picks the collector.
+
+    Returns:
+        The collector, and sentences to show the user.
+
+    Raises:
+        CollectorError: the wanted one does not work here, none does, or --nsight-strict forbids the one that does.
+    """
+    if settings.collector == "nsys":
+        return NsysCollector.find(), ()
+    if settings.collector == "torch":
+        return _torch(), ()
+    if not gpu_names():
+        obstacle = "no CUDA device here, so CPU operators are measured instead of kernels"
+    else:
+        try:
+            return NsysCollector.find(), ()
+        except NsysError as error:
+            obstacle = f"torch.profiler instead of Nsight Systems: {error}"
+    if settings.strict:
+        raise CollectorError(f"--nsight-strict refuses a fallback collector: {obstacle}")
+    return _torch(), (obstacle,)
+
+
+def _torch() -> TorchCollector:
+    if importlib.util.find_spec("torch") is None:
+        raise CollectorError("the torch collector needs PyTorch: pip install pytest-nsight[gpu]")
+    kind = "CUDA kernels" if gpu_names() else "CPU operators"
+    return TorchCollector(f"torch ({kind} through torch.profiler)")

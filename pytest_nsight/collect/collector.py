@@ -1,0 +1,45 @@
+"""What every collector is to the rest: a way to start a worker under it, and a Trace afterwards."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Protocol
+
+from pytest_nsight.collect.process import Process
+from pytest_nsight.trace.model import Trace
+
+LOG_FILE = "worker.log"
+
+
+class Collector(Protocol):
+    """Records one worker process.
+
+    Attributes:
+        name: "nsys" or "torch".
+        title: for people, with the version and the place.
+        recorder: which recorder the worker uses ("nsys" or "torch").
+        environment: what a measurement depends on, as names and values.
+    """
+
+    name: str
+    title: str
+    recorder: str
+    environment: Mapping[str, str]
+
+    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
+        """Starts the worker and records it into the folder; its output goes to the folder's LOG_FILE.
+
+        Raises:
+            CollectorError: it cannot be started.
+        """
+
+    def collect(self, folder: Path) -> Trace:
+        """Reads what was recorded.
+
+        Raises:
+            CollectorError: nothing was recorded, or it cannot be read.
+        """
+
+    def tidy(self, folder: Path, *, keep: bool) -> None:
+        """Removes the raw record, which holds the environment's secrets; keeps a scrubbed one if asked."""

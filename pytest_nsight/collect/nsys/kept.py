@@ -1,0 +1,30 @@
+"""Scrubbed exports that stay in a run's folder, so that a session can be judged again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pytest_nsight.collect.nsys.read import read
+from pytest_nsight.collect.nsys.scrub import unpack
+from pytest_nsight.trace.model import Trace
+
+KEPT_FILE = "trace.sqlite"
+PACKED_FILE = "trace.sqlite.xz"
+
+
+def read_kept(folder: Path) -> Trace | None:
+    """Reads the scrubbed export in a run's folder, packed or not; None if there is none.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    kept, packed = folder / KEPT_FILE, folder / PACKED_FILE
+    if kept.exists():
+        return read(kept)
+    if not packed.exists():
+        return None
+    unpack(packed, kept)
+    try:
+        return read(kept)
+    finally:
+        kept.unlink()

@@ -1,0 +1,65 @@
+"""Recorded runs: what live workers and collectors left in a session's folder, read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_nsight.collect import torch_profiler
+from pytest_nsight.collect.nsys import kept
+from pytest_nsight.errors import CollectorError, RecordingError
+from pytest_nsight.gate import ProcessRecord
+from pytest_nsight.manifest import FILE_NAME, read_manifest
+from pytest_nsight.trace.model import Trace
+
+
+class ReplaySource:
+    """Hands out the processes of a recorded session, oldest first."""
+
+    def __init__(self, folder: Path) -> None:
+        """Looks for recorded processes.
+
+        Raises:
+            RecordingError: the folder holds none.
+        """
+        self._folders = sorted(path.parent for path in folder.glob(f"run-*/{FILE_NAME}"))
+        if not self._folders:
+            raise RecordingError(
+                f"{folder} holds no recorded run (run-*/{FILE_NAME}); give a folder of .nsight/ that was "
+                "recorded with --nsight-keep"
+            )
+        self.processes = len(self._folders)
+        self._next = 0
+
+    def execute(self, cases: Sequence[str]) -> ProcessRecord | None:  # noqa: ARG002 - what was recorded decides
+        """The next recorded process.
+
+        Raises:
+            RecordingError: its record lacks the trace or cannot be read.
+        """
+        if self._next == self.processes:
+            return None
+        folder = self._folders[self._next]
+        self._next += 1
+        manifest = read_manifest(folder / FILE_NAME)
+        death = "" if manifest.finished else f"the recorded worker process of {folder.name} died"
+        try:
+            return ProcessRecord(manifest, read_recorded_trace(folder), death)
+        except CollectorError as error:
+            if death:
+                return ProcessRecord(manifest, None, death, str(error))
+            raise RecordingError(f"{folder} cannot be replayed: {error}") from None
+
+
+def read_recorded_trace(folder: Path) -> Trace:
+    """Reads the trace that a collector kept in a run's folder.
+
+    Raises:
+        RecordingError: none was kept.
+        CollectorError: it cannot be read.
+    """
+    for reader in (kept.read_kept, torch_profiler.read_kept):
+        trace = reader(folder)
+        if trace is not None:
+            return trace
+    raise RecordingError(f"{folder} holds no trace; record the session with --nsight-keep")

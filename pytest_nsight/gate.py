@@ -1,0 +1,219 @@
+"""The stages in order: runs, summaries, looks, verdicts. No pytest, no processes, no files of its own."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Protocol
+
+from pytest_nsight.baselines.environment import comparable, told
+from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
+from pytest_nsight.manifest import Manifest
+from pytest_nsight.model import Case, RunSummary, Subject, Verdict, VerdictKind
+from pytest_nsight.summary import summarise
+from pytest_nsight.trace.measures import measure
+from pytest_nsight.trace.model import Trace
+from pytest_nsight.trace.names import family
+from pytest_nsight.units import duration
+
+Stored = Mapping[Subject, Sequence[RunSummary]]
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessRecord:
+    """One worker process, as it was left behind.
+
+    Attributes:
+        manifest: the worker's own account.
+        trace: what the profiler saw, None where nothing of it could be read.
+        death: why the process ended early, "" if it came to its end.
+        trouble: why there is no trace, "" if there is one.
+    """
+
+    manifest: Manifest
+    trace: Trace | None
+    death: str = ""
+    trouble: str = ""
+
+
+class Source(Protocol):
+    """Where runs come from: a machine, or a recorded session."""
+
+    def execute(self, cases: Sequence[str]) -> ProcessRecord | None:
+        """Measures the cases in one fresh process, in this order; None when a recording has no more runs."""
+
+
+@dataclass(slots=True)
+class Harvest:
+    """What the runs have yielded so far.
+
+    Attributes:
+        summaries: one per subject and run.
+        reports: case -> serialised pytest reports, of the first run or of the first that failed.
+        problems: case -> why there is nothing to judge.
+        notes: sentences about the session as a whole.
+        device: product name of what was measured.
+    """
+
+    summaries: list[RunSummary] = field(default_factory=list)
+    reports: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
+    problems: dict[str, str] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    device: str = ""
+
+    def note(self, sentence: str) -> None:
+        """Adds a sentence once."""
+        if sentence and sentence not in self.notes:
+            self.notes.append(sentence)
+
+    def adopt_reports(self, manifest: Manifest, cases: Sequence[str]) -> None:
+        """Takes over reports: a case shows its first run, unless a later one failed."""
+        fresh: dict[str, list[dict[str, Any]]] = {}
+        for case, report in manifest.reports:
+            if case in cases:
+                fresh.setdefault(case, []).append(report)
+        for case, reports in fresh.items():
+            if case not in self.reports or any(report["outcome"] == "failed" for report in reports):
+                self.reports[case] = reports
+
+    def passed(self, case: str) -> bool:
+        """Whether every phase of the case passed."""
+        reports = self.reports.get(case, [])
+        return bool(reports) and all(report["outcome"] == "passed" for report in reports)
+
+
+class Gate:
+    """Measures cases and judges them."""
+
+    def __init__(self, source: Source, cases: Sequence[Case], order: random.Random | None) -> None:
+        """Prepares.
+
+        Args:
+            source: where runs come from.
+            cases: what to measure, in the order of collection.
+            order: shuffles the cases of each run, so that what one case leaves behind (a warm board, a
+                fragmented allocator) becomes noise instead of bias; None keeps their order.
+        """
+        self._source = source
+        self._cases = {case.id: case for case in cases}
+        self._order = order
+        self.harvest = Harvest()
+
+    @property
+    def cases(self) -> tuple[str, ...]:
+        """Node ids, in the order of collection."""
+        return tuple(self._cases)
+
+    def measure(self, runs: int) -> None:
+        """Measures every case in `runs` fresh processes."""
+        for _ in range(runs):
+            if not self._run(self.cases):
+                break
+
+    def confirm(self, load: Callable[[str], Stored]) -> None:
+        """Gives suspicious cases more fresh processes, until none is left or the last look is reached.
+
+        Args:
+            load: returns the stored runs for a product name.
+        """
+        for before, after in itertools.pairwise(LOOKS):
+            gathered = self.evidence(load(self.harvest.device))
+            doubtful = {subject.case for subject in suspects(gathered, family=family)}
+            todo = [case for case in self._cases if case in doubtful]
+            if not todo or not all(self._run(todo) for _ in range(after - before)):
+                break
+
+    def evidence(self, stored: Stored) -> tuple[Evidence, ...]:
+        """Puts new and stored runs of each subject side by side, in the order of the cases."""
+        new: dict[Subject, list[RunSummary]] = {}
+        for summary in self.harvest.summaries:
+            if self.harvest.passed(summary.subject.case) and summary.subject.case not in self.harvest.problems:
+                new.setdefault(summary.subject, []).append(summary)
+        order = {case: position for position, case in enumerate(self._cases)}
+        gathered = []
+        for subject in sorted(new, key=lambda subject: (order[subject.case], subject.part)):
+            environment = new[subject][-1].environment
+            baseline, incomparable = comparable(stored.get(subject, ()), environment)
+            self.harvest.note(told(baseline, environment))
+            gathered.append(
+                Evidence(
+                    subject=subject,
+                    policy=self._cases[subject.case].policy,
+                    baseline=tuple(baseline),
+                    new=tuple(new[subject]),
+                    incomparable=incomparable,
+                )
+            )
+        return tuple(gathered)
+
+    def judge(self, stored: Stored) -> tuple[Verdict, ...]:
+        """The verdicts, in the order of the cases."""
+        return judge(self.evidence(stored), family=family)
+
+    def saved(self) -> tuple[Verdict, ...]:
+        """What to tell of runs that become baselines."""
+        verdicts = []
+        for evidence in self.evidence({}):
+            metric = evidence.policy.metric
+            medians = [sorted(run.rounds[metric])[len(run.rounds[metric]) // 2] for run in evidence.new]
+            now_ns = float(sorted(medians)[len(medians) // 2])
+            sentence = f"{evidence.subject.label}: {len(medians)} runs of {duration(now_ns)} stored"
+            verdicts.append(Verdict(evidence.subject, VerdictKind.SAVED, sentence, now_ns))
+        return tuple(verdicts)
+
+    def _run(self, cases: Sequence[str]) -> bool:
+        """Measures cases in a fresh process; after a crash, what is left in another. False: none to be had."""
+        todo = list(cases)
+        if self._order is not None:
+            self._order.shuffle(todo)
+        while todo:
+            record = self._source.execute(todo)
+            if record is None:
+                return False
+            todo = self._take(record, todo)
+        return True
+
+    def _take(self, record: ProcessRecord, cases: list[str]) -> list[str]:
+        """Keeps what a process yielded; returns the cases that another process has to measure."""
+        manifest = record.manifest
+        summaries: tuple[RunSummary, ...] = ()
+        problems: dict[str, str] = {}
+        if record.trace is not None:
+            measured = measure(record.trace)
+            summaries, problems = summarise(manifest, measured)
+            for sentence in (*record.trace.notes, *measured.notes):
+                self.harvest.note(sentence)
+        self.harvest.device = self.harvest.device or manifest.device
+        ended = [case for case in cases if case in manifest.ended]
+        if not record.death:
+            self._accept(manifest, ended, summaries, problems)
+            return []
+        # A crash takes unwritten records with it: only cases whose every round was seen are believed.
+        self.harvest.note(record.death)
+        whole = [case for case in ended if record.trace is not None and case not in problems]
+        self._accept(manifest, whole, summaries, problems)
+        crashed = [case for case in manifest.started if case in cases and case not in manifest.ended]
+        for case in crashed:
+            self.harvest.problems[case] = record.death
+        if not crashed:
+            # It died between cases, or before the first: another try would die the same way.
+            for case in cases:
+                if case not in whole:
+                    self.harvest.problems[case] = record.death
+            return []
+        return [case for case in cases if case not in whole and case not in crashed]
+
+    def _accept(
+        self,
+        manifest: Manifest,
+        cases: Sequence[str],
+        summaries: Sequence[RunSummary],
+        problems: Mapping[str, str],
+    ) -> None:
+        self.harvest.adopt_reports(manifest, cases)
+        self.harvest.summaries.extend(summary for summary in summaries if summary.subject.case in cases)
+        for case in cases:
+            if case in problems and self.harvest.passed(case):
+                self.harvest.problems.setdefault(case, problems[case])

@@ -1,0 +1,178 @@
+"""The worker's append-only account of a run: what it ran, when, on which device, with which outcome.
+
+One JSON object a line, so that whatever dies, everything before is readable. Events, by "event":
+run (format, run, session, recorded, commit, pid) · device (name, board, environment) · case · round · report ·
+case_end · fault (a collection error) · end.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_nsight.errors import RecordingError
+
+FORMAT_VERSION = 1
+FILE_NAME = "manifest.jsonl"
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What NVML said right after a round; None where it cannot be read.
+
+    Attributes:
+        sm_mhz: SM clock.
+        power_w: power draw.
+        temperature_c: GPU temperature.
+        reasons: names of the active slowdown reasons.
+    """
+
+    sm_mhz: int | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One measured round.
+
+    Attributes:
+        id: payload of the round's NVTX range, unique in the run's process.
+        case: node id.
+        parts: (payload, name) of the named ranges inside, in order of opening.
+        start_ns: wall clock (Unix epoch) when the range opened.
+        wall_ns: host time from opening the range to the end of the synchronisation inside it.
+        rest_ns: pause before the round.
+        cold_cache: whether the cache was flushed before it.
+        reading: NVML's word on the round.
+    """
+
+    id: int
+    case: str
+    parts: tuple[tuple[int, str], ...]
+    start_ns: int
+    wall_ns: int
+    rest_ns: int
+    cold_cache: bool
+    reading: Reading = field(default_factory=Reading)
+
+
+@dataclass(frozen=True, slots=True)
+class Manifest:
+    """A run as its worker told it.
+
+    Attributes:
+        run: id of the run.
+        session: id of the session.
+        recorded: UTC time of the session, ISO 8601.
+        commit: git commit of the tested tree, "" when unknown.
+        pid: the worker's process.
+        device: name of the GPU, or of the processor where there is none; "" if no case measured anything.
+        board: UUID of the GPU, or the processor's name.
+        environment: see baselines/environment.py.
+        started: cases in the order in which they began.
+        ended: cases that came to their end.
+        rounds: all measured rounds, in order.
+        reports: (case, serialised pytest report), in order.
+        faults: what went wrong outside of any case.
+        finished: whether the worker came to its own end.
+    """
+
+    run: str
+    session: str
+    recorded: str
+    commit: str
+    pid: int
+    device: str
+    board: str
+    environment: dict[str, str]
+    started: tuple[str, ...]
+    ended: tuple[str, ...]
+    rounds: tuple[Round, ...]
+    reports: tuple[tuple[str, dict[str, Any]], ...]
+    faults: tuple[str, ...]
+    finished: bool
+
+
+class Journal:
+    """Writes a manifest, line by line; every line reaches the file before the next thing happens."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+
+    def write(self, event: str, **values: Any) -> None:
+        """Appends one event."""
+        self._file.write(json.dumps({"event": event, **values}, default=str) + "\n")
+        self._file.flush()
+
+    def write_round(self, measured: Round) -> None:
+        """Appends one measured round."""
+        self.write("round", **asdict(measured))
+
+    def close(self) -> None:
+        """Ends the file."""
+        self._file.close()
+
+
+def events(path: Path) -> Iterator[dict[str, Any]]:
+    """Yields the events of a manifest; a last line cut off by a crash is left out.
+
+    Raises:
+        RecordingError: the file is missing or holds something else.
+    """
+    try:
+        lines = path.read_text(encoding="utf-8", errors="replace").split("\n")
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read ({error.strerror}); is this a session's folder?") from None
+    for number, line in enumerate(lines[:-1], 1):
+        try:
+            event = json.loads(line)
+            event["event"]
+        except (ValueError, TypeError, KeyError):
+            raise RecordingError(f"{path}, line {number}: not a manifest of pytest-nsight") from None
+        yield event
+
+
+def read_manifest(path: Path) -> Manifest:
+    """Reads a run's manifest, whole or cut off.
+
+    Raises:
+        RecordingError: the file is missing, damaged, or of a newer pytest-nsight.
+    """
+    known: dict[str, list[dict[str, Any]]] = {}
+    for event in events(path):
+        known.setdefault(event.pop("event"), []).append(event)
+    head = known.get("run", [{}])[0]
+    device = known.get("device", [{}])[0]
+    if head.get("format", FORMAT_VERSION) > FORMAT_VERSION:
+        raise RecordingError(f"{path} was written by a newer pytest-nsight (format {head['format']}); upgrade")
+    try:
+        return Manifest(
+            run=head.get("run", ""),
+            session=head.get("session", ""),
+            recorded=head.get("recorded", ""),
+            commit=head.get("commit", ""),
+            pid=head.get("pid", 0),
+            device=device.get("name", ""),
+            board=device.get("board", ""),
+            environment=device.get("environment", {}),
+            started=tuple(event["case"] for event in known.get("case", [])),
+            ended=tuple(event["case"] for event in known.get("case_end", [])),
+            rounds=tuple(_round(event) for event in known.get("round", [])),
+            reports=tuple((event["case"], event["report"]) for event in known.get("report", [])),
+            faults=tuple(event["text"] for event in known.get("fault", [])),
+            finished="end" in known,
+        )
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RecordingError(f"{path}: an event lacks or garbles {error}; the manifest is damaged") from None
+
+
+def _round(event: dict[str, Any]) -> Round:
+    reading = dict(event["reading"])
+    reading["reasons"] = tuple(reading.get("reasons", ()))
+    parts = tuple((int(payload), str(name)) for payload, name in event["parts"])
+    return Round(**{**event, "parts": parts, "reading": Reading(**reading)})

@@ -1,0 +1,189 @@
+"""The arguments of `@pytest.mark.nsight` become a frozen Mark; what is unknown or ill-typed is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pytest_nsight.errors import UsageError
+from pytest_nsight.model import METRICS, Policy
+from pytest_nsight.settings import parse_band
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the marks of one test say; None where they leave it to the settings.
+
+    Attributes:
+        rounds: measured rounds in a run.
+        warmup: unmeasured rounds before them.
+        rest_ns: pause before each round, in ns.
+        cold_cache: whether the L2 cache is flushed before each round.
+        band: relative change that counts as material.
+        metric: gated duration, one of METRICS.
+        launches: claimed number of launches in a round.
+        kernels: claimed kernel names of a round.
+        max_time_ns: claimed longest gated duration, in ns.
+        faster_than: id of the variant that this one claims to beat.
+        by: the claimed factor.
+    """
+
+    rounds: int | None = None
+    warmup: int | None = None
+    rest_ns: int | None = None
+    cold_cache: bool = True
+    band: float | None = None
+    metric: str = "kernel"
+    launches: int | None = None
+    kernels: tuple[str, ...] | None = None
+    max_time_ns: int | None = None
+    faster_than: str | None = None
+    by: float = 1.0
+
+    def policy(self, band: float, partner: str | None) -> Policy:
+        """What the verdict must obey, `band` being the settings' and `partner` the case to beat."""
+        return Policy(
+            band=band if self.band is None else self.band,
+            metric=self.metric,
+            launches=self.launches,
+            kernels=self.kernels,
+            max_time_ns=self.max_time_ns,
+            faster_than=partner,
+            by=self.by,
+        )
+
+
+def parse_duration(where: str, value: object) -> int:
+    """Reads a duration with a unit, such as "20ms" or "35.5 us", as ns.
+
+    Raises:
+        UsageError: no number with a unit of ns, us, ms or s.
+    """
+    units = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s)\s*", value) if isinstance(value, str) else None
+    if not match:
+        raise UsageError(f'{where} is {value!r}; give a duration with its unit, such as "20ms" or "35us"')
+    return round(float(match[1]) * units[match[2]])
+
+
+def _count(least: int) -> Callable[[str, Any], int]:
+    def parse(where: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"{where} is {value!r}; give a whole number of at least {least}")
+        return value
+
+    return parse
+
+
+def _factor(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise UsageError(f"{where} is {value!r}; give a factor such as 1.2")
+    return float(value)
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{where} is {value!r}; give the id of a parameter as a string")
+    return value
+
+
+def _switch(where: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} is {value!r}; give True or False")
+    return value
+
+
+def _metric(where: str, value: Any) -> str:
+    if value not in METRICS:
+        raise UsageError(f"{where} is {value!r}; choose one of {', '.join(METRICS)}")
+    return str(value)
+
+
+def _names(where: str, value: Any) -> tuple[str, ...]:
+    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+        raise UsageError(f"{where} is {value!r}; give a list of kernel names")
+    return tuple(value)
+
+
+# mark argument -> (field of Mark, reader of the value)
+_ARGUMENTS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "rounds": ("rounds", _count(1)),
+    "warmup": ("warmup", _count(0)),
+    "rest": ("rest_ns", parse_duration),
+    "cold_cache": ("cold_cache", _switch),
+    "band": ("band", parse_band),
+    "metric": ("metric", _metric),
+    "launches": ("launches", _count(0)),
+    "kernels": ("kernels", _names),
+    "max_time": ("max_time_ns", parse_duration),
+    "faster_than": ("faster_than", _text),
+    "by": ("by", _factor),
+}
+
+
+def is_marked(item: pytest.Item) -> bool:
+    """Whether the test is one to measure."""
+    return item.get_closest_marker("nsight") is not None
+
+
+def read_mark(item: pytest.Item) -> Mark:
+    """Merges the test's nsight marks; the one nearest to the test wins, argument by argument.
+
+    Raises:
+        UsageError: an argument that is unknown, positional or ill-typed; the sentence names the test.
+    """
+    values: dict[str, Any] = {}
+    for mark in item.iter_markers("nsight"):
+        if mark.args:
+            raise UsageError(
+                f"{item.nodeid}: nsight takes keyword arguments only, got {mark.args[0]!r}; "
+                f"allowed are {', '.join(_ARGUMENTS)}"
+            )
+        for name, value in mark.kwargs.items():
+            if name not in _ARGUMENTS:
+                raise UsageError(
+                    f"{item.nodeid}: nsight has no argument {name!r}; allowed are {', '.join(_ARGUMENTS)}"
+                )
+            field, parse = _ARGUMENTS[name]
+            values.setdefault(field, parse(f"{item.nodeid}: nsight({name}=...)", value))
+    if "by" in values and "faster_than" not in values:
+        raise UsageError(f"{item.nodeid}: nsight(by=...) needs faster_than=..., the variant to beat")
+    return Mark(**values)
+
+
+def check_marks(items: Iterable[pytest.Item]) -> None:
+    """Reads every mark once, so that a wrong one ends the collection.
+
+    Raises:
+        UsageError: one line for each wrong mark.
+    """
+    wrong = []
+    for item in items:
+        if is_marked(item):
+            try:
+                read_mark(item)
+            except UsageError as error:
+                wrong.append(str(error))
+    if wrong:
+        raise UsageError("\n".join(dict.fromkeys(wrong)))
+
+
+def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:
+    """The case that differs from `case` only in having `variant` for one of its parameter ids.
+
+    Node ids join parameter ids with dashes: of `test_op[fused-4096]` the "unfused" partner is
+    `test_op[unfused-4096]`. A case that is the variant itself has no partner.
+    """
+    base, bracket, rest = case.partition("[")
+    if not bracket:
+        return None
+    tokens = rest[:-1].split("-")
+    for position in range(len(tokens)):
+        candidate = f"{base}[{'-'.join([*tokens[:position], variant, *tokens[position + 1 :]])}]"
+        if candidate != case and candidate in cases:
+            return candidate
+    return None

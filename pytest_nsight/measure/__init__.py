@@ -1,0 +1,1 @@
+"""Measuring in the worker: rounds, pacing, device, ranges."""

@@ -1,0 +1,123 @@
+"""The device that a case runs on: synchronise it, empty its cache, name it, read its clocks."""
+
+from __future__ import annotations
+
+import os
+import platform
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Protocol
+
+from pytest_nsight._version import __version__
+from pytest_nsight.manifest import Reading
+from pytest_nsight.measure.nvml import Nvml
+
+
+class Device(Protocol):
+    """What the rounds need of a device.
+
+    Attributes:
+        name: product name, such as "NVIDIA H200".
+        board: UUID of the GPU, or the processor's name where there is none.
+        needs_rest: whether its clock depends on how busy it has been.
+        environment: what a measurement on it depends on, as names and values.
+    """
+
+    name: str
+    board: str
+    needs_rest: bool
+    environment: Mapping[str, str]
+
+    def synchronize(self) -> None:
+        """Waits until the device has done all its work."""
+
+    def flush(self) -> None:
+        """Evicts everything from the device's cache."""
+
+    def read(self) -> Reading:
+        """Reads clock, power, temperature and slowdown reasons."""
+
+
+class Gpu:
+    """The current CUDA device, driven through torch and watched through NVML."""
+
+    needs_rest = True
+
+    def __init__(self, torch: Any) -> None:
+        self._torch = torch
+        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
+        self.name: str = properties.name
+        self.board = f"GPU-{properties.uuid}"
+        self._nvml = Nvml(self.board)
+        # Twice the cache: one sweep of exactly its size leaves lines behind.
+        self._spill = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device="cuda")
+        self.environment: Mapping[str, str] = {
+            "gpu": self.name,
+            "cuda": str(torch.version.cuda),
+            **self._nvml.environment(),
+            **_versions(),
+        }
+
+    def synchronize(self) -> None:
+        """Waits for all streams of the device."""
+        self._torch.cuda.synchronize()
+
+    def flush(self) -> None:
+        """Overwrites a buffer of twice the L2 cache."""
+        self._spill.zero_()
+
+    def read(self) -> Reading:
+        """Asks NVML."""
+        return self._nvml.read()
+
+
+class Cpu:
+    """The processor, where there is no GPU: its operators are what is measured."""
+
+    needs_rest = False
+
+    def __init__(self) -> None:
+        self.name = processor()
+        self.board = f"{self.name}, {os.cpu_count()} threads"
+        torch = sys.modules.get("torch")
+        threads = str(torch.get_num_threads()) if torch else str(os.cpu_count())
+        self.environment: Mapping[str, str] = {"cpu": self.name, "threads": threads, **_versions()}
+
+    def synchronize(self) -> None:
+        """Does nothing: operators return when they are done."""
+
+    def flush(self) -> None:
+        """Does nothing: there is no way to empty a processor's caches that is worth its noise."""
+
+    def read(self) -> Reading:
+        """Reads nothing."""
+        return Reading()
+
+
+def current_device() -> Device:
+    """The GPU that torch uses in this process, or the processor."""
+    try:
+        import torch  # noqa: PLC0415 - heavy, and only a measuring process needs it
+    except ImportError:
+        return Cpu()
+    return Gpu(torch) if torch.cuda.is_available() else Cpu()
+
+
+def _versions() -> dict[str, str]:
+    versions = {"python": platform.python_version(), "plugin": __version__}
+    for name in ("torch", "triton"):
+        if name in sys.modules:
+            versions[name] = str(getattr(sys.modules[name], "__version__", ""))
+    return versions
+
+
+def processor() -> str:
+    """The processor's product name; /proc knows it better than platform does."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()

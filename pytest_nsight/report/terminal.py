@@ -1,0 +1,136 @@
+"""The report in the terminal: the table, worst first, the reasons of what fails, one line to remember."""
+
+from __future__ import annotations
+
+import re
+import textwrap
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pytest_nsight.model import SessionResult, Verdict, VerdictKind
+from pytest_nsight.report import wording
+from pytest_nsight.report.table import Column, align
+from pytest_nsight.report.wording import Cells
+
+_NARROW = 100
+_NARROWEST = 60
+_RESET = "\x1b[0m"
+_RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
+
+
+@dataclass(frozen=True, slots=True)
+class _Glyphs:
+    arrow: str
+    ellipsis: str
+    plus_minus: str
+    rule: str
+
+
+_UNICODE = _Glyphs("\N{RIGHTWARDS ARROW}", "\N{HORIZONTAL ELLIPSIS}", "\N{PLUS-MINUS SIGN}", "\u2500")
+_ASCII = _Glyphs("->", "..", "+-", "-")
+
+
+def render(
+    result: SessionResult,
+    width: int = 80,
+    *,
+    verbose: bool = False,
+    unicode: bool = False,
+    color: bool = False,
+) -> str:
+    """The session as text for a terminal, no newline at its end.
+
+    Args:
+        result: the finished session.
+        width: columns of the terminal; 80 to 200 look best, below 60 lines are longer than that.
+        verbose: give the sentence of every verdict, not only of those that fail.
+        unicode: whether the terminal shows more than ASCII; else other characters are written as escapes.
+        color: whether to add ANSI colours.
+    """
+    width = max(width, _NARROWEST)
+    glyphs = _UNICODE if unicode else _ASCII
+    verdicts = wording.worst_first(result.verdicts)
+    sections = [
+        [wording.setup(result)],
+        _table(verdicts, width, glyphs, strict=result.strict, color=color) if verdicts else [],
+        _reasons(verdicts, width, strict=result.strict, verbose=verbose),
+        [line for note in result.notes for line in _wrap(f"note: {note}", width)],
+        [f"saved: {path}" for path in result.saved],
+        _wrap(wording.summary(result), width),
+    ]
+    text = "\n\n".join("\n".join(lines) for lines in sections if lines)
+    return text if unicode else text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _table(verdicts: Sequence[Verdict], width: int, glyphs: _Glyphs, *, strict: bool, color: bool) -> list[str]:
+    rows = [wording.cells(verdict) for verdict in verdicts]
+    lines = align(_columns(rows, width, glyphs), width, glyphs.ellipsis)
+    rule = glyphs.rule * max(map(len, lines))
+    body = lines[1:]
+    if color:
+        paint = [_color(verdict, strict=strict) for verdict in verdicts]
+        body = [f"{code}{line}{_RESET}" if code else line for code, line in zip(paint, body, strict=True)]
+    return [lines[0], rule, *body]
+
+
+def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]:
+    def column(header: str, text: Callable[[Cells], str], *, is_number: bool = True) -> Column:
+        return Column(header, [text(row) for row in rows], is_number)
+
+    case = column("case", lambda row: row.case, is_number=False)
+    verdict = column("verdict", lambda row: row.verdict, is_number=False)
+    if not any(row.change for row in rows):
+        return [case, column("now", lambda row: row.now), verdict]
+    open_ones = [column("MDE", lambda row: row.mde)] if any(row.mde for row in rows) else []
+    if width >= _NARROW:
+        numbers = [
+            column("baseline", lambda row: row.baseline),
+            column("now", lambda row: row.now),
+            column("change", lambda row: row.change),
+            column("90 % interval", lambda row: row.interval),
+        ]
+    else:
+        header = f"baseline {glyphs.arrow} now"
+        numbers = [
+            column(header, lambda row: row.pair.replace("->", glyphs.arrow)),
+            column(f"change {glyphs.plus_minus} 90 %", lambda row: _change(row, glyphs)),
+        ]
+    return [case, *numbers, verdict, *open_ones]
+
+
+def _change(row: Cells, glyphs: _Glyphs) -> str:
+    if not row.change:
+        return ""
+    return f"{row.change.removesuffix(' %')} {glyphs.plus_minus} {row.half_width}"
+
+
+def _color(verdict: Verdict, *, strict: bool) -> str:
+    if wording.fails(verdict, strict=strict):
+        return _RED
+    if verdict.kind.fails_strict:
+        return _YELLOW
+    return "" if verdict.kind is VerdictKind.UNCHANGED else _GREEN
+
+
+def _reasons(verdicts: Sequence[Verdict], width: int, *, strict: bool, verbose: bool) -> list[str]:
+    told = [verdict for verdict in verdicts if verbose or wording.fails(verdict, strict=strict)]
+    lines = []
+    for verdict in told:
+        lines += _wrap(f"{verdict.kind.value} {wording.sentence(verdict)}", width)
+        for line in wording.detail_lines(verdict):
+            lines += _wrap(line, width, indent="    ")
+    silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in told)
+    if silent:
+        kinds = ", ".join(f"{number} {kind.value}" for kind, number in silent.items())
+        lines.append(f"-v gives the reasons of {kinds}")
+    return lines
+
+
+def _wrap(text: str, width: int, indent: str = "") -> list[str]:
+    # A number and its unit stay together: textwrap breaks at no space but the ASCII one.
+    bound = re.sub(r"(?<=\d) (?=(%|ns|us|ms|s)(\W|$))", "\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(
+        bound, width, initial_indent=indent, subsequent_indent=indent + "    ", break_on_hyphens=False
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

@@ -1,0 +1,225 @@
+"""One `pytest --nsight`: picks the source of runs, drives the gate, stores and publishes what came of it."""
+
+from __future__ import annotations
+
+import random
+import secrets
+import subprocess
+from collections.abc import Callable, Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_nsight.baselines import store
+from pytest_nsight.collect.choose import choose
+from pytest_nsight.collect.collector import Collector
+from pytest_nsight.collect.cuda_driver import gpu_names
+from pytest_nsight.collect.replay import ReplaySource
+from pytest_nsight.errors import NsightError
+from pytest_nsight.gate import Gate, Source, Stored
+from pytest_nsight.measure.device import processor
+from pytest_nsight.model import Case, SessionResult, Verdict
+from pytest_nsight.outcome import CaseOutcome
+from pytest_nsight.report.publish import publish, step_summary_path
+from pytest_nsight.runner import Identity, LiveSource, Progress
+from pytest_nsight.settings import Settings
+
+SESSIONS_FOLDER = ".nsight"
+RESULT_FILE = "result.json"
+
+
+class NsightSession:
+    """Everything between the selected cases and their outcomes."""
+
+    def __init__(self, settings: Settings, arguments: Sequence[str], where: Path) -> None:
+        """Chooses the collector.
+
+        Args:
+            settings: what the user asked for.
+            arguments: what the worker's pytest is called with.
+            where: folder that pytest was started in.
+
+        Raises:
+            NsightError: nothing here can measure, or not as asked.
+        """
+        self._settings = settings
+        self._arguments = arguments
+        self._where = where
+        now = datetime.now(timezone.utc)
+        self._recorded = now.isoformat(timespec="seconds")
+        self._id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        self._collector: Collector | None = None
+        self._notes: tuple[str, ...] = ()
+        if settings.replay is None:
+            self._collector, self._notes = choose(settings)
+        self._gate: Gate | None = None
+        self._stored: dict[str, Stored] = {}
+        self._cases: tuple[str, ...] = ()
+        self.result: SessionResult | None = None
+        self.troubles: list[str] = []
+
+    @property
+    def folder(self) -> Path:
+        """Where the session's files go."""
+        return self._settings.root / SESSIONS_FOLDER / self._id
+
+    @property
+    def folder_name(self) -> str:
+        """The folder as people read it."""
+        return f"{SESSIONS_FOLDER}/{self._id}"
+
+    def header(self) -> list[str]:
+        """Lines for the head of pytest's output."""
+        if self._collector is None:
+            return [f"nsight: replaying {self._settings.replay}, baselines {self._settings.baselines}"]
+        lines = [f"nsight: collector {self._collector.title}, baselines {self._settings.baselines}"]
+        return lines + [f"nsight: {note}" for note in self._notes]
+
+    def measure(
+        self, cases: Sequence[Case], watch: Callable[[Progress], None], *, shuffle: bool
+    ) -> dict[str, CaseOutcome]:
+        """Measures and judges, or saves.
+
+        Args:
+            cases: what to measure, in the order of collection.
+            watch: told of progress.
+            shuffle: whether each run may take the cases in an order of its own.
+
+        Raises:
+            NsightError: the session as a whole cannot go on.
+        """
+        self._cases = tuple(case.id for case in cases)
+        # A file that cannot be read or written is better known before minutes of measuring than after.
+        self._load(next(iter(gpu_names()), processor()))
+        if self._settings.save:
+            store.check_writable(self._settings.baselines)
+        if self._settings.replay:
+            recording = ReplaySource(self._settings.replay)
+            self._gate = Gate(recording, cases, None)
+            self._gate.measure(recording.processes)
+            return self.conclude(is_whole=True)
+        self._gate = Gate(self._live_source(watch), cases, random.Random(self._id) if shuffle else None)
+        self._gate.measure(self._settings.runs)
+        if not self._settings.save:
+            self._gate.confirm(self._load)
+        return self.conclude(is_whole=True)
+
+    def conclude(self, *, is_whole: bool) -> dict[str, CaseOutcome]:
+        """Judges or saves what has been measured; an interrupted session saves nothing."""
+        gate = self._gate
+        if gate is None:
+            return {}
+        saved: tuple[str, ...] = ()
+        if self._settings.save:
+            verdicts = gate.saved()
+            if is_whole and verdicts:
+                saved = self._save(gate)
+            elif not is_whole:
+                self._trouble(f"interrupted: no baseline was changed; {self._how_to_save_later()}")
+        else:
+            verdicts = gate.judge(self._load(gate.harvest.device))
+        self.result = self._result(gate, verdicts, saved)
+        self._publish()
+        return self._outcomes(gate, verdicts)
+
+    def _live_source(self, watch: Callable[[Progress], None]) -> Source:
+        assert self._collector is not None
+        self.folder.mkdir(parents=True, exist_ok=True)
+        (self.folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+        return LiveSource(
+            self._collector,
+            Identity(self._id, self._recorded, _commit(self._settings.root)),
+            self.folder,
+            self._arguments,
+            self._where,
+            rounds=self._settings.rounds,
+            # A save that fails must be repeatable without measuring again.
+            keep=self._settings.keep or self._settings.save,
+            environment={"collector": self._collector.name},
+            watch=watch,
+        )
+
+    def _load(self, device: str) -> Stored:
+        if not device:
+            return {}
+        if device not in self._stored:
+            slug = store.model_slug(device)
+            self._stored[device] = store.load(self._settings.baselines, slug, self._cases).runs
+        return self._stored[device]
+
+    def _save(self, gate: Gate) -> tuple[str, ...]:
+        kept = [run for evidence in gate.evidence({}) for run in evidence.new]
+        slug = store.model_slug(gate.harvest.device)
+        try:
+            paths = store.save(self._settings.baselines, slug, kept)
+        except NsightError as error:
+            self._trouble(f"{error}; {self._how_to_save_later()}")
+            return ()
+        return tuple(str(_relative(path, self._settings.root)) for path in paths)
+
+    def _how_to_save_later(self) -> str:
+        return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {self.folder_name}"
+
+    def _trouble(self, sentence: str) -> None:
+        self.troubles.append(sentence)
+
+    def _result(self, gate: Gate, verdicts: Sequence[Verdict], saved: tuple[str, ...]) -> SessionResult:
+        harvest = gate.harvest
+        last = harvest.summaries[-1] if harvest.summaries else None
+        environment = {"device": harvest.device, "board": last.board, **last.environment} if last else {}
+        replayed = f"replay of {self._settings.replay}"
+        return SessionResult(
+            session=self._id,
+            recorded=self._recorded,
+            collector=self._collector.title if self._collector else replayed,
+            environment=environment,
+            verdicts=tuple(verdicts),
+            runs=tuple(harvest.summaries),
+            strict=self._settings.strict,
+            saved=saved,
+            notes=(*self._notes, *harvest.notes, *self.troubles),
+        )
+
+    def _publish(self) -> None:
+        assert self.result is not None
+        self.troubles += publish(
+            self.result,
+            result_file=self.folder / RESULT_FILE if self._collector is not None else None,
+            json=self._settings.json,
+            markdown_file=self._settings.markdown,
+            step_summary=step_summary_path(),
+        )
+
+    def _outcomes(self, gate: Gate, verdicts: Sequence[Verdict]) -> dict[str, CaseOutcome]:
+        harvest = gate.harvest
+        outcomes = {}
+        for case in (*harvest.reports, *harvest.problems):
+            outcomes[case] = CaseOutcome(
+                serialised=tuple(harvest.reports.get(case, ())),
+                verdicts=tuple(verdict for verdict in verdicts if verdict.subject.case == case),
+                problem=harvest.problems.get(case, ""),
+            )
+        if self._settings.replay:
+            for case in gate.cases:
+                outcomes.setdefault(case, CaseOutcome(is_unrecorded=True))
+        return outcomes
+
+
+def _commit(root: Path) -> str:
+    """The tree's commit, with "+" when files differ from it; "" where git does not know."""
+    try:
+        revision = subprocess.run(
+            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
+        )
+        status = subprocess.run(
+            ["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"],
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+    except (OSError, subprocess.CalledProcessError):
+        return ""
+    return revision.stdout.strip() + ("+" if status.stdout.strip() else "")
+
+
+def _relative(path: Path, root: Path) -> Path:
+    return path.relative_to(root) if path.is_relative_to(root) else path

@@ -1,0 +1,150 @@
+"""Options and ini settings become one frozen Settings; nothing else reads pytest's config.
+
+Precedence: mark > command line > ini > default. Options therefore default to None, so that an option that
+was not given never hides an ini setting.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_nsight.errors import UsageError
+
+COLLECTORS = ("auto", "nsys", "torch")
+RUNS_TO_CHECK = 1
+RUNS_TO_SAVE = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for, resolved.
+
+    Attributes:
+        root: pytest's root folder; node ids and relative paths start there.
+        collector: "auto", "nsys" or "torch".
+        baselines: folder of the baselines.
+        runs: fresh processes in which every case is measured before the first look at the result.
+        rounds: rounds of a case in a run; None lets the measurement choose.
+        band: relative change that counts as material (0.02 is 2 %).
+        strict: whether verdicts that settle nothing fail, and fallbacks are refused.
+        keep: whether the scrubbed traces stay in the session's folder.
+        save: whether the runs become baselines instead of being judged.
+        replay: folder of a recorded session to judge again, None for a live one.
+        json: file for the JSON report, None for none.
+        markdown: file for the Markdown report, None for none.
+    """
+
+    root: Path
+    collector: str = "auto"
+    baselines: Path = Path("baselines")
+    runs: int = RUNS_TO_CHECK
+    rounds: int | None = None
+    band: float = 0.02
+    strict: bool = False
+    keep: bool = False
+    save: bool = False
+    replay: Path | None = None
+    json: Path | None = None
+    markdown: Path | None = None
+
+
+_VALUES = {
+    "collector": ("auto|nsys|torch", "what records the kernels (default: auto, the best that works here)"),
+    "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
+    "runs": ("N", "fresh processes that measure every case (default: 1 for a check, 5 with --nsight-save)"),
+    "rounds": ("N", "rounds of a case in a run (default: 40, fewer for cases of over 0.1 s)"),
+    "band": ("PCT", "smallest change that counts, such as 2%% (default) or 0.5%%"),
+    "json": ("PATH", "write the result as pytest-benchmark's JSON"),
+    "markdown": ("PATH", "write the result as Markdown"),
+}
+_SWITCHES = {
+    "strict": "fail on what settles nothing: no baseline, inconclusive, unusable environment, other collector",
+    "keep": "keep the scrubbed traces, so that --nsight-replay can judge them again",
+}
+
+
+def add_options(parser: pytest.Parser) -> None:
+    """Declares every --nsight option and its ini setting."""
+    group = parser.getgroup("nsight", "GPU kernel performance gate (pytest-nsight)")
+    group.addoption("--nsight", action="store_true", help="measure the tests marked nsight and judge them")
+    group.addoption(
+        "--nsight-save", action="store_true", help="add what is measured to the baselines, judge nothing"
+    )
+    group.addoption("--nsight-replay", metavar="DIR", help="judge the session recorded in DIR again; needs no GPU")
+    for name, (metavar, text) in _VALUES.items():
+        group.addoption(f"--nsight-{name}", metavar=metavar, default=None, help=text)
+        parser.addini(f"nsight_{name}", text.replace("%%", "%"), default=None)
+    for name, text in _SWITCHES.items():
+        group.addoption(f"--nsight-{name}", action="store_true", default=None, help=text)
+        parser.addini(f"nsight_{name}", text, type="bool", default=False)
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Resolves command line, ini and defaults.
+
+    Raises:
+        UsageError: a value that makes no sense, with what is allowed.
+    """
+
+    def given(name: str) -> Any:
+        value = config.getoption(f"nsight_{name}")
+        return config.getini(f"nsight_{name}") if value is None else value
+
+    collector = given("collector") or "auto"
+    if collector not in COLLECTORS:
+        raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(COLLECTORS)}")
+    save = bool(config.getoption("nsight_save"))
+    default_runs = RUNS_TO_SAVE if save else RUNS_TO_CHECK
+    rounds = given("rounds")
+    replay = config.getoption("nsight_replay")
+    here = config.invocation_params.dir
+    folder = here / replay if replay else None
+    if folder and not folder.is_dir():
+        raise UsageError(f"--nsight-replay {replay}: no such folder; give the folder of a recorded session")
+    return Settings(
+        root=config.rootpath,
+        collector=collector,
+        baselines=_baselines_folder(config),
+        runs=_positive("--nsight-runs", given("runs") or default_runs),
+        rounds=None if rounds is None else _positive("--nsight-rounds", rounds),
+        band=parse_band("--nsight-band", given("band") or "2%"),
+        strict=bool(given("strict")),
+        keep=bool(given("keep")),
+        save=save,
+        replay=folder,
+        json=here / given("json") if given("json") else None,
+        markdown=here / given("markdown") if given("markdown") else None,
+    )
+
+
+def _baselines_folder(config: pytest.Config) -> Path:
+    """A folder on the command line is relative to where pytest was started, one in the ini to the root."""
+    option = config.getoption("nsight_baselines")
+    if option is not None:
+        return Path(config.invocation_params.dir, option)
+    return config.rootpath / (config.getini("nsight_baselines") or "baselines")
+
+
+def _positive(option: str, value: object) -> int:
+    text = str(value)
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{option} is {text!r}; give a whole number of at least 1")
+    return int(text)
+
+
+def parse_band(where: str, value: object) -> float:
+    """Reads a band: "2%", "0.5 %" or a ratio such as 0.02.
+
+    Raises:
+        UsageError: not a percentage, or not between 0 and 100 %.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", str(value))
+    ratio = float(match[1]) / (100 if match[2] else 1) if match else 1.0
+    if not 0 < ratio < 1:
+        raise UsageError(f"{where} is {value!r}; give a percentage such as 2%, or a ratio such as 0.02")
+    return ratio

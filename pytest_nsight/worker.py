@@ -1,0 +1,235 @@
+"""The inner process: a pytest of its own that measures the cases of one run and tells a manifest about it.
+
+Started as `python -m pytest_nsight.worker FOLDER`; FOLDER/job.json says what to do. The plugin object here is
+registered instead of the controller's, and sees the same command line as the user's pytest.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Generator
+from contextlib import AbstractContextManager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+
+from pytest_nsight import manifest
+from pytest_nsight.fixture import Measurement
+from pytest_nsight.mark import read_mark
+from pytest_nsight.measure.device import current_device
+from pytest_nsight.measure.recorder import Recorder
+from pytest_nsight.measure.rounds import WARMUP, Plan, Stopwatch
+from pytest_nsight.model import Subject
+
+T = TypeVar("T")
+
+PLUGIN_NAME = "nsight-worker"
+JOB_FILE = "job.json"
+
+# Options of report writers whose files belong to the user's pytest: the worker must not write them too.
+_REPORT_FILES = ("xmlpath", "htmlpath", "report_log", "json_report_file", "allure_report_dir", "csv_path")
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """What one worker process has to do.
+
+    Attributes:
+        run: id of the run.
+        session: id of the session.
+        recorded: UTC time of the session, ISO 8601.
+        commit: git commit of the tested tree, "" when unknown.
+        recorder: "nsys" or "torch".
+        cases: node ids to measure, in this order.
+        rounds: rounds of a case, None to let the measurement choose.
+        arguments: the user's pytest arguments.
+        path: the user's sys.path.
+        environment: what the controller knows of the run's environment.
+    """
+
+    run: str
+    session: str
+    recorded: str
+    commit: str
+    recorder: str
+    cases: tuple[str, ...]
+    rounds: int | None
+    arguments: tuple[str, ...]
+    path: tuple[str, ...]
+    environment: dict[str, str]
+
+    def write(self, folder: Path) -> None:
+        """Writes the job where the worker looks for it."""
+        (folder / JOB_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Job:
+        """Reads the job of a run's folder."""
+        values = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
+        for name in ("cases", "arguments", "path"):
+            values[name] = tuple(values[name])
+        return cls(**values)
+
+
+class CaseMeasurement:
+    """Stands behind the nsight fixture while one case runs."""
+
+    def __init__(self, worker: Worker, item: pytest.Item) -> None:
+        self._worker = worker
+        self._item = item
+        self._mark = read_mark(item)
+        self.has_measured = False
+
+    def measure(
+        self, body: Callable[..., T], setup: Callable[[], Any] | None, rounds: int | None, warmup: int | None
+    ) -> T:
+        """Measures the body; once in a test, for a test has one baseline."""
+        if self.has_measured:
+            raise RuntimeError(
+                "this test has been measured already: call nsight(...) once in a test, and name parts of "
+                'what it measures with nsight.range("...")'
+            )
+        self.has_measured = True
+        plan = Plan(
+            rounds=rounds or self._mark.rounds or self._worker.job.rounds,
+            warmup=next((n for n in (warmup, self._mark.warmup) if n is not None), WARMUP),
+            rest_ns=self._mark.rest_ns,
+            cold_cache=self._mark.cold_cache,
+        )
+        label = Subject(self._item.nodeid).label[:200]
+        return self._worker.stopwatch.measure(self._item.nodeid, label, body, setup, plan)
+
+    def range(self, name: str) -> AbstractContextManager[None]:
+        """Names a part of the round."""
+        return self._worker.stopwatch.part(name)
+
+
+class Worker:
+    """The hooks of the inner pytest."""
+
+    __name__ = PLUGIN_NAME  # pytest registers a plugin object under this name
+
+    def __init__(self, job: Job, journal: manifest.Journal, recorder: Recorder) -> None:
+        self.job = job
+        self._journal = journal
+        self._recorder = recorder
+        self._stopwatch: Stopwatch | None = None
+        self._measurements: dict[str, CaseMeasurement] = {}
+
+    @property
+    def stopwatch(self) -> Stopwatch:
+        """Made at the first measurement, when the test's own imports have chosen the device."""
+        if self._stopwatch is None:
+            device = current_device()
+            self._journal.write(
+                "device",
+                name=device.name,
+                board=device.board,
+                environment={**device.environment, **self.job.environment},
+            )
+            self._stopwatch = Stopwatch(device, self._recorder, self._journal)
+        return self._stopwatch
+
+    def measurement(self, item: pytest.Item) -> Measurement:
+        """What stands behind the nsight fixture of this test."""
+        return self._measurement(item)
+
+    def _measurement(self, item: pytest.Item) -> CaseMeasurement:
+        if item.nodeid not in self._measurements:
+            self._measurements[item.nodeid] = CaseMeasurement(self, item)
+        return self._measurements[item.nodeid]
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Takes back what only the user's own pytest may do."""
+        for name in _REPORT_FILES:
+            if getattr(config.option, name, None):
+                setattr(config.option, name, None)
+        config.option.usepdb = False
+        if config.pluginmanager.hasplugin("benchmark"):
+            from pytest_nsight.measure.benchmark import BenchmarkPlugin  # noqa: PLC0415 - rarely needed
+
+            config.pluginmanager.register(BenchmarkPlugin(self.measurement), "nsight-benchmark")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Selects and orders the cases as the job says."""
+        position = {case: index for index, case in enumerate(self.job.cases)}
+        deselected = [item for item in items if item.nodeid not in position]
+        items[:] = sorted(
+            (item for item in items if item.nodeid in position), key=lambda item: position[item.nodeid]
+        )
+        if deselected:
+            config.hook.pytest_deselected(items=deselected)
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Tells of a module that cannot be imported here, though the user's pytest could."""
+        if report.failed:
+            self._journal.write("fault", text=f"{report.nodeid}: {report.longreprtext}")
+
+    def pytest_runtest_logstart(self, nodeid: str) -> None:
+        """Tells that a case begins."""
+        self._journal.write("case", case=nodeid)
+
+    def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
+        """Tells the outcome of a phase in pytest's own serialisation."""
+        data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
+        self._journal.write("report", case=report.nodeid, report=data)
+
+    def pytest_runtest_logfinish(self, nodeid: str) -> None:
+        """Tells that a case is over."""
+        self._journal.write("case_end", case=nodeid)
+
+    def pytest_sessionstart(self, session: pytest.Session) -> None:
+        """Keeps the config, which pytest_runtest_logreport is not given."""
+        self._config = session.config
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
+        """Measures the whole body of a test that measured nothing itself; its first call was a warm-up."""
+        result = yield
+        measurement = self._measurement(pyfuncitem)
+        if not measurement.has_measured:
+            names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
+            arguments = {name: pyfuncitem.funcargs[name] for name in names}
+            measurement.measure(lambda: pyfuncitem.obj(**arguments), None, None, None)
+        return result
+
+
+def _recorder(job: Job, folder: Path) -> Recorder:
+    if job.recorder == "nsys":
+        from pytest_nsight.measure.ranges import emitter  # noqa: PLC0415 - one recorder is needed
+
+        return emitter()
+    from pytest_nsight.collect.torch_profiler import TorchRecorder  # noqa: PLC0415
+
+    return TorchRecorder(folder)
+
+
+def main(folder: Path) -> int:
+    """Runs the job of a run's folder; returns pytest's exit code."""
+    job = Job.read(folder)
+    journal = manifest.Journal(folder / manifest.FILE_NAME)
+    journal.write(
+        "run",
+        format=manifest.FORMAT_VERSION,
+        run=job.run,
+        session=job.session,
+        recorded=job.recorded,
+        commit=job.commit,
+        pid=os.getpid(),
+    )
+    # As in the user's pytest, so that both import the same modules.
+    sys.path[:] = job.path
+    worker = Worker(job, journal, _recorder(job, folder))
+    code = pytest.main(list(job.arguments), plugins=[worker])
+    journal.write("end", code=int(code))
+    return int(code)
+
+
+if __name__ == "__main__":
+    sys.exit(main(Path(sys.argv[1])))

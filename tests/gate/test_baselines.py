@@ -1,0 +1,97 @@
+"""Saving, judging, replaying: the whole way on CPU operators."""
+
+from __future__ import annotations
+
+import json
+import os
+import stat
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Gate = Callable[..., pytest.RunResult]
+
+BODY = """
+FUSED = os.environ.get("SPOIL") != "unfused"
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("variant", ["fused", "unfused"])
+def test_op(nsight, variant):
+    x = torch.ones(256, 256)
+    nsight(square if variant == "fused" and FUSED else chain, x)
+"""
+
+
+def _saved(pytester: pytest.Pytester) -> Path:
+    (path,) = (pytester.path / "baselines").glob("*/test_case.json")
+    return path
+
+
+def test_saving_then_checking_passes_and_a_lost_fusion_fails_as_structure(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    saved = gate("--nsight-save", "--nsight-runs=3", body=BODY)
+    unchanged = gate("--nsight-keep")
+    monkeypatch.setenv("SPOIL", "unfused")
+    spoiled = gate("--nsight-keep", "--nsight-markdown=out.md")
+    monkeypatch.delenv("SPOIL")
+    sessions = sorted((pytester.path / ".nsight").glob("2*"))
+    replayed = gate("--nsight-replay", str(sessions[-1]))
+
+    saved.assert_outcomes(passed=2)
+    runs = json.loads(_saved(pytester).read_text())
+    assert "test_case.py::test_op[fused]" in json.dumps(runs)
+    unchanged.assert_outcomes(passed=2)
+    for result in (spoiled, replayed):
+        result.assert_outcomes(passed=1, failed=1)
+        result.stdout.fnmatch_lines(
+            ["*test_op[[]fused[]]*- 1 launch: mul*+ 3 launches: exp, sum, add*", "FAILED *test_op[[]fused[]]*"]
+        )
+    assert "STRUCTURE" in (pytester.path / "out.md").read_text()
+
+
+def test_a_damaged_baseline_is_one_sentence_and_stays_as_it_is(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-save", "--nsight-runs=1", body=BODY)
+    path = _saved(pytester)
+    path.write_text(path.read_text()[:100])
+    before = path.read_text()
+
+    checked = gate()
+    saved = gate("--nsight-save", "--nsight-runs=1")
+
+    assert checked.ret == pytest.ExitCode.USAGE_ERROR
+    checked.stderr.fnmatch_lines(["ERROR: *test_case.json*"])
+    assert "Traceback" not in checked.stderr.str() + saved.stderr.str()
+    assert saved.ret == pytest.ExitCode.USAGE_ERROR
+    assert path.read_text() == before
+
+
+def test_what_could_not_be_saved_can_be_saved_from_the_recording(gate: Gate, pytester: pytest.Pytester) -> None:
+    baselines = pytester.path / "baselines"
+    baselines.write_text("in the way")
+
+    failed = gate("--nsight-save", "--nsight-runs=1", body=BODY)
+
+    assert failed.ret == pytest.ExitCode.USAGE_ERROR
+    failed.stderr.fnmatch_lines(["ERROR: *baselines*"])
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+def test_a_read_only_folder_is_told_before_measuring(gate: Gate, pytester: pytest.Pytester) -> None:
+    baselines = pytester.mkdir("baselines")
+    baselines.chmod(stat.S_IRUSR | stat.S_IXUSR)
+
+    result = gate("--nsight-save", body=BODY)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert not list((pytester.path / ".nsight").glob("2*/run-*"))
+
+
+def test_fewer_than_three_stored_runs_never_fail_on_time(gate: Gate) -> None:
+    gate("--nsight-save", "--nsight-runs=1", body=BODY)
+
+    result = gate("--nsight-band=0.1%", "-v")
+
+    result.assert_outcomes(passed=2)
+    assert "REGRESSION" not in result.stdout.str()

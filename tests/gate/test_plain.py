@@ -1,0 +1,96 @@
+"""Without --nsight a marked test is a plain test."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+PLAIN = """
+import pytest
+
+calls = []
+
+@pytest.mark.nsight(rounds=50, band="2%", launches=3)
+def test_fixture(nsight):
+    assert nsight(lambda a, b: calls.append(a) or a + b, 1, b=2) == 3
+    assert calls == [1]
+
+@pytest.mark.nsight
+def test_pedantic(nsight):
+    made = []
+    def setup():
+        made.append(1)
+        return (20,), {"b": 1}
+    assert nsight.pedantic(lambda a, b: a + b, setup=setup, rounds=9, warmup=4) == 21
+    assert made == [1]
+    assert nsight.pedantic(pow, (2, 5)) == 32
+
+@pytest.mark.nsight
+def test_ranges(nsight):
+    with nsight.range("forward"):
+        calls.append("forward")
+    assert calls.count("forward") == 1
+"""
+
+
+def test_a_marked_test_runs_once_and_gets_its_result(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(PLAIN)
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+    result.assert_outcomes(passed=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        ("band='5 percent'", "*test_it: nsight(band=...) is '5 percent'; give a percentage such as 2%*"),
+        ("rounds=0", "*nsight(rounds=...) is 0; give a whole number of at least 1*"),
+        ("rounds=True", "*nsight(rounds=...) is True; give a whole number*"),
+        ("max_time=5", "*nsight(max_time=...) is 5; give a duration with its unit*"),
+        ("metric='speed'", "*nsight(metric=...) is 'speed'; choose one of kernel, busy*"),
+        ("by=1.2", "*nsight(by=...) needs faster_than=*"),
+        ("kernels='one'", "*nsight(kernels=...) is 'one'; give a list of kernel names*"),
+        ("typo=1", "*test_it: nsight has no argument 'typo'; allowed are rounds, warmup,*"),
+        ("3", "*nsight takes keyword arguments only, got 3; allowed are rounds*"),
+    ],
+)
+def test_a_wrong_mark_ends_the_collection_with_a_sentence(
+    pytester: pytest.Pytester, arguments: str, sentence: str
+) -> None:
+    pytester.makepyfile(f"import pytest\n@pytest.mark.nsight({arguments})\ndef test_it(): pass\n")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (["--nsight", "--nsight-band=abc"], "*--nsight-band is 'abc'; give a percentage*"),
+        (["--nsight", "--nsight-runs=0"], "*--nsight-runs is '0'; give a whole number*"),
+        (["--nsight", "--nsight-collector=ncu"], "*'ncu'; choose one of auto, nsys, torch*"),
+        (["--nsight", "--nsight-replay=nowhere"], "*--nsight-replay nowhere: no such folder*"),
+        (["--nsight-save"], "*need --nsight*"),
+    ],
+)
+def test_a_wrong_option_is_a_usage_error(pytester: pytest.Pytester, options: list[str], sentence: str) -> None:
+    pytester.makepyfile("def test_it(): pass")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", *options)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
+
+
+def test_loading_the_plugin_imports_nothing_heavy() -> None:
+    heavy = "torch", "triton", "pandas", "scipy", "numpy", "nvtx", "sqlite3"
+    code = f"import sys, pytest_nsight.plugin; print([m for m in {heavy!r} if m in sys.modules])"
+
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+
+    assert result.stdout.strip() == "[]"

@@ -1,0 +1,202 @@
+"""The reports that other programs read: GitHub, JUnit, pytest-benchmark and what reads its files."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pytest_benchmark.stats import Stats
+
+from pytest_nsight.model import VerdictKind
+from pytest_nsight.report import github, json_file, junit, markdown
+from pytest_nsight.report.benchmark_stats import benchmark_stats
+from tests.report import canned
+
+
+@given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60))
+def test_statistics_are_those_of_pytest_benchmark(durations_ns: list[int]) -> None:
+    """Whole seconds, so that rounding cannot move a value over a fence."""
+    theirs = Stats()
+    for ns in durations_ns:
+        theirs.update(float(ns))
+
+    ours = benchmark_stats([float(ns) for ns in durations_ns])
+
+    assert set(ours) - {"data", "iterations"} == set(Stats.fields)
+    for field, value in theirs.as_dict().items():
+        assert ours[field] == (value if isinstance(value, str) else pytest.approx(value)), field
+
+
+def compare(*arguments: str, folder: Path) -> str:
+    """What the command `pytest-benchmark compare` prints."""
+    command = [sys.executable, "-m", "pytest_benchmark", "compare", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert "Failed to load" not in done.stderr + done.stdout
+    return done.stdout
+
+
+def test_pytest_benchmark_compares_two_of_our_files(tmp_path: Path) -> None:
+    for name in ("0001_before.json", "0002_after.json"):
+        (tmp_path / name).write_text(json_file.render(canned.full()))
+
+    shown = compare("0001_before.json", "0002_after.json", "--group-by=fullname", folder=tmp_path)
+
+    assert "Name (time in us)" in shown
+    assert "rms_norm[fused-4096x4096-bf16] (0001_before" in shown
+    assert "rms_norm[fused-4096x4096-bf16] (0002_after" in shown
+    assert "26.1" in shown
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        ("--group-by=param",),
+        ("--group-by=group", "--sort=name"),
+        ("--columns=min,iqr,outliers,ops,iterations",),
+    ],
+)
+def test_every_way_of_showing_works(tmp_path: Path, options: tuple[str, ...]) -> None:
+    (tmp_path / "a.json").write_text(json_file.render(canned.full()))
+
+    shown = compare("a.json", *options, f"--csv={tmp_path / 'out'}", folder=tmp_path)
+
+    assert "swiglu[fused-8192]" in shown
+    assert "swiglu[fused-8192]" in (tmp_path / "out.csv").read_text()
+
+
+def test_stats_are_the_gated_rounds_of_all_runs_in_seconds() -> None:
+    result = canned.full()
+    file = json.loads(json_file.render(result))
+    subject = result.verdicts[1].subject
+
+    found = next(entry for entry in file["benchmarks"] if entry["fullname"] == subject.case)
+
+    rounds = [ns for run in result.runs if run.subject == subject for ns in run.rounds["kernel"]]
+    assert found["stats"]["data"] == [pytest.approx(ns / 1e9) for ns in rounds]
+    assert found["stats"]["rounds"] == len(rounds) == 10
+    assert found["group"] == "test_rms_norm"
+    assert found["name"] == "test_rms_norm[fused-4096x4096-bf16]"
+    assert found["param"] == "fused-4096x4096-bf16"
+
+
+def test_ours_is_complete_under_extra_info() -> None:
+    result = canned.full()
+    file = json.loads(json_file.render(result))
+
+    ours = {entry["extra_info"]["nsight"]["case"]: entry["extra_info"]["nsight"] for entry in file["benchmarks"]}
+    slower = ours["perf_tests/test_rms_norm.py::test_rms_norm[fused-4096x4096-bf16]"]
+
+    assert (slower["verdict"], slower["fails"]) == ("REGRESSION", True)
+    assert slower["comparison"]["ratio"] == 1.07
+    assert slower["comparison"]["slower_kernels"][0] == ["_rms_norm_fused", 20_100.0, 21_500.0]
+    assert [run["run"] for run in slower["runs"]] == ["20260301-120000-1", "20260301-120000-2"]
+    assert slower["runs"][0]["clocks"]["sm_mhz"] == 1980
+    assert slower["structure"][0]["shape"]["grid"] == [4096, 1, 1]
+    assert slower["environment"]["driver"] == "570.86.15"
+
+
+def test_no_verdict_is_lost() -> None:
+    """A subject without rounds cannot be a benchmark: its statistics would be made up."""
+    result = canned.full()
+    file = json.loads(json_file.render(result))
+
+    unmeasured = [entry["case"] for entry in file["nsight"]["unmeasured"]]
+
+    assert unmeasured == ["perf_tests/test_crashes.py::test_crashes"]
+    assert len(file["benchmarks"]) + len(unmeasured) == len(result.verdicts)
+
+
+def test_commit_and_machine_are_told() -> None:
+    file = json.loads(json_file.render(canned.full()))
+
+    assert file["commit_info"]["id"] == "4be90d0c"
+    assert file["commit_info"]["dirty"] is True
+    assert file["machine_info"]["gpu"] == "NVIDIA H200"
+    assert file["datetime"] == "2026-03-01T12:00:00+00:00"
+
+
+def test_numbers_that_json_does_not_have_are_null() -> None:
+    endless = canned.comparison(1000, 1.0, 0.01, 0.5, mde=float("inf"), run_sd=float("nan"))
+    result = canned.session((canned.verdict(VerdictKind.INCONCLUSIVE, "test_x", "why", endless),))
+
+    file = json.loads(json_file.render(result), parse_constant=pytest.fail)
+
+    found = file["benchmarks"][0]["extra_info"]["nsight"]["comparison"]
+    assert (found["mde"], found["run_sd"]) == (None, None)
+
+
+def test_an_annotation_for_each_failing_verdict_and_no_other() -> None:
+    lines = github.annotations(canned.full()).splitlines()
+
+    assert [line.split("title=")[1].split(" ")[0] for line in lines] == [
+        "STRUCTURE",
+        "REGRESSION",
+        "REGRESSION",
+        "CLAIM",
+    ]
+    assert len(github.annotations(canned.full(strict=True)).splitlines()) == 8
+    assert github.annotations(canned.quiet()) == ""
+
+
+def test_an_annotation_is_one_line_that_cannot_be_broken_out_of() -> None:
+    case = "test_x[a,b:c%d::e]"
+    found = canned.verdict(VerdictKind.REGRESSION, case, "50 % slower\r\n::warning::mine")
+
+    text = github.annotations(canned.session((found,)))
+
+    assert text == (
+        "::error file=perf_tests/test_x.py,title=REGRESSION test_x[a%2Cb%3Ac%25d%3A%3Ae]::"
+        "test_x[a,b:c%25d::e]: 50 %25 slower%0D%0A::warning::mine\n"
+    )
+
+
+def test_markdown_leads_with_the_outcome_and_counts_what_it_left_out() -> None:
+    text = markdown.render(canned.quiet(30), rows=20)
+
+    assert text.startswith("**passed**, 30 verdicts: 0 regressions, 0 improvements, 30 unchanged\n")
+    assert "... and 10 more UNCHANGED" in text
+    assert text.count("| UNCHANGED |") == 20
+    assert markdown.render(canned.full()).startswith("**failed**, 12 verdicts")
+
+
+def test_markdown_shows_names_as_they_are() -> None:
+    sentence = "_a_kernel and __b__ <img> *c* [d](e) `f` x_y"
+    found = canned.verdict(VerdictKind.REGRESSION, "test_x[a|b`c]", sentence)
+
+    text = markdown.render(canned.session((found,)))
+
+    assert "| REGRESSION | `` test_x[a\\|b`c] `` |" in text
+    assert "\\_a_kernel and \\_\\_b\\_\\_ \\<img> \\*c\\* \\[d](e) \\`f\\` x_y" in text
+
+
+def test_properties_hold_the_plain_numbers() -> None:
+    properties = dict(junit.properties(canned.full().verdicts[1]))
+
+    assert properties["nsight_verdict"] == "REGRESSION"
+    assert float(properties["nsight_baseline_ns"]) == 24_400
+    assert float(properties["nsight_now_ns"]) == 26_108
+    assert float(properties["nsight_change_percent"]) == 7
+    assert float(properties["nsight_p"]) == 2e-6
+
+
+def test_properties_of_a_named_range_do_not_overwrite_those_of_the_case() -> None:
+    backward = dict(junit.properties(canned.full().verdicts[2]))
+
+    assert backward["nsight_verdict.backward"] == "REGRESSION"
+    assert all(name.endswith(".backward") for name in backward)
+
+
+def test_properties_without_a_comparison_hold_what_was_measured() -> None:
+    found = canned.verdict(VerdictKind.NO_BASELINE, "test_x", "none", now_ns=17_300)
+
+    assert dict(junit.properties(found)) == {
+        "nsight_verdict": "NO_BASELINE",
+        "nsight_sentence": "none",
+        "nsight_now_ns": "17300",
+    }

@@ -1,0 +1,43 @@
+"""Each report of the canned session is, to the letter, the file under golden/ that a person has looked at.
+
+PYTEST_NSIGHT_REWRITE_GOLDEN=1 writes the files anew; the tests then skip, and `git diff` shows what changed.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.report import github, json_file, markdown, terminal
+from tests.report import canned
+
+FOLDER = Path(__file__).parent / "golden"
+
+
+@pytest.mark.parametrize(
+    ("name", "render"),
+    [
+        ("full_80.txt", lambda: terminal.render(canned.full(), 80)),
+        ("full_80_unicode.txt", lambda: terminal.render(canned.full(), 80, unicode=True)),
+        ("full_140.txt", lambda: terminal.render(canned.full(), 140)),
+        ("full_140_verbose.txt", lambda: terminal.render(canned.full(strict=True), 140, verbose=True)),
+        ("full_100_color.txt", lambda: terminal.render(canned.full(), 100, unicode=True, color=True)),
+        ("quiet_80.txt", lambda: terminal.render(canned.quiet(), 80)),
+        ("saved_80.txt", lambda: terminal.render(canned.saved_only(), 80)),
+        ("full.md", lambda: markdown.render(canned.full())),
+        ("full_8_rows.md", lambda: markdown.render(canned.full(), rows=8)),
+        ("full.json", lambda: json_file.render(canned.full())),
+        ("full_annotations.txt", lambda: github.annotations(canned.full())),
+    ],
+)
+def test_the_report_is_the_golden_file(name: str, render: Callable[[], str]) -> None:
+    path = FOLDER / name
+    text = render()
+    if os.environ.get("PYTEST_NSIGHT_REWRITE_GOLDEN") == "1":
+        path.write_text(text, encoding="utf-8")
+        pytest.skip(f"{name} was written anew")
+
+    assert text == path.read_text(encoding="utf-8")

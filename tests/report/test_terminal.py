@@ -1,0 +1,164 @@
+"""The terminal's report: fits, leads with the worst, says little when there is little to say."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+
+import pytest
+
+from pytest_nsight.model import SessionResult, VerdictKind
+from pytest_nsight.report import terminal
+from pytest_nsight.report.table import shorten
+from tests.report import canned
+
+
+def table_of(text: str) -> list[str]:
+    """The rows below the table's header and rule."""
+    return text.split("\n\n")[1].splitlines()[2:]
+
+
+@pytest.mark.parametrize("width", range(80, 201, 5))
+@pytest.mark.parametrize("unicode", [False, True])
+def test_no_line_is_wider_than_the_terminal(width: int, unicode: bool) -> None:
+    text = terminal.render(canned.full(), width, verbose=True, unicode=unicode)
+
+    assert max(map(len, text.splitlines())) <= width
+    assert not re.search(r" $", text, re.MULTILINE)
+
+
+def test_ascii_text_has_nothing_else_even_when_a_name_has() -> None:
+    result = canned.session((canned.verdict(VerdictKind.SAVED, "test_x[\N{GREEK SMALL LETTER MU}]", "saved"),))
+
+    assert "test_x[\\u03bc]" in terminal.render(result)
+    assert "test_x[\N{GREEK SMALL LETTER MU}]" in terminal.render(result, unicode=True)
+
+
+def test_rows_are_ordered_by_verdict_and_then_by_size_of_change() -> None:
+    verdicts = (
+        canned.verdict(VerdictKind.UNCHANGED, "test_a", "", canned.comparison(1000, 1.001, 0.01, 0.5)),
+        canned.verdict(VerdictKind.UNCHANGED, "test_b", "", canned.comparison(1000, 0.99, 0.01, 0.5)),
+        canned.verdict(VerdictKind.REGRESSION, "test_c", "", canned.comparison(1000, 1.05, 0.01, 0)),
+        canned.verdict(VerdictKind.REGRESSION, "test_d", "", canned.comparison(1000, 1.5, 0.01, 0)),
+        canned.verdict(VerdictKind.STRUCTURE, "test_e", ""),
+    )
+
+    rows = table_of(terminal.render(canned.session(verdicts)))
+
+    assert [row.split()[0] for row in rows] == ["test_e", "test_d", "test_c", "test_b", "test_a"]
+
+
+def test_each_verdict_is_one_row() -> None:
+    result = canned.full()
+
+    rows = table_of(terminal.render(result, 200))
+
+    assert len(rows) == len(result.verdicts)
+    assert {verdict.kind for verdict in result.verdicts} == set(VerdictKind), "the canned session has them all"
+
+
+@pytest.mark.parametrize("number", [1, 50])
+def test_a_quiet_session_says_nothing_beside_its_table(number: int) -> None:
+    lines = terminal.render(canned.quiet(number)).splitlines()
+
+    assert len(lines) == number + 6
+    assert not any("equal within" in line for line in lines)
+    assert any("equal within" in line for line in terminal.render(canned.quiet(), verbose=True).splitlines())
+
+
+def test_regressions_and_improvements_are_counted_even_where_there_are_none() -> None:
+    assert terminal.render(canned.quiet()).endswith("3 verdicts: 0 regressions, 0 improvements, 3 unchanged")
+
+
+def test_nothing_measured_is_said() -> None:
+    assert terminal.render(canned.session(())).endswith("nothing was measured")
+
+
+def test_a_failing_verdict_is_explained_and_another_one_only_counted() -> None:
+    text = terminal.render(canned.full(), 200)
+
+    assert "slower kernels: _rms_norm_fused" in text
+    assert "1 -> 0  _add_rms_norm_fused, grid 4096, block 256" in text
+    assert "throttled in 8 of 9 runs" not in text
+    assert "-v gives the reasons of 2 ENVIRONMENT, 1 INCONCLUSIVE, 1 NO_BASELINE" in text
+
+
+def test_strict_explains_what_fails_only_then() -> None:
+    text = terminal.render(canned.full(strict=True), 200)
+
+    assert "throttled in 8 of 9 runs" in text
+    assert "-v gives" not in text
+
+
+def test_the_subject_is_named_once_in_its_sentence() -> None:
+    """Some sentences begin with it already."""
+    text = terminal.render(canned.full(), 200)
+
+    assert "REGRESSION test_rms_norm[fused-4096x4096-bf16]: kernel time" in text
+    assert "REGRESSION test_train_step/backward: kernel time" in text
+
+
+def test_the_detectable_change_stands_beside_inconclusive_only() -> None:
+    rows = table_of(terminal.render(canned.full(), 140))
+
+    assert [row for row in rows if re.search(r"INCONCLUSIVE +16.4 %$", row)]
+    assert all(row.endswith(kind) for row in rows for kind in ("REGRESSION", "UNCHANGED") if kind in row)
+
+
+@pytest.mark.parametrize(
+    ("strict", "kind", "code"),
+    [
+        (False, VerdictKind.REGRESSION, "\x1b[31m"),
+        (False, VerdictKind.INCONCLUSIVE, "\x1b[33m"),
+        (True, VerdictKind.INCONCLUSIVE, "\x1b[31m"),
+        (False, VerdictKind.IMPROVEMENT, "\x1b[32m"),
+        (False, VerdictKind.UNCHANGED, ""),
+    ],
+)
+def test_red_is_what_fails(strict: bool, kind: VerdictKind, code: str) -> None:
+    result = canned.session((canned.verdict(kind, "test_x", "because"),), strict=strict)
+
+    (row,) = table_of(terminal.render(result, color=True))
+
+    assert row == f"{code}test_x       {kind.value}\x1b[0m" if code else f"test_x       {kind.value}"
+    assert "\x1b" not in terminal.render(result)
+
+
+def test_a_number_is_not_torn_from_its_unit() -> None:
+    kind = VerdictKind.REGRESSION
+    for filler in range(60):
+        result = canned.session((canned.verdict(kind, "test_x", f"{'x' * filler} took 12 us, over 2 % more"),))
+        for line in terminal.render(result, 60).splitlines():
+            assert not line.strip().startswith(("us", "%"))
+
+
+def test_runs_and_rounds_are_told_as_a_span_where_they_differ() -> None:
+    result = canned.quiet(2)
+    fewer = dataclasses.replace(result, runs=result.runs[:-1])
+
+    assert "2 runs of 5 rounds" in terminal.render(result)
+    assert "1 to 2 runs of 5 rounds" in terminal.render(fewer)
+
+
+def test_a_long_kernel_name_does_not_fill_the_screen() -> None:
+    verdict = next(found for found in canned.full().verdicts if found.changes)
+    shape = dataclasses.replace(verdict.changes[0].shape, name="x" * 5_000)
+    change = dataclasses.replace(verdict.changes[0], shape=shape)
+    result: SessionResult = canned.session((dataclasses.replace(verdict, changes=(change,)),))
+
+    text = terminal.render(result, 80)
+
+    assert len(text.splitlines()) < 20
+    assert "grid 4096" in text
+
+
+@pytest.mark.parametrize("width", [12, 13, 20, 39])
+def test_shortening_keeps_both_ends_and_fits(width: int) -> None:
+    name = "test_add_rms_norm[fused-4096x4096-bf16]"
+
+    short = shorten(name, width, "..")
+
+    assert len(short) <= width
+    assert short[:3] == name[:3]
+    assert short[-5:] == name[-5:]
+    assert (short == name) == (width >= len(name))
