@@ -36,7 +36,7 @@ format: $(READY) ## Put the code in the house's format
 	$(BIN)/ruff format .
 
 benchmark: $(READY) ## Measure what the plugin itself costs
-	$(BIN)/python benchmarks/overhead.py
+	$(BIN)/python -m benchmarks.overhead
 
 clean: ## Remove everything that make and pytest-nsight made here
 	rm -rf .venv .nsight *.egg-info

@@ -18,6 +18,9 @@ from pytest_nsight.trace.model import Trace
 from pytest_nsight.trace.names import family
 from pytest_nsight.units import duration
 
+INTERRUPTED = "interrupted"
+"""Death of a process that the user ended; what it had measured stands, the rest is nobody's fault."""
+
 Stored = Mapping[Subject, Sequence[RunSummary]]
 
 
@@ -173,6 +176,8 @@ class Gate:
             if record is None:
                 return False
             todo = self._take(record, todo)
+            if record.death == INTERRUPTED:
+                raise KeyboardInterrupt
         return True
 
     def _take(self, record: ProcessRecord, cases: list[str]) -> list[str]:
@@ -191,9 +196,11 @@ class Gate:
             self._accept(manifest, ended, summaries, problems)
             return []
         # A crash takes unwritten records with it: only cases whose every round was seen are believed.
-        self.harvest.note(record.death)
         whole = [case for case in ended if record.trace is not None and case not in problems]
         self._accept(manifest, whole, summaries, problems)
+        if record.death == INTERRUPTED:
+            return []
+        self.harvest.note(record.death)
         crashed = [case for case in manifest.started if case in cases and case not in manifest.ended]
         for case in crashed:
             self.harvest.problems[case] = record.death

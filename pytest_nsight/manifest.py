@@ -79,7 +79,7 @@ class Manifest:
         rounds: all measured rounds, in order.
         reports: (case, serialised pytest report), in order.
         faults: what went wrong outside of any case.
-        finished: whether the worker came to its own end.
+        exit_code: pytest's exit code in the worker; None if the worker did not come to its own end.
     """
 
     run: str
@@ -95,7 +95,7 @@ class Manifest:
     rounds: tuple[Round, ...]
     reports: tuple[tuple[str, dict[str, Any]], ...]
     faults: tuple[str, ...]
-    finished: bool
+    exit_code: int | None
 
 
 class Journal:
@@ -165,7 +165,7 @@ def read_manifest(path: Path) -> Manifest:
             rounds=tuple(_round(event) for event in known.get("round", [])),
             reports=tuple((event["case"], event["report"]) for event in known.get("report", [])),
             faults=tuple(event["text"] for event in known.get("fault", [])),
-            finished="end" in known,
+            exit_code=known["end"][0]["code"] if "end" in known else None,
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{path}: an event lacks or garbles {error}; the manifest is damaged") from None

@@ -159,17 +159,20 @@ def check_marks(items: Iterable[pytest.Item]) -> None:
     """Reads every mark once, so that a wrong one ends the collection.
 
     Raises:
-        UsageError: one line for each wrong mark.
+        pytest.UsageError: one line for each wrong mark.
     """
-    wrong = []
-    for item in items:
-        if is_marked(item):
-            try:
-                read_mark(item)
-            except UsageError as error:
-                wrong.append(str(error))
-    if wrong:
-        raise UsageError("\n".join(dict.fromkeys(wrong)))
+    wrong = filter(None, map(_complaint, items))
+    sentences = "\n".join(dict.fromkeys(wrong))
+    if sentences:
+        raise pytest.UsageError(sentences)
+
+
+def _complaint(item: pytest.Item) -> str:
+    try:
+        read_mark(item)
+    except UsageError as error:
+        return str(error)
+    return ""
 
 
 def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:

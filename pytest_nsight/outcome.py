@@ -11,6 +11,7 @@ import pytest
 from pytest_nsight.model import Verdict, VerdictKind
 from pytest_nsight.report.junit import properties
 
+_TUPLES = ("longrepr", "location")
 _ORDER = list(VerdictKind)
 
 
@@ -74,8 +75,10 @@ class CaseOutcome:
 
     @staticmethod
     def _deserialise(item: pytest.Item, data: dict[str, Any]) -> pytest.TestReport:
+        # JSON knows no tuples, and pytest asks for them: of a skip, its place and reason.
+        tuples = {name: tuple(value) for name, value in data.items() if name in _TUPLES and isinstance(value, list)}
         report: pytest.TestReport = item.config.hook.pytest_report_from_serializable(
-            config=item.config, data=dict(data)
+            config=item.config, data={**data, **tuples}
         )
         return report
 

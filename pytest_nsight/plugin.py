@@ -1,13 +1,17 @@
-"""Every pytest hook of the plugin, each delegating. Imports nothing heavy: it is loaded by every pytest start."""
+"""Every pytest hook of the plugin, each delegating. It imports little: every pytest loads it."""
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
-from pytest_nsight.errors import NsightError
-from pytest_nsight.fixture import Nsight, PlainMeasurement
-from pytest_nsight.mark import check_marks
-from pytest_nsight.settings import add_options, read_settings
+from pytest_nsight.options import add_options
+
+if TYPE_CHECKING:
+    from pytest_nsight.fixture import Nsight
+
+# ruff: noqa: PLC0415 - imports wait until they are needed
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -26,9 +30,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("nsight-worker"):
         return
     if config.getoption("nsight"):
+        from pytest_nsight.errors import NsightError
+        from pytest_nsight.settings import read_settings
+
         try:
             settings = read_settings(config)
-            from pytest_nsight.controller import Controller  # noqa: PLC0415 - heavy
+            from pytest_nsight.controller import Controller
 
             controller = Controller(settings, config)
         except NsightError as error:
@@ -41,14 +48,17 @@ def pytest_configure(config: pytest.Config) -> None:
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuses wrong marks, with or without --nsight."""
-    try:
-        check_marks(items)
-    except NsightError as error:
-        raise pytest.UsageError(str(error)) from None
+    marked = [item for item in items if item.get_closest_marker("nsight")]
+    if marked:
+        from pytest_nsight.mark import check_marks
+
+        check_marks(marked)
 
 
 @pytest.fixture
 def nsight(request: pytest.FixtureRequest) -> Nsight:
     """Measures what a test passes to it; without --nsight it just calls it."""
+    from pytest_nsight.fixture import Nsight, PlainMeasurement
+
     worker = request.config.pluginmanager.get_plugin("nsight-worker")
     return Nsight(worker.measurement(request.node) if worker else PlainMeasurement())

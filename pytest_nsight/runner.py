@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_nsight.collect.collector import LOG_FILE, Collector
 from pytest_nsight.collect.process import Process, last_lines
 from pytest_nsight.errors import CollectorError
-from pytest_nsight.gate import ProcessRecord
+from pytest_nsight.gate import INTERRUPTED, ProcessRecord
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.worker import Job
 
@@ -128,25 +128,34 @@ class LiveSource:
         worker = (sys.executable, "-m", "pytest_nsight.worker", str(folder))
         environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
         process = self._collector.start(worker, folder, self._where, environ)
-        code = self._follow(process, folder / FILE_NAME, Progress(run, "", 0, len(cases)))
-        manifest = self._manifest(folder / FILE_NAME, code, log)
-        death = "" if manifest.finished else _describe_death(manifest, code, log)
-        return self._record(manifest, folder, death)
+        journal = folder / FILE_NAME
+        try:
+            with process:
+                code = self._follow(process, journal, Progress(run, "", 0, len(cases)))
+            if code is None:
+                return self._record(read_manifest(journal), folder, INTERRUPTED)
+            manifest = self._manifest(journal, code, log)
+            death = _describe_death(manifest, code, log) if manifest.exit_code is None else ""
+            return self._record(manifest, folder, death)
+        finally:
+            # Whatever happens, the raw record must not stay: it holds the environment's secrets.
+            self._collector.tidy(folder, keep=self._keep)
 
-    def _follow(self, process: Process, journal: Path, progress: Progress) -> int:
-        """Waits for the worker's end and reports its progress; an interrupt ends it with all its children."""
+    def _follow(self, process: Process, journal: Path, progress: Progress) -> int | None:
+        """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
         tail = _Tail(journal)
         try:
             while process.poll() is None:
                 progress = tail.advance(progress)
                 self._watch(progress)
                 time.sleep(POLL_S)
-        except BaseException:
+        except KeyboardInterrupt:
             tail.advance(progress)
             process.interrupt(tail.pid)
-            raise
-        code = process.returncode
-        return code if code is not None else 0
+            if not journal.exists():
+                raise
+            return None
+        return process.poll()
 
     def _manifest(self, path: Path, code: int, log: Path) -> Manifest:
         if not path.exists():
@@ -155,8 +164,8 @@ class LiveSource:
                 + (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
             )
         manifest = read_manifest(path)
-        if manifest.finished and not manifest.started:
-            reason = _PYTEST_REFUSALS.get(code, f"ended with exit code {code}")
+        if manifest.exit_code in _PYTEST_REFUSALS:
+            reason = _PYTEST_REFUSALS[manifest.exit_code]
             detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
             raise CollectorError(f"pytest in the worker process {reason}; its output ({log}):\n{detail}")
         return manifest
@@ -168,8 +177,6 @@ class LiveSource:
             if not death:
                 raise
             return ProcessRecord(manifest, None, death, str(error))
-        finally:
-            self._collector.tidy(folder, keep=self._keep)
         return ProcessRecord(manifest, trace, death)
 
 

@@ -1,7 +1,6 @@
 """Options and ini settings become one frozen Settings; nothing else reads pytest's config.
 
-Precedence: mark > command line > ini > default. Options therefore default to None, so that an option that
-was not given never hides an ini setting.
+Precedence: mark > command line > ini > default.
 """
 
 from __future__ import annotations
@@ -51,37 +50,6 @@ class Settings:
     replay: Path | None = None
     json: Path | None = None
     markdown: Path | None = None
-
-
-_VALUES = {
-    "collector": ("auto|nsys|torch", "what records the kernels (default: auto, the best that works here)"),
-    "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
-    "runs": ("N", "fresh processes that measure every case (default: 1 for a check, 5 with --nsight-save)"),
-    "rounds": ("N", "rounds of a case in a run (default: 40, fewer for cases of over 0.1 s)"),
-    "band": ("PCT", "smallest change that counts, such as 2%% (default) or 0.5%%"),
-    "json": ("PATH", "write the result as pytest-benchmark's JSON"),
-    "markdown": ("PATH", "write the result as Markdown"),
-}
-_SWITCHES = {
-    "strict": "fail on what settles nothing: no baseline, inconclusive, unusable environment, other collector",
-    "keep": "keep the scrubbed traces, so that --nsight-replay can judge them again",
-}
-
-
-def add_options(parser: pytest.Parser) -> None:
-    """Declares every --nsight option and its ini setting."""
-    group = parser.getgroup("nsight", "GPU kernel performance gate (pytest-nsight)")
-    group.addoption("--nsight", action="store_true", help="measure the tests marked nsight and judge them")
-    group.addoption(
-        "--nsight-save", action="store_true", help="add what is measured to the baselines, judge nothing"
-    )
-    group.addoption("--nsight-replay", metavar="DIR", help="judge the session recorded in DIR again; needs no GPU")
-    for name, (metavar, text) in _VALUES.items():
-        group.addoption(f"--nsight-{name}", metavar=metavar, default=None, help=text)
-        parser.addini(f"nsight_{name}", text.replace("%%", "%"), default=None)
-    for name, text in _SWITCHES.items():
-        group.addoption(f"--nsight-{name}", action="store_true", default=None, help=text)
-        parser.addini(f"nsight_{name}", text, type="bool", default=False)
 
 
 def read_settings(config: pytest.Config) -> Settings:

@@ -42,7 +42,7 @@ class ReplaySource:
         folder = self._folders[self._next]
         self._next += 1
         manifest = read_manifest(folder / FILE_NAME)
-        death = "" if manifest.finished else f"the recorded worker process of {folder.name} died"
+        death = "" if manifest.exit_code is not None else f"the recorded worker process of {folder.name} died"
         try:
             return ProcessRecord(manifest, read_recorded_trace(folder), death)
         except CollectorError as error:

@@ -7,8 +7,11 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
+import sys
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -47,11 +50,13 @@ class TorchRecorder:
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
         self._profiler = torch.profiler.profile(activities=activities)
-        self._profiler.__enter__()
+        with _silence():
+            self._profiler.__enter__()
 
     def stop(self) -> None:
         """Ends profiling and writes what it saw."""
-        self._profiler.__exit__(None, None, None)
+        with _silence():
+            self._profiler.__exit__(None, None, None)
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
             path = Path(scratch, "chrome.json")
             self._profiler.export_chrome_trace(str(path))
@@ -72,6 +77,21 @@ class TorchRecorder:
     def pop(self) -> None:
         """Closes the range opened last."""
         self._open.pop().__exit__(None, None, None)
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Keeps Kineto, which announces each start and stop on stderr, out of the tests' captured output."""
+    sys.stderr.flush()
+    kept = os.dup(2)
+    nowhere = os.open(os.devnull, os.O_WRONLY)
+    try:
+        os.dup2(nowhere, 2)
+        yield
+    finally:
+        os.dup2(kept, 2)
+        os.close(nowhere)
+        os.close(kept)
 
 
 def _is_kept(event: Mapping[str, Any]) -> bool:
@@ -98,9 +118,7 @@ class TorchCollector:
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
         """Starts the worker on its own: it profiles itself."""
-        # Kineto announces each start and stop on stderr, which would show up in the tests' captured output.
-        quiet = {"KINETO_LOG_LEVEL": "5", **environ}
-        return start(worker, folder / LOG_FILE, cwd, quiet)
+        return start(worker, folder / LOG_FILE, cwd, environ)
 
     def collect(self, folder: Path) -> Trace:
         """Reads what the worker wrote.

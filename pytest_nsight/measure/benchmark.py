@@ -6,23 +6,24 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
+from pytest_benchmark.fixture import BenchmarkFixture
 
 from pytest_nsight.fixture import Measurement
 
 T = TypeVar("T")
 
 
-class Benchmark:
-    """The part of pytest-benchmark's fixture that tests call; its attributes may be set and are not used."""
-
-    enabled = True
-    disabled = False
-    stats = None
+class Benchmark(BenchmarkFixture):  # type: ignore[misc]
+    """What tests call of pytest-benchmark's fixture; a subclass, for pytest-benchmark insists on its own type."""
 
     def __init__(self, name: str, measurement: Measurement) -> None:
-        self.name = name
+        # Not the base's: it sets up the wall-clock timing that the measurement takes the place of.
+        self.name = self.fullname = name
         self.group: str | None = None
         self.extra_info: dict[str, Any] = {}
+        self.disabled = self.skipped = self.has_error = False
+        self.stats = None
+        self._mode: str | None = None
         self._measurement = measurement
 
     def __call__(self, function_to_benchmark: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -11,6 +11,8 @@ import os
 import pytest
 import torch
 
+torch.set_num_threads(1)
+
 def square(x):
     return x * x
 

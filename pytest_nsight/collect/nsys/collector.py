@@ -9,9 +9,8 @@ from pathlib import Path
 from pytest_nsight.collect.collector import LOG_FILE
 from pytest_nsight.collect.nsys.export import export, find_report
 from pytest_nsight.collect.nsys.find import Installation, find
-from pytest_nsight.collect.nsys.kept import KEPT_FILE
+from pytest_nsight.collect.nsys.kept import KEPT_FILE, read_explained
 from pytest_nsight.collect.nsys.profile import profile
-from pytest_nsight.collect.nsys.read import read
 from pytest_nsight.collect.nsys.scrub import scrub
 from pytest_nsight.collect.process import Process
 from pytest_nsight.trace.model import Trace
@@ -54,7 +53,7 @@ class NsysCollector:
         """
         report = find_report(folder / REPORT_FILE, folder / LOG_FILE, os.environ)
         export(self._installation, report, folder / EXPORT_FILE, os.environ)
-        return read(folder / EXPORT_FILE)
+        return read_explained(folder / EXPORT_FILE)
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes report and export, which hold the whole environment; keeps a scrubbed copy if asked."""

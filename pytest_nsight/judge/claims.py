@@ -1,0 +1,179 @@
+"""Claims of a mark: what must hold of the new runs alone, without any baseline.
+
+A claim is about the whole measured body of a case; its named parts carry none.
+"""
+
+from __future__ import annotations
+
+import enum
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.judge.contrast import upper_quantile
+from pytest_nsight.judge.evidence import LOOKS, Evidence
+from pytest_nsight.judge.location import Location, locate_all
+from pytest_nsight.judge.noise import Prior, expected_spread
+from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
+from pytest_nsight.judge.wording import write_count, write_durations, write_names
+from pytest_nsight.model import RunSummary, Subject
+
+_TAIL = 0.025
+"""Each tail of the 95 % interval."""
+
+
+class ClaimState(enum.Enum):
+    """What became of a claim."""
+
+    HELD = "held"
+    FAILED = "failed"
+    OPEN = "open"
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimFinding:
+    """One checked claim.
+
+    Attributes:
+        state: whether it held; OPEN where the runs cannot tell.
+        phrase: what was claimed and what was found.
+        is_close: whether more runs could turn a failure into a success, or the reverse.
+    """
+
+    state: ClaimState
+    phrase: str
+    is_close: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class _Estimate:
+    """Mean of log values over runs with its 95 % interval."""
+
+    mean: float
+    low: float
+    high: float
+    runs: int
+
+
+def find_partner(evidence: Evidence, subjects: Mapping[Subject, Evidence]) -> Evidence | None:
+    """Return the evidence of the case that this one claims to beat, None if there is none."""
+    if evidence.policy.faster_than is None:
+        return None
+    return subjects.get(Subject(evidence.policy.faster_than, evidence.subject.part))
+
+
+def check_claims(evidence: Evidence, partner: Evidence | None, prior: Prior) -> tuple[ClaimFinding, ...]:
+    """Check every claim of a subject against its new runs.
+
+    Args:
+        evidence: of the claiming subject.
+        partner: of the case that it claims to beat, None if that was not measured.
+        prior: of the run variance.
+    """
+    policy, runs = evidence.policy, evidence.new
+    if evidence.subject.part or not runs:
+        return ()
+    findings: list[ClaimFinding] = []
+    if policy.launches is not None:
+        findings.append(_check_launches(runs, policy.launches))
+    if policy.kernels is not None:
+        findings.append(_check_kernels(runs, policy.kernels))
+    if policy.max_time_ns is not None:
+        findings.append(_check_max_time(evidence, policy.max_time_ns, prior))
+    if policy.faster_than is not None:
+        findings.append(_check_factor(evidence, partner, prior))
+    return tuple(findings)
+
+
+def _check_launches(runs: Sequence[RunSummary], claimed: int) -> ClaimFinding:
+    counts = [count_launches(run) for run in runs]
+    phrase = f"{write_count(claimed, 'launch')} claimed, {'/'.join(map(str, dict.fromkeys(counts)))} per round"
+    if not all(run.is_stable for run in runs):
+        return ClaimFinding(ClaimState.OPEN, f"{phrase}, differing from round to round")
+    if all(count == claimed for count in counts):
+        return ClaimFinding(ClaimState.HELD, phrase)
+    if claimed in counts:
+        return ClaimFinding(ClaimState.OPEN, f"{phrase}, differing from run to run")
+    names = [use.shape.name for use in runs[-1].shapes if use.shape.kind in LAUNCH_KINDS for _ in range(use.count)]
+    return ClaimFinding(ClaimState.FAILED, f"{phrase}: {write_names(names)}" if names else phrase)
+
+
+def _check_kernels(runs: Sequence[RunSummary], claimed: Sequence[str]) -> ClaimFinding:
+    launched = [{use.shape.name for use in run.shapes if use.count > 0} for run in runs]
+    never = [name for name in claimed if not any(name in names for names in launched)]
+    if never:
+        found = write_names(sorted(set().union(*launched))) or "none"
+        return ClaimFinding(
+            ClaimState.FAILED, f"claimed kernels not launched: {write_names(never)}; launched: {found}"
+        )
+    sometimes = [name for name in claimed if not all(name in names for names in launched)]
+    if sometimes:
+        return ClaimFinding(ClaimState.OPEN, f"claimed kernels not launched in every run: {write_names(sometimes)}")
+    return ClaimFinding(ClaimState.HELD, f"claimed kernels launched: {write_names(claimed)}")
+
+
+def _check_max_time(evidence: Evidence, claimed_ns: float, prior: Prior) -> ClaimFinding:
+    """Fail when the time is shown to be over the claim: the whole 95 % interval lies above it."""
+    metric = evidence.policy.metric
+    locations, why = locate_all(evidence.new, metric)
+    if not locations:
+        return ClaimFinding(ClaimState.OPEN, f"claimed {metric} time cannot be told: {why}")
+    expected = _run_variance(locations, prior)
+    found = _estimate(
+        [item.log_ns for item in locations], expected, prior, [item.within_error**2 for item in locations]
+    )
+    middle, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    phrase = (
+        f"{metric} time {write_durations(middle)}, at most {write_durations(claimed_ns)} claimed "
+        f"(95 % CI {write_durations(low, high, joined_by=' to ')}, {write_count(found.runs, 'run')})"
+    )
+    state = ClaimState.FAILED if low > claimed_ns else ClaimState.HELD
+    return ClaimFinding(state, phrase, is_close=low <= claimed_ns < high and found.runs < LOOKS[-1])
+
+
+def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) -> ClaimFinding:
+    """Fail unless the factor is shown: the lower end of its 95 % interval must exceed the claim.
+
+    The two cases are paired run by run, so that what a process or a session does to both cancels.
+    """
+    policy = evidence.policy
+    label = Subject(policy.faster_than or "").label
+    if partner is None:
+        return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, which was not measured")
+    own, why_not_own = locate_all(evidence.new, policy.metric)
+    other, why_not_other = locate_all(partner.new, policy.metric)
+    pairs = [(mine, theirs) for mine in own for theirs in other if mine.run == theirs.run]
+    if not pairs:
+        why = why_not_own or why_not_other or "no run measured both"
+        return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, cannot be told: {why}")
+    expected = _run_variance([mine for mine, _ in pairs], prior) + _run_variance([t for _, t in pairs], prior)
+    found = _estimate(
+        [theirs.log_ns - mine.log_ns for mine, theirs in pairs],
+        expected,
+        prior,
+        [mine.within_error**2 + theirs.within_error**2 for mine, theirs in pairs],
+    )
+    factor, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    phrase = (
+        f"{factor:.3g}x as fast as {label}, {policy.by:g}x claimed "
+        f"(95 % CI {low:.3g} to {high:.3g}x, {write_count(found.runs, 'run')})"
+    )
+    is_close = low <= policy.by < high and found.runs < LOOKS[-1]
+    return ClaimFinding(ClaimState.HELD if low > policy.by else ClaimState.FAILED, phrase, is_close)
+
+
+def _run_variance(locations: Sequence[Location], prior: Prior) -> float:
+    duration_ns = math.exp(min(locations[0].log_ns, 700.0))
+    return prior.scale * expected_spread(duration_ns, locations[0].board).run ** 2
+
+
+def _estimate(values: Sequence[float], expected: float, prior: Prior, floors: Sequence[float]) -> _Estimate:
+    """Estimate a mean over runs, its variance drawn to the prior and no less than the rounds alone show."""
+    mean = math.fsum(values) / len(values)
+    squares = float(np.var(values)) * len(values)
+    df = prior.degrees_of_freedom + len(values) - 1
+    variance = max((prior.degrees_of_freedom * expected + squares) / df, float(np.mean(floors)))
+    half = upper_quantile(_TAIL, df) * math.sqrt(variance / len(values))
+    return _Estimate(mean, mean - half, mean + half, len(values))

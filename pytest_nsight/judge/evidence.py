@@ -1,0 +1,35 @@
+"""What the judge is given, and when it asks for more."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from pytest_nsight.model import Policy, RunSummary, Subject
+
+LOOKS = (1, 3, 5, 9)
+"""Numbers of new runs, cumulated, after which `suspects` is asked; only suspects get the next runs."""
+
+MINIMUM_BASELINE_RUNS = 3
+"""With fewer stored runs the gate knows too little of a case's own noise to fail or clear it on time."""
+
+MINIMUM_NEW_RUNS = 5
+"""A regression must have been seen in this many fresh processes; the controller makes 9."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything known of one subject.
+
+    Attributes:
+        subject: what was measured.
+        policy: what its case demands; `faster_than` holds the id of the partner case.
+        baseline: stored runs, of any number of sessions and boards.
+        new: runs of this session.
+        incomparable: why the stored runs cannot be compared with the new ones, "" if they can.
+    """
+
+    subject: Subject
+    policy: Policy
+    baseline: tuple[RunSummary, ...]
+    new: tuple[RunSummary, ...]
+    incomparable: str = ""

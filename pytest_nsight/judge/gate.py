@@ -1,0 +1,105 @@
+"""The gate: which subjects need more runs, and what is said of each in the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import numpy as np
+from scipy import stats
+
+from pytest_nsight.judge.claims import check_claims, find_partner
+from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS, Evidence
+from pytest_nsight.judge.looks import may_regress
+from pytest_nsight.judge.trial import Weighing, learn_prior, prepare, weigh
+from pytest_nsight.judge.verdict import Significance, decide
+from pytest_nsight.model import Subject, Verdict
+
+__all__ = ["LOOKS", "Evidence", "judge", "suspects"]
+
+
+def suspects(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str) -> tuple[Subject, ...]:
+    """Return the subjects that need fresh runs, in order.
+
+    These are subjects that may still turn out as regressions, those whose kernel families stayed while their
+    launch shapes changed (an autotuner may choose anew in the next process), and claims that lie within their
+    interval, with the case that they claim to beat.
+
+    Args:
+        evidence: of every measured subject.
+        family: maps a normalised kernel name to the name that all its tiles and variants share.
+    """
+    trials = [prepare(item, family) for item in evidence]
+    prior = learn_prior(trials)
+    by_subject = {item.subject: item for item in evidence}
+    wanted: set[Subject] = set()
+    for trial in trials:
+        item = trial.evidence
+        if not 0 < len(item.new) < LOOKS[-1]:
+            continue
+        if _is_suspect(weigh(trial, prior)):
+            wanted.add(item.subject)
+        partner = find_partner(item, by_subject)
+        if any(claim.is_close for claim in check_claims(item, partner, prior)):
+            wanted.add(item.subject)
+            if partner is not None:
+                wanted.add(partner.subject)
+    return tuple(item.subject for item in evidence if item.subject in wanted)
+
+
+def _is_suspect(weighing: Weighing) -> bool:
+    trial = weighing.trial
+    if trial.loses_structure:
+        return trial.structure.is_retiled
+    if weighing.contrast is None or not trial.is_sufficient:
+        return False
+    return may_regress(weighing.contrast, weighing.material)
+
+
+def judge(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str) -> tuple[Verdict, ...]:
+    """Return the verdict on every subject, in order.
+
+    Args:
+        evidence: of every measured subject; all of them, since each tells something of the noise of the
+            others and counts in the correction for multiple comparisons.
+        family: maps a normalised kernel name to the name that all its tiles and variants share.
+    """
+    trials = [prepare(item, family) for item in evidence]
+    prior = learn_prior(trials)
+    weighings = [weigh(trial, prior) for trial in trials]
+    by_subject = {item.subject: item for item in evidence}
+    return tuple(
+        decide(weighing, significance, check_claims(item, find_partner(item, by_subject), prior))
+        for weighing, significance, item in zip(weighings, _adjust(weighings), evidence, strict=True)
+    )
+
+
+def _adjust(weighings: Sequence[Weighing]) -> list[Significance]:
+    """Adjust the p-values over all compared subjects by Benjamini and Hochberg (1995).
+
+    Subjects that were cleared, or that have too few runs to fail, enter with p = 1: they stay among the
+    comparisons, since leaving them out would choose the comparisons by their outcome.
+    """
+    compared = [weighing for weighing in weighings if weighing.contrast is not None]
+    slower = iter(_adjust_by_bh([_p_of_failure(weighing) for weighing in compared]))
+    faster = iter(_adjust_by_bh([w.contrast.p_faster for w in compared if w.contrast is not None]))
+    return [
+        Significance(len(compared), next(slower), next(faster))
+        if weighing.contrast is not None
+        else Significance(len(compared), 1.0, 1.0)
+        for weighing in weighings
+    ]
+
+
+def _p_of_failure(weighing: Weighing) -> float:
+    contrast = weighing.contrast
+    if contrast is None or not weighing.trial.is_sufficient or contrast.new_runs < MINIMUM_NEW_RUNS:
+        return 1.0
+    if contrast.new_runs < LOOKS[-1] and not may_regress(contrast, weighing.material):
+        return 1.0
+    return contrast.p_slower
+
+
+def _adjust_by_bh(p_values: list[float]) -> list[float]:
+    if not p_values:
+        return []
+    return [float(p) for p in stats.false_discovery_control(np.asarray(p_values), method="bh")]

@@ -1,0 +1,69 @@
+"""Whether a subject needs more fresh runs, and what the gate calls material.
+
+A subject can only fail after all its looks; stopping early can only clear it. So looking often costs no error
+probability, and the first run, which raised the suspicion, may be kept.
+"""
+
+from __future__ import annotations
+
+import math
+
+from pytest_nsight.judge.contrast import Contrast, upper_quantile, upper_tail
+from pytest_nsight.judge.evidence import LOOKS
+
+FALSE_DISCOVERY_RATE = 0.005
+"""Of regressions, over all subjects of a session: with nothing changed, the chance that any fails."""
+
+MARGIN_FACTOR = 1.5
+"""UNCHANGED is shown within this many bands.
+
+It must be above 1: a change as large as the band itself would otherwise stay between REGRESSION and UNCHANGED
+however often it was measured.
+"""
+
+
+def material_change(band: float, resolution_ns: float, baseline_ns: float) -> float:
+    """Return the smallest material difference of log times: the band, or what the timer resolves if larger.
+
+    Args:
+        band: as a ratio; what is no number of at least 0 makes nothing material.
+        resolution_ns: smallest change that may count.
+        baseline_ns: the time that is compared with.
+    """
+    if not band >= 0:
+        return math.inf
+    return max(math.log1p(band), math.log1p(resolution_ns / baseline_ns))
+
+
+def equality_margin(material: float) -> float:
+    """Return the difference of log times within which UNCHANGED must be shown."""
+    return math.log1p(MARGIN_FACTOR * math.expm1(min(material, 700.0)))
+
+
+def may_regress(contrast: Contrast, material: float) -> bool:
+    """Whether more fresh runs could still show a regression; False clears the subject.
+
+    Cleared is a difference that (a) lies below the material one by more than its 99 % bound, or (b) below its
+    own 80 % bound, so that noise alone seldom costs reruns, or (c) could not reach significance at the last
+    look even if the fresh runs came out at their 99 % bound, because sessions or boards differ too much.
+    """
+    error, df = contrast.standard_error, contrast.degrees_of_freedom
+    if contrast.difference <= max(material - upper_quantile(0.01, df) * error, upper_quantile(0.20, df) * error):
+        return False
+    last = max(LOOKS[-1], contrast.new_runs)
+    to_come = math.sqrt(contrast.run_variance * (1 / contrast.new_runs - 1 / last))
+    best = contrast.difference + upper_quantile(0.01, contrast.run_df) * to_come
+    last_error = math.sqrt(contrast.variance_with(last))
+    return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
+
+
+def detectable_change(contrast: Contrast, material: float, compared: int) -> float:
+    """Return the smallest difference of log times that the last look finds with probability 0.95.
+
+    It must pass both hurdles, the material difference and the significance that Benjamini-Hochberg asks of
+    the smallest of `compared` p-values.
+    """
+    last = max(LOOKS[-1], contrast.new_runs)
+    error, df = math.sqrt(contrast.variance_with(last)), contrast.degrees_with(last)
+    hurdle = max(material, upper_quantile(FALSE_DISCOVERY_RATE / compared, df) * error)
+    return hurdle + upper_quantile(0.05, df) * error

@@ -1,0 +1,195 @@
+"""How much unchanged code varies: between runs, between sessions, between boards.
+
+Three nested levels, each with a variance of log time: run < session < board. Every variance of a subject is
+its own estimate drawn towards a prior: the moderated variance of limma (Smyth 2004, doi
+10.2202/1544-6115.1027). Where each constant comes from is told in docs/statistics.md.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from scipy import special
+
+from pytest_nsight.judge.location import Location
+
+SHORT_NS = 30_000
+"""Below this, launch effects and the timer dominate the noise of a kernel."""
+
+SUITE_MINIMUM = 10
+"""Subjects from which on the suite itself tells the prior of the run variance."""
+
+LARGEST_PRIOR_DF = 8.0
+SESSION_PRIOR_DF = 8.0
+BOARD_PRIOR_DF = 4.0
+_SMALLEST_VARIANCE = 1e-12
+
+
+@dataclass(frozen=True, slots=True)
+class Spread:
+    """Standard deviations of log time that are expected before anything is measured.
+
+    Attributes:
+        run: of runs within a session.
+        session: of sessions on a board.
+        board: of boards of a model.
+    """
+
+    run: float
+    session: float
+    board: float
+
+
+LONG_KERNELS = Spread(run=0.0010, session=0.0010, board=0.0025)
+SHORT_KERNELS = Spread(run=0.0035, session=0.0020, board=0.0025)
+PROCESSOR = Spread(run=0.03, session=0.05, board=0.05)
+
+
+@dataclass(frozen=True, slots=True)
+class Prior:
+    """What is believed of a subject's run variance before its own runs are seen.
+
+    Attributes:
+        scale: ratio of the variance to that of the expected spread.
+        degrees_of_freedom: how many of its own runs' worth the belief has.
+    """
+
+    scale: float
+    degrees_of_freedom: float
+
+
+SHIPPED_PRIOR = Prior(scale=1.0, degrees_of_freedom=2.0)
+
+
+@dataclass(frozen=True, slots=True)
+class Component:
+    """One variance of log time, and how well it is known."""
+
+    variance: float
+    degrees_of_freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Noise:
+    """The three variances of one subject."""
+
+    run: Component
+    session: Component
+    board: Component
+
+
+def expected_spread(duration_ns: float, board: str) -> Spread:
+    """Return what runs of such a duration on such a board are expected to vary by.
+
+    A board whose name is no UUID of a GPU is a shared processor: percents, not tenths of percents.
+    """
+    if not board.startswith(("GPU-", "MIG-")):
+        return PROCESSOR
+    return SHORT_KERNELS if duration_ns < SHORT_NS else LONG_KERNELS
+
+
+def pool_within(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
+    """Return the sum of squares around the group means, and its degrees of freedom."""
+    squares = 0.0
+    for group in groups:
+        if len(group) > 1:
+            mean = math.fsum(group) / len(group)
+            squares += math.fsum((value - mean) ** 2 for value in group)
+    return squares, float(sum(len(group) - 1 for group in groups if group))
+
+
+def fit_prior(ratios: Sequence[float], degrees: Sequence[float]) -> Prior:
+    """Fit a suite's prior to the variances of its subjects by the moments of their logarithms.
+
+    Args:
+        ratios: run variance of each subject, divided by the expected one; 0 counts as 1/100 of the median.
+        degrees: degrees of freedom of each, above 0.
+
+    Returns:
+        The shipped prior for fewer than 10 subjects or where nothing varies; else the fitted one, its degrees
+        of freedom at most 8 so that a subject's own runs keep the last word.
+    """
+    values, dof = np.asarray(ratios, dtype=np.float64), np.asarray(degrees, dtype=np.float64)
+    if values.size < SUITE_MINIMUM or not np.median(values) > 0:
+        return SHIPPED_PRIOR
+    values = np.maximum(values, np.median(values) / 100)
+    centred = np.log(values) - special.digamma(dof / 2) + np.log(dof / 2)
+    excess = float(centred.var(ddof=1) - special.polygamma(1, dof / 2).mean())
+    prior_df = LARGEST_PRIOR_DF
+    if excess > float(special.polygamma(1, LARGEST_PRIOR_DF / 2)):
+        prior_df = 2 * _invert_trigamma(excess)
+    log_scale = centred.mean() + special.digamma(prior_df / 2) - math.log(prior_df / 2)
+    return Prior(float(np.exp(log_scale)), prior_df)
+
+
+def _invert_trigamma(value: float) -> float:
+    """Solve trigamma(x) = value by Newton's method on 1/trigamma, which is nearly linear (Smyth 2004)."""
+    x = 0.5 + 1 / value
+    for _ in range(20):
+        trigamma = float(special.polygamma(1, x))
+        step = trigamma * (1 - trigamma / value) / float(special.polygamma(2, x))
+        x += step
+        if abs(step) < 1e-9 * x:
+            break
+    return x
+
+
+def group_by_session(locations: Sequence[Location]) -> list[list[Location]]:
+    """Return the locations session by session; one session on two boards counts as two."""
+    groups: dict[tuple[str, str], list[Location]] = {}
+    for location in locations:
+        groups.setdefault((location.board, location.session), []).append(location)
+    return [groups[key] for key in sorted(groups)]
+
+
+def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior: Prior, spread: Spread) -> Noise:
+    """Estimate the variances of one subject from its runs and the priors.
+
+    Args:
+        baseline: stored runs of all boards; they alone tell the session and the board variance, because the
+            step from them to the new runs is what is being tested.
+        new: new runs.
+        prior: of the run variance.
+        spread: expected standard deviations.
+    """
+    sessions = group_by_session(baseline)
+    groups = [[location.log_ns for location in group] for group in (*sessions, *group_by_session(new))]
+    squares, own_df = pool_within(groups)
+    run_df = prior.degrees_of_freedom + own_df
+    pooled = prior.degrees_of_freedom * prior.scale * spread.run**2 + squares
+    floor = float(np.mean([location.within_error**2 for location in (*baseline, *new)]))
+    run_variance = max(pooled / run_df if run_df > 0 else 0.0, floor, _SMALLEST_VARIANCE)
+
+    by_board: dict[str, list[tuple[float, float]]] = {}
+    for session in sessions:
+        mean = float(np.mean([location.log_ns for location in session]))
+        by_board.setdefault(session[0].board, []).append((mean, run_variance / len(session)))
+    session_level = _draw_to_prior(list(by_board.values()), spread.session**2, SESSION_PRIOR_DF)
+    boards = [
+        (
+            float(np.mean([mean for mean, _ in means])),
+            sum(variance + session_level.variance for _, variance in means) / len(means) ** 2,
+        )
+        for means in by_board.values()
+    ]
+    return Noise(
+        run=Component(run_variance, max(run_df, 1.0)),
+        session=session_level,
+        board=_draw_to_prior([boards], spread.board**2, BOARD_PRIOR_DF),
+    )
+
+
+def _draw_to_prior(
+    groups: Sequence[Sequence[tuple[float, float]]], prior_variance: float, prior_df: float
+) -> Component:
+    """Draw the variance among (mean, its sampling variance), group by group, towards its prior."""
+    squares, own_df = pool_within([[mean for mean, _ in group] for group in groups])
+    if own_df == 0:
+        return Component(prior_variance, prior_df)
+    sampling = float(np.mean([variance for group in groups if len(group) > 1 for _, variance in group]))
+    own = max(0.0, squares / own_df - sampling)
+    total = prior_df + own_df
+    return Component((prior_df * prior_variance + own_df * own) / total, total)

@@ -1,0 +1,98 @@
+"""Which of the stored runs the new ones are compared with.
+
+To save is to accept: the newest session says what the code is meant to launch and how long that takes. Older
+sessions add what they know of the noise, as long as they are of the same structure and on the same level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
+from pytest_nsight.judge.location import Location, locate
+from pytest_nsight.judge.noise import expected_spread
+from pytest_nsight.judge.structure import count_shapes, is_steady
+from pytest_nsight.model import RunSummary
+
+_LEVEL_SIGMAS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Reference:
+    """The stored runs that count.
+
+    Attributes:
+        runs: all of them, oldest session first.
+        locations: of those that have one; what the noise is estimated from.
+        compared: the locations that the new runs are compared with: those on the board of the new runs where
+            there are at least 3, else all.
+    """
+
+    runs: tuple[RunSummary, ...]
+    locations: tuple[Location, ...]
+    compared: tuple[Location, ...]
+
+
+def choose_reference(
+    baseline: Sequence[RunSummary], new: Sequence[RunSummary], metric: str, band: float
+) -> Reference:
+    """Choose the stored runs that count.
+
+    Left out are sessions that launch other shapes than the newest session, and sessions whose mean differs
+    from the newest one's by more than the band and by more than three standard deviations expected of two
+    sessions on two boards: their level was superseded when a later one was saved.
+
+    Args:
+        baseline: stored runs in any order.
+        new: new runs; their board is preferred.
+        metric: the gated duration.
+        band: relative change that the user calls material.
+    """
+    sessions = _order_sessions(baseline)
+    if not sessions:
+        return Reference((), (), ())
+    sessions = [session for session in sessions if _launches_alike(session, sessions[-1])]
+    located = [[item for item in (locate(r, metric) for r in s) if isinstance(item, Location)] for s in sessions]
+    if located[-1]:
+        level = _mean(located[-1])
+        newest = located[-1][0]
+        spread = expected_spread(math.exp(min(level, 700.0)), newest.board)
+        sizes = [(1 / len(locations) + 1 / len(located[-1])) if locations else 0.0 for locations in located]
+        levels_variance = 2 * (spread.session**2 + spread.board**2)
+        keeps = [
+            not locations
+            or abs(_mean(locations) - level)
+            <= max(math.log1p(band), _LEVEL_SIGMAS * math.sqrt(levels_variance + size * spread.run**2))
+            for locations, size in zip(located, sizes, strict=True)
+        ]
+        sessions = [session for session, keep in zip(sessions, keeps, strict=True) if keep]
+        located = [locations for locations, keep in zip(located, keeps, strict=True) if keep]
+    locations = tuple(location for session in located for location in session)
+    boards = {run.board for run in new}
+    same_board = tuple(location for location in locations if {location.board} == boards)
+    return Reference(
+        runs=tuple(run for session in sessions for run in session),
+        locations=locations,
+        compared=same_board if len(same_board) >= MINIMUM_BASELINE_RUNS else locations,
+    )
+
+
+def _order_sessions(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
+    groups: dict[tuple[str, str], list[RunSummary]] = {}
+    for run in sorted(runs, key=lambda run: (run.recorded, run.run)):
+        groups.setdefault((run.session, run.board), []).append(run)
+    return sorted(groups.values(), key=lambda group: (group[-1].recorded, group[-1].session, group[-1].board))
+
+
+def _launches_alike(session: list[RunSummary], newest: list[RunSummary]) -> bool:
+    if not is_steady(newest) or session is newest:
+        return True
+    return all(count_shapes(run) == count_shapes(newest[0]) for run in session)
+
+
+def _mean(locations: Sequence[Location]) -> float:
+    return float(np.mean([location.log_ns for location in locations]))

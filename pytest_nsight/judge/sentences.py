@@ -1,0 +1,198 @@
+"""One sentence for each verdict: what happened, with the values, and what to do."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from pytest_nsight.judge.contrast import Contrast, upper_quantile
+from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin
+from pytest_nsight.judge.structure import StructureFinding
+from pytest_nsight.judge.wording import (
+    write_change,
+    write_count,
+    write_diff,
+    write_durations,
+    write_interval,
+    write_p,
+    write_percent,
+    write_shapes,
+)
+from pytest_nsight.model import Comparison
+
+_SAVED_AT_ONCE = 5
+_MOST_STORED_RUNS = 20
+
+
+def _times(comparison: Comparison) -> str:
+    return f"{comparison.metric} time {write_durations(comparison.baseline_ns, comparison.now_ns)}"
+
+
+def _change(comparison: Comparison) -> str:
+    return write_change(math.log(comparison.ratio)) if comparison.ratio > 0 else "-100 %"
+
+
+def _interval(comparison: Comparison) -> str:
+    low, high = (math.log(max(end, 1e-300)) for end in (comparison.low, comparison.high))
+    return write_interval(low, high)
+
+
+def _runs(comparison: Comparison) -> str:
+    return f"{comparison.baseline_runs}+{comparison.new_runs} runs"
+
+
+def _band(comparison: Comparison, material: float) -> str:
+    if comparison.band >= 0 and material > math.log1p(comparison.band):
+        return f"band {write_percent(math.expm1(material))} for the timer's resolution"
+    return f"band {write_percent(comparison.band)}"
+
+
+def regression(comparison: Comparison, material: float) -> str:
+    """Slower: how much, against what band, on how many runs, how sure, and which kernels."""
+    names = list(dict.fromkeys(name for name, _, _ in comparison.slower_kernels))
+    blame = f"; slower {'kernel' if len(names) == 1 else 'kernels'}: {', '.join(names[:3])}" if names else ""
+    return (
+        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, material)}, {_runs(comparison)}, "
+        f"{write_p(comparison.adjusted_p_slower)}){blame}"
+    )
+
+
+def improvement(comparison: Comparison, material: float) -> str:
+    """Faster: the mirror image, and to save."""
+    return (
+        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, material)}, {_runs(comparison)}, "
+        f"{write_p(comparison.adjusted_p_faster)}); keep it with --nsight-save"
+    )
+
+
+def unchanged(comparison: Comparison, margin: float) -> str:
+    """Equal within the margin."""
+    return (
+        f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
+        f"equal within {write_percent(math.expm1(margin))}"
+    )
+
+
+def insufficient(comparison: Comparison) -> str:
+    """Too few stored runs to judge."""
+    return (
+        f"{_times(comparison)} ({_change(comparison)} vs {write_count(comparison.baseline_runs, 'run')}); "
+        f"save {_SAVED_AT_ONCE} with --nsight-save to judge it"
+    )
+
+
+def inconclusive(comparison: Comparison, contrast: Contrast, material: float) -> str:
+    """Neither slower nor equal: what this gate can find, and what would settle it."""
+    margin = write_percent(math.expm1(equality_margin(material))) if math.isfinite(material) else "any margin"
+    return (
+        f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
+        f"shown neither outside {_band(comparison, material)} nor equal within {margin}; slowdowns from "
+        f"{write_change(math.log1p(comparison.mde))} are found; {_remedy(contrast, material)}"
+    )
+
+
+def _remedy(contrast: Contrast, material: float) -> str:
+    if not math.isfinite(material):
+        return "give a band of at least 0 %"
+    if contrast.difference > material and contrast.new_runs < MINIMUM_NEW_RUNS:
+        return f"confirm it with {MINIMUM_NEW_RUNS} new runs (--nsight-runs {MINIMUM_NEW_RUNS})"
+    stored = _runs_to_settle(contrast, material)
+    if stored is not None:
+        count = max(stored - contrast.baseline_runs, _SAVED_AT_ONCE)
+        return f"save {write_count(count, 'more run')} with --nsight-save to settle it"
+    low, high = contrast.interval
+    needed = math.expm1(max(-low, high)) / MARGIN_FACTOR
+    return f"more runs do not settle it: a band of {write_percent(math.ceil(needed * 1000) / 1000)} does"
+
+
+def _runs_to_settle(contrast: Contrast, material: float) -> int | None:
+    """Return how many stored runs bring the interval inside the margin, in sessions of 5; None if not 20."""
+    for stored in range(_SAVED_AT_ONCE, _MOST_STORED_RUNS + 1, _SAVED_AT_ONCE):
+        if stored <= contrast.baseline_runs:
+            continue
+        sessions = stored / _SAVED_AT_ONCE
+        variance = contrast.run_variance * (1 / stored + 1 / contrast.new_runs)
+        # Half of the session part is that of the new session, which stored ones do not lower.
+        variance += contrast.level_variance / 2 * (1 + 1 / sessions)
+        half = upper_quantile(0.05, contrast.degrees_of_freedom) * math.sqrt(variance)
+        if abs(contrast.difference) + half < equality_margin(material):
+            return stored
+    return None
+
+
+def unmeasured(why: str) -> str:
+    """Nothing to judge."""
+    return f"not measured: {why}; choose another metric, or look at the test's output"
+
+
+def no_baseline() -> str:
+    """Nothing to compare with."""
+    return "no baseline for this GPU model; save 5 runs with --nsight-save"
+
+
+def incomparable(why: str) -> str:
+    """Stored runs of another environment."""
+    return f"not compared with its baseline: {why}; save a new baseline with --nsight-save"
+
+
+def spoiled(why: str, comparison: Comparison) -> str:
+    """A time that the machine, not the code, may have changed."""
+    return f"{_times(comparison)} ({_change(comparison)}, {_runs(comparison)}) cannot be judged: {why}"
+
+
+def _time_beside(comparison: Comparison | None) -> str:
+    return f"; {_times(comparison)} ({_change(comparison)})" if comparison is not None else ""
+
+
+def structure(finding: StructureFinding, comparison: Comparison | None) -> str:
+    """Other launches than the baseline's."""
+    return (
+        f"launches changed, {finding.before} -> {finding.now} per round: {write_diff(finding.changes)}"
+        f"{_time_beside(comparison)}"
+    )
+
+
+def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
+    """The same kernels in other shapes."""
+    return (
+        f"same kernels, other launch shapes (another tile or an autotuner's choice): "
+        f"{write_shapes(finding.changes)}{_time_beside(comparison)}; "
+        "if intended, save it with --nsight-save"
+    )
+
+
+def retiled_once(finding: StructureFinding, runs: int) -> str:
+    """The same, seen in too few runs to tell a change from an autotuner's mood."""
+    return (
+        f"same kernels, other launch shapes in {write_count(runs, 'run')}: {write_shapes(finding.changes)}; "
+        f"an autotuner may choose so by chance: {MINIMUM_NEW_RUNS} runs settle it "
+        f"(--nsight-runs {MINIMUM_NEW_RUNS})"
+    )
+
+
+def unsteady(comparison: Comparison) -> str:
+    """Launches that changed within the new runs and never did in the baseline."""
+    return (
+        f"launches differ from round to round or run to run, as they did not in the baseline; "
+        f"{_times(comparison)} ({_change(comparison)}); "
+        "fix its shapes and seeds, or save it so with --nsight-save"
+    )
+
+
+def structure_notes(finding: StructureFinding) -> str:
+    """What is told of the launches beside a verdict on time."""
+    notes = list(finding.resources[:3])
+    if finding.is_unsteady:
+        notes.append("launches differ from round to round or run to run")
+    return "".join(f"; {note}" for note in notes)
+
+
+def claim_failed(phrases: Sequence[str]) -> str:
+    """Claims that do not hold."""
+    return f"claim failed: {'; '.join(phrases)}"
+
+
+def claim_open(phrases: Sequence[str]) -> str:
+    """Claims that the runs cannot tell."""
+    return f"claim not settled: {'; '.join(phrases)}"

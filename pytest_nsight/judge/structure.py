@@ -1,0 +1,121 @@
+"""What a round launches, compared before any time: deterministic, so one run can tell it.
+
+A launch is told by kind, normalised name, grid and block. Registers and shared memory are not compared: every
+new compiler changes them without changing what the kernel does; they are told beside the verdict on time.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_nsight.model import RunSummary, Shape, ShapeChange
+
+LAUNCH_KINDS = ("kernel", "graph", "operator")
+"""The kinds that count as launches in a claim; copies and sets are structure, too, but no launches."""
+
+
+@dataclass(frozen=True, slots=True)
+class StructureFinding:
+    """How the launches of the new runs compare with those of the stored ones.
+
+    Attributes:
+        changes: shapes whose count changed, in order of first launch, baseline first; empty if unsteady.
+        before: launches, copies and sets of a round in the baseline.
+        now: the same now.
+        is_retiled: whether every kernel family is launched as often as before, only in other shapes or
+            variants, as when an autotuner chose anew.
+        is_unsteady: whether the new launches differ from round to round or from run to run.
+        was_unsteady: whether the stored ones do.
+        resources: phrases about changed registers and shared memory.
+    """
+
+    changes: tuple[ShapeChange, ...] = ()
+    before: int = 0
+    now: int = 0
+    is_retiled: bool = False
+    is_unsteady: bool = False
+    was_unsteady: bool = False
+    resources: tuple[str, ...] = ()
+
+
+def identify(shape: Shape) -> Shape:
+    """Return the shape with only what the structure gate compares."""
+    return replace(shape, full_name="", registers=0, shared_bytes=0)
+
+
+def count_shapes(run: RunSummary) -> Counter[Shape]:
+    """Return how often a round of the run launches each identified shape, in order of first launch."""
+    counts: Counter[Shape] = Counter()
+    for use in run.shapes:
+        if use.count > 0:
+            counts[identify(use.shape)] += use.count
+    return counts
+
+
+def count_launches(run: RunSummary) -> int:
+    """Return the launches of a round, without copies and sets."""
+    return sum(use.count for use in run.shapes if use.shape.kind in LAUNCH_KINDS)
+
+
+def is_steady(runs: Sequence[RunSummary]) -> bool:
+    """Whether every round of every one of these runs launched the same multiset of shapes."""
+    return all(run.is_stable for run in runs) and all(
+        count_shapes(run) == count_shapes(runs[0]) for run in runs[1:]
+    )
+
+
+def compare_structure(
+    baseline: Sequence[RunSummary], new: Sequence[RunSummary], family: Callable[[str], str]
+) -> StructureFinding:
+    """Compare the launches of the new runs with those of the stored runs.
+
+    Args:
+        baseline: stored runs, at least one.
+        new: new runs, at least one.
+        family: maps a normalised kernel name to the name that all tiles and variants of it share.
+    """
+    is_unsteady, was_unsteady = not is_steady(new), not is_steady(baseline)
+    if is_unsteady or was_unsteady:
+        return StructureFinding(is_unsteady=is_unsteady, was_unsteady=was_unsteady)
+    before, now = count_shapes(baseline[-1]), count_shapes(new[-1])
+    if before == now:
+        return StructureFinding(resources=_compare_resources(baseline[-1], new[-1]))
+    changes = tuple(
+        ShapeChange(shape, before[shape], now[shape])
+        for shape in dict.fromkeys((*before, *now))
+        if before[shape] != now[shape]
+    )
+    return StructureFinding(
+        changes,
+        before=sum(before.values()),
+        now=sum(now.values()),
+        is_retiled=_fold(before, family) == _fold(now, family),
+    )
+
+
+def _fold(counts: Counter[Shape], family: Callable[[str], str]) -> Counter[tuple[str, str]]:
+    folded: Counter[tuple[str, str]] = Counter()
+    for shape, count in counts.items():
+        folded[shape.kind, family(shape.name)] += count
+    return folded
+
+
+def _compare_resources(before: RunSummary, now: RunSummary) -> tuple[str, ...]:
+    phrases: list[str] = []
+    for what in ("registers", "shared_bytes"):
+        old, new = _resources(before, what), _resources(now, what)
+        for shape in old:
+            if old[shape] != new[shape]:
+                was, is_now = ("/".join(map(str, sorted(side[shape]))) for side in (old, new))
+                phrases.append(f"{what.replace('_', ' ')} of {shape.name} {was} -> {is_now}")
+    return tuple(phrases)
+
+
+def _resources(run: RunSummary, what: str) -> dict[Shape, set[int]]:
+    found: dict[Shape, set[int]] = {}
+    for use in run.shapes:
+        if use.count > 0:
+            found.setdefault(identify(use.shape), set()).add(getattr(use.shape, what))
+    return found

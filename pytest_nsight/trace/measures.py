@@ -1,0 +1,207 @@
+"""What each range cost: times, launches, copies, and the kernels behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+import numpy as np
+import pandas as pd
+
+from pytest_nsight.errors import TraceError
+from pytest_nsight.model import Shape
+from pytest_nsight.trace.attribution import NO_CALL, Membership, attribute, find_calls
+from pytest_nsight.trace.model import ANY_THREAD, COMPUTE_KINDS, OWN_DOMAIN, Flags, Ints, Trace
+from pytest_nsight.trace.strays import Stray, find_strays, note_losses
+from pytest_nsight.trace.sums import count_shapes, measure_busy, sort_by_start, sum_by
+
+PAIRS_AT_ONCE = 2_000_000
+MOST_PAIRS = 1_000_000_000
+NO_DEVICE = -1
+
+
+@dataclass(frozen=True)
+class Measured:
+    """The ranges of a trace with what was launched inside them.
+
+    Attributes:
+        ranges: one row a range, in order of start. Times are int64 nanoseconds. "id" is the payload, -1
+            where there is none; "name", "domain", "process", "thread", "is_open", "start_ns" and "end_ns" are
+            the range's own; "device" is that of the first launch, -1 without any. "kernel_ns" sums kernels,
+            graphs and operators, "busy_ns" is the length of their union, "span_ns" is from the first start to
+            the last end, "gap_ns" is span less busy. "copy_ns", "copied_bytes" and "copies" are of memory
+            copies and sets. "sync_ns" is host time in synchronisation calls, "launch_ns" host time in the calls
+            that launched kernels and graphs, "wall_ns" the length of the range. "launches" counts kernels,
+            graphs and operators.
+        kernels: one row for each pair of a range and a shape launched in it, copies included, in order of
+            range and first start: "range" (row of ``ranges``), "shape" (index into ``shapes``), "count",
+            "total_ns", "first_start_ns".
+        shapes: the distinct ways of launching, copies included.
+        strays: launches that belong to no range, the longest in total first.
+        notes: sentences for the user on launches that could not be attributed.
+    """
+
+    ranges: pd.DataFrame
+    kernels: pd.DataFrame
+    shapes: tuple[Shape, ...]
+    strays: tuple[Stray, ...] = field(default=())
+    notes: tuple[str, ...] = field(default=())
+
+
+def measure(trace: Trace, domain: str | None = OWN_DOMAIN) -> Measured:
+    """Attribute a trace's launches to its ranges, and add up.
+
+    Args:
+        trace: any trace.
+        domain: NVTX domain of the ranges in question, None for all.
+
+    Raises:
+        TraceError: the ranges nest so deep that listing their launches would take hours.
+    """
+    ranges = trace.ranges
+    chosen = np.ones(len(ranges), np.bool_)
+    if domain is not None:
+        chosen = ranges.domain == (trace.strings.index(domain) if domain in trace.strings else -1)
+    rows = np.flatnonzero(chosen)
+    rows = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
+    facts = _Facts.of(trace)
+    launched = np.flatnonzero(facts.is_placed)
+    members = attribute(trace, rows, trace.launches.process[launched], *facts.origin(trace, launched))
+    total = int(members.counts.sum())
+    if total > MOST_PAIRS:
+        raise TraceError(
+            f"{len(rows)} ranges hold {total} launches in all, as they enclose one another; "
+            "choose the ranges of one domain"
+        )
+    blocks = [
+        _measure_block(trace, facts, launched, members, first, last) for first, last in _blocks(members.counts)
+    ]
+    table, kernels = blocks[0] if len(blocks) == 1 else _concatenate(blocks)
+    table["sync_ns"] = _sum_synchronisation(trace, rows)
+    covered = np.zeros(len(trace.launches), np.bool_)
+    covered[launched] = members.covered
+    strays = find_strays(trace, ~covered, facts.is_placed, facts.duration_ns)
+    return Measured(
+        _describe(trace, rows).join(table), kernels, trace.shapes, strays, note_losses(strays, len(trace.launches))
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class _Facts:
+    """What the sums need to know of each launch, shape (launches,) each.
+
+    Attributes:
+        call: row of the call that made it, NO_CALL if unknown.
+        is_placed: whether it is known where on the host it was launched.
+        is_compute: kernel, graph or operator, as opposed to a copy.
+        duration_ns: int64.
+        launch_ns: duration of its call, for the first computing launch of each call; else 0.
+    """
+
+    call: Ints
+    is_placed: Flags
+    is_compute: Flags
+    duration_ns: Ints
+    launch_ns: Ints
+
+    @classmethod
+    def of(cls, trace: Trace) -> _Facts:
+        launches, calls = trace.launches, trace.calls
+        kinds = np.array([shape.kind for shape in trace.shapes], np.str_)
+        call = find_calls(trace)
+        is_compute = np.isin(kinds, COMPUTE_KINDS)[launches.shape]
+        is_operator = (kinds == "operator")[launches.shape]
+        # All launches of a call share its ranges, so that its time can be booked on one of them.
+        candidates = np.flatnonzero(is_compute & (call != NO_CALL))
+        booked = np.full(len(calls), -1, np.int64)
+        booked[call[candidates]] = candidates
+        with_launch = np.flatnonzero(booked >= 0)
+        launch_ns = np.zeros(len(launches), np.int64)
+        launch_ns[booked[with_launch]] = np.maximum(calls.end_ns - calls.start_ns, 0)[with_launch]
+        return cls(
+            call=call,
+            is_placed=(call != NO_CALL) | is_operator,
+            is_compute=is_compute,
+            duration_ns=np.maximum(launches.end_ns - launches.start_ns, 0),
+            launch_ns=launch_ns,
+        )
+
+    def origin(self, trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
+        """Thread and time of launching, shape (launched,) each; an operator without a call is its own."""
+        call = self.call[launched]
+        is_own = call == NO_CALL
+        if not is_own.any():
+            return trace.calls.thread[call], trace.calls.start_ns[call]
+        thread = np.full(len(launched), ANY_THREAD, np.int64)
+        time_ns = trace.launches.start_ns[launched]
+        thread[~is_own] = trace.calls.thread[call[~is_own]]
+        time_ns[~is_own] = trace.calls.start_ns[call[~is_own]]
+        return thread, time_ns
+
+
+def _blocks(counts: Ints) -> Iterator[tuple[int, int]]:
+    """Spans of ranges that hold about PAIRS_AT_ONCE launches each; at least one span, which may be empty."""
+    block = (np.cumsum(counts) - counts) // PAIRS_AT_ONCE
+    edges = np.flatnonzero(np.diff(block)) + 1
+    yield from zip([0, *edges.tolist()], [*edges.tolist(), len(counts)], strict=True)
+
+
+def _concatenate(blocks: list[tuple[pd.DataFrame, pd.DataFrame]]) -> tuple[pd.DataFrame, pd.DataFrame]:
+    sums, uses = zip(*blocks, strict=True)
+    return pd.concat(sums, ignore_index=True), pd.concat(uses, ignore_index=True)
+
+
+def _measure_block(
+    trace: Trace, facts: _Facts, launched: Ints, members: Membership, first: int, last: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Sums by range, and uses by range and shape, of the ranges from first to last."""
+    launches, size = trace.launches, last - first
+    where, event = members.pairs(first, last)
+    row = launched[event]
+    where, row = sort_by_start(where, row, launches.start_ns)
+    is_compute, duration_ns = facts.is_compute[row], facts.duration_ns[row]
+    compute, copy = np.flatnonzero(is_compute), np.flatnonzero(~is_compute)
+    sums = measure_busy(where[compute], launches.start_ns[row[compute]], launches.end_ns[row[compute]], size)
+    sums["kernel_ns"] = sum_by(where[compute], duration_ns[compute], size)
+    sums["launch_ns"] = sum_by(where[compute], facts.launch_ns[row[compute]], size)
+    sums["launches"] = np.bincount(where[compute], minlength=size)
+    sums["copy_ns"] = sum_by(where[copy], duration_ns[copy], size)
+    sums["copied_bytes"] = sum_by(where[copy], launches.bytes_moved[row[copy]], size)
+    sums["copies"] = np.bincount(where[copy], minlength=size)
+    device = np.full(size, NO_DEVICE, np.int64)
+    device[where[::-1]] = launches.device[row[::-1]]
+    sums["device"] = device
+    uses = count_shapes(where, launches.shape[row], duration_ns, launches.start_ns[row], len(trace.shapes))
+    uses["range"] += first
+    return pd.DataFrame(sums), uses
+
+
+def _sum_synchronisation(trace: Trace, rows: Ints) -> Ints:
+    """Host time in synchronisation calls, by range."""
+    calls = trace.calls
+    numbers = [number for number, text in enumerate(trace.strings) if "Synchronize" in text]
+    waiting = np.flatnonzero(np.isin(calls.name, numbers))
+    members = attribute(trace, rows, calls.process[waiting], calls.thread[waiting], calls.start_ns[waiting])
+    duration_ns = np.maximum(calls.end_ns - calls.start_ns, 0)[waiting]
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(duration_ns[members.order])])
+    sums: Ints = (running[members.high] - running[members.low]).sum(axis=1)
+    return sums
+
+
+def _describe(trace: Trace, rows: Ints) -> pd.DataFrame:
+    """What the ranges say of themselves."""
+    ranges, texts = trace.ranges, np.array(trace.strings, dtype=object)
+    table: pd.DataFrame = pd.DataFrame(
+        {
+            "id": ranges.payload[rows],
+            "name": texts[ranges.name[rows]],
+            "domain": texts[ranges.domain[rows]],
+            "process": ranges.process[rows],
+            "thread": ranges.thread[rows],
+            "is_open": ranges.is_open[rows],
+            "start_ns": ranges.start_ns[rows],
+            "end_ns": ranges.end_ns[rows],
+            "wall_ns": np.maximum(ranges.end_ns[rows] - ranges.start_ns[rows], 0),
+        }
+    )
+    return table

@@ -1,0 +1,95 @@
+"""Sums over launches that are sorted by range: exact, and without a loop over ranges."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from pytest_nsight.trace.model import Ints, SmallInts
+
+
+def sort_by_start(where: Ints, row: Ints, start_ns: Ints) -> tuple[Ints, Ints]:
+    """Put launches in order of range, start and row; mostly they are so already.
+
+    Args:
+        where: shape (launches,), number of the range of each, sorted.
+        row: shape (launches,), row of each in the table.
+        start_ns: shape (rows,), the table's starts.
+
+    Returns:
+        Both in the new order.
+    """
+    time_ns = start_ns[row]
+    is_sorted = (where[1:] > where[:-1]) | (time_ns[1:] > time_ns[:-1])
+    if is_sorted.all():
+        return where, row
+    order = np.lexsort((row, time_ns, where))
+    return where[order], row[order]
+
+
+def sum_by(where: Ints, values: Ints, size: int) -> Ints:
+    """Exact sums of integers by group, shape (size,).
+
+    Args:
+        where: shape (values,), group of each value, sorted.
+        values: int64.
+        size: number of groups.
+    """
+    edges = np.searchsorted(where, np.arange(size + 1))
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
+    return np.diff(running[edges])
+
+
+def measure_busy(where: Ints, start_ns: Ints, end_ns: Ints, size: int) -> dict[str, Ints]:
+    """Union ("busy_ns"), first start to last end ("span_ns") and gaps ("gap_ns") of intervals, by group.
+
+    Args:
+        where: shape (intervals,), group of each, sorted.
+        start_ns: sorted within each group.
+        end_ns: not before the start.
+        size: number of groups.
+    """
+    last_ns = pd.Series(end_ns).groupby(where).cummax().to_numpy(np.int64)
+    is_first = np.ones(len(where), np.bool_)
+    is_first[1:] = where[1:] != where[:-1]
+    seen_ns = np.empty_like(last_ns)
+    seen_ns[1:] = last_ns[:-1]
+    seen_ns[is_first] = start_ns[is_first]
+    busy_ns = sum_by(where, np.maximum(end_ns - np.maximum(start_ns, seen_ns), 0), size)
+    is_last = np.ones(len(where), np.bool_)
+    is_last[:-1] = is_first[1:]
+    span_ns = np.zeros(size, np.int64)
+    span_ns[where[is_last]] = last_ns[is_last] - start_ns[is_first]
+    return {"busy_ns": busy_ns, "span_ns": span_ns, "gap_ns": span_ns - busy_ns}
+
+
+def count_shapes(where: Ints, shape: SmallInts, duration_ns: Ints, start_ns: Ints, shapes: int) -> pd.DataFrame:
+    """Launches by group and shape: "range", "shape", "count", "total_ns", "first_start_ns".
+
+    Args:
+        where: shape (launches,), group of each, sorted.
+        shape: which shape each launch has.
+        duration_ns: of each launch.
+        start_ns: sorted within each group.
+        shapes: number of shapes.
+    """
+    keys = where * max(shapes, 1) + shape
+    # Groups follow one another, so that a stable sort finds nearly all in order already.
+    order = np.argsort(keys, kind="stable")
+    is_first = np.ones(len(keys), np.bool_)
+    is_first[1:] = keys[order[1:]] != keys[order[:-1]]
+    first = np.flatnonzero(is_first)
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(duration_ns[order])])
+    edges = np.append(first, len(keys))
+    by_time = np.argsort(order[first], kind="stable")
+    launch = order[first][by_time]
+    table: pd.DataFrame = pd.DataFrame(
+        {
+            "range": where[launch],
+            "shape": shape[launch].astype(np.int64),
+            "count": np.diff(edges)[by_time],
+            "total_ns": np.diff(running[edges])[by_time],
+            "first_start_ns": start_ns[launch],
+        }
+    )
+    return table

@@ -1,0 +1,112 @@
+"""The whole way under the real nsys. Without a GPU it records ranges and no kernels, and says so."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.nsys.real import require_nsys
+
+Gate = Callable[..., pytest.RunResult]
+
+pytestmark = pytest.mark.usefixtures("real_nsys")
+
+BODY = """
+@pytest.mark.nsight
+def test_ranges(nsight):
+    nsight(square, torch.ones(8, 8))
+
+@pytest.mark.nsight
+def test_wrong(nsight):
+    assert nsight(square, torch.ones(3)).sum() == 4, "wrong result"
+
+@pytest.mark.nsight
+def test_dies(nsight):
+    nsight(square, torch.ones(8, 8))
+    if os.environ.get("DIE"):
+        os.kill(os.getpid(), int(os.environ["DIE"]))
+"""
+
+
+@pytest.fixture
+def real_nsys() -> None:
+    require_nsys()
+
+
+def test_reports_come_back_and_missing_kernels_are_explained(gate: Gate, pytester: pytest.Pytester) -> None:
+    result = gate("--nsight-collector=nsys", "--nsight-keep", "-k", "ranges or wrong", "-v", body=BODY)
+
+    result.assert_outcomes(failed=2, deselected=1)
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(
+        [
+            "nsight: collector nsys 20*",
+            "*test_ranges FAILED*",
+            "*test_wrong FAILED*",
+            "*no GPU kernel ran in the measured rounds*",
+            "*wrong result*",
+            "*no CUDA activity*",
+        ]
+    )
+    (run,) = (pytester.path / ".nsight").glob("2*/run-001")
+    assert (run / "trace.sqlite").exists()
+    assert not list(run.glob("*.nsys-rep")) + list(run.glob("export*"))
+
+
+@pytest.mark.parametrize("number", [signal.SIGSEGV, signal.SIGKILL])
+def test_a_dying_worker_is_named_and_the_rest_goes_on(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, number: signal.Signals
+) -> None:
+    monkeypatch.setenv("DIE", str(int(number)))
+
+    result = gate("--nsight-collector=nsys", "-v", body=BODY)
+
+    result.assert_outcomes(failed=3)
+    result.stdout.fnmatch_lines(
+        [f"*the worker process died with {number.name} while test_case.py::test_dies ran*", "*wrong result*"]
+    )
+
+
+def test_an_interrupt_leaves_no_process_and_no_secret_behind(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_case="""
+        import time, pytest
+        @pytest.mark.nsight
+        def test_slow(nsight):
+            nsight(time.sleep, 600)
+        """
+    )
+    command = [sys.executable, "-m", "pytest", "--nsight", "--nsight-collector=nsys"]
+    started = subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    manifest = _wait_for(pytester.path, "*/run-001/manifest.jsonl", '"case"')
+
+    started.send_signal(signal.SIGINT)
+    output, _ = started.communicate(timeout=60)
+
+    assert started.returncode == pytest.ExitCode.INTERRUPTED, output.decode()
+    assert not list(manifest.parent.glob("*.nsys-rep"))
+    left = [pid for pid in Path("/proc").glob("[0-9]*") if _mentions(pid, str(pytester.path))]
+    assert left == []
+
+
+def _wait_for(folder: Path, pattern: str, text: str) -> Path:
+    for _ in range(600):
+        for path in (folder / ".nsight").glob(pattern):
+            if text in path.read_text(encoding="utf-8"):
+                return path
+        time.sleep(0.05)
+    raise AssertionError(f"{pattern} with {text} did not appear")
+
+
+def _mentions(process: Path, text: str) -> bool:
+    try:
+        return text.encode() in (process / "cmdline").read_bytes() and int(process.name) != os.getpid()
+    except OSError:
+        return False

@@ -1,0 +1,154 @@
+"""Claims need no baseline and fail on their own."""
+
+import pytest
+
+from pytest_nsight.judge.gate import Evidence, judge, suspects
+from pytest_nsight.model import Policy, RunSummary, Shape, ShapeUse, Subject, VerdictKind
+from tests.judge.runs import make_evidence, make_runs, uses, wobble
+
+FUSED, UNFUSED = Subject("t.py::test_norm[fused]"), Subject("t.py::test_norm[unfused]")
+
+
+def verdict_of(evidence):
+    (verdict,) = judge([evidence])
+    return verdict
+
+
+def race(ratio, *, by=1.2, runs=1, sd=0.001, board="GPU-a"):
+    """Two cases in the same runs: the fused one, which claims to win, and its partner."""
+    own = make_runs(wobble(100_000, runs, sd), "new", subject=FUSED, board=board)
+    other = make_runs(wobble(100_000 * ratio, runs, sd)[::-1], "new", subject=UNFUSED, board=board)
+    return [
+        Evidence(FUSED, Policy(faster_than=UNFUSED.case, by=by), (), own),
+        Evidence(UNFUSED, Policy(), (), other),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("policy", "part"),
+    [
+        (Policy(launches=1), "1 launch claimed, 2 per round: pow, mean"),
+        (Policy(kernels=("fused",)), "claimed kernels not launched: fused; launched: mean, pow"),
+        (
+            Policy(max_time_ns=150_000),
+            "kernel time 200 us, at most 150 us claimed (95 % CI",
+        ),
+    ],
+)
+@pytest.mark.parametrize("stored", [0, 5])
+def test_a_broken_claim_fails_with_and_without_a_baseline(policy, part, stored):
+    verdict = verdict_of(make_evidence(new=1, stored=stored, policy=policy, shapes=uses("pow", "mean")))
+
+    assert verdict.kind is VerdictKind.CLAIM
+    assert f"claim failed: {part}" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "policy", [Policy(launches=2), Policy(kernels=("mean",)), Policy(max_time_ns=250_000), Policy()]
+)
+def test_a_claim_that_holds_leaves_the_verdict_on_time(policy):
+    verdict = verdict_of(make_evidence(new=1, policy=policy, shapes=uses("pow", "mean")))
+
+    assert verdict.kind is VerdictKind.UNCHANGED
+
+
+def test_copies_are_no_launches_in_a_claim():
+    shapes = (*uses("mm"), ShapeUse(Shape("memcpy", "[memcpy DtoH]"), 1, 5))
+
+    assert not verdict_of(make_evidence(new=1, policy=Policy(launches=1), shapes=shapes)).kind.fails
+
+
+def test_launches_that_differ_between_rounds_leave_the_claim_open():
+    runs = make_runs([200_000], "new", shapes=uses("a", "b"), is_stable=False)
+
+    verdict = verdict_of(Evidence(runs[0].subject, Policy(launches=1), make_evidence().baseline, runs))
+
+    assert verdict.kind is not VerdictKind.CLAIM
+
+
+def test_a_factor_clearly_above_the_claim_holds_in_one_run():
+    verdict = judge(race(1.4))[0]
+
+    assert verdict.kind is VerdictKind.NO_BASELINE
+
+
+def test_a_factor_below_the_claim_fails_with_its_interval():
+    verdict = judge(race(1.1))[0]
+
+    assert verdict.kind is VerdictKind.CLAIM
+    assert "1.1x as fast as test_norm[unfused], 1.2x claimed (95 % CI 1.09 to 1.11x, 1 run)" in verdict.sentence
+
+
+def test_a_factor_not_shown_above_the_claim_fails_though_it_was_measured_above():
+    """The lower end of the interval must exceed the claim."""
+    verdict = judge(race(1.201, runs=9, sd=0.01))[0]
+
+    assert verdict.kind is VerdictKind.CLAIM
+
+
+def test_a_close_factor_asks_for_more_runs_of_both_cases_and_a_clear_one_for_none():
+    assert suspects(race(1.201)) == (FUSED, UNFUSED)
+    assert suspects(race(1.4)) == ()
+    assert suspects(race(1.1)) == ()
+    assert suspects(race(1.201, runs=9, sd=0.01)) == ()
+
+
+def test_a_shift_of_whole_runs_cancels_in_the_factor():
+    """Both cases of a run twice as slow: the factor is as sharp as before."""
+    own = make_runs([100_000, 200_000, 150_000], "new", subject=FUSED)
+    other = make_runs([130_000, 260_000, 195_000], "new", subject=UNFUSED)
+    evidence = [
+        Evidence(FUSED, Policy(faster_than=UNFUSED.case, by=1.28), (), own),
+        Evidence(UNFUSED, Policy(), (), other),
+    ]
+
+    assert judge(evidence)[0].kind is VerdictKind.NO_BASELINE
+
+
+def test_a_partner_that_was_not_measured_leaves_the_claim_open():
+    evidence = make_evidence(new=1, policy=Policy(faster_than=UNFUSED.case, by=1.2))
+
+    verdict = verdict_of(evidence)
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "1.2x faster than test_norm[unfused] claimed, which was not measured" in verdict.sentence
+
+
+def test_partners_without_a_common_run_leave_the_claim_open():
+    own = make_runs([100_000], "monday", subject=FUSED)
+    other = make_runs([130_000], "tuesday", subject=UNFUSED)
+    evidence = [
+        Evidence(FUSED, Policy(faster_than=UNFUSED.case), (), own),
+        Evidence(UNFUSED, Policy(), (), other),
+    ]
+
+    verdict = judge(evidence)[0]
+
+    assert verdict.kind is VerdictKind.NO_BASELINE
+    assert "no run measured both" in verdict.sentence
+
+
+def test_a_claim_of_a_case_is_not_made_of_its_parts():
+    part = Subject("t.py::test_step", "forward")
+
+    assert not verdict_of(make_evidence(subject=part, policy=Policy(launches=7), new=1)).kind.fails
+
+
+def test_a_time_close_to_its_limit_asks_for_more_runs_and_passes_unless_shown_above():
+    close = make_evidence(100_050, new=1, policy=Policy(max_time_ns=100_000))
+
+    assert suspects([close]) == (close.subject,)
+    assert not verdict_of(close).kind.fails
+
+
+def test_a_broken_claim_beside_a_regression_is_told_in_the_same_sentence():
+    verdict = verdict_of(make_evidence(ratio=1.5, policy=Policy(launches=1), shapes=uses("a", "b")))
+
+    assert verdict.kind is VerdictKind.REGRESSION
+    assert "claim failed: 1 launch claimed, 2 per round" in verdict.sentence
+
+
+def test_an_empty_capture_breaks_a_claim_on_launches():
+    run = RunSummary(FUSED, "r", "s", "GPU-a", {"kernel": (0, 0)})
+
+    assert verdict_of(Evidence(FUSED, Policy(launches=1), (), (run,))).kind is VerdictKind.CLAIM

@@ -1,0 +1,113 @@
+"""The fast attribution against one that compares every launch with every range."""
+
+from __future__ import annotations
+
+import tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_nsight.collect.nsys.read import read
+from pytest_nsight.trace import measures
+from pytest_nsight.trace.measures import measure
+from tests.trace_builder import TraceBuilder
+
+
+class Range(NamedTuple):
+    start: int
+    end: int
+    domain: str
+    process: int
+    thread: int
+    is_pushed: bool
+
+
+class Launch(NamedTuple):
+    call: int
+    start: int
+    length: int
+    process: int
+    thread: int
+    is_copy: bool
+    has_call: bool
+
+
+times = st.integers(-30, 60)
+processes = st.integers(1, 2)
+threads = st.integers(1, 3)
+ranges = st.lists(
+    st.builds(Range, times, times, st.sampled_from(["pytest_nsight", "app"]), processes, threads, st.booleans()),
+    max_size=8,
+)
+launches = st.lists(
+    st.builds(Launch, times, times, st.integers(0, 30), processes, threads, st.booleans(), st.booleans()),
+    max_size=15,
+)
+
+
+def holds(span: Range, launch: Launch) -> bool:
+    return launch.process == span.process and span.start <= launch.call < span.end
+
+
+def is_wide(span: Range) -> bool:
+    return span.domain == "pytest_nsight" or not span.is_pushed
+
+
+def owns(span: Range, launch: Launch, every: list[Range]) -> bool:
+    if not launch.has_call or not holds(span, launch):
+        return False
+    if is_wide(span) or span.thread == launch.thread:
+        return True
+    return not any(not is_wide(o) and o.thread == launch.thread and holds(o, launch) for o in every)
+
+
+def union(intervals: list[tuple[int, int]]) -> int:
+    return len({instant for start, end in intervals for instant in range(start, end)})
+
+
+def expected(span: Range, launched: list[Launch], every: list[Range]) -> list[int]:
+    mine = [launch for launch in launched if owns(span, launch, every)]
+    kernels = [(k.start, k.start + k.length) for k in mine if not k.is_copy]
+    copies = [k.length for k in mine if k.is_copy]
+    busy = union(kernels)
+    length = max(e for _, e in kernels) - min(s for s, _ in kernels) if kernels else 0
+    total = sum(end - start for start, end in kernels)
+    return [len(kernels), total, busy, length, length - busy, len(copies), sum(copies), 2 * len(kernels)]
+
+
+@pytest.mark.parametrize("pairs_at_once", [measures.PAIRS_AT_ONCE, 3])
+@settings(max_examples=60, deadline=None)
+@given(spans=ranges, launched=launches)
+def test_equals_a_comparison_of_all_pairs(pairs_at_once, spans, launched):
+    builder = TraceBuilder()
+    for number, span in enumerate(spans):
+        builder.range(
+            "r", span.start, span.end, domain=span.domain, payload=number,
+            process=span.process, thread=span.thread, is_pushed=span.is_pushed,
+        )  # fmt: skip
+    for launch in launched:
+        api = launch.call if launch.has_call else None
+        if launch.is_copy:
+            # A copy is written as a kernel first, for its call; its row is then moved to the other table.
+            builder.launch("c", launch.start, launch.start + launch.length, api_at=api,
+                           process=launch.process, thread=launch.thread)  # fmt: skip
+            row = builder.rows["CUPTI_ACTIVITY_KIND_KERNEL"].pop()
+            builder.row("CUPTI_ACTIVITY_KIND_MEMCPY", bytes=1, copyKind=1, **row)
+        else:
+            builder.launch("k", launch.start, launch.start + launch.length, api_at=api,
+                           process=launch.process, thread=launch.thread)  # fmt: skip
+    with tempfile.TemporaryDirectory() as folder, pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measures, "PAIRS_AT_ONCE", pairs_at_once)
+        result = measure(read(builder.write(Path(folder) / "trace.sqlite")), None)
+    columns = ["launches", "kernel_ns", "busy_ns", "span_ns", "gap_ns", "copies", "copy_ns", "launch_ns"]
+    found = result.ranges.sort_values("id")[columns].to_numpy().tolist()
+    assert found == [expected(span, launched, spans) for span in spans]
+    covered = sum(any(owns(span, launch, spans) for span in spans) for launch in launched)
+    assert sum(stray.count for stray in result.strays) == len(launched) - covered
+    by_shape = np.zeros(len(spans), np.int64)
+    np.add.at(by_shape, result.kernels["range"], result.kernels["count"])
+    assert by_shape.tolist() == (result.ranges["launches"] + result.ranges["copies"]).tolist()

@@ -1,0 +1,271 @@
+"""Writes small exports in the shape of Nsight Systems' SQLite files, one line a launch.
+
+``TraceBuilder().range("case", 0, 100).launch("k", 10, 20, api_at=5).write(path)``
+
+Nothing of the reader is used here: tables, columns and packed ids are spelled out again, so that a test does
+not agree with the reader's mistakes.
+"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Sequence
+from contextlib import closing
+from pathlib import Path
+
+VINTAGES = ("2022.4", "2024.2", "2025.3", "2026.4")
+
+PLACE = "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL"
+GREEN = "greenContextId INTEGER"
+LINK = "streamId INTEGER NOT NULL, correlationId INTEGER, globalPid INTEGER"
+CONFIGURATION = (
+    "demangledName INTEGER NOT NULL, shortName INTEGER NOT NULL, mangledName INTEGER, launchType INTEGER, "
+    "cacheConfig INTEGER, registersPerThread INTEGER NOT NULL, gridX INTEGER NOT NULL, "
+    "gridY INTEGER NOT NULL, gridZ INTEGER NOT NULL, blockX INTEGER NOT NULL, blockY INTEGER NOT NULL, "
+    "blockZ INTEGER NOT NULL, staticSharedMemory INTEGER NOT NULL, dynamicSharedMemory INTEGER NOT NULL, "
+    "graphNodeId INTEGER"
+)
+NVTX = (
+    "start INTEGER NOT NULL, end INTEGER, eventType INTEGER NOT NULL, rangeId INTEGER, category INTEGER, "
+    "color INTEGER, text TEXT, globalTid INTEGER, endGlobalTid INTEGER, textId INTEGER, domainId INTEGER, "
+    "uint64Value INTEGER, int64Value INTEGER, doubleValue REAL, uint32Value INTEGER, int32Value INTEGER, "
+    "floatValue REAL, jsonTextId INTEGER, jsonText TEXT"
+)
+HARDWARE = 1 << 56
+DOMAIN_ROW, PUSH_POP, START_END = 75, 59, 60
+COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
+
+
+def table_definitions(vintage: str) -> dict[str, str]:
+    """Columns of each table as one version of nsys declares them."""
+    has_green = vintage != "2022.4"
+    place = f"{PLACE}, {GREEN}, {LINK}" if has_green else f"{PLACE}, {LINK}"
+    is_2026 = vintage == "2026.4"
+    tables = {
+        "NVTX_EVENTS": ("eventId INTEGER PRIMARY KEY, " if is_2026 else "") + NVTX,
+        "CUPTI_ACTIVITY_KIND_KERNEL": f"{place}, {CONFIGURATION}" + (", clusterX INTEGER" if is_2026 else ""),
+        "CUPTI_ACTIVITY_KIND_RUNTIME": "start INTEGER NOT NULL, end INTEGER NOT NULL, "
+        "eventClass INTEGER NOT NULL, globalTid INTEGER, correlationId INTEGER, nameId INTEGER NOT NULL, "
+        "returnValue INTEGER NOT NULL, callchainId INTEGER",
+        "CUPTI_ACTIVITY_KIND_MEMCPY": f"{place}, bytes INTEGER NOT NULL, copyKind INTEGER NOT NULL, "
+        "srcKind INTEGER, dstKind INTEGER, graphNodeId INTEGER",
+        "CUPTI_ACTIVITY_KIND_MEMSET": f"{place}, value INTEGER NOT NULL, bytes INTEGER NOT NULL, "
+        "graphNodeId INTEGER, memKind INTEGER",
+        "StringIds": "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL",
+        "TARGET_INFO_SESSION_START_TIME": "utcEpochNs INTEGER, utcTime TEXT, localTime TEXT",
+        "TARGET_INFO_GPU": "id INTEGER NOT NULL, name TEXT, uuid TEXT, cuDevice INTEGER",
+        ("META_DATA_EXPORT" if has_green else "EXPORT_META_DATA"): "name TEXT NOT NULL, value TEXT",
+    }
+    if has_green:
+        tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = (
+            f"{place}, graphId INTEGER NOT NULL, graphExecId INTEGER NOT NULL"
+        )
+        tables["DIAGNOSTIC_EVENT"] = (
+            "timestamp INTEGER NOT NULL, timestampType INTEGER NOT NULL, source INTEGER NOT NULL, "
+            "severity INTEGER NOT NULL, text TEXT NOT NULL, globalPid INTEGER"
+        )
+    if vintage >= "2025":
+        tables["TARGET_INFO_CUDA_DEVICE"] = "gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL"
+    return tables
+
+
+class TraceBuilder:
+    """Collects rows, and writes only the tables that got any, as nsys does."""
+
+    def __init__(self, vintage: str = "2025.3") -> None:
+        self.definitions = table_definitions(vintage)
+        self.rows: dict[str, list[dict[str, object]]] = {}
+        self._strings: dict[str, int] = {}
+        self._domains: dict[tuple[int, str], int] = {}
+        self._correlation = 100
+        metadata = "META_DATA_EXPORT" if "META_DATA_EXPORT" in self.definitions else "EXPORT_META_DATA"
+        self.row(metadata, name="EXPORT_PRODUCT_NAME", value="NVIDIA Nsight Systems")
+        self.row(metadata, name="EXPORT_PRODUCT_VERSION", value=f"{vintage}.0.0")
+        self.row("TARGET_INFO_SESSION_START_TIME", utcEpochNs=1_700_000_000_000_000_000)
+
+    def row(self, table: str, **values: object) -> TraceBuilder:
+        """Any row; columns that this version lacks are left out."""
+        columns = [part.split()[0] for part in self.definitions[table].split(", ")]
+        self.rows.setdefault(table, []).append({k: v for k, v in values.items() if k in columns})
+        return self
+
+    def string(self, text: str) -> int:
+        """Id of a registered string."""
+        return self._strings.setdefault(text, len(self._strings) + 1)
+
+    def range(
+        self,
+        name: str,
+        start: int,
+        end: int | None,
+        *,
+        domain: str = "pytest_nsight",
+        payload: int | None = None,
+        process: int = 100,
+        thread: int = 100,
+        is_registered: bool = False,
+        is_pushed: bool = True,
+    ) -> TraceBuilder:
+        """A range; one that is not pushed is an NVTX start/end range."""
+        text = {"textId": self.string(name)} if is_registered else {"text": name}
+        return self.row(
+            "NVTX_EVENTS",
+            start=start,
+            end=end,
+            eventType=PUSH_POP if is_pushed else START_END,
+            globalTid=_task(process, thread),
+            endGlobalTid=None if is_pushed else _task(process, thread),
+            domainId=self._domain(process, domain),
+            int64Value=payload,
+            **text,
+        )
+
+    def launch(
+        self,
+        name: str,
+        start: int,
+        end: int,
+        *,
+        api_at: int | None = None,
+        api_ns: int = 2,
+        api: str = "cudaLaunchKernel_v7000",
+        process: int = 100,
+        thread: int = 100,
+        stream: int = 7,
+        device: int = 0,
+        grid: Sequence[int] = (1, 1, 1),
+        block: Sequence[int] = (32, 1, 1),
+        registers: int = 16,
+        static_shared: int = 0,
+        dynamic_shared: int = 0,
+        correlation: int | None = None,
+    ) -> TraceBuilder:
+        """A kernel with its call, which begins at api_at; without api_at, a kernel that nothing launched."""
+        link = self._call(api_at, api_ns, api, process, thread, correlation)
+        return self._kernel(
+            name, start, end, link, process, stream, device,
+            gridX=grid[0], gridY=grid[1], gridZ=grid[2], blockX=block[0], blockY=block[1], blockZ=block[2],
+            registersPerThread=registers,
+            staticSharedMemory=static_shared, dynamicSharedMemory=dynamic_shared,
+        )  # fmt: skip
+
+    def graph_nodes(
+        self, nodes: Sequence[tuple[str, int, int]], *, api_at: int, process: int = 100, thread: int = 100
+    ) -> TraceBuilder:
+        """A CUDA graph traced by node: many kernels, one call."""
+        link = self._call(api_at, 2, "cudaGraphLaunch_v10000", process, thread, None)
+        for number, (name, start, end) in enumerate(nodes, 1):
+            self._kernel(name, start, end, link, process, 7, 0, graphNodeId=number)
+        return self
+
+    def graph(self, start: int, end: int, *, api_at: int, process: int = 100) -> TraceBuilder:
+        """A CUDA graph traced whole."""
+        link = self._call(api_at, 2, "cudaGraphLaunch_v10000", process, process, None)
+        place = _place(start, end, link, process, 7, 0)
+        return self.row("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graphId=1, graphExecId=1, **place)
+
+    def copy(
+        self, start: int, end: int, bytes_moved: int, *, api_at: int, kind: str = "HtoD", process: int = 100
+    ) -> TraceBuilder:
+        """A memory copy from pinned host memory, or between devices."""
+        link = self._call(api_at, 2, "cudaMemcpyAsync_v3020", process, process, None)
+        place = _place(start, end, link, process, 7, 0)
+        kinds = {"copyKind": COPY_KINDS[kind], "srcKind": 1, "dstKind": 2}
+        return self.row("CUPTI_ACTIVITY_KIND_MEMCPY", bytes=bytes_moved, **kinds, **place)
+
+    def memset(self, start: int, end: int, bytes_moved: int, *, api_at: int, process: int = 100) -> TraceBuilder:
+        """A memory set."""
+        link = self._call(api_at, 2, "cudaMemsetAsync_v3020", process, process, None)
+        place = _place(start, end, link, process, 7, 0)
+        return self.row("CUPTI_ACTIVITY_KIND_MEMSET", bytes=bytes_moved, value=0, **place)
+
+    def call(self, name: str, start: int, end: int, *, process: int = 100, thread: int = 100) -> TraceBuilder:
+        """A call of the API that launches nothing."""
+        self._call(start, end - start, name, process, thread, None)
+        return self
+
+    def diagnostic(self, text: str, severity: int = 2) -> TraceBuilder:
+        """A message of nsys itself."""
+        return self.row("DIAGNOSTIC_EVENT", timestamp=1, timestampType=1, source=1, severity=severity, text=text)
+
+    def domain(self, name: str, process: int = 100) -> TraceBuilder:
+        """A domain, with or without ranges."""
+        self._domain(process, name)
+        return self
+
+    def board(self, uuid: str, name: str, *, ordinal: int = 0, process: int | None = None) -> TraceBuilder:
+        """A GPU, and from 2025 on the ordinal under which a process knows it."""
+        number = len(self.rows.get("TARGET_INFO_GPU", ()))
+        self.row("TARGET_INFO_GPU", id=number, name=name, uuid=uuid, cuDevice=number)
+        if process is not None:
+            self.row("TARGET_INFO_CUDA_DEVICE", gpuId=number, cudaId=ordinal, pid=process)
+        return self
+
+    def write(self, path: Path) -> Path:
+        """Write the export."""
+        path.unlink(missing_ok=True)
+        strings = [{"id": number, "value": text} for text, number in self._strings.items()]
+        with closing(sqlite3.connect(path)) as connection:
+            for table, rows in {**self.rows, "StringIds": strings}.items():
+                connection.execute(f"CREATE TABLE {table} ({self.definitions[table]})")
+                for values in rows:
+                    marks = ", ".join("?" * len(values))
+                    insert = f"INSERT INTO {table} ({', '.join(values)}) VALUES ({marks})"
+                    connection.execute(insert, tuple(values.values()))
+            connection.commit()
+        return path
+
+    def _domain(self, process: int, name: str) -> int:
+        if not name:
+            return 0
+        if (process, name) not in self._domains:
+            number = 1 + sum(p == process for p, _ in self._domains)
+            self._domains[process, name] = number
+            task = _task(process, process)
+            self.row("NVTX_EVENTS", start=0, eventType=DOMAIN_ROW, text=name, globalTid=task, domainId=number)
+        return self._domains[process, name]
+
+    def _call(
+        self, start: int | None, length: int, name: str, process: int, thread: int, correlation: int | None
+    ) -> int:
+        if correlation is None:
+            self._correlation += 1
+            correlation = self._correlation
+        if start is not None:
+            self.row(
+                "CUPTI_ACTIVITY_KIND_RUNTIME",
+                start=start,
+                end=start + length,
+                eventClass=0,
+                globalTid=_task(process, thread),
+                correlationId=correlation,
+                nameId=self.string(name),
+                returnValue=0,
+            )
+        return correlation
+
+    def _kernel(
+        self,
+        name: str,
+        start: int,
+        end: int,
+        link: int,
+        process: int,
+        stream: int,
+        device: int,
+        **more: object,
+    ) -> TraceBuilder:
+        defaults: dict[str, object] = dict.fromkeys(("gridX", "gridY", "gridZ", "blockX", "blockY", "blockZ"), 1)
+        defaults |= dict.fromkeys(("registersPerThread", "staticSharedMemory", "dynamicSharedMemory"), 0)
+        names = {"demangledName": self.string(name), "shortName": self.string(name)}
+        place = _place(start, end, link, process, stream, device)
+        return self.row("CUPTI_ACTIVITY_KIND_KERNEL", **place, **names, **(defaults | more))
+
+
+def _task(process: int, thread: int) -> int:
+    return HARDWARE | process << 24 | thread
+
+
+def _place(start: int, end: int, link: int, process: int, stream: int, device: int) -> dict[str, object]:
+    ids = {"deviceId": device, "contextId": 1, "streamId": stream, "correlationId": link}
+    return {"start": start, "end": end, "globalPid": HARDWARE | process << 24, **ids}
