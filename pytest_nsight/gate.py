@@ -58,6 +58,7 @@ class Harvest:
         problems: case -> why there is nothing to judge.
         notes: sentences about the session as a whole.
         device: product name of what was measured.
+        environment: of the first run, with its board.
     """
 
     summaries: list[RunSummary] = field(default_factory=list)
@@ -65,6 +66,7 @@ class Harvest:
     problems: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     device: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     def note(self, sentence: str) -> None:
         """Adds a sentence once."""
@@ -190,7 +192,9 @@ class Gate:
             summaries, problems = summarise(manifest, measured)
             for sentence in (*record.trace.notes, *measured.notes):
                 self.harvest.note(sentence)
-        self.harvest.device = self.harvest.device or manifest.device
+        if manifest.device and not self.harvest.device:
+            self.harvest.device = manifest.device
+            self.harvest.environment = {**manifest.environment, "board": manifest.board}
         ended = [case for case in cases if case in manifest.ended]
         if not record.death:
             self._accept(manifest, ended, summaries, problems)

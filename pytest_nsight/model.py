@@ -103,14 +103,12 @@ class RunSummary:
         run: id of the run, unique over all sessions.
         session: id of the session.
         board: UUID of the GPU; a name of the processor where there is none.
-        rounds: metric name -> one integer duration in ns per round, in order of execution. A metric that
-            the collector cannot see is absent.
+        rounds: metric -> one duration in ns per round, in order; absent if the collector cannot see it.
         shapes: the launches of a round, in order of first launch.
         is_stable: whether every round launched exactly the same multiset of shapes.
         copied_bytes: bytes moved by memory copies and sets per round (median).
         clocks: clocks and power beside the rounds.
-        environment: names and values that must agree for a comparison, and those only told (see
-            baselines/environment.py).
+        environment: names and values that a comparison depends on, see baselines/environment.py.
         recorded: UTC time, ISO 8601.
         commit: git commit of the tested tree, "" when unknown; "+" at its end when it had changes.
     """
@@ -139,7 +137,7 @@ class Policy:
         launches: number of launches that a round must make, None for no claim.
         kernels: normalised kernel names that a round must launch, None for no claim.
         max_time_ns: longest time that the gated duration may take, None for no claim.
-        faster_than: id of the variant that this case must beat (a value of one of its parameters).
+        faster_than: id of the case that this one must beat, None for no claim.
         by: factor by which it must beat it.
     """
 
@@ -209,7 +207,7 @@ class Comparison:
         adjusted_p_slower: after Benjamini-Hochberg over all compared subjects.
         adjusted_p_faster: likewise.
         band: the user's band, as a ratio.
-        mde: smallest relative slowdown that this comparison would find with probability 0.95.
+        mde: smallest relative slowdown that the last look (9 new runs) finds with probability 0.95.
         standard_error: of the log ratio.
         degrees_of_freedom: of the t distribution used.
         run_sd: standard deviation of a run's location, of log time, as used (shrunken towards the prior).

@@ -13,12 +13,12 @@ from pytest_nsight.baselines import store
 from pytest_nsight.collect.choose import choose
 from pytest_nsight.collect.collector import Collector
 from pytest_nsight.collect.cuda_driver import gpu_names
-from pytest_nsight.collect.replay import ReplaySource
 from pytest_nsight.errors import NsightError
 from pytest_nsight.gate import Gate, Source, Stored
 from pytest_nsight.measure.device import processor
 from pytest_nsight.model import Case, SessionResult, Verdict
 from pytest_nsight.outcome import CaseOutcome
+from pytest_nsight.replay import ReplaySource
 from pytest_nsight.report.publish import publish, step_summary_path
 from pytest_nsight.runner import Identity, LiveSource, Progress
 from pytest_nsight.settings import Settings
@@ -50,7 +50,7 @@ class NsightSession:
         self._collector: Collector | None = None
         self._notes: tuple[str, ...] = ()
         if settings.replay is None:
-            self._collector, self._notes = choose(settings)
+            self._collector, self._notes = choose(settings.collector, strict=settings.strict)
         self._gate: Gate | None = None
         self._stored: dict[str, Stored] = {}
         self._cases: tuple[str, ...] = ()
@@ -164,14 +164,12 @@ class NsightSession:
 
     def _result(self, gate: Gate, verdicts: Sequence[Verdict], saved: tuple[str, ...]) -> SessionResult:
         harvest = gate.harvest
-        last = harvest.summaries[-1] if harvest.summaries else None
-        environment = {"device": harvest.device, "board": last.board, **last.environment} if last else {}
         replayed = f"replay of {self._settings.replay}"
         return SessionResult(
             session=self._id,
             recorded=self._recorded,
             collector=self._collector.title if self._collector else replayed,
-            environment=environment,
+            environment={"device": harvest.device, **harvest.environment} if harvest.device else {},
             verdicts=tuple(verdicts),
             runs=tuple(harvest.summaries),
             strict=self._settings.strict,

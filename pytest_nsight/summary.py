@@ -60,7 +60,8 @@ def _subjects(rounds: Sequence[Round]) -> dict[str, list[tuple[int, ...]]]:
 
 
 def _nothing_launched(manifest: Manifest) -> str:
-    where = "CPU operator" if manifest.board and not manifest.board.startswith("GPU-") else "GPU kernel"
+    is_cpu = manifest.environment.get("collector") == "torch" and not manifest.board.startswith("GPU-")
+    where = "CPU operator" if is_cpu else "GPU kernel"
     return (
         f"no {where} ran in the measured rounds: does the measured function do its work on the device, and "
         "is the work in the function rather than in its arguments?"

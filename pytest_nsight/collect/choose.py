@@ -9,11 +9,14 @@ from pytest_nsight.collect.cuda_driver import gpu_names
 from pytest_nsight.collect.nsys.collector import NsysCollector
 from pytest_nsight.collect.torch_profiler import TorchCollector
 from pytest_nsight.errors import CollectorError, NsysError
-from pytest_nsight.settings import Settings
 
 
-def choose(settings: Settings) -> tuple[Collector, tuple[str, ...]]:
+def choose(wanted: str, *, strict: bool) -> tuple[Collector, tuple[str, ...]]:
     """Picks the collector.
+
+    Args:
+        wanted: "nsys", "torch", or "auto" for the best that works.
+        strict: whether a fallback is refused.
 
     Returns:
         The collector, and sentences to show the user.
@@ -21,9 +24,9 @@ def choose(settings: Settings) -> tuple[Collector, tuple[str, ...]]:
     Raises:
         CollectorError: the wanted one does not work here, none does, or --nsight-strict forbids the one that does.
     """
-    if settings.collector == "nsys":
+    if wanted == "nsys":
         return NsysCollector.find(), ()
-    if settings.collector == "torch":
+    if wanted == "torch":
         return _torch(), ()
     if not gpu_names():
         obstacle = "no CUDA device here, so CPU operators are measured instead of kernels"
@@ -32,7 +35,7 @@ def choose(settings: Settings) -> tuple[Collector, tuple[str, ...]]:
             return NsysCollector.find(), ()
         except NsysError as error:
             obstacle = f"torch.profiler instead of Nsight Systems: {error}"
-    if settings.strict:
+    if strict:
         raise CollectorError(f"--nsight-strict refuses a fallback collector: {obstacle}")
     return _torch(), (obstacle,)
 
