@@ -1,0 +1,45 @@
+"""Rotary embedding of the queries and keys of a llama-7b layer: (batch, tokens, 32 heads, 128)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+import torch
+
+from kernels.rotary import make_tables, rotary, rotary_bytes, rotary_flops, rotary_reference
+from perf_tests.closeness import assert_product
+from perf_tests.llama import CONFIGURATIONS, HEAD_WIDTH, HEADS, VARIANTS, Configuration
+
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("configuration", CONFIGURATIONS)
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_rotary(
+    nsight: Callable[..., Any],
+    variant: str,
+    configuration: Configuration,
+    dtype: torch.dtype,
+    generator: torch.Generator,
+    fresh_generator: torch.Generator,
+    limit_work: Callable[..., None],
+) -> None:
+    limit_work(
+        bytes_moved=rotary_bytes(configuration.rows, 2 * HEADS, HEAD_WIDTH, dtype.itemsize),
+        flops=rotary_flops(configuration.rows, 2 * HEADS, HEAD_WIDTH),
+    )
+    place = {"device": generator.device, "dtype": dtype}
+    shape = (configuration.batch, configuration.length, HEADS, HEAD_WIDTH)
+    q = torch.randn(shape, generator=generator, **place)
+    k = torch.randn(shape, generator=generator, **place)
+    cos, sin = make_tables(configuration.length, HEAD_WIDTH, generator.device, dtype)
+
+    outs = nsight(rotary[variant], q, k, cos, sin)
+
+    sequence = int(torch.randint(shape[0], (), generator=fresh_generator, device=generator.device))
+    one = slice(sequence, sequence + 1)
+    # Unfused rounds both products and then their sum.
+    roundings = {"fused": 1, "unfused": 3}[variant]
+    for out, expected in zip(outs, rotary_reference(q[one], k[one], cos, sin), strict=True):
+        assert_product(out[one], expected, roundings)
