@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import sys
 import time
@@ -19,6 +20,8 @@ from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.worker import Job
 
 POLL_S = 0.05
+NEEDED_BYTES = 16_000_000
+FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8
 
 # Exit codes with which pytest says that it could not run the tests it was given.
@@ -110,9 +113,8 @@ class LiveSource:
         """
         self._started += 1
         folder = self._folder / f"run-{self._started:03}"
-        folder.mkdir(parents=True)
         run = f"{self._identity.session}/{self._started:03}"
-        Job(
+        job = Job(
             run=run,
             session=self._identity.session,
             recorded=self._identity.recorded,
@@ -123,7 +125,8 @@ class LiveSource:
             arguments=self._arguments,
             path=tuple(sys.path),
             environment=self._environment,
-        ).write(folder)
+        )
+        _prepare(folder, job)
         log = folder / LOG_FILE
         worker = (sys.executable, "-m", "pytest_nsight.worker", str(folder))
         environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
@@ -180,6 +183,25 @@ class LiveSource:
         return ProcessRecord(manifest, trace, death)
 
 
+def _prepare(folder: Path, job: Job) -> None:
+    """Makes a run's folder, if there is room for what a run leaves."""
+    try:
+        folder.mkdir(parents=True)
+        (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
+        free_bytes = shutil.disk_usage(folder).free
+        if free_bytes < NEEDED_BYTES:
+            raise CollectorError(
+                f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
+                f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
+            )
+        job.write(folder)
+    except OSError as error:
+        raise CollectorError(
+            f"{folder} cannot be written ({error.strerror}): the session's files go below pytest's root folder, "
+            "so make that writable, or choose another with --rootdir"
+        ) from None
+
+
 class _Tail:
     """Reads what a growing manifest has gained."""
 
@@ -217,4 +239,6 @@ def _describe_death(manifest: Manifest, code: int, log: Path) -> str:
         cause = f"ended with exit code {code} before its time"
     running = [case for case in manifest.started if case not in manifest.ended]
     where = f" while {running[-1]} ran" if running else ""
-    return f"the worker process {cause}{where}; its output is in {log}"
+    is_full = shutil.disk_usage(log.parent).free < FULL_BYTES
+    full = "; the disk is full" if is_full else ""
+    return f"the worker process {cause}{where}{full}; its output is in {log}"

@@ -123,8 +123,6 @@ class NsightSession:
 
     def _live_source(self, watch: Callable[[Progress], None]) -> Source:
         assert self._collector is not None
-        self.folder.mkdir(parents=True, exist_ok=True)
-        (self.folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
         return LiveSource(
             self._collector,
             Identity(self._id, self._recorded, _commit(self._settings.root)),
