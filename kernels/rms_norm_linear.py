@@ -5,22 +5,27 @@ is left of the norm is one factor a row, which commutes with the product:
 
     y = rsqrt(mean(x^2) + eps) * (x @ folded^T)        folded = linear_weight * norm_weight
 
-The fused kernel is a matrix product that sums the squares of the very x tiles it multiplies and scales its
-result by them: 1 launch, and no normalised copy of x in memory. For R rows, W inputs, N outputs of B bytes:
-reads (R*W + N*W)*B and writes R*N*B bytes, 2*R*W*N operations. The unfused path also writes and reads R*W*B
-bytes of normalised x, beside the temporaries of rms_norm_unfused.
+The fused path writes no normalised x. Of R rows, W inputs and N outputs of B bytes,
+
+- many rows take 2 launches: one reads x for the fp32 factors of the rows, the other multiplies and scales its
+  result by them. (2*R*W + N*W + R*N)*B bytes, R*W*B of them for the second reading of x; 2*R*W*N operations.
+- few rows take 1 launch: each tile of the product also sums the squares of the x that it multiplies, as the
+  diagonal of x @ x^T. (R*W + N*W + R*N)*B bytes. With square tiles that doubles the operations, but the tensor
+  cores mostly wait for the weight here, and it costs less time than the launch that it saves.
+
+The unfused path writes and reads R*W*B bytes of normalised x, beside the temporaries of rms_norm_unfused.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 
-from kernels._checks import check_aligned, check_multiple, check_shape, check_tensor
-from kernels._triton import describe, device_of, jit, tl
+from kernels._checks import check_aligned, check_at_most, check_multiple, check_shape, check_tensor
+from kernels._tiling import Tiling, choose_tiling, tile_origin
+from kernels._triton import MAX_ROW_ELEMENTS, describe, device_of, jit, load_tile, plan_row_blocks, tl
 from kernels.rms_norm import rms_norm_reference, rms_norm_unfused
 
 
@@ -61,61 +66,21 @@ def fold_norm_weight(norm_weight: torch.Tensor, linear_weight: torch.Tensor) -> 
     return (linear_weight.float() * norm_weight.float()).to(linear_weight.dtype)
 
 
-@dataclass(frozen=True, slots=True)
-class Tiling:
-    """How the matrix product is cut.
-
-    Attributes:
-        rows: rows of an output tile.
-        outputs: columns of an output tile.
-        width: elements of the inner dimension per step.
-        stages: steps in flight between memory and the tensor cores.
-        num_warps: warps of a program; four make the group that one tensor-core instruction needs.
-        group: row tiles that neighbouring programs share, so that their weights stay in L2.
-        slices: parts in which a tile is written; more need less shared memory at a time.
-        is_flat: whether the loops over tiles and over steps are merged, so that the next tile loads while
-            this one is written.
-        is_specialized: whether some warps only load and others only multiply.
-        programs_per_sm: programs on one multiprocessor.
-    """
-
-    rows: int
-    outputs: int
-    width: int
-    stages: int
-    num_warps: int
-    group: int = 8
-    slices: int = 1
-    is_flat: bool = True
-    is_specialized: bool = False
-    programs_per_sm: int = 1
-
-
-def choose_tiling(rows: int, outputs: int, dtype: torch.dtype) -> Tiling:
-    """The tiling for a shape, from a table: equal shapes are cut equally, in every process."""
-    if dtype == torch.float32:
-        return Tiling(rows=64, outputs=64, width=32, stages=3, num_warps=8, is_flat=False)
-    if rows * outputs <= 256 * 4096:
-        return Tiling(rows=64, outputs=64, width=128, stages=5, num_warps=4, is_flat=False)
-    return Tiling(rows=128, outputs=256, width=64, stages=3, num_warps=8, slices=2)
-
-
 @jit
-def _tile_origin(
-    tile: tl.tensor,
-    row_tiles: tl.tensor,
-    output_tiles: tl.tensor,
+def _rms_norm_linear_factors_kernel(
+    x_ptr: tl.tensor,
+    factor_ptr: tl.tensor,
+    rows: tl.tensor,
+    eps: tl.tensor,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
     ROWS: tl.constexpr,
-    OUTPUTS: tl.constexpr,
-    GROUP: tl.constexpr,
-) -> tuple[tl.tensor, tl.tensor]:
-    # Consecutive tiles walk down GROUP row tiles before they step to the next column: what runs at one time
-    # then covers a near-square patch, whose x and weight tiles fit in L2.
-    group = tile // (GROUP * output_tiles)
-    first = group * GROUP
-    height = min(row_tiles - first, GROUP)
-    within = tile - group * (GROUP * output_tiles)
-    return (first + within % height) * ROWS, (within // height) * OUTPUTS
+    EXACT: tl.constexpr,
+) -> None:
+    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
+    x = load_tile(x_ptr, row, tl.arange(0, BLOCK), rows, WIDTH, EXACT)
+    factor = tl.rsqrt(tl.sum(x * x, axis=1) / WIDTH + eps)
+    tl.store(factor_ptr + row, factor, mask=row < rows)
 
 
 @jit
@@ -123,6 +88,7 @@ def _rms_norm_linear_fused_kernel(
     x_desc: tl.tensor,
     weight_desc: tl.tensor,
     out_desc: tl.tensor,
+    factor_ptr: tl.tensor,
     rows: tl.tensor,
     outputs: tl.tensor,
     eps: tl.tensor,
@@ -133,31 +99,31 @@ def _rms_norm_linear_fused_kernel(
     GROUP: tl.constexpr,
     SLICES: tl.constexpr,
     FLAT: tl.constexpr,
-    SPECIALIZED: tl.constexpr,
+    HAS_FACTORS: tl.constexpr,
     PRECISION: tl.constexpr,
 ) -> None:
     row_tiles = tl.cdiv(rows, ROWS)
     output_tiles = tl.cdiv(outputs, OUTPUTS)
-    for tile in tl.range(
-        tl.program_id(0),
-        row_tiles * output_tiles,
-        tl.num_programs(0),
-        flatten=FLAT,
-        warp_specialize=SPECIALIZED,
-    ):
-        row, output = _tile_origin(tile, row_tiles, output_tiles, ROWS, OUTPUTS, GROUP)
+    for tile in tl.range(tl.program_id(0), row_tiles * output_tiles, tl.num_programs(0), flatten=FLAT):
+        row, output = tile_origin(tile, row_tiles, output_tiles, ROWS, OUTPUTS, GROUP)
         product = tl.zeros((ROWS, OUTPUTS), tl.float32)
-        squares = tl.zeros((ROWS, STEP // 8), tl.float32)
+        gram = tl.zeros((ROWS, ROWS), tl.float32)
         for start in range(0, WIDTH, STEP):
             x = x_desc.load([row, start])
             weight = weight_desc.load([output, start])
             product = tl.dot(x, weight.T, product, input_precision=PRECISION)
-            # After the product, which runs on the tensor cores meanwhile. A thread sums eight neighbours at
-            # once: the running sums would otherwise take as many registers as the tile of x.
-            x = x.to(tl.float32)
-            squares += tl.sum(tl.reshape(x * x, (ROWS, STEP // 8, 8)), axis=2)
-        rstd = tl.rsqrt(tl.sum(squares, axis=1) / WIDTH + eps)
-        scaled = (product * rstd[:, None]).to(out_desc.dtype)
+            if not HAS_FACTORS:
+                # Only matrix instructions may read the tile of x. If its elements are squared in registers, the
+                # compiler (Triton 3.6 and 3.9) takes the tile for free as soon as it is in registers, and the
+                # copy engine overwrites it while the product still reads it.
+                gram = tl.dot(x, x.T, gram, input_precision=PRECISION)
+        of_row = tl.arange(0, ROWS)
+        if HAS_FACTORS:
+            factor = tl.load(factor_ptr + row + of_row, mask=row + of_row < rows, other=0.0)
+        else:
+            squares = tl.sum(tl.where(of_row[:, None] == of_row[None, :], gram, 0.0), axis=1)
+            factor = tl.rsqrt(squares / WIDTH + eps)
+        scaled = (product * factor[:, None]).to(out_desc.dtype)
         if SLICES == 1:
             out_desc.store([row, output], scaled)
         else:
@@ -168,7 +134,7 @@ def _rms_norm_linear_fused_kernel(
 
 
 def rms_norm_linear_fused(x: torch.Tensor, folded_weight: torch.Tensor, eps: float = 1e-5) -> torch.Tensor:
-    """RMSNorm -> Linear in one launch; products and squares are summed in fp32, the result is rounded once.
+    """RMSNorm -> Linear without normalised rows in memory; summed in fp32, rounded once.
 
     On the CPU it is the same formula in torch: `torch.nn.functional.linear`, then the factor of each row.
 
@@ -186,6 +152,7 @@ def rms_norm_linear_fused(x: torch.Tensor, folded_weight: torch.Tensor, eps: flo
     rows, width = x.shape
     outputs = folded_weight.shape[0]
     check_shape("folded_weight", folded_weight, (outputs, width), "x", x)
+    check_at_most("x", x, MAX_ROW_ELEMENTS)
     if x.device.type == "cpu":
         rstd = torch.rsqrt(x.float().square().mean(-1, keepdim=True) + eps)
         return (F.linear(x, folded_weight) * rstd).to(x.dtype)
@@ -202,30 +169,62 @@ def _launch(
     tiling: Tiling,
     sm_count: int,
 ) -> torch.Tensor:
-    rows, width = x.shape
-    outputs = folded_weight.shape[0]
     if out.numel() == 0:
         return out
     for name, tensor in (("x", x), ("folded_weight", folded_weight), ("the output", out)):
         check_multiple(name, tensor, 16 // tensor.element_size())
         check_aligned(name, tensor, 16)
+    factors = _launch_factors(x, eps) if tiling.has_factors else None
+    return _launch_product(x, folded_weight, factors, eps, out, tiling, sm_count)
+
+
+def _launch_factors(x: torch.Tensor, eps: float) -> torch.Tensor:
+    rows, width = x.shape
+    factors = torch.empty(rows, dtype=torch.float32, device=x.device)
+    blocks = plan_row_blocks(rows, width)
+    with device_of(x):
+        _rms_norm_linear_factors_kernel[(blocks.programs,)](
+            x,
+            factors,
+            rows,
+            eps,
+            WIDTH=width,
+            BLOCK=blocks.block,
+            ROWS=blocks.rows_per_program,
+            EXACT=blocks.is_exact,
+            num_warps=blocks.num_warps,
+        )
+    return factors
+
+
+def _launch_product(
+    x: torch.Tensor,
+    folded_weight: torch.Tensor,
+    factors: torch.Tensor | None,
+    eps: float,
+    out: torch.Tensor,
+    tiling: Tiling,
+    sm_count: int,
+) -> torch.Tensor:
+    rows, outputs = out.shape
     tiles = -(-rows // tiling.rows) * -(-outputs // tiling.outputs)
     with device_of(x):
-        _rms_norm_linear_fused_kernel[(min(tiles, tiling.programs_per_sm * sm_count),)](
+        _rms_norm_linear_fused_kernel[(min(tiles, sm_count),)](
             describe(x, [tiling.rows, tiling.width]),
             describe(folded_weight, [tiling.outputs, tiling.width]),
             describe(out, [tiling.rows, tiling.outputs // tiling.slices]),
+            factors,
             rows,
             outputs,
             eps,
-            WIDTH=width,
+            WIDTH=x.shape[1],
             ROWS=tiling.rows,
             OUTPUTS=tiling.outputs,
             STEP=tiling.width,
             GROUP=tiling.group,
             SLICES=tiling.slices,
             FLAT=tiling.is_flat,
-            SPECIALIZED=tiling.is_specialized,
+            HAS_FACTORS=factors is not None,
             PRECISION="ieee" if x.dtype == torch.float32 else "tf32",
             num_stages=tiling.stages,
             num_warps=tiling.num_warps,

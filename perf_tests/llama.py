@@ -33,9 +33,12 @@ class Configuration:
 
 SMALL, MEDIUM, LARGE = Configuration(1, 128), Configuration(8, 512), Configuration(32, 2048)
 
+# At 128 tokens most kernels take 2 to 30 us, and runs of the shortest differ by 1 to 2 %.
+_COARSE = pytest.mark.nsight(band="5%")
+
 # The ids are keys of stored baselines: they stay as they are, on every machine.
 CONFIGURATIONS = [
-    pytest.param(SMALL, id="b1x128"),
+    pytest.param(SMALL, id="b1x128", marks=_COARSE),
     pytest.param(MEDIUM, id="b8x512"),
     pytest.param(LARGE, id="b32x2048"),
 ]

@@ -35,6 +35,6 @@ def test_attention(
     sequence = int(torch.randint(size[0], (), generator=fresh_generator, device=generator.device))
     expected = attention_reference(q[sequence], k[sequence], v[sequence])
     # Probabilities and result are rounded, unfused also the scores before and after scaling, which count by
-    # their size: most weight is on those of 1 to 3.
-    roundings = {"fused": 2, "unfused": 10}[variant]
+    # their size: most weight is on those of 1 to 3, single rows hang on one of 5.
+    roundings = {"fused": 2, "unfused": 16}[variant]
     assert_product(out[sequence], expected, roundings)

@@ -117,15 +117,16 @@ class Gate:
             if not self._run(self.cases):
                 break
 
-    def confirm(self, load: Callable[[str], Stored]) -> None:
+    def confirm(self, load: Callable[[str], Stored], *, settle: bool) -> None:
         """Gives suspicious cases more fresh processes, until none is left or the last look is reached.
 
         Args:
             load: returns the stored runs for a product name.
+            settle: whether a case counts as suspicious, too, if more runs may show it to be unchanged.
         """
         for before, after in itertools.pairwise(LOOKS):
             gathered = self.evidence(load(self.harvest.device))
-            doubtful = {subject.case for subject in suspects(gathered, family=family)}
+            doubtful = {subject.case for subject in suspects(gathered, family=family, settle=settle)}
             todo = [case for case in self._cases if case in doubtful]
             if not todo or not all(self._run(todo) for _ in range(after - before)):
                 break

@@ -100,7 +100,7 @@ class NsightSession:
         self._gate = Gate(self._live_source(watch), cases, random.Random(self._id) if shuffle else None)
         self._gate.measure(self._settings.runs)
         if not self._settings.save:
-            self._gate.confirm(self._load)
+            self._gate.confirm(self._load, settle=self._settings.strict)
         return self.conclude(is_whole=True)
 
     def conclude(self, *, is_whole: bool) -> dict[str, CaseOutcome]:

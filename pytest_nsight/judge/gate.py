@@ -9,7 +9,7 @@ from scipy import stats
 
 from pytest_nsight.judge.claims import check_claims, find_partner
 from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS, Evidence
-from pytest_nsight.judge.looks import may_regress
+from pytest_nsight.judge.looks import may_regress, may_settle
 from pytest_nsight.judge.trial import Weighing, learn_prior, prepare, weigh
 from pytest_nsight.judge.verdict import Significance, decide
 from pytest_nsight.model import Subject, Verdict
@@ -17,7 +17,9 @@ from pytest_nsight.model import Subject, Verdict
 __all__ = ["LOOKS", "Evidence", "judge", "suspects"]
 
 
-def suspects(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str) -> tuple[Subject, ...]:
+def suspects(
+    evidence: Sequence[Evidence], *, family: Callable[[str], str] = str, settle: bool = False
+) -> tuple[Subject, ...]:
     """Return the subjects that need fresh runs, in order.
 
     These are subjects that may still turn out as regressions, those whose kernel families stayed while their
@@ -27,6 +29,8 @@ def suspects(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str
     Args:
         evidence: of every measured subject.
         family: maps a normalised kernel name to the name that all its tiles and variants share.
+        settle: whether subjects that more runs may show to be equal count, too; for those to whom
+            INCONCLUSIVE is a failure.
     """
     trials = [prepare(item, family) for item in evidence]
     prior = learn_prior(trials)
@@ -36,7 +40,7 @@ def suspects(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str
         item = trial.evidence
         if not 0 < len(item.new) < LOOKS[-1]:
             continue
-        if _is_suspect(weigh(trial, prior)):
+        if _is_suspect(weigh(trial, prior), settle=settle):
             wanted.add(item.subject)
         partner = find_partner(item, by_subject)
         if any(claim.is_close for claim in check_claims(item, partner, prior)):
@@ -46,13 +50,15 @@ def suspects(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str
     return tuple(item.subject for item in evidence if item.subject in wanted)
 
 
-def _is_suspect(weighing: Weighing) -> bool:
+def _is_suspect(weighing: Weighing, *, settle: bool) -> bool:
     trial = weighing.trial
     if trial.loses_structure:
         return trial.structure.is_retiled
     if weighing.contrast is None or not trial.is_sufficient:
         return False
-    return may_regress(weighing.contrast, weighing.material)
+    return may_regress(weighing.contrast, weighing.material) or (
+        settle and may_settle(weighing.contrast, weighing.material)
+    )
 
 
 def judge(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str) -> tuple[Verdict, ...]:

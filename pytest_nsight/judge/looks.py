@@ -57,6 +57,24 @@ def may_regress(contrast: Contrast, material: float) -> bool:
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
 
 
+def may_settle(contrast: Contrast, material: float) -> bool:
+    """Whether more fresh runs could still show equality, where those so far do not.
+
+    They could if at the last look the interval would lie within the margin, the difference having come as much
+    nearer to zero as its own noise allows at 80 %. Stopping at equality can only clear a subject, so asking costs
+    no error probability.
+    """
+    margin = equality_margin(material)
+    low, high = contrast.interval
+    if -margin < low and high < margin:
+        return False
+    last = max(LOOKS[-1], contrast.new_runs)
+    to_come = math.sqrt(contrast.run_variance * (1 / contrast.new_runs - 1 / last))
+    nearest = max(0.0, abs(contrast.difference) - upper_quantile(0.20, contrast.run_df) * to_come)
+    half_width = upper_quantile(0.05, contrast.degrees_with(last)) * math.sqrt(contrast.variance_with(last))
+    return nearest + half_width < margin
+
+
 def detectable_change(contrast: Contrast, material: float, compared: int) -> float:
     """Return the smallest difference of log times that the last look finds with probability 0.95.
 

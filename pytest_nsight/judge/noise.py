@@ -43,8 +43,8 @@ class Spread:
     board: float
 
 
-LONG_KERNELS = Spread(run=0.0010, session=0.0010, board=0.0025)
-SHORT_KERNELS = Spread(run=0.0035, session=0.0020, board=0.0025)
+LONG_KERNELS = Spread(run=0.0010, session=0.0010, board=0.0060)
+SHORT_KERNELS = Spread(run=0.0035, session=0.0020, board=0.0060)
 PROCESSOR = Spread(run=0.03, session=0.05, board=0.05)
 
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytest_nsight.judge.contrast import Contrast, upper_quantile
 from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
-from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin
+from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
 from pytest_nsight.judge.structure import StructureFinding
 from pytest_nsight.judge.wording import (
     write_change,
@@ -101,6 +101,8 @@ def _remedy(contrast: Contrast, material: float) -> str:
     if stored is not None:
         count = max(stored - contrast.baseline_runs, _SAVED_AT_ONCE)
         return f"save {write_count(count, 'more run')} with --nsight-save to settle it"
+    if contrast.new_runs < MINIMUM_NEW_RUNS and may_settle(contrast, material):
+        return f"{MINIMUM_NEW_RUNS} new runs may settle it (--nsight-runs {MINIMUM_NEW_RUNS})"
     low, high = contrast.interval
     needed = math.expm1(max(-low, high)) / MARGIN_FACTOR
     return f"more runs do not settle it: a band of {write_percent(math.ceil(needed * 1000) / 1000)} does"

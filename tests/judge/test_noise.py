@@ -99,7 +99,7 @@ def test_sessions_that_differ_raise_the_session_variance_and_not_the_run_varianc
 
 
 def test_stored_boards_that_differ_raise_the_board_variance():
-    baseline = [*place([10.0, 10.001], "a", "GPU-a"), *place([10.03, 10.031], "b", "GPU-b")]
+    baseline = [*place([10.0, 10.001], "a", "GPU-a"), *place([10.08, 10.081], "b", "GPU-b")]
     noise = estimate_noise(baseline, place([10.0], "c"), SHIPPED_PRIOR, LONG_KERNELS)
 
     assert noise.board.variance > 4 * LONG_KERNELS.board**2

@@ -26,7 +26,9 @@ def test_the_kernel_equals_the_reference(
     assert_guarded(gradient)
     assert_guarded(losses)
     torch.testing.assert_close(losses, expected_losses, rtol=1e-5, atol=1e-5)
-    assert_interpreted(gradient, expected_gradient, scale=rows * vocabulary)
+    # Times the rows, a gradient is a probability less a hit; near -50 fp32 knows a logit, and so the logarithm of
+    # a probability, to 4e-6, below which the difference to 1 of a sure hit is noise.
+    assert_interpreted(gradient, expected_gradient, scale=rows)
 
 
 @pytest.mark.parametrize("target", [-100, -1, 10, 2**40])
