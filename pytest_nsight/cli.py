@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import io
+import shutil
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -43,9 +45,18 @@ def _parser() -> argparse.ArgumentParser:
     doctor.set_defaults(run=_doctor)
 
     show = commands.add_parser("show", help="show kernels, ranges and gaps of an Nsight Systems export")
-    show.add_argument("report", type=Path, help="an .sqlite export, or a .nsys-rep report")
+    show.add_argument("report", type=Path, help="an .sqlite export, a .nsys-rep report, or a recorded run's folder")
+    show.add_argument("--range", default="", metavar="NAME", help="only ranges with NAME in their name")
+    show.add_argument("--domain", help='only ranges of this NVTX domain; "" is the default one')
+    show.add_argument("--top", type=_positive, default=15, metavar="N", help="rows of a table (default: 15)")
     show.set_defaults(run=_show)
     return parser
+
+
+def _positive(text: str) -> int:
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
 
 
 def _model(_: argparse.Namespace) -> int:
@@ -67,7 +78,12 @@ def _doctor(_: argparse.Namespace) -> int:
 def _show(options: argparse.Namespace) -> int:
     from pytest_nsight.show import show  # noqa: PLC0415
 
-    print(show(options.report))
+    width = shutil.get_terminal_size((120, 24)).columns
+    text = show(options.report, width, name=options.range, domain=options.domain, top=options.top)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        # Names come from the traced program, and the terminal may know fewer characters.
+        sys.stdout.reconfigure(errors="backslashreplace")
+    print(text)
     return 0
 
 

@@ -10,8 +10,9 @@ import pandas as pd
 
 from pytest_nsight.errors import TraceError
 from pytest_nsight.model import Shape
-from pytest_nsight.trace.attribution import NO_CALL, Membership, attribute, find_calls
-from pytest_nsight.trace.model import ANY_THREAD, COMPUTE_KINDS, OWN_DOMAIN, Flags, Ints, Trace
+from pytest_nsight.trace.attribution import Membership, attribute
+from pytest_nsight.trace.facts import Facts
+from pytest_nsight.trace.model import OWN_DOMAIN, Flags, Ints, Trace
 from pytest_nsight.trace.strays import Stray, find_strays, note_losses
 from pytest_nsight.trace.sums import count_shapes, measure_busy, sort_by_start, sum_by
 
@@ -37,6 +38,7 @@ class Measured:
             range and first start: "range" (row of ``ranges``), "shape" (index into ``shapes``), "count",
             "total_ns", "first_start_ns".
         shapes: the distinct ways of launching, copies included.
+        is_inside: shape (launches,), whether each launch of the trace belongs to a range.
         strays: launches that belong to no range, the longest in total first.
         notes: sentences for the user on launches that could not be attributed.
     """
@@ -44,6 +46,7 @@ class Measured:
     ranges: pd.DataFrame
     kernels: pd.DataFrame
     shapes: tuple[Shape, ...]
+    is_inside: Flags
     strays: tuple[Stray, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
 
@@ -64,7 +67,7 @@ def measure(trace: Trace, domain: str | None = OWN_DOMAIN) -> Measured:
         chosen = ranges.domain == (trace.strings.index(domain) if domain in trace.strings else -1)
     rows = np.flatnonzero(chosen)
     rows = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
-    facts = _Facts.of(trace)
+    facts = Facts.of(trace)
     launched = np.flatnonzero(facts.is_placed)
     members = attribute(trace, rows, trace.launches.process[launched], *facts.origin(trace, launched))
     total = int(members.counts.sum())
@@ -74,7 +77,7 @@ def measure(trace: Trace, domain: str | None = OWN_DOMAIN) -> Measured:
             "choose the ranges of one domain"
         )
     blocks = [
-        _measure_block(trace, facts, launched, members, first, last) for first, last in _blocks(members.counts)
+        _measure_block(trace, facts, launched, members, first, last) for first, last in split_pairs(members.counts)
     ]
     table, kernels = blocks[0] if len(blocks) == 1 else _concatenate(blocks)
     table["sync_ns"] = _sum_synchronisation(trace, rows)
@@ -82,65 +85,21 @@ def measure(trace: Trace, domain: str | None = OWN_DOMAIN) -> Measured:
     covered[launched] = members.covered
     strays = find_strays(trace, ~covered, facts.is_placed, facts.duration_ns)
     return Measured(
-        _describe(trace, rows).join(table), kernels, trace.shapes, strays, note_losses(strays, len(trace.launches))
+        ranges=_describe(trace, rows).join(table),
+        kernels=kernels,
+        shapes=trace.shapes,
+        is_inside=covered,
+        strays=strays,
+        notes=note_losses(strays, len(trace.launches)),
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    """What the sums need to know of each launch, shape (launches,) each.
+def split_pairs(counts: Ints) -> Iterator[tuple[int, int]]:
+    """Spans of ranges that hold about PAIRS_AT_ONCE launches each; at least one span, which may be empty.
 
-    Attributes:
-        call: row of the call that made it, NO_CALL if unknown.
-        is_placed: whether it is known where on the host it was launched.
-        is_compute: kernel, graph or operator, as opposed to a copy.
-        duration_ns: int64.
-        launch_ns: duration of its call, for the first computing launch of each call; else 0.
+    Args:
+        counts: shape (ranges,), launches in each.
     """
-
-    call: Ints
-    is_placed: Flags
-    is_compute: Flags
-    duration_ns: Ints
-    launch_ns: Ints
-
-    @classmethod
-    def of(cls, trace: Trace) -> _Facts:
-        launches, calls = trace.launches, trace.calls
-        kinds = np.array([shape.kind for shape in trace.shapes], np.str_)
-        call = find_calls(trace)
-        is_compute = np.isin(kinds, COMPUTE_KINDS)[launches.shape]
-        is_operator = (kinds == "operator")[launches.shape]
-        # All launches of a call share its ranges, so that its time can be booked on one of them.
-        candidates = np.flatnonzero(is_compute & (call != NO_CALL))
-        booked = np.full(len(calls), -1, np.int64)
-        booked[call[candidates]] = candidates
-        with_launch = np.flatnonzero(booked >= 0)
-        launch_ns = np.zeros(len(launches), np.int64)
-        launch_ns[booked[with_launch]] = np.maximum(calls.end_ns - calls.start_ns, 0)[with_launch]
-        return cls(
-            call=call,
-            is_placed=(call != NO_CALL) | is_operator,
-            is_compute=is_compute,
-            duration_ns=np.maximum(launches.end_ns - launches.start_ns, 0),
-            launch_ns=launch_ns,
-        )
-
-    def origin(self, trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
-        """Thread and time of launching, shape (launched,) each; an operator without a call is its own."""
-        call = self.call[launched]
-        is_own = call == NO_CALL
-        if not is_own.any():
-            return trace.calls.thread[call], trace.calls.start_ns[call]
-        thread = np.full(len(launched), ANY_THREAD, np.int64)
-        time_ns = trace.launches.start_ns[launched]
-        thread[~is_own] = trace.calls.thread[call[~is_own]]
-        time_ns[~is_own] = trace.calls.start_ns[call[~is_own]]
-        return thread, time_ns
-
-
-def _blocks(counts: Ints) -> Iterator[tuple[int, int]]:
-    """Spans of ranges that hold about PAIRS_AT_ONCE launches each; at least one span, which may be empty."""
     block = (np.cumsum(counts) - counts) // PAIRS_AT_ONCE
     edges = np.flatnonzero(np.diff(block)) + 1
     yield from zip([0, *edges.tolist()], [*edges.tolist(), len(counts)], strict=True)
@@ -152,7 +111,7 @@ def _concatenate(blocks: list[tuple[pd.DataFrame, pd.DataFrame]]) -> tuple[pd.Da
 
 
 def _measure_block(
-    trace: Trace, facts: _Facts, launched: Ints, members: Membership, first: int, last: int
+    trace: Trace, facts: Facts, launched: Ints, members: Membership, first: int, last: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Sums by range, and uses by range and shape, of the ranges from first to last."""
     launches, size = trace.launches, last - first

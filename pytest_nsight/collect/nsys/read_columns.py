@@ -1,14 +1,17 @@
 """Integer columns of large tables straight into numpy arrays.
 
 A row that passes through Python costs over a microsecond, most of it for making a tuple and its integers.
-So SQLite itself joins each column of some ten thousand rows into one text, which numpy parses. Narrow columns
-share a 63-bit word first. SQLite lets go of the interpreter's lock meanwhile, so that threads share the work.
+So SQLite itself joins some ten thousand rows into one text, which numpy parses. What costs most is then each
+number of that text, so that columns share 63-bit words: every value is written as its distance from about the
+lowest of its neighbours, which takes few bits, none of them guessed from what the column means. SQLite lets go
+of the interpreter's lock meanwhile, so that threads share the work.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+import random
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from itertools import chain
 from typing import Any, NamedTuple
@@ -17,11 +20,14 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_nsight.collect.nsys.read_file import AGAIN, Export, connect
+from pytest_nsight.collect.nsys.read_words import Field, Word, join_words, pack, unpack
 from pytest_nsight.errors import TraceError
 
 CHUNK_ROWS = 50_000
+SAMPLE_ROWS = 1_000
 MOST_THREADS = 4
-WORD_BITS = 63
+ID_BITS = 24
+ID_MASK = (1 << ID_BITS) - 1
 
 Arrays = dict[str, npt.NDArray[np.signedinteger[Any]]]
 
@@ -31,14 +37,12 @@ class Column(NamedTuple):
 
     Attributes:
         source: its name in the table.
-        bits: width that its values fit into unless they are odd; columns below WORD_BITS share words.
         default: what stands for NULL and for a missing column; None where neither may be.
         sql: what to read, with {} for the column.
         alias: name of the array, if not the column's.
     """
 
     source: str
-    bits: int = WORD_BITS + 1
     default: int | None = None
     sql: str = "{}"
     alias: str = ""
@@ -58,7 +62,7 @@ def read_columns(export: Export, wanted: Mapping[str, Sequence[Column]]) -> dict
 
     Returns:
         Table -> name of the column -> its values in order of the rows' ids, shape (rows,), int64, or int32
-        where 31 bits suffice.
+        where that suffices.
 
     Raises:
         TraceError: a needed column is missing, or holds something else than integers.
@@ -77,6 +81,16 @@ def read_columns(export: Export, wanted: Mapping[str, Sequence[Column]]) -> dict
             table: _concatenate([part.result() for part in parts.get(table, ())], columns)
             for table, columns in wanted.items()
         }
+
+
+def process_ids(packed: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The process in nsys's global ids, which hold hardware, machine, process and thread in one number."""
+    return packed.astype(np.int64, copy=False) >> ID_BITS & ID_MASK
+
+
+def thread_ids(packed: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    """The thread in nsys's global ids."""
+    return packed.astype(np.int64, copy=False) & ID_MASK
 
 
 def _concatenate(parts: list[Arrays], columns: Sequence[Column]) -> Arrays:
@@ -108,60 +122,68 @@ def _split(export: Export, table: str) -> list[tuple[int, int]]:
 
 def _read_chunk(export: Export, table: str, columns: Sequence[Column], bounds: tuple[int, int]) -> Arrays:
     stored = {column: _stored(export, table, column) for column in columns}
-    sources = {column.name: column.sql.format(stored[column]) for column in columns}
-    fitting = f"count(CASE WHEN {_fit(stored)} THEN 1 END)"
-    largest = f"max(max(-1, {', '.join(stored[column] for column in _once(columns))}))"
-    words, is_packed = _pack(columns), True
-    count, fits, *blobs = _select(export, table, bounds, [fitting, *_join_all(words, sources)])
+    rows = _Rows(export, table, "rowid BETWEEN {} AND {}".format(*bounds))
+    words = _pack_like_sample(rows, stored, bounds)
+    fit = " AND ".join(field.condition for word in words for field in word)
+    count, fits, *blobs = rows.select(f"count(CASE WHEN {fit} THEN 1 END)", *join_words(words))
     if fits < count:
-        _, text = _select(export, table, bounds, [largest])
-        if isinstance(text, str | bytes):
-            raise TraceError(f"table {table} of {export.path} holds {text[:40]!r} for a number; {AGAIN}")
-        words, is_packed = [(column,) for column in columns], False
-        count, *blobs = _select(export, table, bounds, _join_all(words, sources))
+        words = pack(_fields(rows, stored))
+        count, largest, *blobs = rows.select(_largest(stored), *join_words(words))
+        if isinstance(largest, str | bytes):
+            raise TraceError(f"table {table} of {export.path} holds {largest[:40]!r} for a number; {AGAIN}")
     arrays: Arrays = {}
     for word, blob in zip(words, blobs, strict=True):
         values = np.fromstring(blob or b"", np.int64, sep=",")
-        if len(values) != count:
-            names = " or ".join(column.source for column in word)
-            raise TraceError(f"table {table} of {export.path} has rows without {names}; {AGAIN}")
-        arrays.update(_unpack(values, word, is_packed=is_packed))
+        arrays.update(unpack(values, word))
     return arrays
 
 
-def _select(export: Export, table: str, bounds: tuple[int, int], what: Sequence[str]) -> tuple[Any, ...]:
-    """The number of rows, and some aggregates over them."""
-    sql = f"SELECT {', '.join(['count(*)', *what])} FROM {_quote(table)} WHERE rowid BETWEEN ? AND ?"
-    (row,) = export.query(sql, *bounds)
-    return row
+class _Rows(NamedTuple):
+    """Some rows of a table."""
+
+    export: Export
+    table: str
+    condition: str
+
+    def select(self, *what: str) -> tuple[Any, ...]:
+        """The number of rows, and some aggregates over them."""
+        sql = f"SELECT {', '.join(['count(*)', *what])} FROM {_quote(self.table)} WHERE {self.condition}"
+        (row,) = self.export.query(sql)
+        return row
 
 
-def _once(columns: Iterable[Column]) -> list[Column]:
-    """Each column of the table once, by the first that reads it."""
-    return list({column.source: column for column in reversed(list(columns))}.values())
+def _pack_like_sample(rows: _Rows, stored: Mapping[Column, str], bounds: tuple[int, int]) -> list[Word]:
+    """Words with room for twice the spread of a sample: finding every extreme takes as long as reading does."""
+    first, last = bounds
+    if last - first < SAMPLE_ROWS:
+        return pack(_fields(rows, stored))
+    # At random, since launches repeat with the period of a program's loop; seeded, so that each reading is alike.
+    ids = sorted(random.Random(first).sample(range(first, last + 1), SAMPLE_ROWS - 2))
+    picked = ", ".join(map(str, (first, *ids, last)))
+    return pack(field.widen() for field in _fields(rows._replace(condition=f"rowid IN ({picked})"), stored))
 
 
-def _fit(stored: Mapping[Column, str]) -> str:
-    """An SQL condition: all values are numbers, and fit their bits."""
-    terms = []
-    for column in _once(stored):
-        # Every text and blob is larger than every number.
-        if column.bits < WORD_BITS and column.sql == "{}":
-            terms.append(f"{stored[column]} BETWEEN 0 AND {(1 << column.bits) - 1}")
-        else:
-            terms.append(f"{stored[column]} <= {2**63 - 1}")
-    return " AND ".join(terms)
+def _fields(rows: _Rows, stored: Mapping[Column, str]) -> list[Field]:
+    """Where the columns' values lie.
+
+    Raises:
+        TraceError: a row lacks a value that it needs.
+    """
+    sources = {column.name: column.sql.format(text) for column, text in stored.items()}
+    count, *found = rows.select(*(f"min({sql}), max({sql}), count({sql})" for sql in sources.values()))
+    fields = []
+    for (name, sql), lowest, highest, known in zip(
+        sources.items(), *(found[at::3] for at in range(3)), strict=True
+    ):
+        if known < count:
+            raise TraceError(f"table {rows.table} of {rows.export.path} has rows without {name}; {AGAIN}")
+        fields.append(Field.between(name, sql, lowest, highest))
+    return fields
 
 
-def _unpack(values: npt.NDArray[np.int64], word: Sequence[Column], *, is_packed: bool) -> Arrays:
-    """The columns of a word; only packed ones are known to fit a narrower type."""
-    arrays: Arrays = {}
-    for column in word:
-        part = values & ((1 << column.bits) - 1) if len(word) > 1 else values
-        arrays[column.name] = part.astype(np.int32) if is_packed and column.bits <= 31 else part
-        if len(word) > 1:
-            values = values >> column.bits
-    return arrays
+def _largest(stored: Mapping[Column, str]) -> str:
+    """An SQL aggregate: a text or blob if any column holds one, for these are larger than every number."""
+    return f"max(max(-1, {', '.join(text for column, text in stored.items() if column.sql == '{}')}))"
 
 
 def _stored(export: Export, table: str, column: Column) -> str:
@@ -171,32 +193,6 @@ def _stored(export: Export, table: str, column: Column) -> str:
     quoted = column.source if column.source == "rowid" else _quote(column.source)
     is_safe = column.default is None or export.tables[table][column.source]
     return quoted if is_safe else f"ifnull({quoted}, {column.default})"
-
-
-def _pack(columns: Sequence[Column]) -> list[tuple[Column, ...]]:
-    """Share words among narrow columns, widest first, each into the first word with room."""
-    words: list[list[Column]] = []
-    for column in sorted(columns, key=lambda c: -c.bits):
-        fitting = (word for word in words if sum(c.bits for c in word) + column.bits <= WORD_BITS)
-        word = next(fitting, None)
-        if word is None:
-            words.append([column])
-        else:
-            word.append(column)
-    return [tuple(word) for word in words]
-
-
-def _join_all(words: Sequence[Sequence[Column]], sources: Mapping[str, str]) -> list[str]:
-    """SQL aggregates that give the words of all rows, separated by commas."""
-    joined = []
-    for word in words:
-        shift, terms = 0, []
-        for column in word:
-            terms.append(f"(({sources[column.name]}) << {shift})" if shift else f"({sources[column.name]})")
-            shift += column.bits
-        # An operator even for one term: it makes an integer of whatever number it gets.
-        joined.append(f"CAST(group_concat({' | '.join(terms)} | 0) AS BLOB)")
-    return joined
 
 
 def _quote(name: str) -> str:

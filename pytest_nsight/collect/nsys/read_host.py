@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from pytest_nsight.collect.nsys.read_columns import Arrays, Column
+from pytest_nsight.collect.nsys.read_columns import Arrays, Column, process_ids, thread_ids
 from pytest_nsight.collect.nsys.read_file import Export
 from pytest_nsight.collect.nsys.read_groups import group_rows
 from pytest_nsight.trace.model import ANY_THREAD, Calls, Ranges
@@ -22,28 +23,24 @@ PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value")
 NO_PAYLOAD = -1
 
-PROCESS = Column("globalTid", 24, 0, "{} >> 24 & 16777215", "process")
-THREAD = Column("globalTid", 24, 0, "{} & 16777215", "thread")
 COLUMNS: Mapping[str, Sequence[Column]] = {
     NVTX: (
         Column("rowid", default=0),
         Column("start"),
         Column("end", default=0),
-        Column("end", 1, None, "{} IS NULL", "is_open"),
-        Column("eventType", 16),
+        Column("end", None, "{} IS NULL", "is_open"),
+        Column("eventType"),
         Column("textId", default=-1),
         Column("domainId", default=0),
-        PROCESS,
-        THREAD,
+        Column("globalTid", 0),
         *(Column(name, default=NO_PAYLOAD) for name in PAYLOADS),
     ),
     RUNTIME: (
         Column("start"),
         Column("end"),
-        Column("correlationId", 32, 0),
-        Column("nameId", 31),
-        PROCESS,
-        THREAD,
+        Column("correlationId", 0),
+        Column("nameId"),
+        Column("globalTid", 0),
     ),
 }
 
@@ -70,7 +67,7 @@ def string_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     Args:
         tables: table -> columns, as read.
     """
-    return np.union1d(tables[NVTX]["textId"], tables[RUNTIME]["nameId"])
+    return np.union1d(pd.unique(tables[NVTX]["textId"]), pd.unique(tables[RUNTIME]["nameId"]))
 
 
 def read_inline_names(export: Export) -> dict[int, str]:
@@ -113,8 +110,8 @@ def build_ranges(
         name=_number_names(picked, inline, strings, texts),
         domain=_number_domains(columns, picked, inline, strings, texts),
         payload=payload,
-        process=picked["process"].astype(np.int64),
-        thread=np.where(picked["eventType"] == START_END, ANY_THREAD, picked["thread"]).astype(np.int64),
+        process=process_ids(picked["globalTid"]),
+        thread=np.where(picked["eventType"] == START_END, ANY_THREAD, thread_ids(picked["globalTid"])),
         is_open=is_open,
     )
 
@@ -131,8 +128,8 @@ def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable)
         start_ns=columns["start"].astype(np.int64, copy=False),
         end_ns=columns["end"].astype(np.int64, copy=False),
         name=_number_ids(columns["nameId"], strings, texts),
-        process=columns["process"].astype(np.int64, copy=False),
-        thread=columns["thread"].astype(np.int64, copy=False),
+        process=process_ids(columns["globalTid"]),
+        thread=thread_ids(columns["globalTid"]),
         correlation=columns["correlationId"].astype(np.int64, copy=False),
     )
 
@@ -160,11 +157,12 @@ def _number_domains(
 ) -> npt.NDArray[np.int32]:
     """Each process numbers its domains itself; 0 is the default one, without a name."""
     names: dict[tuple[int, int], str] = {}
+    processes = process_ids(events["globalTid"])
     for at in np.flatnonzero(events["eventType"] == DOMAIN_CREATE):
         name = inline.get(int(events["rowid"][at]), strings.get(int(events["textId"][at]), ""))
-        names[int(events["process"][at]), int(events["domainId"][at])] = name
+        names[int(processes[at]), int(events["domainId"][at])] = name
         texts.add(name)
-    process, domain = rows["process"], rows["domainId"]
+    process, domain = process_ids(rows["globalTid"]), rows["domainId"]
     codes, examples = group_rows([process, domain], len(domain))
     numbers = []
     for row in examples:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
+import pandas as pd
 
-from pytest_nsight.collect.nsys.read_columns import Arrays, Column
+from pytest_nsight.collect.nsys.read_columns import Arrays, Column, process_ids
 from pytest_nsight.collect.nsys.read_groups import group_rows
 from pytest_nsight.model import Shape
 from pytest_nsight.trace.model import Launches
@@ -27,40 +28,37 @@ COPY_KINDS = {
 
 MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static"}
 
-PROCESS = Column("globalPid", 24, 0, "{} >> 24 & 16777215", "process")
-"""nsys packs hardware, machine and process ids into one number."""
-
 PLACE = (
     Column("start"),
     Column("end"),
-    Column("correlationId", 32, 0),
-    PROCESS,
-    Column("deviceId", 6),
-    Column("streamId", 24),
+    Column("correlationId", 0),
+    Column("globalPid", 0),
+    Column("deviceId"),
+    Column("streamId"),
 )
 LAUNCH_CONFIGURATION = (
-    Column("demangledName", 24),
-    Column("gridX", 31),
-    Column("gridY", 16),
-    Column("gridZ", 16),
-    Column("blockX", 11),
-    Column("blockY", 11),
-    Column("blockZ", 11),
-    Column("registersPerThread", 10),
-    Column("staticSharedMemory", 20),
-    Column("dynamicSharedMemory", 20),
+    Column("demangledName"),
+    Column("gridX"),
+    Column("gridY"),
+    Column("gridZ"),
+    Column("blockX"),
+    Column("blockY"),
+    Column("blockZ"),
+    Column("registersPerThread"),
+    Column("staticSharedMemory"),
+    Column("dynamicSharedMemory"),
 )
 COPY = (
-    Column("bytes", 40),
-    Column("copyKind", 8),
-    Column("srcKind", 8, 255),
-    Column("dstKind", 8, 255),
+    Column("bytes"),
+    Column("copyKind"),
+    Column("srcKind", 255),
+    Column("dstKind", 255),
 )
-NODE = Column("graphNodeId", 40, 0)
+NODE = Column("graphNodeId", 0)
 COLUMNS: Mapping[str, Sequence[Column]] = {
     KERNEL: (*PLACE, *LAUNCH_CONFIGURATION, NODE),
     MEMCPY: (*PLACE, *COPY, NODE),
-    MEMSET: (*PLACE, Column("bytes", 40), NODE),
+    MEMSET: (*PLACE, Column("bytes"), NODE),
     GRAPH: PLACE,
 }
 
@@ -71,7 +69,7 @@ def name_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     Args:
         tables: table -> columns, as read.
     """
-    return np.unique(tables[KERNEL]["demangledName"])
+    return pd.unique(tables[KERNEL]["demangledName"])
 
 
 def build_launches(tables: Mapping[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:
@@ -109,7 +107,7 @@ def _to_launches(columns: Arrays, shape: npt.NDArray[np.int32]) -> Launches:
         shape=shape,
         device=columns["deviceId"].astype(np.int32, copy=False),
         stream=columns["streamId"].astype(np.int64, copy=False),
-        process=columns["process"].astype(np.int64, copy=False),
+        process=process_ids(columns["globalPid"]),
         correlation=columns["correlationId"].astype(np.int64, copy=False),
         bytes_moved=columns.get("bytes", nothing).astype(np.int64, copy=False),
         graph_node=columns.get("graphNodeId", nothing).astype(np.int64, copy=False),

@@ -1,0 +1,86 @@
+"""Tables that fit a width, and how names, sizes and rates are written in them."""
+
+from __future__ import annotations
+
+import math
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_nsight.report.table import Column, align
+
+NARROWEST, WIDEST = 80, 160
+ELLIPSIS = ".."
+_NAME_WIDTH = 24
+_GAP_WIDTH = 2
+_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """A table under a title.
+
+    Attributes:
+        title: one sentence.
+        names: the first column.
+        groups: the other columns, those together that belong together: where not all fit beside the names, each
+            group makes a table of its own, under the same names.
+        footnote: a sentence below the table, "" for none.
+    """
+
+    title: str
+    names: Column
+    groups: Sequence[Sequence[Column]]
+    footnote: str = ""
+
+    def render(self, width: int) -> str:
+        """The section as text, no newline at its end.
+
+        Args:
+            width: the most characters that a line may have.
+        """
+        whole = [column for group in self.groups for column in group]
+        taken = sum(column.width + _GAP_WIDTH for column in whole)
+        fits = min(self.names.width, _NAME_WIDTH) + taken <= width
+        tables = [
+            _rule_off(align([self.names, *group], width, ELLIPSIS)) for group in self._split(whole, fits=fits)
+        ]
+        lines = [*wrap(self.title, width), *"\n\n".join(tables).splitlines(), *wrap(self.footnote, width)]
+        return "\n".join(lines)
+
+    def _split(self, whole: Sequence[Column], *, fits: bool) -> Sequence[Sequence[Column]]:
+        return [whole] if fits else self.groups
+
+
+def wrap(text: str, width: int) -> list[str]:
+    """The lines of a sentence, none for an empty one."""
+    return textwrap.wrap(text, width, break_on_hyphens=False)
+
+
+def printable(text: str) -> str:
+    """A name of the traced program without what would move the cursor or colour the terminal."""
+    return "".join(sign if sign.isprintable() else "?" for sign in text)
+
+
+def byte_count(count: float) -> str:
+    """Three significant digits: "850 B", "2.15 GB"."""
+    # 999.6 kB is "1.00 MB": the unit is that of the rounded number.
+    scale, unit = next(((scale, unit) for scale, unit in _SIZES if count >= 0.9995 * scale), (1.0, "B"))
+    return f"{_significant(count / scale)} {unit}" if scale > 1 else f"{count:.0f} B"
+
+
+def bandwidth(count: float, duration_ns: float) -> str:
+    """Bytes over time in GB/s; "-" where there is no time."""
+    return _significant(count / duration_ns) if duration_ns else "-"
+
+
+def _significant(value: float) -> str:
+    if not value:
+        return "0"
+    # The magnitude is that of the rounded number: 9.996 is "10.0".
+    decimals = 2 - math.floor(math.log10(float(f"{value:.2e}")))
+    return f"{value:.{min(max(0, decimals), 3)}f}"
+
+
+def _rule_off(lines: Sequence[str]) -> str:
+    return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
