@@ -5,10 +5,10 @@ PYTEST := $(BIN)/python -m pytest
 # Baselines of machines that the repository stores none for.
 SCRATCH := .nsight/baselines
 
-.PHONY: help setup perf test lint format benchmark clean
+.PHONY: help setup perf test test-slow lint format benchmark clean
 
 help: ## Show this help
-	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
+	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
 
 setup: $(READY) ## Make the virtual environment
 
@@ -23,8 +23,11 @@ perf: $(READY) ## Measure perf_tests/ on this machine and judge them
 	{ [ -d $$folder/$$model ] || $(BIN)/pytest --nsight --nsight-save --nsight-baselines $$folder perf_tests/; } && \
 	set -x && $(BIN)/pytest --nsight --nsight-baselines $$folder perf_tests/
 
-test: $(READY) ## Run the test suite
-	$(PYTEST) tests
+test: $(READY) ## Run the test suite, all that takes under a minute
+	$(PYTEST) tests -n auto -m 'not slow'
+
+test-slow: $(READY) ## Run the rest: whole sessions, real workers, Triton's interpreter, simulations
+	$(PYTEST) tests -n auto -m slow
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .

@@ -18,7 +18,8 @@ from perf_tests.closeness import assert_product, sample_rows
 from perf_tests.llama import CONFIGURATIONS, VARIANTS, WIDTH, Configuration
 
 
-@pytest.mark.nsight
+# Runs differ by up to 3 % at 4096 tokens, where part of the inputs stays in the L2 cache or does not.
+@pytest.mark.nsight(band="4%")
 @pytest.mark.parametrize("configuration", CONFIGURATIONS)
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_rms_norm_backward(

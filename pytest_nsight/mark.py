@@ -137,7 +137,7 @@ def read_mark(item: pytest.Item) -> Mark:
         UsageError: an argument that is unknown, positional or ill-typed; the sentence names the test.
     """
     values: dict[str, Any] = {}
-    for mark in item.iter_markers("nsight"):
+    for mark in _nearest_first(item):
         if mark.args:
             raise UsageError(
                 f"{item.nodeid}: nsight takes keyword arguments only, got {mark.args[0]!r}; "
@@ -153,6 +153,14 @@ def read_mark(item: pytest.Item) -> Mark:
     if "by" in values and "faster_than" not in values:
         raise UsageError(f"{item.nodeid}: nsight(by=...) needs faster_than=..., the variant to beat")
     return Mark(**values)
+
+
+def _nearest_first(item: pytest.Item) -> list[pytest.Mark]:
+    """The test's nsight marks; pytest puts those of a parameter set behind the function's own."""
+    by_node: dict[str, list[pytest.Mark]] = {}
+    for node, mark in item.iter_markers_with_node("nsight"):
+        by_node.setdefault(node.nodeid, []).insert(0, mark)
+    return [mark for marks in by_node.values() for mark in marks]
 
 
 def check_marks(items: Iterable[pytest.Item]) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Gate = Callable[..., pytest.RunResult]
 
 BODY = """

@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Gate = Callable[..., pytest.RunResult]
 
 BODY = """

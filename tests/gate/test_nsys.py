@@ -16,7 +16,7 @@ from tests.nsys.real import require_nsys
 
 Gate = Callable[..., pytest.RunResult]
 
-pytestmark = pytest.mark.usefixtures("real_nsys")
+pytestmark = [pytest.mark.slow, pytest.mark.usefixtures("real_nsys")]
 
 BODY = """
 @pytest.mark.nsight

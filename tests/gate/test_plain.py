@@ -7,8 +7,14 @@ import sys
 
 import pytest
 
+from pytest_nsight.mark import read_mark
+
+pytestmark = pytest.mark.slow
+
 PLAIN = """
 import pytest
+
+from pytest_nsight.mark import read_mark
 
 calls = []
 
@@ -94,3 +100,21 @@ def test_loading_the_plugin_imports_nothing_heavy() -> None:
     result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
 
     assert result.stdout.strip() == "[]"
+
+
+def test_the_nearest_mark_wins_argument_by_argument(pytester: pytest.Pytester) -> None:
+    item = pytester.getitem(
+        """
+        import pytest
+        pytestmark = pytest.mark.nsight(band="3%", rounds=7, warmup=1)
+
+        @pytest.mark.nsight(band="4%", rounds=8)
+        @pytest.mark.parametrize("n", [pytest.param(1, marks=pytest.mark.nsight(band="5%"))])
+        def test_it(n): pass
+        """,
+        "test_it[1]",
+    )
+
+    mark = read_mark(item)
+
+    assert (mark.band, mark.rounds, mark.warmup) == (0.05, 8, 1)

@@ -58,6 +58,7 @@ def test_a_broken_fusion_fails_as_structure_and_shows_kernels_gained_and_lost() 
     assert "0 regressions, 0 improvements, 2 structure changes, 4 unchanged" in result.stdout
 
 
+@pytest.mark.slow
 def test_cases_that_were_not_recorded_are_skipped() -> None:
     result = replay("unchanged", "perf_tests/test_softmax.py")
 
@@ -65,6 +66,7 @@ def test_cases_that_were_not_recorded_are_skipped() -> None:
     assert "6 passed, 6 skipped" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_folder_without_a_recording_is_one_sentence() -> None:
     result = replay("baselines")
 

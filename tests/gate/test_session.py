@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 Gate = Callable[..., pytest.RunResult]
 
 SUITE = """

@@ -12,6 +12,8 @@ from pytest_nsight.judge.gate import Evidence, judge, suspects
 from pytest_nsight.model import Clocks, Policy, RunSummary, ShapeUse, Subject, VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence
 
+pytestmark = pytest.mark.slow
+
 some = settings(max_examples=60, deadline=None)
 ratios = st.floats(0.7, 1.4)
 counts = st.sampled_from([1, 3, 5, 9])

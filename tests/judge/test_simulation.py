@@ -10,6 +10,8 @@ from scipy import stats
 from benchmarks.simulate_gate import POPULATIONS, Population, draw_rounds, run_gate
 from pytest_nsight.model import VerdictKind
 
+pytestmark = pytest.mark.slow
+
 HALF_PERCENT = Population(run_sd=(0.005, 0.005), round_sd=(0.002, 0.005), session_sd=0.001)
 
 

@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 FOLDER = Path(__file__).parent / "interpreted"
 SPOILED = Path(__file__).parents[1] / "spoiled"
 ROOT = Path(__file__).parents[2]

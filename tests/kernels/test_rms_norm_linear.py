@@ -88,6 +88,7 @@ def test_a_tiling_fits_into_the_shared_memory_of_a_hopper_sm(rows: int, dtype: t
     assert loaded + stored <= 227 * 1024 - 1024
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("rows", [1, 128, 512, 4096, 65536])
 def test_no_tile_is_overwritten_while_a_matrix_instruction_reads_it(
     rows: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

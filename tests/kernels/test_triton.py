@@ -8,6 +8,8 @@ import pytest
 
 from kernels._triton import plan_row_blocks
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 WITHOUT_TRITON = """

@@ -6,6 +6,8 @@ from pytest_nsight.collect.nsys import doctor
 from pytest_nsight.collect.nsys.doctor import checks
 from pytest_nsight.collect.nsys.find import CHOICE
 
+pytestmark = pytest.mark.slow
+
 NAMES = [
     "nsys",
     "importer",

@@ -15,6 +15,8 @@ from pytest_nsight.collect.nsys.profile import profile
 from pytest_nsight.errors import NsysError
 from tests.nsys.real import environment, run
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def after(fake, tmp_path):

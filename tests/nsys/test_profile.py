@@ -16,6 +16,8 @@ from pytest_nsight.errors import NsysError, UsageError
 from tests.nsys.real import environment, run
 from tests.nsys.test_process import STAYS, is_running
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("code", [0, 1, 5, 77])
 def test_the_return_code_is_the_workers(code, installation, tmp_path):

@@ -16,6 +16,8 @@ from pytest_nsight.trace import measures
 from pytest_nsight.trace.measures import measure
 from tests.trace_builder import TraceBuilder
 
+pytestmark = pytest.mark.slow
+
 
 class Range(NamedTuple):
     start: int
