@@ -152,6 +152,9 @@ class NsightSession:
         except NsightError as error:
             self._trouble(f"{error}; {self._how_to_save_later()}")
             return ()
+        if self._collector is not None and not self._settings.keep:
+            for folder in self.folder.glob("run-*"):
+                self._collector.tidy(folder, keep=False)
         return tuple(str(_relative(path, self._settings.root)) for path in paths)
 
     def _how_to_save_later(self) -> str:

@@ -34,6 +34,7 @@ def test_saving_then_checking_passes_and_a_lost_fusion_fails_as_structure(
     gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     saved = gate("--nsight-save", "--nsight-runs=2", body=BODY)
+    assert not list((pytester.path / ".nsight").rglob("trace-*"))
     unchanged = gate("--nsight-keep")
     monkeypatch.setenv("SPOIL", "unfused")
     spoiled = gate("--nsight-keep", "--nsight-markdown=out.md")

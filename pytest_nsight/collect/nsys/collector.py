@@ -56,8 +56,10 @@ class NsysCollector:
         return read_explained(folder / EXPORT_FILE)
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
-        """Removes report and export, which hold the whole environment; keeps a scrubbed copy if asked."""
+        """Removes report and export, which hold the whole environment; keeps a scrubbed copy only if asked."""
         exported = folder / EXPORT_FILE
+        if not keep:
+            (folder / KEPT_FILE).unlink(missing_ok=True)
         try:
             if keep and exported.exists():
                 scrub(exported, folder / KEPT_FILE)
