@@ -72,6 +72,8 @@ class Controller:
         try:
             self._outcomes = self._session.measure(self._cases(items), line.show, shuffle=shuffle)
         except NsightError as error:
+            # What earlier runs have measured is shown and written all the same.
+            self._session.conclude(is_whole=False)
             raise pytest.UsageError(str(error)) from None
         except KeyboardInterrupt:
             self._outcomes = self._session.conclude(is_whole=False)

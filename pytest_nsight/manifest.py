@@ -113,10 +113,6 @@ class Journal:
         """Appends one measured round."""
         self.write("round", **asdict(measured))
 
-    def close(self) -> None:
-        """Ends the file."""
-        self._file.close()
-
 
 def events(path: Path) -> Iterator[dict[str, Any]]:
     """Yields the events of a manifest; a last line cut off by a crash is left out.

@@ -104,7 +104,7 @@ def _metric(where: str, value: Any) -> str:
 
 
 def _names(where: str, value: Any) -> tuple[str, ...]:
-    if isinstance(value, str) or not all(isinstance(name, str) for name in value):
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise UsageError(f"{where} is {value!r}; give a list of kernel names")
     return tuple(value)
 
@@ -193,8 +193,11 @@ def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:
     if not bracket:
         return None
     tokens = rest[:-1].split("-")
+    if variant in tokens:
+        return None
     for position in range(len(tokens)):
         candidate = f"{base}[{'-'.join([*tokens[:position], variant, *tokens[position + 1 :]])}]"
         if candidate != case and candidate in cases:
             return candidate
-    return None
+    # A slip of the pen, or a selection without it: the claim must not vanish, so it names who is missing.
+    return f"{base}[{'-'.join([variant, *tokens[1:]])}]"

@@ -77,13 +77,13 @@ class ShapeUse:
 
 @dataclass(frozen=True, slots=True)
 class Clocks:
-    """What NVML said over the rounds of one case in one run; None where it could not be read.
+    """What NVML said right after the rounds of one case in one run; None where it could not be read.
 
     Attributes:
-        sm_mhz: median SM clock just before the rounds.
+        sm_mhz: median SM clock.
         power_w: median power draw.
         temperature_c: highest temperature.
-        throttled: share of rounds (0 to 1) before which a slowdown reason was active.
+        throttled: share of rounds (0 to 1) after which a slowdown reason was active.
         reasons: names of these reasons, sorted.
     """
 

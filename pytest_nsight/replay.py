@@ -43,9 +43,11 @@ class ReplaySource:
         self._next += 1
         manifest = read_manifest(folder / FILE_NAME)
         death = "" if manifest.exit_code is not None else f"the recorded worker process of {folder.name} died"
+        if not manifest.rounds:
+            return ProcessRecord(manifest, None, death)
         try:
             return ProcessRecord(manifest, read_recorded_trace(folder), death)
-        except CollectorError as error:
+        except (CollectorError, RecordingError) as error:
             if death:
                 return ProcessRecord(manifest, None, death, str(error))
             raise RecordingError(f"{folder} cannot be replayed: {error}") from None

@@ -174,6 +174,8 @@ class LiveSource:
         return manifest
 
     def _record(self, manifest: Manifest, folder: Path, death: str) -> ProcessRecord:
+        if not manifest.rounds:
+            return ProcessRecord(manifest, None, death)
         try:
             trace = self._collector.collect(folder)
         except CollectorError as error:

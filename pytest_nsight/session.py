@@ -114,7 +114,7 @@ class NsightSession:
             if is_whole and verdicts:
                 saved = self._save(gate)
             elif not is_whole:
-                self._trouble(f"interrupted: no baseline was changed; {self._how_to_save_later()}")
+                self._trouble(f"not finished: no baseline was changed; {self._how_to_save_later()}")
         else:
             verdicts = gate.judge(self._load(gate.harvest.device))
         self.result = self._result(gate, verdicts, saved)
@@ -158,7 +158,8 @@ class NsightSession:
         return tuple(str(_relative(path, self._settings.root)) for path in paths)
 
     def _how_to_save_later(self) -> str:
-        return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {self.folder_name}"
+        recording = self._settings.replay or self.folder
+        return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {recording}"
 
     def _trouble(self, sentence: str) -> None:
         self.troubles.append(sentence)

@@ -30,6 +30,9 @@ T = TypeVar("T")
 PLUGIN_NAME = "nsight-worker"
 JOB_FILE = "job.json"
 
+# Options that select by what an earlier session saw: the job has selected already.
+_SELECTIONS = ("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip", "stepwise_reset")
+
 # Options of report writers whose files belong to the user's pytest: the worker must not write them too.
 _REPORT_FILES = ("xmlpath", "htmlpath", "report_log", "json_report_file", "allure_report_dir", "csv_path")
 
@@ -149,6 +152,9 @@ class Worker:
         for name in _REPORT_FILES:
             if getattr(config.option, name, None):
                 setattr(config.option, name, None)
+        for name in _SELECTIONS:
+            if getattr(config.option, name, None):
+                setattr(config.option, name, False)
         config.option.usepdb = False
         if config.pluginmanager.hasplugin("benchmark"):
             from pytest_nsight.measure.benchmark import BenchmarkPlugin  # noqa: PLC0415 - rarely needed

@@ -45,10 +45,7 @@ def comparable(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> tuple[
     nearest = min(reversed(baseline), key=lambda run: len(_differences(run.environment, now, BLOCKING)))
     fields = ", ".join(_differences(nearest.environment, now, BLOCKING))
     runs = "the stored run differs" if len(baseline) == 1 else f"all {count(len(baseline), 'stored run')} differ"
-    return (), (
-        f"{runs} from this machine or measurement: {fields}; save new baselines here with --nsight-save, "
-        "or compare in one session with --nsight-against"
-    )
+    return (), (f"{runs} from this machine or measurement: {fields}; save new baselines here with --nsight-save")
 
 
 def told(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> str:

@@ -52,7 +52,11 @@ class NsysCollector:
             TraceError: the export cannot be read.
         """
         report = find_report(folder / REPORT_FILE, folder / LOG_FILE, os.environ)
-        export(self._installation, report, folder / EXPORT_FILE, os.environ)
+        try:
+            export(self._installation, report, folder / EXPORT_FILE, os.environ)
+        finally:
+            # It may lie in the temporary folder, where nobody would look for it.
+            report.unlink(missing_ok=True)
         return read_explained(folder / EXPORT_FILE)
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
@@ -65,4 +69,5 @@ class NsysCollector:
                 scrub(exported, folder / KEPT_FILE)
         finally:
             exported.unlink(missing_ok=True)
-            (folder / REPORT_FILE).unlink(missing_ok=True)
+            for path in folder.glob("report.*"):
+                path.unlink(missing_ok=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import tempfile
 from pathlib import Path
 
 from pytest_nsight.collect.nsys.read import explain_emptiness, read
@@ -35,8 +36,6 @@ def read_kept(folder: Path) -> Trace | None:
         return read_explained(kept)
     if not packed.exists():
         return None
-    unpack(packed, kept)
-    try:
-        return read_explained(kept)
-    finally:
-        kept.unlink()
+    with tempfile.TemporaryDirectory() as scratch:
+        unpack(packed, Path(scratch, KEPT_FILE))
+        return read_explained(Path(scratch, KEPT_FILE))

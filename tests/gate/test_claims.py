@@ -1,0 +1,57 @@
+"""Claims and expectations are kept: none vanishes for want of a partner, a function, or a mark."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+from pytest_nsight.mark import find_partner
+
+Gate = Callable[..., pytest.RunResult]
+
+BODY = """
+import unittest
+
+@pytest.mark.nsight(launches=2)
+def test_claims_too_much(nsight):
+    nsight(square, torch.ones(8, 8))
+
+@pytest.mark.xfail(strict=True, reason="known")
+@pytest.mark.nsight(launches=2)
+def test_is_expected_to(nsight):
+    nsight(square, torch.ones(8, 8))
+
+@pytest.mark.nsight
+class TestUnit(unittest.TestCase):
+    def test_it(self):
+        square(torch.ones(8))
+
+@pytest.mark.nsight(kernels=1)
+def test_ill_typed(nsight): pass
+"""
+
+
+def test_the_partner_is_the_case_that_differs_in_one_id() -> None:
+    cases = {"t.py::test_op[fused-4096]", "t.py::test_op[unfused-4096]", "t.py::test_op[4096-unfused]"}
+
+    assert find_partner("t.py::test_op[fused-4096]", "unfused", cases) == "t.py::test_op[unfused-4096]"
+    assert find_partner("t.py::test_op[4096-fused]", "unfused", cases) == "t.py::test_op[4096-unfused]"
+    assert find_partner("t.py::test_op[unfused-4096]", "unfused", cases) is None
+    assert find_partner("t.py::test_op[fused-4096]", "typo", cases) == "t.py::test_op[typo-4096]"
+
+
+@pytest.mark.slow
+def test_failures_of_claims_expected_failures_and_what_cannot_be_measured(gate: Gate) -> None:
+    result = gate("-v", body=BODY.replace("kernels=1", "kernels=['mul']"))
+
+    result.assert_outcomes(xfailed=1, failed=3)
+    result.stdout.fnmatch_lines(["*test_claims_too_much CLAIM*", "*nothing was measured: only test functions*"])
+
+
+@pytest.mark.slow
+def test_ill_typed_kernels_name_the_test(gate: Gate) -> None:
+    result = gate(body=BODY)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: *test_ill_typed: nsight(kernels=...) is 1; give a list of kernel names"])
