@@ -156,4 +156,6 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         arguments.append("--no-cov")
     if has("xdist"):
         arguments.append("-n0")
-    return (*arguments, "--color=no")
+    if has("terminal"):
+        arguments.append("--color=no")
+    return tuple(arguments)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Container, Mapping, Sequence
 
 import pandas as pd
 
@@ -39,7 +39,7 @@ def summarise(manifest: Manifest, measured: Measured) -> tuple[tuple[RunSummary,
         if missing:
             problems[case] = f"{missing} of {len(own_rounds)} rounds are missing from the trace: its end was lost"
             continue
-        for part, ids in _subjects(own_rounds).items():
+        for part, ids in _subjects(own_rounds, set(seen.index)).items():
             frames = [seen.loc[list(payloads)] for payloads in ids]
             shapes = [uses.of(frame) for frame in frames]
             if not part and not any(shapes):
@@ -49,13 +49,15 @@ def summarise(manifest: Manifest, measured: Measured) -> tuple[tuple[RunSummary,
     return tuple(summaries), problems
 
 
-def _subjects(rounds: Sequence[Round]) -> dict[str, list[tuple[int, ...]]]:
+def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, list[tuple[int, ...]]]:
     """Part -> for each round the payloads of its ranges; a part may be opened several times in a round."""
     subjects: dict[str, list[tuple[int, ...]]] = {"": [(one.id,) for one in rounds]}
     for name in dict.fromkeys(name for one in rounds for _, name in one.parts):
-        payloads = [tuple(payload for payload, other in one.parts if other == name) for one in rounds]
+        payloads = [tuple(id_ for id_, other in one.parts if other == name and id_ in seen) for one in rounds]
         # Rounds that skipped the part have nothing to tell of it.
-        subjects[name] = [group for group in payloads if group]
+        groups = [group for group in payloads if group]
+        if groups:
+            subjects[name] = groups
     return subjects
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import itertools
+import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -51,6 +52,7 @@ class Stopwatch:
         self._journal = journal
         self._payloads = itertools.count(1)
         self._parts: list[tuple[int, str]] | None = None
+        self._thread = threading.get_ident()
 
     def measure(
         self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: Plan
@@ -86,8 +88,8 @@ class Stopwatch:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Names a part of the running round; outside of a round (warm-up) it does nothing."""
-        if self._parts is None:
+        """Names a part of the running round; outside of it (in warm-up, on another thread) it does nothing."""
+        if self._parts is None or threading.get_ident() != self._thread:
             yield
             return
         payload = next(self._payloads)
