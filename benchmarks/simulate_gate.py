@@ -29,7 +29,8 @@ import numpy.typing as npt
 from scipy import signal, stats
 
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
-from pytest_nsight.model import Policy, RunSummary, Subject, Verdict, VerdictKind
+from pytest_nsight.model import Policy, RunSummary, Subject
+from pytest_nsight.result import Verdict, VerdictKind
 
 ROUNDS = 40
 EFFECTS = (0.02, 0.03, 0.05, 0.10)

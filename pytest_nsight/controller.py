@@ -14,11 +14,12 @@ import pytest
 
 from pytest_nsight.errors import NsightError
 from pytest_nsight.mark import find_partner, is_marked, read_mark
-from pytest_nsight.model import Case, VerdictKind
+from pytest_nsight.model import Case
 from pytest_nsight.outcome import CaseOutcome
 from pytest_nsight.progress import ProgressLine
 from pytest_nsight.report import terminal
 from pytest_nsight.report.publish import workflow_commands
+from pytest_nsight.result import VerdictKind
 from pytest_nsight.session import NsightSession
 from pytest_nsight.settings import Settings
 

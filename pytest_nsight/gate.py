@@ -11,7 +11,8 @@ from typing import Any, Protocol
 from pytest_nsight.baselines.environment import comparable, told
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
 from pytest_nsight.manifest import Manifest
-from pytest_nsight.model import Case, RunSummary, Subject, Verdict, VerdictKind
+from pytest_nsight.model import Case, RunSummary, Subject
+from pytest_nsight.result import Verdict, VerdictKind
 from pytest_nsight.summary import summarise
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.model import Trace

@@ -5,7 +5,6 @@ case -> rounds -> trace -> launches per round -> RunSummary -> Comparison -> Ver
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
@@ -16,6 +15,10 @@ kernel: sum of kernel durations · busy: union over streams · span: first start
 gap: idle time inside the span · copy: memory copies and sets · sync: host time in synchronisation calls ·
 wall: length of the range on the host · launch: host time in launch calls.
 """
+
+
+CANARIES = "nsight_canaries"
+"""Module part of the node ids of the canaries, the plugin's own cases: `nsight_canaries::copy`."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -29,6 +32,11 @@ class Subject:
 
     case: str
     part: str = ""
+
+    @property
+    def is_canary(self) -> bool:
+        """Whether this is one of the plugin's own cases, measured beside the user's to know the board."""
+        return self.case.startswith(f"{CANARIES}::")
 
     @property
     def label(self) -> str:
@@ -76,6 +84,19 @@ class ShapeUse:
 
 
 @dataclass(frozen=True, slots=True)
+class Work:
+    """What a round has to do at least, whatever the implementation: the roofline's side of a time.
+
+    Attributes:
+        bytes_moved: bytes that must be read from and written to the device's memory.
+        flops: floating-point operations, a multiply-add counted as two.
+    """
+
+    bytes_moved: int = 0
+    flops: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Clocks:
     """What NVML said right after the rounds of one case in one run; None where it could not be read.
 
@@ -111,6 +132,7 @@ class RunSummary:
         environment: names and values that a comparison depends on, see baselines/environment.py.
         recorded: UTC time, ISO 8601.
         commit: git commit of the tested tree, "" when unknown; "+" at its end when it had changes.
+        work: what a round has to do, None where nobody said.
     """
 
     subject: Subject
@@ -125,6 +147,7 @@ class RunSummary:
     environment: Mapping[str, str] = field(default_factory=dict)
     recorded: str = ""
     commit: str = ""
+    work: Work | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,139 +184,3 @@ class Case:
 
     id: str
     policy: Policy = field(default_factory=Policy)
-
-
-class VerdictKind(enum.Enum):
-    """The verdicts, worst first."""
-
-    STRUCTURE = "STRUCTURE"
-    REGRESSION = "REGRESSION"
-    CLAIM = "CLAIM"
-    ENVIRONMENT = "ENVIRONMENT"
-    INCONCLUSIVE = "INCONCLUSIVE"
-    NO_BASELINE = "NO_BASELINE"
-    IMPROVEMENT = "IMPROVEMENT"
-    UNCHANGED = "UNCHANGED"
-    SAVED = "SAVED"
-
-    @property
-    def fails(self) -> bool:
-        """Whether a test with this verdict always fails."""
-        return self in (VerdictKind.STRUCTURE, VerdictKind.REGRESSION, VerdictKind.CLAIM)
-
-    @property
-    def fails_strict(self) -> bool:
-        """Whether a test with this verdict fails under --nsight-strict."""
-        return self.fails or self in (
-            VerdictKind.ENVIRONMENT,
-            VerdictKind.INCONCLUSIVE,
-            VerdictKind.NO_BASELINE,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Comparison:
-    """Every number that led to a verdict on time; times in ns, ratios as new / old.
-
-    Attributes:
-        metric: the gated duration.
-        baseline_ns: exp of the mean over baseline runs of their locations.
-        now_ns: the same over the new runs.
-        ratio: now / baseline.
-        low: lower end of the 90 % confidence interval of the ratio.
-        high: upper end.
-        p_slower: one-sided p-value of "not slower".
-        p_faster: one-sided p-value of "not faster".
-        adjusted_p_slower: after Benjamini-Hochberg over all compared subjects.
-        adjusted_p_faster: likewise.
-        band: the user's band, as a ratio.
-        mde: smallest relative slowdown that the last look (9 new runs) finds with probability 0.95.
-        standard_error: of the log ratio.
-        degrees_of_freedom: of the t distribution used.
-        run_sd: standard deviation of a run's location, of log time, as used (shrunken towards the prior).
-        baseline_runs: number of baseline runs.
-        new_runs: number of new runs.
-        slower_kernels: (name, baseline ns, now ns) of the kernels that explain the change, worst first.
-    """
-
-    metric: str
-    baseline_ns: float
-    now_ns: float
-    ratio: float
-    low: float
-    high: float
-    p_slower: float
-    p_faster: float
-    adjusted_p_slower: float
-    adjusted_p_faster: float
-    band: float
-    mde: float
-    standard_error: float
-    degrees_of_freedom: float
-    run_sd: float
-    baseline_runs: int
-    new_runs: int
-    slower_kernels: tuple[tuple[str, float, float], ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class ShapeChange:
-    """One line of a structure difference.
-
-    Attributes:
-        shape: what is launched.
-        before: launches per round in the baseline.
-        now: launches per round now.
-    """
-
-    shape: Shape
-    before: int
-    now: int
-
-
-@dataclass(frozen=True, slots=True)
-class Verdict:
-    """What the gate says of one subject.
-
-    Attributes:
-        subject: whose verdict it is.
-        kind: the verdict.
-        sentence: one line for a person: what happened, with the values, and what to do.
-        now_ns: the median of the gated duration over the new rounds in ns; None if nothing was measured.
-        comparison: the numbers, None where nothing was compared on time.
-        changes: how the structure changed, empty where it did not.
-    """
-
-    subject: Subject
-    kind: VerdictKind
-    sentence: str
-    now_ns: float | None = None
-    comparison: Comparison | None = None
-    changes: tuple[ShapeChange, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
-class SessionResult:
-    """A finished session, ready to be rendered.
-
-    Attributes:
-        session: id of the session.
-        recorded: UTC time of its start, ISO 8601.
-        collector: "nsys", "torch" or "replay of ...".
-        environment: of the machine, as told to the user.
-        verdicts: one per subject, in order of collection.
-        runs: all new runs, one RunSummary per subject and run.
-        strict: whether --nsight-strict was on.
-        saved: the baseline files written, relative to the root folder.
-        notes: sentences about the session as a whole (why not nsys, kernels outside of ranges, ...).
-    """
-
-    session: str
-    recorded: str
-    collector: str
-    environment: Mapping[str, str]
-    verdicts: tuple[Verdict, ...]
-    runs: tuple[RunSummary, ...]
-    strict: bool = False
-    saved: tuple[str, ...] = ()
-    notes: tuple[str, ...] = ()

@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.model import Verdict, VerdictKind
 from pytest_nsight.report.junit import properties
+from pytest_nsight.result import Verdict, VerdictKind
 
 _TUPLES = ("longrepr", "location")
 _ORDER = list(VerdictKind)

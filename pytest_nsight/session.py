@@ -16,10 +16,11 @@ from pytest_nsight.collect.cuda_driver import gpu_names
 from pytest_nsight.errors import NsightError
 from pytest_nsight.gate import Gate, Source, Stored
 from pytest_nsight.measure.device import processor
-from pytest_nsight.model import Case, SessionResult, Verdict
+from pytest_nsight.model import Case
 from pytest_nsight.outcome import CaseOutcome
 from pytest_nsight.replay import ReplaySource
 from pytest_nsight.report.publish import publish, step_summary_path
+from pytest_nsight.result import SessionResult, Verdict
 from pytest_nsight.runner import Identity, LiveSource, Progress
 from pytest_nsight.settings import Settings
 

@@ -12,7 +12,8 @@ from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS, Evidence
 from pytest_nsight.judge.looks import may_regress, may_settle
 from pytest_nsight.judge.trial import Weighing, learn_prior, prepare, weigh
 from pytest_nsight.judge.verdict import Significance, decide
-from pytest_nsight.model import Subject, Verdict
+from pytest_nsight.model import Subject
+from pytest_nsight.result import Verdict
 
 __all__ = ["LOOKS", "Evidence", "judge", "suspects"]
 

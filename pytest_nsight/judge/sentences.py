@@ -19,7 +19,7 @@ from pytest_nsight.judge.wording import (
     write_percent,
     write_shapes,
 )
-from pytest_nsight.model import Comparison
+from pytest_nsight.result import Comparison
 
 _SAVED_AT_ONCE = 5
 _MOST_STORED_RUNS = 20

@@ -10,7 +10,8 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_nsight.model import RunSummary, Shape, ShapeChange
+from pytest_nsight.model import RunSummary, Shape
+from pytest_nsight.result import ShapeChange
 
 LAUNCH_KINDS = ("kernel", "graph", "operator")
 """The kinds that count as launches in a claim; copies and sets are structure, too, but no launches."""

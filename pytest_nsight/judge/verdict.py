@@ -15,7 +15,7 @@ from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.trial import Trial, Weighing
-from pytest_nsight.model import Comparison, Verdict, VerdictKind
+from pytest_nsight.result import Comparison, Verdict, VerdictKind
 
 IMPROVEMENT_DISCOVERY_RATE = 0.05
 """Of improvements; more generous than that of regressions, since an improvement fails nothing."""

@@ -3,8 +3,8 @@
 Source of the escapes: the toolkit's `packages/core/src/command.ts` (`escapeData`, `escapeProperty`).
 """
 
-from pytest_nsight.model import SessionResult, Verdict
 from pytest_nsight.report import wording
+from pytest_nsight.result import SessionResult, Verdict
 
 
 def annotations(result: SessionResult) -> str:

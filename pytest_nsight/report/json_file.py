@@ -11,9 +11,10 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
-from pytest_nsight.model import RunSummary, SessionResult, Verdict
+from pytest_nsight.model import RunSummary
 from pytest_nsight.report import wording
 from pytest_nsight.report.benchmark_stats import benchmark_stats
+from pytest_nsight.result import SessionResult, Verdict
 
 _FORMAT = "5.3.1"
 """The version of pytest-benchmark whose format this is."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_nsight.model import Verdict
+from pytest_nsight.result import Verdict
 
 
 def properties(verdict: Verdict) -> list[tuple[str, str]]:

@@ -6,8 +6,8 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pytest_nsight.model import SessionResult, Verdict
 from pytest_nsight.report import wording
+from pytest_nsight.result import SessionResult, Verdict
 
 _HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
 

@@ -6,8 +6,8 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from pytest_nsight.model import SessionResult
 from pytest_nsight.report import github, json_file, markdown
+from pytest_nsight.result import SessionResult
 
 
 def publish(

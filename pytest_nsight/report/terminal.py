@@ -8,10 +8,10 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report import wording
 from pytest_nsight.report.table import Column, align
 from pytest_nsight.report.wording import Cells
+from pytest_nsight.result import SessionResult, Verdict, VerdictKind
 
 _NARROW = 100
 _NARROWEST = 60

@@ -6,8 +6,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model import Comparison, RunSummary, SessionResult, Shape, Verdict, VerdictKind
+from pytest_nsight.model import RunSummary, Shape
 from pytest_nsight.report.table import shorten
+from pytest_nsight.result import Comparison, SessionResult, Verdict, VerdictKind
 from pytest_nsight.units import count, duration, duration_pair, percent
 
 # Names of C++ kernels fill a screen when every template argument is spelled out.

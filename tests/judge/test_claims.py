@@ -3,7 +3,8 @@
 import pytest
 
 from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Policy, RunSummary, Shape, ShapeUse, Subject, VerdictKind
+from pytest_nsight.model import Policy, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.result import VerdictKind
 from tests.judge.runs import make_evidence, make_runs, uses, wobble
 
 FUSED, UNFUSED = Subject("t.py::test_norm[fused]"), Subject("t.py::test_norm[unfused]")

@@ -9,7 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Clocks, Policy, RunSummary, ShapeUse, Subject, VerdictKind
+from pytest_nsight.model import Clocks, Policy, RunSummary, ShapeUse, Subject
+from pytest_nsight.result import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence
 
 pytestmark = pytest.mark.slow

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Policy, VerdictKind
+from pytest_nsight.model import Policy
+from pytest_nsight.result import VerdictKind
 from tests.judge.runs import SUBJECT, make_runs
 
 NOISY_US = (98.6, 101.2, 99.1, 101.6, 99.5)

@@ -8,7 +8,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.simulate_gate import POPULATIONS, Population, draw_rounds, run_gate
-from pytest_nsight.model import VerdictKind
+from pytest_nsight.result import VerdictKind
 
 pytestmark = pytest.mark.slow
 

@@ -3,7 +3,8 @@
 import pytest
 
 from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Policy, Shape, ShapeUse, VerdictKind
+from pytest_nsight.model import Policy, Shape, ShapeUse
+from pytest_nsight.result import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
 
 UNFUSED = uses("pow", "mean", "add", "rsqrt", "mul", "mul")

@@ -3,7 +3,8 @@
 import pytest
 
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
-from pytest_nsight.model import Clocks, Policy, RunSummary, ShapeUse, Subject, VerdictKind
+from pytest_nsight.model import Clocks, Policy, RunSummary, ShapeUse, Subject
+from pytest_nsight.result import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, rounds_around, wobble
 
 

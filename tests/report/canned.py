@@ -2,18 +2,8 @@
 
 from __future__ import annotations
 
-from pytest_nsight.model import (
-    Clocks,
-    Comparison,
-    RunSummary,
-    SessionResult,
-    Shape,
-    ShapeChange,
-    ShapeUse,
-    Subject,
-    Verdict,
-    VerdictKind,
-)
+from pytest_nsight.model import Clocks, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.result import Comparison, SessionResult, ShapeChange, Verdict, VerdictKind
 
 ENVIRONMENT = {
     "gpu": "NVIDIA H200",

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_benchmark.stats import Stats
 
-from pytest_nsight.model import VerdictKind
 from pytest_nsight.report import github, json_file, junit, markdown
 from pytest_nsight.report.benchmark_stats import benchmark_stats
+from pytest_nsight.result import VerdictKind
 from tests.report import canned
 
 

@@ -7,9 +7,9 @@ import re
 
 import pytest
 
-from pytest_nsight.model import SessionResult, VerdictKind
 from pytest_nsight.report import terminal
 from pytest_nsight.report.table import shorten
+from pytest_nsight.result import SessionResult, VerdictKind
 from tests.report import canned
 
 
