@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from pytest_nsight.baselines.environment import comparable, told
+from pytest_nsight.canaries import CanaryHarvest, died_in_canary
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
@@ -50,8 +51,11 @@ class ProcessRecord:
 class Source(Protocol):
     """Where runs come from: a machine, or a recorded session."""
 
-    def execute(self, cases: Sequence[str]) -> ProcessRecord | None:
-        """Measures the cases in one fresh process, in this order; None when a recording has no more runs."""
+    def execute(self, cases: Sequence[str], seed: int | None = None) -> ProcessRecord | None:
+        """Measures the cases in one fresh process, in this order; None when a recording has no more runs.
+
+        The seed is that of the order, None where the order is the user's.
+        """
 
 
 @dataclass(slots=True)
@@ -65,6 +69,8 @@ class Harvest:
         notes: sentences about the session as a whole.
         device: product name of what was measured.
         environment: of the first run, with its board.
+        canaries: what the canaries have yielded.
+        seeds: run id -> seed of the order of its cases.
     """
 
     summaries: list[RunSummary] = field(default_factory=list)
@@ -73,11 +79,21 @@ class Harvest:
     notes: list[str] = field(default_factory=list)
     device: str = ""
     environment: Mapping[str, str] = field(default_factory=dict)
+    canaries: CanaryHarvest = field(default_factory=CanaryHarvest)
+    seeds: dict[str, int] = field(default_factory=dict)
 
     def note(self, sentence: str) -> None:
         """Adds a sentence once."""
         if sentence and sentence not in self.notes:
             self.notes.append(sentence)
+
+    def adopt_run(self, manifest: Manifest) -> None:
+        """Takes over what is true of a whole run."""
+        if manifest.seed is not None:
+            self.seeds[manifest.run] = manifest.seed
+        if manifest.device and not self.device:
+            self.device = manifest.device
+            self.environment = {**manifest.environment, "board": manifest.board}
 
     def adopt_reports(self, manifest: Manifest, cases: Sequence[str]) -> None:
         """Takes over reports: a case shows its first run, unless a later one failed."""
@@ -137,7 +153,9 @@ class Gate:
         """
         for before, after in itertools.pairwise(LOOKS):
             gathered = self.evidence(load(self.harvest.device))
-            doubtful = {subject.case for subject in suspects(gathered, family=family, settle=settle)}
+            canaries = self.harvest.canaries.evidence(load(self.harvest.device))
+            wanted = suspects(gathered, family=family, settle=settle, canaries=canaries)
+            doubtful = {subject.case for subject in wanted}
             todo = [case for case in self._cases if case in doubtful]
             if not todo or not all(self._run(todo) for _ in range(after - before)):
                 break
@@ -167,7 +185,7 @@ class Gate:
 
     def judge(self, stored: Stored) -> tuple[Verdict, ...]:
         """The verdicts, in the order of the cases."""
-        return judge(self.evidence(stored), family=family)
+        return judge(self.evidence(stored), family=family, canaries=self.harvest.canaries.evidence(stored))
 
     def saved(self) -> tuple[Verdict, ...]:
         """What to tell of runs that become baselines."""
@@ -184,10 +202,12 @@ class Gate:
     def _run(self, cases: Sequence[str]) -> bool:
         """Measures cases in a fresh process; after a crash, what is left in another. False: none to be had."""
         todo = list(cases)
+        seed = None
         if self._order is not None:
-            self._order.shuffle(todo)
+            seed = self._order.getrandbits(32)
+            random.Random(seed).shuffle(todo)
         while todo:
-            record = self._source.execute(todo)
+            record = self._source.execute(todo, seed)
             if record is None:
                 return False
             todo = self._take(record, todo)
@@ -205,9 +225,8 @@ class Gate:
             summaries, problems = summarise(manifest, measured)
             for sentence in (*record.trace.notes, *measured.notes):
                 self.harvest.note(sentence)
-        if manifest.device and not self.harvest.device:
-            self.harvest.device = manifest.device
-            self.harvest.environment = {**manifest.environment, "board": manifest.board}
+        self.harvest.note(self.harvest.canaries.take(manifest, summaries, problems))
+        self.harvest.adopt_run(manifest)
         ended = [case for case in cases if case in manifest.ended]
         if not record.death:
             self._accept(manifest, ended, summaries, problems)
@@ -222,7 +241,7 @@ class Gate:
         crashed = [case for case in manifest.started if case in cases and case not in manifest.ended]
         for case in crashed:
             self.harvest.problems[case] = record.death
-        if not crashed:
+        if not crashed and not died_in_canary(manifest, record.death):
             # It died between cases, or before the first: another try would die the same way.
             for case in cases:
                 if case not in whole:

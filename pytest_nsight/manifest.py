@@ -1,8 +1,8 @@
 """The worker's append-only account of a run: what it ran, when, on which device, with which outcome.
 
 One JSON object a line, so that whatever dies, everything before is readable. Events, by "event":
-run (format, run, session, recorded, commit, pid) · device (name, board, environment) · case · round · report ·
-case_end · fault (a collection error) · end.
+run (format, run, session, recorded, commit, pid, seed) · device (name, board, environment) · case · round ·
+report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) · fault (a collection error) · end.
 """
 
 from __future__ import annotations
@@ -79,6 +79,8 @@ class Manifest:
         rounds: all measured rounds, in order.
         reports: (case, serialised pytest report), in order.
         faults: what went wrong outside of any case.
+        seed: of the order of the cases, None where that was the user's.
+        canary_faults: (case, what went wrong) of canaries that could not be measured.
         exit_code: pytest's exit code in the worker; None if the worker did not come to its own end.
     """
 
@@ -96,6 +98,8 @@ class Manifest:
     reports: tuple[tuple[str, dict[str, Any]], ...]
     faults: tuple[str, ...]
     exit_code: int | None
+    seed: int | None = None
+    canary_faults: tuple[tuple[str, str], ...] = ()
 
 
 class Journal:
@@ -162,6 +166,8 @@ def read_manifest(path: Path) -> Manifest:
             reports=tuple((event["case"], event["report"]) for event in known.get("report", [])),
             faults=tuple(event["text"] for event in known.get("fault", [])),
             exit_code=known["end"][0]["code"] if "end" in known else None,
+            seed=head.get("seed"),
+            canary_faults=tuple((event["case"], event["text"]) for event in known.get("canary_fault", [])),
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{path}: an event lacks or garbles {error}; the manifest is damaged") from None

@@ -30,6 +30,9 @@ def add_options(parser: pytest.Parser) -> None:
         "--nsight-save", action="store_true", help="add what is measured to the baselines, judge nothing"
     )
     group.addoption("--nsight-replay", metavar="DIR", help="judge the session recorded in DIR again; needs no GPU")
+    text = "measure the user's cases only, without the canaries, the plugin's own cases that watch the board"
+    group.addoption("--nsight-no-canaries", dest="nsight_canaries", action="store_false", default=None, help=text)
+    parser.addini("nsight_canaries", "measure the canaries beside the user's cases", type="bool", default=True)
     for name, (metavar, text) in _VALUES.items():
         group.addoption(f"--nsight-{name}", metavar=metavar, default=None, help=text)
         parser.addini(f"nsight_{name}", text.replace("%%", "%"), default=None)

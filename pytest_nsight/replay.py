@@ -31,7 +31,11 @@ class ReplaySource:
         self.processes = len(self._folders)
         self._next = 0
 
-    def execute(self, cases: Sequence[str]) -> ProcessRecord | None:  # noqa: ARG002 - what was recorded decides
+    def execute(
+        self,
+        cases: Sequence[str],  # noqa: ARG002 - what was recorded decides
+        seed: int | None = None,  # noqa: ARG002
+    ) -> ProcessRecord | None:
         """The next recorded process.
 
         Raises:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_nsight.model import RunSummary, Shape, Subject
 
@@ -132,6 +132,8 @@ class SessionResult:
         strict: whether --nsight-strict was on.
         saved: the baseline files written, relative to the root folder.
         notes: sentences about the session as a whole (why not nsys, kernels outside of ranges, ...).
+        canaries: all new runs of the canaries, which have no verdicts.
+        seeds: run id -> seed of the random order of its cases; runs in the user's order have none.
     """
 
     session: str
@@ -143,3 +145,5 @@ class SessionResult:
     strict: bool = False
     saved: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    canaries: tuple[RunSummary, ...] = ()
+    seeds: Mapping[str, int] = field(default_factory=dict)

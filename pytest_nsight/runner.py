@@ -12,11 +12,13 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.canaries import died_in_canary
 from pytest_nsight.collect.collector import LOG_FILE, Collector
 from pytest_nsight.collect.process import Process, last_lines
 from pytest_nsight.errors import CollectorError
 from pytest_nsight.gate import INTERRUPTED, ProcessRecord
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.model import Subject
 from pytest_nsight.worker import Job
 
 POLL_S = 0.05
@@ -78,6 +80,7 @@ class LiveSource:
         *,
         rounds: int | None,
         keep: bool,
+        canaries: bool,
         environment: Mapping[str, str],
         watch: Callable[[Progress], None],
     ) -> None:
@@ -91,6 +94,7 @@ class LiveSource:
             where: folder that pytest was started in.
             rounds: rounds of a case, None to let the measurement choose.
             keep: whether scrubbed traces stay.
+            canaries: whether workers measure the plugin's own cases, too.
             environment: what the controller knows of the environment.
             watch: told whenever a worker has moved on.
         """
@@ -102,10 +106,11 @@ class LiveSource:
         self._where = where
         self._rounds = rounds
         self._keep = keep
+        self._canaries = canaries
         self._environment = {**environment, **collector.environment}
         self._watch = watch
 
-    def execute(self, cases: Sequence[str]) -> ProcessRecord:
+    def execute(self, cases: Sequence[str], seed: int | None = None) -> ProcessRecord:
         """Measures the cases in one fresh process.
 
         Raises:
@@ -125,6 +130,8 @@ class LiveSource:
             arguments=self._arguments,
             path=tuple(sys.path),
             environment=self._environment,
+            seed=seed,
+            canaries=self._canaries,
         )
         _prepare(folder, job)
         log = folder / LOG_FILE
@@ -139,6 +146,8 @@ class LiveSource:
                 return self._record(read_manifest(journal), folder, INTERRUPTED)
             manifest = self._manifest(journal, code, log)
             death = _describe_death(manifest, code, log) if manifest.exit_code is None else ""
+            # The next process must not die the same way, whose cases have done nothing wrong.
+            self._canaries = self._canaries and not died_in_canary(manifest, death)
             return self._record(manifest, folder, death)
         finally:
             # Whatever happens, the raw record must not stay: it holds the environment's secrets.
@@ -227,6 +236,8 @@ class _Tail:
             event = json.loads(line)
             if event["event"] == "run":
                 self.pid = event["pid"]
+            elif Subject(event.get("case", "")).is_canary:
+                continue
             elif event["event"] == "case":
                 case = event["case"]
             elif event["event"] == "case_end":

@@ -133,6 +133,7 @@ class NsightSession:
             rounds=self._settings.rounds,
             # A save that fails must be repeatable without measuring again.
             keep=self._settings.keep or self._settings.save,
+            canaries=self._settings.canaries,
             environment={"collector": self._collector.name},
             watch=watch,
         )
@@ -146,7 +147,7 @@ class NsightSession:
         return self._stored[device]
 
     def _save(self, gate: Gate) -> tuple[str, ...]:
-        kept = [run for evidence in gate.evidence({}) for run in evidence.new]
+        kept = [run for evidence in gate.evidence({}) for run in evidence.new] + gate.harvest.canaries.summaries
         slug = store.model_slug(gate.harvest.device)
         try:
             paths = store.save(self._settings.baselines, slug, kept)
@@ -178,6 +179,8 @@ class NsightSession:
             strict=self._settings.strict,
             saved=saved,
             notes=(*self._notes, *harvest.notes, *self.troubles),
+            canaries=tuple(harvest.canaries.summaries),
+            seeds=harvest.seeds,
         )
 
     def _publish(self) -> None:

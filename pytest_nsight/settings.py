@@ -36,6 +36,7 @@ class Settings:
         replay: folder of a recorded session to judge again, None for a live one.
         json: file for the JSON report, None for none.
         markdown: file for the Markdown report, None for none.
+        canaries: whether the plugin's own cases are measured beside the user's.
     """
 
     root: Path
@@ -50,6 +51,7 @@ class Settings:
     replay: Path | None = None
     json: Path | None = None
     markdown: Path | None = None
+    canaries: bool = True
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -87,6 +89,7 @@ def read_settings(config: pytest.Config) -> Settings:
         replay=folder,
         json=here / given("json") if given("json") else None,
         markdown=here / given("markdown") if given("markdown") else None,
+        canaries=bool(given("canaries")),
     )
 
 

@@ -20,6 +20,7 @@ import pytest
 from pytest_nsight import manifest
 from pytest_nsight.fixture import Measurement
 from pytest_nsight.mark import read_mark
+from pytest_nsight.measure.canary_rota import CanaryRota
 from pytest_nsight.measure.device import current_device
 from pytest_nsight.measure.recorder import Recorder
 from pytest_nsight.measure.rounds import WARMUP, Plan, Stopwatch
@@ -52,6 +53,8 @@ class Job:
         arguments: the user's pytest arguments.
         path: the user's sys.path.
         environment: what the controller knows of the run's environment.
+        seed: of the run's order, None where the order is the user's.
+        canaries: whether the plugin's own cases are measured, too.
     """
 
     run: str
@@ -64,6 +67,8 @@ class Job:
     arguments: tuple[str, ...]
     path: tuple[str, ...]
     environment: dict[str, str]
+    seed: int | None = None
+    canaries: bool = True
 
     def write(self, folder: Path) -> None:
         """Writes the job where the worker looks for it."""
@@ -122,6 +127,7 @@ class Worker:
         self._recorder = recorder
         self._stopwatch: Stopwatch | None = None
         self._measurements: dict[str, CaseMeasurement] = {}
+        self._canaries = CanaryRota(len(job.cases), job.seed or 0)
 
     @property
     def stopwatch(self) -> Stopwatch:
@@ -190,6 +196,17 @@ class Worker:
         """Tells that a case is over."""
         self._journal.write("case_end", case=nodeid)
 
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
+        """Measures the canaries that are due after a case, once a test has shown on which device."""
+        result = yield
+        if self.job.canaries and self._stopwatch is not None and item.nodeid in self.job.cases:
+            done = self.job.cases.index(item.nodeid) + 1 if nextitem else len(self.job.cases)
+            self._canaries.measure(self._stopwatch, self._journal, done, self.job.rounds)
+        return result
+
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keeps the config, which pytest_runtest_logreport is not given."""
         self._config = session.config
@@ -228,6 +245,7 @@ def main(folder: Path) -> int:
         recorded=job.recorded,
         commit=job.commit,
         pid=os.getpid(),
+        seed=job.seed,
     )
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path

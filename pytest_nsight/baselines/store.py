@@ -15,7 +15,7 @@ from pytest_nsight.baselines.disk import explaining, locked, replace
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.schema import MergeConflictError, NewerFormatError, Runs, by_age
 from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import RunSummary, Subject
+from pytest_nsight.model import CANARIES, RunSummary, Subject
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,7 +41,7 @@ def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baseli
     Args:
         folder: the folder of all baselines.
         model: the name of the model's folder, see `model_slug`.
-        cases: node ids; only the files that may hold them are read. All files where None.
+        cases: node ids; only the files that may hold them are read, and that of the canaries. All where None.
 
     Returns:
         What is stored; empty if there is no such folder.
@@ -53,7 +53,7 @@ def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baseli
     with explaining("read", home):
         paths = _list_files(folder, home)
     if cases is not None:
-        wanted = {file_name(case) for case in cases}
+        wanted = {file_name(case) for case in (*cases, CANARIES)}
         paths = [path for path in paths if path.name in wanted]
     runs: dict[Subject, tuple[RunSummary, ...]] = {}
     for path in paths:

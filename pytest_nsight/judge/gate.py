@@ -19,7 +19,11 @@ __all__ = ["LOOKS", "Evidence", "judge", "suspects"]
 
 
 def suspects(
-    evidence: Sequence[Evidence], *, family: Callable[[str], str] = str, settle: bool = False
+    evidence: Sequence[Evidence],
+    *,
+    family: Callable[[str], str] = str,
+    settle: bool = False,
+    canaries: Sequence[Evidence] = (),  # noqa: ARG001
 ) -> tuple[Subject, ...]:
     """Return the subjects that need fresh runs, in order.
 
@@ -32,6 +36,7 @@ def suspects(
         family: maps a normalised kernel name to the name that all its tiles and variants share.
         settle: whether subjects that more runs may show to be equal count, too; for those to whom
             INCONCLUSIVE is a failure.
+        canaries: evidence of the canaries.
     """
     trials = [prepare(item, family) for item in evidence]
     prior = learn_prior(trials)
@@ -62,13 +67,19 @@ def _is_suspect(weighing: Weighing, *, settle: bool) -> bool:
     )
 
 
-def judge(evidence: Sequence[Evidence], *, family: Callable[[str], str] = str) -> tuple[Verdict, ...]:
+def judge(
+    evidence: Sequence[Evidence],
+    *,
+    family: Callable[[str], str] = str,
+    canaries: Sequence[Evidence] = (),  # noqa: ARG001
+) -> tuple[Verdict, ...]:
     """Return the verdict on every subject, in order.
 
     Args:
         evidence: of every measured subject; all of them, since each tells something of the noise of the
             others and counts in the correction for multiple comparisons.
         family: maps a normalised kernel name to the name that all its tiles and variants share.
+        canaries: evidence of the canaries.
     """
     trials = [prepare(item, family) for item in evidence]
     prior = learn_prior(trials)

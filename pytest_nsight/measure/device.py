@@ -11,6 +11,7 @@ from typing import Any, Protocol
 
 from pytest_nsight._version import __version__
 from pytest_nsight.manifest import Reading
+from pytest_nsight.measure.canaries import Canary, make_canaries
 from pytest_nsight.measure.nvml import Nvml
 
 
@@ -22,12 +23,14 @@ class Device(Protocol):
         board: UUID of the GPU, or the processor's name where there is none.
         needs_rest: whether its clock depends on how busy it has been.
         environment: what a measurement on it depends on, as names and values.
+        canaries: the plugin's own cases for it; none on a processor, whose noise would drown them.
     """
 
     name: str
     board: str
     needs_rest: bool
     environment: Mapping[str, str]
+    canaries: tuple[Canary, ...]
 
     def synchronize(self) -> None:
         """Waits until the device has done all its work."""
@@ -37,6 +40,9 @@ class Device(Protocol):
 
     def read(self) -> Reading:
         """Reads clock, power, temperature and slowdown reasons."""
+
+    def release(self) -> None:
+        """Gives back memory that no tensor uses any more."""
 
 
 class Gpu:
@@ -58,6 +64,7 @@ class Gpu:
             **self._nvml.environment(),
             **_versions(),
         }
+        self.canaries = make_canaries(torch, "cuda", properties.L2_cache_size)
 
     def synchronize(self) -> None:
         """Waits for all streams of the device."""
@@ -71,11 +78,16 @@ class Gpu:
         """Asks NVML."""
         return self._nvml.read()
 
+    def release(self) -> None:
+        """Empties the allocator's cache."""
+        self._torch.cuda.empty_cache()
+
 
 class Cpu:
     """The processor, where there is no GPU: its operators are what is measured."""
 
     needs_rest = False
+    canaries: tuple[Canary, ...] = ()
 
     def __init__(self) -> None:
         self.name = processor()
@@ -93,6 +105,9 @@ class Cpu:
     def read(self) -> Reading:
         """Reads nothing."""
         return Reading()
+
+    def release(self) -> None:
+        """Does nothing."""
 
 
 def current_device() -> Device:

@@ -47,7 +47,7 @@ class Stopwatch:
     """Measures the cases of one worker process, one after the other, and journals their rounds."""
 
     def __init__(self, device: Device, recorder: Recorder, journal: Journal) -> None:
-        self._device = device
+        self.device = self._device = device
         self._recorder = recorder
         self._journal = journal
         self._payloads = itertools.count(1)

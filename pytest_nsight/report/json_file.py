@@ -41,6 +41,8 @@ def render(result: SessionResult) -> str:
             "summary": wording.summary(result),
             "saved": list(result.saved),
             "notes": list(result.notes),
+            "seeds": dict(result.seeds),
+            "canaries": _canaries(result.canaries),
             "unmeasured": [_verdict(verdict, result) for verdict in unmeasured],
         },
     }
@@ -61,6 +63,14 @@ def _benchmark(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResu
         "options": {"timer": f"pytest-nsight {wording.gated_metric(verdict)}", "disable_gc": False},
         "stats": benchmark_stats(_seconds(runs, wording.gated_metric(verdict))),
     }
+
+
+def _canaries(runs: Sequence[RunSummary]) -> list[dict[str, object]]:
+    """Per canary its runs, each with its rounds of kernel time in ns."""
+    by_name: dict[str, list[RunSummary]] = {}
+    for run in runs:
+        by_name.setdefault(run.subject.label, []).append(run)
+    return [{"name": name, "runs": [_run(run, "kernel") for run in by_name[name]]} for name in sorted(by_name)]
 
 
 def _ours(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResult) -> dict[str, object]:
