@@ -6,6 +6,9 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
 
+from pytest_nsight.model import Work
+from pytest_nsight.work import read_work
+
 T = TypeVar("T")
 
 
@@ -19,6 +22,9 @@ class Measurement(Protocol):
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the round."""
+
+    def declare(self, work: Work) -> None:
+        """Takes note of what a round has to do."""
 
 
 class PlainMeasurement:
@@ -39,12 +45,16 @@ class PlainMeasurement:
         """Measures nothing."""
         return nullcontext()
 
+    def declare(self, work: Work) -> None:
+        """Has no use for it."""
+
 
 class Nsight:
     """The fixture's value. Call it with what is to be measured; it returns that call's result."""
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
+        self._work: Work | None = None
 
     def __call__(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Measures `function(*args, **kwargs)` and returns its result.
@@ -88,6 +98,26 @@ class Nsight:
         if not isinstance(name, str) or not name or len(name) > 200:
             raise ValueError(f"nsight.range() takes a name of 1 to 200 characters, got {name!r}")
         return self._measurement.range(name)
+
+    def work(self, *, bytes: float | None = None, flops: float | None = None) -> None:  # noqa: A002 - as users say
+        """Declares what a round has to do at least, so that its time can be held against the board's limits.
+
+        It beats the mark's `bytes` and `flops`, and may stand before or after the measured call.
+
+        Args:
+            bytes: bytes that must be read from and written to the device's memory, each tensor counted once.
+            flops: floating-point operations, a multiply-add counted as two.
+
+        Raises:
+            ValueError: no number of at least 0, nothing at all, or other work than declared before.
+        """
+        declared = read_work("nsight.work", bytes, flops)
+        if self._work is None:
+            self._work = declared
+            self._measurement.declare(declared)
+        # A test without nsight(...) is measured as a whole and comes here in every round.
+        elif declared != self._work:
+            raise ValueError(f"nsight.work() says {declared} after {self._work}: a test has one amount of work")
 
 
 def prepare(setup: Callable[[], Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

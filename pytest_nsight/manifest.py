@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import IO, Any
 
 from pytest_nsight.errors import RecordingError
+from pytest_nsight.model import Work
 
 FORMAT_VERSION = 1
 FILE_NAME = "manifest.jsonl"
@@ -82,6 +83,7 @@ class Manifest:
         seed: of the order of the cases, None where that was the user's.
         canary_faults: (case, what went wrong) of canaries that could not be measured.
         exit_code: pytest's exit code in the worker; None if the worker did not come to its own end.
+        work: case -> what a round of it has to do, where the test says so; what it said last.
     """
 
     run: str
@@ -100,6 +102,7 @@ class Manifest:
     exit_code: int | None
     seed: int | None = None
     canary_faults: tuple[tuple[str, str], ...] = ()
+    work: dict[str, Work] = field(default_factory=dict)
 
 
 class Journal:
@@ -168,9 +171,14 @@ def read_manifest(path: Path) -> Manifest:
             exit_code=known["end"][0]["code"] if "end" in known else None,
             seed=head.get("seed"),
             canary_faults=tuple((event["case"], event["text"]) for event in known.get("canary_fault", [])),
+            work={event["case"]: _work(event) for event in known.get("work", [])},
         )
     except (KeyError, TypeError, AttributeError) as error:
         raise RecordingError(f"{path}: an event lacks or garbles {error}; the manifest is damaged") from None
+
+
+def _work(event: dict[str, Any]) -> Work:
+    return Work(bytes_moved=int(event["bytes_moved"]), flops=int(event["flops"]))
 
 
 def _round(event: dict[str, Any]) -> Round:

@@ -10,8 +10,9 @@ from typing import Any
 import pytest
 
 from pytest_nsight.errors import UsageError
-from pytest_nsight.model import METRICS, Policy
+from pytest_nsight.model import METRICS, Policy, Work
 from pytest_nsight.settings import parse_band
+from pytest_nsight.work import read_amount
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,6 +31,9 @@ class Mark:
         max_time_ns: claimed longest gated duration, in ns.
         faster_than: id of the variant that this one claims to beat.
         by: the claimed factor.
+        bytes_moved: bytes that a round has to read and write.
+        flops: floating-point operations that a round has to do.
+        min_share_of_limit: claimed share of what the board can do, over 0 to 1.
     """
 
     rounds: int | None = None
@@ -43,6 +47,16 @@ class Mark:
     max_time_ns: int | None = None
     faster_than: str | None = None
     by: float = 1.0
+    bytes_moved: int | None = None
+    flops: int | None = None
+    min_share_of_limit: float | None = None
+
+    @property
+    def work(self) -> Work | None:
+        """What a round has to do, None where the marks do not say."""
+        if self.bytes_moved is None and self.flops is None:
+            return None
+        return Work(self.bytes_moved or 0, self.flops or 0)
 
     def policy(self, band: float, partner: str | None) -> Policy:
         """What the verdict must obey, `band` being the settings' and `partner` the case to beat."""
@@ -54,6 +68,7 @@ class Mark:
             max_time_ns=self.max_time_ns,
             faster_than=partner,
             by=self.by,
+            min_share_of_limit=self.min_share_of_limit,
         )
 
 
@@ -103,6 +118,21 @@ def _metric(where: str, value: Any) -> str:
     return str(value)
 
 
+def _amount(where: str, value: Any) -> int:
+    try:
+        return read_amount(where, value)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _share(where: str, value: Any) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", "" if isinstance(value, bool) else str(value))
+    ratio = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < ratio <= 1:
+        raise UsageError(f'{where} is {value!r}; give a share of the limit such as 0.9 or "90%", at most 1')
+    return ratio
+
+
 def _names(where: str, value: Any) -> tuple[str, ...]:
     if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
         raise UsageError(f"{where} is {value!r}; give a list of kernel names")
@@ -122,6 +152,9 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "max_time": ("max_time_ns", parse_duration),
     "faster_than": ("faster_than", _text),
     "by": ("by", _factor),
+    "bytes": ("bytes_moved", _amount),
+    "flops": ("flops", _amount),
+    "min_share_of_limit": ("min_share_of_limit", _share),
 }
 
 

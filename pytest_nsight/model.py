@@ -162,6 +162,7 @@ class Policy:
         max_time_ns: longest time that the gated duration may take, None for no claim.
         faster_than: id of the case that this one must beat, None for no claim.
         by: factor by which it must beat it.
+        min_share_of_limit: share of the board's limit that it must reach, None for no claim.
     """
 
     band: float = 0.02
@@ -171,6 +172,7 @@ class Policy:
     max_time_ns: int | None = None
     faster_than: str | None = None
     by: float = 1.0
+    min_share_of_limit: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

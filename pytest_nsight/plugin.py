@@ -24,8 +24,8 @@ def pytest_configure(config: pytest.Config) -> None:
     """Decides once what this process is: a plain pytest, the controller, or a worker (which comes registered)."""
     config.addinivalue_line(
         "markers",
-        "nsight(rounds, warmup, rest, cold_cache, band, metric, launches, kernels, max_time, faster_than, by): "
-        "measure this test's GPU kernels under --nsight and judge them.",
+        "nsight(rounds, warmup, rest, cold_cache, band, metric, launches, kernels, max_time, faster_than, by, "
+        "bytes, flops, min_share_of_limit): measure this test's GPU kernels under --nsight and judge them.",
     )
     if config.pluginmanager.hasplugin("nsight-worker"):
         return

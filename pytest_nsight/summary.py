@@ -113,6 +113,8 @@ def _summary(
         environment={**manifest.environment, "cold_cache": "on" if rounds[0].cold_cache else "off"},
         recorded=manifest.recorded,
         commit=manifest.commit,
+        # What a part of the round has to do, nobody said.
+        work=None if subject.part else manifest.work.get(subject.case),
     )
 
 

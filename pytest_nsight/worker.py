@@ -24,7 +24,7 @@ from pytest_nsight.measure.canary_rota import CanaryRota
 from pytest_nsight.measure.device import current_device
 from pytest_nsight.measure.recorder import Recorder
 from pytest_nsight.measure.rounds import WARMUP, Plan, Stopwatch
-from pytest_nsight.model import Subject
+from pytest_nsight.model import Subject, Work
 
 T = TypeVar("T")
 
@@ -91,6 +91,8 @@ class CaseMeasurement:
         self._item = item
         self._mark = read_mark(item)
         self.has_measured = False
+        if self._mark.work is not None:
+            self.declare(self._mark.work)
 
     def measure(
         self, body: Callable[..., T], setup: Callable[[], Any] | None, rounds: int | None, warmup: int | None
@@ -114,6 +116,10 @@ class CaseMeasurement:
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the round."""
         return self._worker.stopwatch.part(name)
+
+    def declare(self, work: Work) -> None:
+        """Tells what a round has to do; what is told last counts."""
+        self._worker.tell_work(self._item.nodeid, work)
 
 
 class Worker:
@@ -142,6 +148,10 @@ class Worker:
             )
             self._stopwatch = Stopwatch(device, self._recorder, self._journal)
         return self._stopwatch
+
+    def tell_work(self, case: str, work: Work) -> None:
+        """Tells what a round of the case has to do."""
+        self._journal.write("work", case=case, **asdict(work))
 
     def measurement(self, item: pytest.Item) -> Measurement:
         """What stands behind the nsight fixture of this test."""

@@ -9,7 +9,7 @@ from typing import NoReturn
 from pytest_nsight.baselines.record import Record, is_count
 from pytest_nsight.baselines.schema import FORMAT_VERSION, MergeConflictError, NewerFormatError, Runs, by_age
 from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
 
 # A count in the file must not be able to ask for all memory.
 _MOST_ROUNDS = 1_000_000
@@ -137,6 +137,7 @@ def _decode_run(
         environment=environments[environment],
         recorded=fields.text("recorded"),
         commit=fields.text("commit"),
+        work=_decode_work(fields.optional_record("work")),
     )
     fields.finish()
     return summary
@@ -162,6 +163,14 @@ def _decode_clocks(fields: Record) -> Clocks:
     )
     fields.finish()
     return clocks
+
+
+def _decode_work(fields: Record | None) -> Work | None:
+    if fields is None:
+        return None
+    work = Work(bytes_moved=fields.integer("bytes_moved"), flops=fields.integer("flops"))
+    fields.finish()
+    return work
 
 
 def _decode_rounds(fields: Record) -> Mapping[str, tuple[int, ...]]:

@@ -73,7 +73,7 @@ def _encode_run(run: RunSummary) -> str:
         "throttled": run.clocks.throttled,
         "reasons": list(run.clocks.reasons),
     }
-    facts = {
+    facts: dict[str, object] = {
         "run": run.run,
         "session": run.session,
         "recorded": run.recorded,
@@ -85,6 +85,8 @@ def _encode_run(run: RunSummary) -> str:
         "copied_bytes": run.copied_bytes,
         "launches": [[_key(_shape_fields(use.shape)), use.count, use.median_ns] for use in run.shapes],
     }
+    if run.work is not None:
+        facts["work"] = {"bytes_moved": run.work.bytes_moved, "flops": run.work.flops}
     lines = [f'  {json.dumps(facts)[:-1]}, "rounds": {{']
     rounds = ",\n".join(f'   "{metric}": {text}' for metric, text in _encode_rounds(run.rounds))
     return "\n".join([*lines, *([rounds] if rounds else []), "  }}"])

@@ -92,6 +92,10 @@ class Record:
             raise self.wrong(field, value, "an object")
         return Record(value, f'"{field}" of {self.where}')
 
+    def optional_record(self, field: str) -> Record | None:
+        """An object; None where the field is absent."""
+        return self.record(field) if field in self._fields else None
+
     def names(self) -> Iterator[str]:
         """The names of the fields not yet taken."""
         return iter(tuple(self._fields))
