@@ -14,6 +14,7 @@ from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
 from pytest_nsight.result import Verdict, VerdictKind
+from pytest_nsight.roofline import Limits, measure_limits
 from pytest_nsight.summary import summarise
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.model import Trace
@@ -26,6 +27,11 @@ INTERRUPTED = "interrupted"
 NOTHING_MEASURED = (
     "nothing was measured: only test functions are, not unittest's methods, coroutines or doctests; take the mark "
     "away or turn it into a function"
+)
+
+CLAIMS_UNCHECKED = (
+    "no claim of a mark was checked: launches, kernels, max_time, faster_than and min_share_of_limit are about GPU "
+    "kernels, and no GPU was measured"
 )
 
 Stored = Mapping[Subject, Sequence[RunSummary]]
@@ -68,6 +74,7 @@ class Harvest:
         problems: case -> why there is nothing to judge.
         notes: sentences about the session as a whole.
         device: product name of what was measured.
+        told_bytes_per_s: memory bandwidth of the GPU as the recording tells it, None if it does not.
         environment: of the first run, with its board.
         canaries: what the canaries have yielded.
         seeds: run id -> seed of the order of its cases.
@@ -78,6 +85,7 @@ class Harvest:
     problems: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     device: str = ""
+    told_bytes_per_s: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     canaries: CanaryHarvest = field(default_factory=CanaryHarvest)
     seeds: dict[str, int] = field(default_factory=dict)
@@ -138,6 +146,17 @@ class Gate:
         """Node ids, in the order of collection."""
         return tuple(self._cases)
 
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Board -> what the canaries reached on it."""
+        return measure_limits(self.harvest.canaries.summaries)
+
+    @property
+    def partners(self) -> Mapping[str, str]:
+        """Case -> the case that it claims to beat."""
+        claims = ((case.id, case.policy.faster_than) for case in self._cases.values())
+        return {case: partner for case, partner in claims if partner is not None}
+
     def measure(self, runs: int) -> None:
         """Measures every case in `runs` fresh processes."""
         for _ in range(runs):
@@ -166,6 +185,7 @@ class Gate:
         for summary in self.harvest.summaries:
             if self.harvest.passed(summary.subject.case) and summary.subject.case not in self.harvest.problems:
                 new.setdefault(summary.subject, []).append(summary)
+        limits = self.limits
         order = {case: position for position, case in enumerate(self._cases)}
         gathered = []
         for subject in sorted(new, key=lambda subject: (order[subject.case], subject.part)):
@@ -179,13 +199,17 @@ class Gate:
                     baseline=tuple(baseline),
                     new=tuple(new[subject]),
                     incomparable=incomparable,
+                    limits=limits,
                 )
             )
         return tuple(gathered)
 
     def judge(self, stored: Stored) -> tuple[Verdict, ...]:
         """The verdicts, in the order of the cases."""
-        return judge(self.evidence(stored), family=family, canaries=self.harvest.canaries.evidence(stored))
+        gathered = self.evidence(stored)
+        if any(item.policy.has_claims and not item.new[0].ran_on_gpu for item in gathered):
+            self.harvest.note(CLAIMS_UNCHECKED)
+        return judge(gathered, family=family, canaries=self.harvest.canaries.evidence(stored))
 
     def saved(self) -> tuple[Verdict, ...]:
         """What to tell of runs that become baselines."""
@@ -225,6 +249,8 @@ class Gate:
             summaries, problems = summarise(manifest, measured)
             for sentence in (*record.trace.notes, *measured.notes):
                 self.harvest.note(sentence)
+            told = (device.bytes_per_s for device in record.trace.devices if device.uuid == manifest.board)
+            self.harvest.told_bytes_per_s = next(told, None) or self.harvest.told_bytes_per_s
         self.harvest.note(self.harvest.canaries.take(manifest, summaries, problems))
         self.harvest.adopt_run(manifest)
         ended = [case for case in cases if case in manifest.ended]

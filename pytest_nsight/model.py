@@ -149,6 +149,11 @@ class RunSummary:
     commit: str = ""
     work: Work | None = None
 
+    @property
+    def ran_on_gpu(self) -> bool:
+        """Whether a GPU was measured, and not the operators of a processor."""
+        return self.board.startswith(("GPU-", "MIG-"))
+
 
 @dataclass(frozen=True, slots=True)
 class Policy:
@@ -173,6 +178,12 @@ class Policy:
     faster_than: str | None = None
     by: float = 1.0
     min_share_of_limit: float | None = None
+
+    @property
+    def has_claims(self) -> bool:
+        """Whether it demands anything of the new runs alone."""
+        claims = (self.launches, self.kernels, self.max_time_ns, self.faster_than, self.min_share_of_limit)
+        return any(claim is not None for claim in claims)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,9 @@ import enum
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_nsight.datasheet import Datasheet
 from pytest_nsight.model import RunSummary, Shape, Subject
+from pytest_nsight.roofline import Limits
 
 
 class VerdictKind(enum.Enum):
@@ -134,6 +136,9 @@ class SessionResult:
         notes: sentences about the session as a whole (why not nsys, kernels outside of ranges, ...).
         canaries: all new runs of the canaries, which have no verdicts.
         seeds: run id -> seed of the random order of its cases; runs in the user's order have none.
+        limits: board -> what the canaries reached on it in this session; empty without canaries.
+        datasheet: what the maker promises of the product, None where that is not known.
+        partners: case -> the case that it claims to beat.
     """
 
     session: str
@@ -147,3 +152,6 @@ class SessionResult:
     notes: tuple[str, ...] = ()
     canaries: tuple[RunSummary, ...] = ()
     seeds: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    datasheet: Datasheet | None = None
+    partners: Mapping[str, str] = field(default_factory=dict)

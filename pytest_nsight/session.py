@@ -13,6 +13,7 @@ from pytest_nsight.baselines import store
 from pytest_nsight.collect.choose import choose
 from pytest_nsight.collect.collector import Collector
 from pytest_nsight.collect.cuda_driver import gpu_names
+from pytest_nsight.datasheet import find_datasheet
 from pytest_nsight.errors import NsightError
 from pytest_nsight.gate import Gate, Source, Stored
 from pytest_nsight.measure.device import processor
@@ -181,6 +182,9 @@ class NsightSession:
             notes=(*self._notes, *harvest.notes, *self.troubles),
             canaries=tuple(harvest.canaries.summaries),
             seeds=harvest.seeds,
+            limits=gate.limits,
+            datasheet=find_datasheet(harvest.device, harvest.told_bytes_per_s),
+            partners=gate.partners,
         )
 
     def _publish(self) -> None:

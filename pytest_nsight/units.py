@@ -9,6 +9,7 @@ import math
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _SMALLEST_P = 1e-12
+_PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
 def duration(ns: float) -> str:
@@ -63,6 +64,21 @@ def percent(ratio_minus_one: float, signed: bool = True) -> str:  # noqa: FBT001
     if not signed and decimals:
         text = text.rstrip("0").rstrip(".")
     return f"{text} %"
+
+
+def amount(number: float, unit: str) -> str:
+    """Three significant digits with a decimal prefix: "4.19 TB/s", "790 TFLOP/s", "12 B".
+
+    Args:
+        number: how much, in `unit`; may be negative or not finite.
+        unit: without prefix, "B/s" or "FLOP/s".
+    """
+    if not math.isfinite(number):
+        return f"{number} {unit}"
+    # 999.6 kB is "1.00 MB": the prefix is that of the rounded number.
+    scale, prefix = next((step for step in _PREFIXES if abs(number) >= 0.9995 * step[0]), _PREFIXES[-1])
+    text = f"{number:.0f}" if scale == 1 and number == round(number) else _significant(number / scale)
+    return f"{text} {prefix}{unit}"
 
 
 def p_value(p: float) -> str:

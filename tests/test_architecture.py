@@ -9,7 +9,7 @@ import pytest
 
 PACKAGE = Path(__file__).parents[1] / "pytest_nsight"
 
-VALUES = {"model", "result", "errors", "units", "_version"}
+VALUES = {"model", "result", "errors", "units", "roofline", "datasheet", "_version"}
 """What everybody may import."""
 
 STAGES = {

@@ -1,6 +1,7 @@
 """Claims of a mark: what must hold of the new runs alone, without any baseline.
 
-A claim is about the whole measured body of a case; its named parts carry none.
+A claim is about the whole measured body of a case; its named parts carry none. It is about GPU kernels: on a
+processor, whose operators only stand in for them, it is neither kept nor broken.
 """
 
 from __future__ import annotations
@@ -17,11 +18,16 @@ from pytest_nsight.judge.evidence import LOOKS, Evidence
 from pytest_nsight.judge.location import Location, locate_all
 from pytest_nsight.judge.noise import Prior, expected_spread
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
-from pytest_nsight.judge.wording import write_count, write_durations, write_names
+from pytest_nsight.judge.wording import write_count, write_durations, write_names, write_percent
 from pytest_nsight.model import RunSummary, Subject
+from pytest_nsight.roofline import MEMORY, Bound, find_bound, roofline_metric
+from pytest_nsight.units import amount
 
 _TAIL = 0.025
 """Each tail of the 95 % interval."""
+
+
+NO_GPU = "they are about GPU kernels, and no GPU was measured"
 
 
 class ClaimState(enum.Enum):
@@ -30,6 +36,7 @@ class ClaimState(enum.Enum):
     HELD = "held"
     FAILED = "failed"
     OPEN = "open"
+    UNCHECKED = "unchecked"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +44,7 @@ class ClaimFinding:
     """One checked claim.
 
     Attributes:
-        state: whether it held; OPEN where the runs cannot tell.
+        state: whether it held; OPEN where the runs cannot tell, UNCHECKED where no GPU was measured.
         phrase: what was claimed and what was found.
         is_close: whether more runs could turn a failure into a success, or the reverse.
     """
@@ -75,6 +82,8 @@ def check_claims(evidence: Evidence, partner: Evidence | None, prior: Prior) -> 
     policy, runs = evidence.policy, evidence.new
     if evidence.subject.part or not runs:
         return ()
+    if not all(run.ran_on_gpu for run in runs):
+        return (ClaimFinding(ClaimState.UNCHECKED, NO_GPU),) if policy.has_claims else ()
     findings: list[ClaimFinding] = []
     if policy.launches is not None:
         findings.append(_check_launches(runs, policy.launches))
@@ -82,6 +91,8 @@ def check_claims(evidence: Evidence, partner: Evidence | None, prior: Prior) -> 
         findings.append(_check_kernels(runs, policy.kernels))
     if policy.max_time_ns is not None:
         findings.append(_check_max_time(evidence, policy.max_time_ns, prior))
+    if policy.min_share_of_limit is not None:
+        findings.append(_check_share(evidence, policy.min_share_of_limit, prior))
     if policy.faster_than is not None:
         findings.append(_check_factor(evidence, partner, prior))
     return tuple(findings)
@@ -131,6 +142,43 @@ def _check_max_time(evidence: Evidence, claimed_ns: float, prior: Prior) -> Clai
     )
     state = ClaimState.FAILED if low > claimed_ns else ClaimState.HELD
     return ClaimFinding(state, phrase, is_close=low <= claimed_ns < high and found.runs < LOOKS[-1])
+
+
+def _check_share(evidence: Evidence, claimed: float, prior: Prior) -> ClaimFinding:
+    """Fail when the share is shown to be under the claim: the whole 95 % interval lies below it.
+
+    Each run is held against the limit of its own board. The limit's own error, of about 0.1 %, is left out.
+    """
+    asked = f"at least {write_percent(claimed)}"
+    if all(run.work is None for run in evidence.new):
+        why = "the test does not say what a round has to do; nsight.work(bytes=, flops=) does"
+        return ClaimFinding(ClaimState.OPEN, f"{asked} of the board's limit claimed, cannot be told: {why}")
+    bounds = {run.run: find_bound(run.work, evidence.limits.get(run.board)) for run in evidence.new if run.work}
+    locations, why = locate_all(evidence.new, roofline_metric(evidence.policy.metric))
+    reached = [(item, bound) for item in locations if (bound := bounds.get(item.run)) is not None]
+    if not reached:
+        why = why or "the limit is not known, for the canaries of this session were not measured"
+        return ClaimFinding(ClaimState.OPEN, f"{asked} of the board's limit claimed, cannot be told: {why}")
+    found = _estimate(
+        [math.log(bound.least_ns) - item.log_ns for item, bound in reached],
+        _run_variance([item for item, _ in reached], prior),
+        prior,
+        [item.within_error**2 for item, _ in reached],
+    )
+    share, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    interval = f"{write_percent(low).removesuffix(' %')} to {write_percent(high)}"
+    phrase = (
+        f"reaches {write_percent(share)} of {_write_limit(reached[-1][1])}, {asked} claimed "
+        f"(95 % CI {interval}, {write_count(found.runs, 'run')})"
+    )
+    state = ClaimState.FAILED if high < claimed else ClaimState.HELD
+    return ClaimFinding(state, phrase, is_close=low < claimed <= high and found.runs < LOOKS[-1])
+
+
+def _write_limit(bound: Bound) -> str:
+    if bound.side == MEMORY:
+        return f"the board's {amount(bound.limit_per_s, 'B/s')} copy bandwidth"
+    return f"the board's {amount(bound.limit_per_s, 'FLOP/s')} of a bf16 matmul"
 
 
 def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) -> ClaimFinding:

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
 from pytest_nsight.model import Policy, RunSummary, Subject
+from pytest_nsight.roofline import Limits
 
 LOOKS = (1, 3, 5, 9)
 """Numbers of new runs, cumulated, after which `suspects` is asked; only suspects get the next runs."""
@@ -26,6 +28,7 @@ class Evidence:
         baseline: stored runs, of any number of sessions and boards.
         new: runs of this session.
         incomparable: why the stored runs cannot be compared with the new ones, "" if they can.
+        limits: board -> what it can do, for claims on the share of it.
     """
 
     subject: Subject
@@ -33,3 +36,4 @@ class Evidence:
     baseline: tuple[RunSummary, ...]
     new: tuple[RunSummary, ...]
     incomparable: str = ""
+    limits: Mapping[str, Limits] = field(default_factory=dict)

@@ -198,3 +198,8 @@ def claim_failed(phrases: Sequence[str]) -> str:
 def claim_open(phrases: Sequence[str]) -> str:
     """Claims that the runs cannot tell."""
     return f"claim not settled: {'; '.join(phrases)}"
+
+
+def claims_unchecked(reasons: Sequence[str]) -> str:
+    """Claims that nothing here was measured for."""
+    return f"its claims were not checked: {'; '.join(reasons)}"

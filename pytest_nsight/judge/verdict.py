@@ -158,6 +158,7 @@ def _exp(value: float) -> float:
 
 def _join_claims(kind: VerdictKind, body: str, claims: Sequence[ClaimFinding]) -> tuple[VerdictKind, str]:
     failed = [claim.phrase for claim in claims if claim.state is ClaimState.FAILED]
+    unchecked = [claim.phrase for claim in claims if claim.state is ClaimState.UNCHECKED]
     is_open = [claim.phrase for claim in claims if claim.state is ClaimState.OPEN]
     if failed and not kind.fails:
         return VerdictKind.CLAIM, sentences.claim_failed(failed)
@@ -166,4 +167,6 @@ def _join_claims(kind: VerdictKind, body: str, claims: Sequence[ClaimFinding]) -
     if is_open:
         joined = f"{body}; {sentences.claim_open(is_open)}"
         return (VerdictKind.INCONCLUSIVE, joined) if kind in _PASSING else (kind, joined)
+    if unchecked:
+        return kind, f"{body}; {sentences.claims_unchecked(unchecked)}"
     return kind, body

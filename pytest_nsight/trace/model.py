@@ -138,12 +138,14 @@ class Device:
         ordinal: CUDA's number of the device in that process.
         uuid: as NVML writes it, "GPU-" and 36 characters; "" if unknown.
         name: the product.
+        bytes_per_s: its memory bandwidth as the tool tells it, None if it does not.
     """
 
     process: int | None
     ordinal: int
     uuid: str
     name: str
+    bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

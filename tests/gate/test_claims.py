@@ -13,13 +13,17 @@ Gate = Callable[..., pytest.RunResult]
 BODY = """
 import unittest
 
-@pytest.mark.nsight(launches=2)
-def test_claims_too_much(nsight):
+@pytest.mark.nsight
+def test_comes_apart(nsight):
     nsight(square, torch.ones(8, 8))
 
 @pytest.mark.xfail(strict=True, reason="known")
-@pytest.mark.nsight(launches=2)
+@pytest.mark.nsight
 def test_is_expected_to(nsight):
+    nsight(square, torch.ones(8, 8))
+
+@pytest.mark.nsight(launches=2, max_time="1ns", min_share_of_limit=1)
+def test_claims_of_a_gpu(nsight):
     nsight(square, torch.ones(8, 8))
 
 @pytest.mark.nsight
@@ -42,11 +46,30 @@ def test_the_partner_is_the_case_that_differs_in_one_id() -> None:
 
 
 @pytest.mark.slow
-def test_failures_of_claims_expected_failures_and_what_cannot_be_measured(gate: Gate) -> None:
-    result = gate("-v", body=BODY.replace("kernels=1", "kernels=['mul']"))
+def test_failures_expected_failures_and_what_cannot_be_measured(gate: Gate) -> None:
+    body = BODY.replace("kernels=1", "kernels=['mul']")
+    gate("--nsight-save", "--nsight-runs=3", body=body)
+    result = gate("-v", body=body.replace("nsight(square,", "nsight(chain,"))
 
-    result.assert_outcomes(xfailed=1, failed=3)
-    result.stdout.fnmatch_lines(["*test_claims_too_much CLAIM*", "*nothing was measured: only test functions*"])
+    # The unittest method and the empty test have nothing to measure.
+    result.assert_outcomes(xfailed=1, failed=4)
+    result.stdout.fnmatch_lines(
+        [
+            "*test_comes_apart STRUCTURE*",
+            "*test_claims_of_a_gpu STRUCTURE*",
+            "*nothing was measured: only test functions*",
+        ]
+    )
+
+
+@pytest.mark.slow
+def test_claims_are_of_gpu_kernels_and_do_not_fail_where_none_was_measured(gate: Gate) -> None:
+    result = gate("-v", "-k", "test_claims_of_a_gpu", body=BODY.replace("kernels=1", "kernels=['mul']"))
+
+    result.assert_outcomes(passed=1, deselected=4)
+    result.stdout.fnmatch_lines(
+        ["NO_BASELINE test_claims_of_a_gpu:*", "note: no claim of a mark was checked: *no GPU*"]
+    )
 
 
 @pytest.mark.slow

@@ -1,11 +1,14 @@
 """Claims need no baseline and fail on their own."""
 
+import dataclasses
+
 import pytest
 
 from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Policy, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model import Policy, RunSummary, Shape, ShapeUse, Subject, Work
 from pytest_nsight.result import VerdictKind
-from tests.judge.runs import make_evidence, make_runs, uses, wobble
+from pytest_nsight.roofline import Limits
+from tests.judge.runs import GPU, make_evidence, make_runs, uses, wobble
 
 FUSED, UNFUSED = Subject("t.py::test_norm[fused]"), Subject("t.py::test_norm[unfused]")
 
@@ -153,3 +156,83 @@ def test_an_empty_capture_breaks_a_claim_on_launches():
     run = RunSummary(FUSED, "r", "s", "GPU-a", {"kernel": (0, 0)})
 
     assert verdict_of(Evidence(FUSED, Policy(launches=1), (), (run,))).kind is VerdictKind.CLAIM
+
+
+LIMITS = {GPU: Limits(bytes_per_s=4e12, flops_per_s=8e14)}
+
+
+def sharing(share, claimed, *, work=None, limits=None, runs=1, sd=0.001, board=GPU):
+    """A case whose work would take 100 us at the limit, and which needs 100 us / share."""
+    own = make_runs(wobble(100_000 / share, runs, sd), "new", subject=FUSED, board=board)
+    own = tuple(dataclasses.replace(run, work=work or Work(400_000_000, 1000)) for run in own)
+    policy = Policy(min_share_of_limit=claimed)
+    return Evidence(FUSED, policy, (), own, limits=LIMITS if limits is None else limits)
+
+
+def test_a_share_below_the_claim_fails_with_the_limit_and_its_interval():
+    verdict = verdict_of(sharing(0.87, 0.9))
+
+    assert verdict.kind is VerdictKind.CLAIM
+    assert (
+        "claim failed: reaches 87 % of the board's 4.00 TB/s copy bandwidth, at least 90 % claimed "
+        "(95 % CI 86.6 to 87.4 %, 1 run)"
+    ) in verdict.sentence
+
+
+def test_work_of_high_intensity_is_held_against_the_matmul():
+    """8e14 FLOP/s over 4e12 B/s: from 200 operations a byte on, arithmetic is what bounds."""
+    verdict = verdict_of(sharing(0.5, 0.6, work=Work(bytes_moved=399_000_000, flops=80_000_000_000)))
+
+    assert "reaches 50 % of the board's 800 TFLOP/s of a bf16 matmul, at least 60 % claimed" in verdict.sentence
+
+
+def test_a_share_above_or_around_the_claim_holds_and_a_close_one_asks_for_more_runs():
+    above, around = sharing(0.95, 0.9), sharing(0.9005, 0.9)
+
+    assert verdict_of(above).kind is verdict_of(around).kind is VerdictKind.NO_BASELINE
+    assert suspects([above]) == suspects([sharing(0.5, 0.9)]) == ()
+    assert suspects([around]) == (FUSED,)
+
+
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({}, "the limit is not known, for the canaries of this session were not measured"),
+        ({"GPU-other": Limits(4e12, 8e14)}, "the limit is not known"),
+        ({GPU: Limits(4e12, None)}, "the limit is not known"),
+    ],
+)
+def test_without_the_limit_the_claim_is_open(limits, why):
+    held = sharing(0.95, 0.9, limits=limits)
+    baseline = make_runs(wobble(100_000 / 0.95, 5), "stored", subject=FUSED)
+
+    verdict = verdict_of(dataclasses.replace(held, baseline=baseline))
+
+    assert not verdict.kind.fails
+    assert f"at least 90 % of the board's limit claimed, cannot be told: {why}" in verdict.sentence
+
+
+def test_without_declared_work_the_claim_says_what_to_do():
+    verdict = verdict_of(make_evidence(policy=Policy(min_share_of_limit=0.5)))
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "the test does not say what a round has to do; nsight.work(bytes=, flops=) does" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    "policy",
+    [
+        Policy(launches=1),
+        Policy(kernels=("fused",)),
+        Policy(max_time_ns=1),
+        Policy(min_share_of_limit=1.0),
+        Policy(faster_than=UNFUSED.case, by=100.0),
+    ],
+)
+def test_on_a_processor_no_claim_is_checked_and_that_is_said(policy):
+    """Its operators stand in for kernels; how many and how fast they are says nothing of a GPU."""
+    policy = dataclasses.replace(policy, band=0.2)
+    verdict = verdict_of(make_evidence(policy=policy, board="some CPU, 8 threads", shapes=uses("pow", "mean")))
+
+    assert verdict.kind is VerdictKind.UNCHANGED
+    assert "its claims were not checked: they are about GPU kernels, and no GPU was measured" in verdict.sentence

@@ -54,10 +54,13 @@ def read_devices(export: Export) -> tuple[Device, ...]:
     """
     if not export.has("TARGET_INFO_GPU", "id", "name", "uuid", "cuDevice"):
         return ()
-    boards = export.query("SELECT id, cuDevice, uuid, name FROM TARGET_INFO_GPU")
-    devices = [Device(None, ordinal, _uuid(uuid), str(name)) for _, ordinal, uuid, name in boards]
+    bandwidth = "memoryBandwidth" if export.has("TARGET_INFO_GPU", "memoryBandwidth") else "NULL"
+    boards = export.query(f"SELECT id, cuDevice, uuid, name, {bandwidth} FROM TARGET_INFO_GPU")
+    devices = [
+        Device(None, ordinal, _uuid(uuid), str(name), _bandwidth(told)) for _, ordinal, uuid, name, told in boards
+    ]
     if export.has("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid"):
-        by_id = {board: (_uuid(uuid), str(name)) for board, _, uuid, name in boards}
+        by_id = {board: (_uuid(uuid), str(name), _bandwidth(told)) for board, _, uuid, name, told in boards}
         mapping = export.query("SELECT DISTINCT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE")
         devices = [
             Device(process, ordinal, *by_id[board]) for process, ordinal, board in mapping if board in by_id
@@ -69,6 +72,10 @@ def _uuid(stored: object) -> str:
     """NVML writes "GPU-" before what nsys stores."""
     text = str(stored or "")
     return f"GPU-{text}" if text and not text.startswith(("GPU-", "MIG-")) else text
+
+
+def _bandwidth(stored: object) -> float | None:
+    return float(stored) if isinstance(stored, (int, float)) and stored > 0 else None
 
 
 def read_diagnostics(export: Export) -> tuple[str, ...]:
