@@ -16,6 +16,7 @@ from pytest_nsight.model import Case, RunSummary, Subject
 from pytest_nsight.result import Verdict, VerdictKind
 from pytest_nsight.roofline import Limits, measure_limits
 from pytest_nsight.summary import summarise
+from pytest_nsight.trace.captures import measure_captured
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.model import Trace
 from pytest_nsight.trace.names import family
@@ -216,7 +217,7 @@ class Gate:
         verdicts = []
         for evidence in self.evidence({}):
             metric = evidence.policy.metric
-            metric = metric if metric in evidence.new[0].rounds else "wall"
+            metric = metric if metric in evidence.new[0].rounds else next(iter(evidence.new[0].rounds))
             medians = [sorted(run.rounds[metric])[len(run.rounds[metric]) // 2] for run in evidence.new]
             now_ns = float(sorted(medians)[len(medians) // 2])
             sentence = f"{evidence.subject.label}: {len(medians)} runs of {duration(now_ns)} stored"
@@ -246,7 +247,7 @@ class Gate:
         problems: dict[str, str] = {}
         if record.trace is not None:
             measured = measure(record.trace)
-            summaries, problems = summarise(manifest, measured)
+            summaries, problems = summarise(manifest, measured, measure_captured(record.trace))
             for sentence in (*record.trace.notes, *measured.notes):
                 self.harvest.note(sentence)
             told = (device.bytes_per_s for device in record.trace.devices if device.uuid == manifest.board)

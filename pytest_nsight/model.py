@@ -127,6 +127,7 @@ class RunSummary:
         rounds: metric -> one duration in ns per round, in order; absent if the collector cannot see it.
         shapes: the launches of a round, in order of first launch.
         is_stable: whether every round launched exactly the same multiset of shapes.
+        varying: where not, what differed between rounds, as in "add 1 to 2"; not stored.
         copied_bytes: bytes moved by memory copies and sets per round (median).
         clocks: clocks and power beside the rounds.
         environment: names and values that a comparison depends on, see baselines/environment.py.
@@ -142,6 +143,7 @@ class RunSummary:
     rounds: Mapping[str, tuple[int, ...]]
     shapes: tuple[ShapeUse, ...] = ()
     is_stable: bool = True
+    varying: tuple[str, ...] = ()
     copied_bytes: int = 0
     clocks: Clocks = field(default_factory=Clocks)
     environment: Mapping[str, str] = field(default_factory=dict)

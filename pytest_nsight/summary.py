@@ -5,22 +5,25 @@ from __future__ import annotations
 import statistics
 from collections.abc import Container, Mapping, Sequence
 
-import pandas as pd
-
 from pytest_nsight.manifest import Manifest, Round
 from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.pieces import Piece, PieceTable, captured_pieces, describe_varying
+from pytest_nsight.trace.captures import Captured
 from pytest_nsight.trace.measures import Measured
 
 # What can be said of operators on a processor: they are not launched, copied for or waited for.
 _OPERATOR_METRICS = ("kernel", "busy", "span", "gap", "wall")
 
 
-def summarise(manifest: Manifest, measured: Measured) -> tuple[tuple[RunSummary, ...], dict[str, str]]:
+def summarise(
+    manifest: Manifest, measured: Measured, captured: Captured | None = None
+) -> tuple[tuple[RunSummary, ...], dict[str, str]]:
     """Summarises what one worker measured.
 
     Args:
         manifest: which rounds it ran.
         measured: what the profiler saw of them.
+        captured: what the ranges of captured graphs cost in replays, None if there were none.
 
     Returns:
         The summaries of all cases whose rounds were seen completely, and for each other case a sentence that
@@ -28,10 +31,12 @@ def summarise(manifest: Manifest, measured: Measured) -> tuple[tuple[RunSummary,
     """
     own = measured.ranges[(measured.ranges["process"] == manifest.pid) & (measured.ranges["id"] >= 0)]
     seen = own.reset_index(names="row").drop_duplicates("id").set_index("id")
-    uses = _Uses(measured)
+    table = PieceTable(measured.ranges, measured.kernels)
     rounds: dict[str, list[Round]] = {}
     for one in manifest.rounds:
         rounds.setdefault(one.case, []).append(one)
+    round_ids = [one.id for one in manifest.rounds if one.id in seen.index]
+    replayed = captured_pieces(captured, seen.loc[round_ids]) if captured is not None else {}
     summaries: list[RunSummary] = []
     problems: dict[str, str] = {}
     for case, own_rounds in rounds.items():
@@ -39,23 +44,39 @@ def summarise(manifest: Manifest, measured: Measured) -> tuple[tuple[RunSummary,
         if missing:
             problems[case] = f"{missing} of {len(own_rounds)} rounds are missing from the trace: its end was lost"
             continue
-        for part, ids in _subjects(own_rounds, set(seen.index)).items():
-            frames = [seen.loc[list(payloads)] for payloads in ids]
-            shapes = [uses.of(frame) for frame in frames]
-            if not part and not any(shapes):
-                problems[case] = _nothing_launched(manifest)
-                break
-            summaries.append(_summary(manifest, Subject(case, part), own_rounds, frames, shapes, measured.shapes))
+        pieces = {
+            part: {round_id: table.add_up(seen.loc[ids, "row"].tolist()) for round_id, ids in groups.items()}
+            for part, groups in _subjects(own_rounds, set(seen.index)).items()
+        }
+        if not any(piece.shapes for piece in pieces[""].values()):
+            problems[case] = _nothing_launched(manifest)
+            continue
+        _add_replayed(pieces, replayed, [one.id for one in own_rounds])
+        summaries += [
+            _summary(manifest, Subject(case, part), own_rounds, list(by_round.values()), measured.shapes)
+            for part, by_round in pieces.items()
+        ]
     return tuple(summaries), problems
 
 
-def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, list[tuple[int, ...]]]:
-    """Part -> for each round the payloads of its ranges; a part may be opened several times in a round."""
-    subjects: dict[str, list[tuple[int, ...]]] = {"": [(one.id,) for one in rounds]}
+def _add_replayed(
+    pieces: dict[str, dict[int, Piece]], replayed: Mapping[str, Mapping[int, Piece]], rounds: Sequence[int]
+) -> None:
+    """Puts the parts of replayed graphs beside, or into, the parts that the rounds opened themselves."""
+    for part, by_round in replayed.items():
+        for round_id in rounds:
+            if round_id in by_round:
+                own = pieces.setdefault(part, {})
+                own[round_id] = own[round_id].join(by_round[round_id]) if round_id in own else by_round[round_id]
+
+
+def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, dict[int, list[int]]]:
+    """Part -> round -> the payloads of its ranges; a part may be opened several times in a round."""
+    subjects: dict[str, dict[int, list[int]]] = {"": {one.id: [one.id] for one in rounds}}
     for name in dict.fromkeys(name for one in rounds for _, name in one.parts):
-        payloads = [tuple(id_ for id_, other in one.parts if other == name and id_ in seen) for one in rounds]
+        payloads = {one.id: [id_ for id_, other in one.parts if other == name and id_ in seen] for one in rounds}
         # Rounds that skipped the part have nothing to tell of it.
-        groups = [group for group in payloads if group]
+        groups = {round_id: group for round_id, group in payloads.items() if group}
         if groups:
             subjects[name] = groups
     return subjects
@@ -70,45 +91,32 @@ def _nothing_launched(manifest: Manifest) -> str:
     )
 
 
-class _Uses:
-    """Finds the shapes that were launched in given ranges."""
-
-    def __init__(self, measured: Measured) -> None:
-        columns = ("range", "shape", "count", "total_ns", "first_start_ns")
-        self._by_row: dict[int, list[tuple[int, int, int, int]]] = {}
-        for row, *use in zip(*(measured.kernels[column].tolist() for column in columns), strict=True):
-            self._by_row.setdefault(row, []).append((use[0], use[1], use[2], use[3]))
-
-    def of(self, frame: pd.DataFrame) -> dict[int, tuple[int, int, int]]:
-        """Shape index -> (launches, total ns, first start) over the ranges of one round."""
-        found: dict[int, tuple[int, int, int]] = {}
-        for row in frame["row"]:
-            for shape, count, total_ns, first_ns in self._by_row.get(row, ()):
-                before = found.get(shape, (0, 0, first_ns))
-                found[shape] = (before[0] + count, before[1] + total_ns, min(before[2], first_ns))
-        return found
-
-
 def _summary(
     manifest: Manifest,
     subject: Subject,
     rounds: Sequence[Round],
-    frames: Sequence[pd.DataFrame],
-    shapes: Sequence[Mapping[int, tuple[int, int, int]]],
+    pieces: Sequence[Piece],
     names: Sequence[Shape],
 ) -> RunSummary:
+    shapes = [piece.shapes for piece in pieces]
     kinds = {names[index].kind for one in shapes for index in one}
     metrics = _OPERATOR_METRICS if kinds == {"operator"} else METRICS
     counts = [{index: use[0] for index, use in one.items()} for one in shapes]
+    is_stable = all(count == counts[0] for count in counts)
     return RunSummary(
         subject=subject,
         run=manifest.run,
         session=manifest.session,
         board=manifest.board,
-        rounds={name: tuple(int(frame[f"{name}_ns"].sum()) for frame in frames) for name in metrics},
+        rounds={
+            name: tuple(piece.times_ns[name] for piece in pieces)
+            for name in metrics
+            if all(name in piece.times_ns for piece in pieces)
+        },
         shapes=_uses(shapes, names),
-        is_stable=all(count == counts[0] for count in counts),
-        copied_bytes=int(statistics.median(int(frame["copied_bytes"].sum()) for frame in frames)),
+        is_stable=is_stable,
+        varying=() if is_stable else describe_varying(counts, names),
+        copied_bytes=int(statistics.median(piece.copied_bytes for piece in pieces)),
         clocks=_clocks(rounds),
         environment={**manifest.environment, "cold_cache": "on" if rounds[0].cold_cache else "off"},
         recorded=manifest.recorded,

@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from contextlib import closing
 from pathlib import Path
 
-VINTAGES = ("2022.4", "2024.2", "2025.3", "2026.4")
+VINTAGES = ("2022.4", "2023.4", "2024.2", "2025.3", "2026.4")
 
 PLACE = "start INTEGER NOT NULL, end INTEGER NOT NULL, deviceId INTEGER NOT NULL, contextId INTEGER NOT NULL"
 GREEN = "greenContextId INTEGER"
@@ -56,13 +56,22 @@ def table_definitions(vintage: str) -> dict[str, str]:
         "TARGET_INFO_GPU": "id INTEGER NOT NULL, name TEXT, uuid TEXT, cuDevice INTEGER",
         ("META_DATA_EXPORT" if has_green else "EXPORT_META_DATA"): "name TEXT NOT NULL, value TEXT",
     }
-    if has_green:
+    if vintage >= "2024":
         tables["CUPTI_ACTIVITY_KIND_GRAPH_TRACE"] = (
             f"{place}, graphId INTEGER NOT NULL, graphExecId INTEGER NOT NULL"
         )
         tables["DIAGNOSTIC_EVENT"] = (
             "timestamp INTEGER NOT NULL, timestampType INTEGER NOT NULL, source INTEGER NOT NULL, "
             "severity INTEGER NOT NULL, text TEXT NOT NULL, globalPid INTEGER"
+        )
+    nodes = "start INTEGER NOT NULL, end INTEGER, eventClass INTEGER NOT NULL, globalTid INTEGER, nameId INTEGER"
+    tables["CUDA_GRAPH_NODE_EVENTS" if vintage >= "2024" else "CUDA_GRAPH_EVENTS"] = (
+        f"{nodes}, graphNodeId INTEGER NOT NULL, originalGraphNodeId INTEGER"
+    )
+    if vintage >= "2024":
+        # The same name for another thing: whole graphs.
+        tables["CUDA_GRAPH_EVENTS"] = (
+            f"{nodes}, graphId INTEGER NOT NULL, originalGraphId INTEGER, graphExecId INTEGER"
         )
     if vintage >= "2025":
         tables["TARGET_INFO_CUDA_DEVICE"] = "gpuId INTEGER, cudaId INTEGER NOT NULL, pid INTEGER NOT NULL"
@@ -74,6 +83,7 @@ class TraceBuilder:
 
     def __init__(self, vintage: str = "2025.3") -> None:
         self.definitions = table_definitions(vintage)
+        self.node_table = "CUDA_GRAPH_NODE_EVENTS" if vintage >= "2024" else "CUDA_GRAPH_EVENTS"
         self.rows: dict[str, list[dict[str, object]]] = {}
         self._strings: dict[str, int] = {}
         self._domains: dict[tuple[int, str], int] = {}
@@ -152,11 +162,26 @@ class TraceBuilder:
     def graph_nodes(
         self, nodes: Sequence[tuple[str, int, int]], *, api_at: int, process: int = 100, thread: int = 100
     ) -> TraceBuilder:
-        """A CUDA graph traced by node: many kernels, one call."""
+        """A CUDA graph traced by node: many kernels, one call. Nodes are numbered from 1 on."""
         link = self._call(api_at, 2, "cudaGraphLaunch_v10000", process, thread, None)
         for number, (name, start, end) in enumerate(nodes, 1):
             self._kernel(name, start, end, link, process, 7, 0, graphNodeId=number)
         return self
+
+    def node_made(
+        self, at: int, node: int, *, original: int | None = None, process: int = 100, thread: int = 100
+    ) -> TraceBuilder:
+        """A node of a graph was captured, or, with an original, copied when the graph was instantiated."""
+        return self.row(
+            self.node_table,
+            start=at,
+            end=at,
+            eventClass=77,
+            globalTid=_task(process, thread),
+            nameId=self.string("Graph Node Creation"),
+            graphNodeId=node,
+            originalGraphNodeId=original,
+        )
 
     def graph(self, start: int, end: int, *, api_at: int, process: int = 100) -> TraceBuilder:
         """A CUDA graph traced whole."""

@@ -88,12 +88,16 @@ class Stopwatch:
 
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
-        """Names a part of the running round; outside of it (in warm-up, on another thread) it does nothing."""
-        if self._parts is None or threading.get_ident() != self._thread:
+        """Names a part of the running round; on another thread it does nothing.
+
+        Outside of a round it is no part of any, but a CUDA graph may be captured in it, which rounds replay.
+        """
+        if threading.get_ident() != self._thread:
             yield
             return
         payload = next(self._payloads)
-        self._parts.append((payload, name))
+        if self._parts is not None:
+            self._parts.append((payload, name))
         self._recorder.push(name, payload)
         try:
             yield

@@ -89,6 +89,30 @@ def find_calls(trace: Trace) -> Ints:
     return found
 
 
+def find_nodes(trace: Trace) -> Ints:
+    """The graph node that each launch is a run of.
+
+    Args:
+        trace: any trace.
+
+    Returns:
+        Shape (launches,): row in ``trace.nodes``, -1 where there is none.
+    """
+    launches, nodes = trace.launches, trace.nodes
+    found = np.full(len(launches), -1, np.int64)
+    replayed = np.flatnonzero(launches.graph_node != 0)
+    if not len(replayed) or not len(nodes):
+        return found
+    wanted, offered = _join_keys(
+        (launches.process[replayed], launches.graph_node[replayed]), (nodes.process, nodes.node)
+    )
+    order = np.argsort(offered, kind="stable")
+    at = np.minimum(np.searchsorted(offered[order], wanted), len(offered) - 1)
+    matches = offered[order[at]] == wanted
+    found[replayed[matches]] = order[at[matches]]
+    return found
+
+
 def is_process_wide(trace: Trace, rows: Ints) -> Flags:
     """Whether ranges take the calls of every thread of their process.
 

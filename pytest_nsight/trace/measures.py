@@ -114,9 +114,25 @@ def _measure_block(
     trace: Trace, facts: Facts, launched: Ints, members: Membership, first: int, last: int
 ) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Sums by range, and uses by range and shape, of the ranges from first to last."""
-    launches, size = trace.launches, last - first
     where, event = members.pairs(first, last)
-    row = launched[event]
+    sums, uses = measure_launches(trace, facts, where, launched[event], last - first)
+    uses["range"] += first
+    return sums, uses
+
+
+def measure_launches(
+    trace: Trace, facts: Facts, where: Ints, row: Ints, size: int
+) -> tuple[pd.DataFrame, pd.DataFrame]:
+    """Add up launches by group: the sums of Measured.ranges, and the uses of Measured.kernels.
+
+    Args:
+        trace: the trace.
+        facts: of its launches.
+        where: shape (members,), number of the group, sorted.
+        row: shape (members,), row of the launch.
+        size: number of groups.
+    """
+    launches = trace.launches
     where, row = sort_by_start(where, row, launches.start_ns)
     is_compute, duration_ns = facts.is_compute[row], facts.duration_ns[row]
     compute, copy = np.flatnonzero(is_compute), np.flatnonzero(~is_compute)
@@ -131,7 +147,6 @@ def _measure_block(
     device[where[::-1]] = launches.device[row[::-1]]
     sums["device"] = device
     uses = count_shapes(where, launches.shape[row], duration_ns, launches.start_ns[row], len(trace.shapes))
-    uses["range"] += first
     return pd.DataFrame(sums), uses
 
 

@@ -130,6 +130,23 @@ class Launches(Table):
 
 
 @dataclass(frozen=True, slots=True)
+class Nodes(Table):
+    """Where nodes of CUDA graphs were made, shape (nodes,) each.
+
+    Attributes:
+        node: int64, id as in ``Launches.graph_node``.
+        process: int64.
+        thread: int64, on which it was captured or added.
+        made_ns: int64, when it was; of a copy, such as an instantiated graph's, when its first original was.
+    """
+
+    node: Ints
+    process: Ints
+    thread: Ints
+    made_ns: Ints
+
+
+@dataclass(frozen=True, slots=True)
 class Device:
     """Which board a process calls by an ordinal.
 
@@ -156,6 +173,7 @@ class Trace:
         ranges: NVTX ranges, of all domains.
         calls: calls of the CUDA API.
         launches: kernels, copies, sets, graphs, operators.
+        nodes: where the nodes of CUDA graphs were made, as far as the tool tells.
         shapes: the distinct ways of launching that ``launches.shape`` points into.
         strings: names that ``ranges`` and ``calls`` point into.
         devices: boards, as far as the tool tells.
@@ -168,6 +186,7 @@ class Trace:
     ranges: Ranges = field(default_factory=Ranges.empty)
     calls: Calls = field(default_factory=Calls.empty)
     launches: Launches = field(default_factory=Launches.empty)
+    nodes: Nodes = field(default_factory=Nodes.empty)
     shapes: tuple[Shape, ...] = ()
     strings: tuple[str, ...] = ()
     devices: tuple[Device, ...] = ()

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_nsight.collect.nsys import read_host, read_launches, read_session
+from pytest_nsight.collect.nsys import read_graphs, read_host, read_launches, read_session
 from pytest_nsight.collect.nsys.read_columns import Arrays, read_columns
 from pytest_nsight.collect.nsys.read_file import AGAIN, Export, open_export
 from pytest_nsight.errors import TraceError
@@ -41,7 +41,8 @@ def read(path: Path) -> Trace:
     export = open_export(path)
     if not any(export.has(table) for table in (*read_session.METADATA_TABLES, "StringIds", read_host.NVTX)):
         raise TraceError(f"{path} is a database, but no export of Nsight Systems; {AGAIN}")
-    tables = read_columns(export, {**read_host.COLUMNS, **read_launches.COLUMNS})
+    wanted = {**read_host.COLUMNS, **read_launches.COLUMNS, **read_graphs.columns_of(export)}
+    tables = read_columns(export, wanted)
     _check_times(export, tables)
     notes = _mend_ends(tables)
     ids = np.union1d(read_host.string_ids(tables), read_launches.name_ids(tables))
@@ -56,6 +57,7 @@ def read(path: Path) -> Trace:
         ranges=ranges,
         calls=calls,
         launches=launches,
+        nodes=read_graphs.build_nodes(tables),
         shapes=shapes,
         strings=texts.texts,
         devices=read_session.read_devices(export),
