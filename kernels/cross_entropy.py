@@ -2,20 +2,27 @@
 
     d(mean loss)/dx_rj = (softmax(x_r)_j - [j = target_r]) / R
 
-The fused kernel keeps a row in registers and writes the gradient over the logits: no second tensor of their
-size. For R rows of W logits of B bytes: reads and writes R*W elements, 2*R*W*B bytes in one launch.
-`cross_entropy_unfused` also makes fp32 copies of the logits, their log-softmax and its gradient.
+The fused kernel goes over a row twice, part by part, and writes the gradient over the logits: no second tensor of
+their size. The first pass keeps the largest logit and the sum of exponentials so far; the second finds the row
+(64 KB of bf16 at 32000) in the caches, so that for R rows of W logits of B bytes the memory moves 2*R*W*B bytes in
+one launch. Holding a whole row in registers would leave room for one program on a multiprocessor, which waits for
+the memory while it computes. `cross_entropy_unfused` also makes fp32 copies of the logits, their log-softmax and
+its gradient.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
 
-from kernels._checks import check_at_most, check_indices, check_tensor
-from kernels._triton import MAX_ROW_ELEMENTS, device_of, jit, load_tile, plan_row_blocks, store_tile, tl
+from kernels._checks import check_indices, check_tensor
+from kernels._triton import device_of, jit, tl
+
+_PART = 8192
+_ELEMENTS_PER_WARP = 256
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -50,33 +57,42 @@ def _cross_entropy_fused_kernel(
     logits_ptr: tl.tensor,
     targets_ptr: tl.tensor,
     losses_ptr: tl.tensor,
-    rows: tl.tensor,
     scale: tl.tensor,
     WIDTH: tl.constexpr,
-    BLOCK: tl.constexpr,
-    ROWS: tl.constexpr,
-    EXACT: tl.constexpr,
+    PART: tl.constexpr,
+    STAGES: tl.constexpr,
 ) -> None:
-    column = tl.arange(0, BLOCK)
-    # A row of 32000 leaves room for one program on a multiprocessor; two stages keep its memory busy all the
-    # same, as the next row is on its way while this one is worked on.
-    for index in tl.range(tl.program_id(0), tl.cdiv(rows, ROWS), tl.num_programs(0), num_stages=2):
-        row = (tl.zeros((ROWS,), tl.int64) + index) * ROWS + tl.arange(0, ROWS)
-        target = tl.load(targets_ptr + row, mask=row < rows, other=0)
-        logits = load_tile(logits_ptr, row, column, rows, WIDTH, EXACT)
-        if WIDTH != BLOCK:
-            logits = tl.where((column < WIDTH)[None, :], logits, float("-inf"))
-        is_target = column[None, :] == target[:, None]
-        highest = tl.max(logits, axis=1)
-        chosen = tl.sum(tl.where(is_target, logits, 0.0), axis=1)
-        exponentials = tl.exp(logits - highest[:, None])
-        total = tl.sum(exponentials, axis=1)
-        # A target outside of the vocabulary cannot raise from here, but it must not pass for a loss either.
-        fault = tl.where((target >= 0) & (target < WIDTH), 0.0, float("nan"))
-        tl.store(losses_ptr + row, tl.log(total) + highest - chosen + fault, mask=row < rows)
-        factor = scale / total + fault
-        gradient = exponentials * factor[:, None] - tl.where(is_target, scale, 0.0)
-        store_tile(logits_ptr, row, column, gradient, rows, WIDTH, EXACT)
+    row = tl.program_id(0).to(tl.int64)
+    row_ptr = logits_ptr + row * WIDTH
+    within = tl.arange(0, PART)
+    target = tl.load(targets_ptr + row)
+    # A target outside of the vocabulary cannot raise from here, but it must not pass for a loss either. Its logit
+    # is read before the reductions, at which the whole program waits, and so before the gradient is written.
+    is_valid = (target >= 0) & (target < WIDTH)
+    chosen = tl.load(row_ptr + target, mask=is_valid, other=float("nan")).to(tl.float32)
+    highest = tl.full((1,), float("-inf"), tl.float32)
+    sums = tl.zeros((PART,), tl.float32)
+    for start in tl.range(0, WIDTH, PART, num_stages=STAGES):
+        column = start + within
+        logits = tl.load(
+            row_ptr + column, mask=column < WIDTH, other=float("-inf"), eviction_policy="evict_last"
+        ).to(tl.float32)
+        new = tl.maximum(highest, tl.max(logits, axis=0))
+        # Where all logits so far are -inf there is nothing to scale, and -inf less -inf would be no number.
+        shift = tl.where(new == float("-inf"), 0.0, new)
+        sums = sums * tl.exp(highest - shift) + tl.exp(logits - shift)
+        highest = new
+    total = tl.sum(sums, axis=0)
+    tl.store(losses_ptr + row + tl.arange(0, 1), tl.log(total) + highest - chosen)
+    factor = scale / total + tl.where(is_valid, 0.0, float("nan"))
+    # 32 bits suffice for a column, and cost half as much to compare; an invalid target spoils the row anyway.
+    hit = target.to(tl.int32)
+    for start in tl.range(0, WIDTH, PART, num_stages=STAGES):
+        column = start + within
+        is_inside = column < WIDTH
+        logits = tl.load(row_ptr + column, mask=is_inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
+        gradient = tl.exp(logits - highest) * factor - tl.where(column == hit, scale, 0.0)
+        tl.store(row_ptr + column, gradient.to(logits_ptr.dtype.element_ty), mask=is_inside)
 
 
 def cross_entropy_fused(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
@@ -94,14 +110,31 @@ def cross_entropy_fused(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
     """
     check_tensor("logits", logits, dimensions=2)
     check_indices("targets", targets, logits.shape[0], logits.device)
-    check_at_most("logits", logits, MAX_ROW_ELEMENTS)
     if logits.device.type == "cpu":
         return _overwrite_on_cpu(logits, targets)
     losses = torch.empty(logits.shape[0], dtype=torch.float32, device=logits.device)
-    sm_count = torch.cuda.get_device_properties(logits.device).multi_processor_count
-    # As many as fit on the device at a time: 32 warps of a multiprocessor's 64, by their registers.
-    programs = sm_count * max(1, 32 // plan_row_blocks(*logits.shape).num_warps)
-    return _launch(logits, targets, losses, programs)
+    return _launch(logits, targets, losses, plan_parts(logits.shape[1]))
+
+
+@dataclass(frozen=True, slots=True)
+class Parts:
+    """How a row is cut.
+
+    Attributes:
+        width: elements of a part, a power of two.
+        num_warps: warps of a program.
+        stages: parts of a row that a program has in hand, all but one of them on their way.
+    """
+
+    width: int
+    num_warps: int
+    stages: int = 1
+
+
+def plan_parts(vocabulary: int) -> Parts:
+    """Cut rows in parts of 8192 logits, a warp for each 256 of them; narrower rows are one part."""
+    width = min(_PART, 1 << (vocabulary - 1).bit_length())
+    return Parts(width, max(1, width // _ELEMENTS_PER_WARP))
 
 
 def _overwrite_on_cpu(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
@@ -112,21 +145,18 @@ def _overwrite_on_cpu(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
     return losses, logits.copy_(gradient)
 
 
-def _launch(logits: torch.Tensor, targets: torch.Tensor, losses: torch.Tensor, programs: int) -> Pair:
+def _launch(logits: torch.Tensor, targets: torch.Tensor, losses: torch.Tensor, parts: Parts) -> Pair:
     rows, width = logits.shape
-    blocks = plan_row_blocks(rows, width)
     with device_of(logits):
-        _cross_entropy_fused_kernel[(min(blocks.programs, programs),)](
+        _cross_entropy_fused_kernel[(rows,)](
             logits,
             targets,
             losses,
-            rows,
             1 / max(1, rows),
             WIDTH=width,
-            BLOCK=blocks.block,
-            ROWS=blocks.rows_per_program,
-            EXACT=blocks.is_exact,
-            num_warps=blocks.num_warps,
+            PART=parts.width,
+            STAGES=parts.stages,
+            num_warps=parts.num_warps,
         )
     return losses, logits
 

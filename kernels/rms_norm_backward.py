@@ -11,6 +11,7 @@ The fused path is 2 launches: one walks over the rows and keeps a sum of dweight
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 import torch
 import torch.nn.functional as F
@@ -20,9 +21,6 @@ from kernels._triton import device_of, jit, load_tile, store_tile, tl
 
 MAX_WIDTH = 8192
 """Widest row: the kernel keeps two rows, the weight and a sum of gradients in registers."""
-
-_SUMMED_COLUMNS = 64
-_SUMMED_PARTS = 32
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -67,19 +65,22 @@ def _rms_norm_backward_fused_kernel(
     eps: tl.tensor,
     WIDTH: tl.constexpr,
     BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
 ) -> None:
     column = tl.arange(0, BLOCK)
     weight = load_tile(weight_ptr, tl.zeros((1,), tl.int64), column, 1, WIDTH, WIDTH == BLOCK)
     part = tl.zeros((1, BLOCK), tl.float32)
-    # Two stages: the next row is on its way while this one is worked on.
-    for index in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=2):
+    # Of STAGES rows all but one are on their way while that one is worked on.
+    for index in tl.range(tl.program_id(0), rows, tl.num_programs(0), num_stages=STAGES):
         row = tl.zeros((1,), tl.int64) + index
         x = load_tile(x_ptr, row, column, rows, WIDTH, WIDTH == BLOCK)
         gradient = load_tile(gradient_ptr, row, column, rows, WIDTH, WIDTH == BLOCK)
-        rstd = tl.rsqrt(tl.sum(x * x, axis=1) / WIDTH + eps)[:, None]
-        normed = x * rstd
         scaled = gradient * weight
-        projection = (tl.sum(scaled * normed, axis=1) / WIDTH)[:, None]
+        # Both sums from x itself, so that neither waits for the other.
+        squares, products = tl.sum(x * x, axis=1), tl.sum(scaled * x, axis=1)
+        rstd = tl.rsqrt(squares / WIDTH + eps)[:, None]
+        normed = x * rstd
+        projection = rstd * (products / WIDTH)[:, None]
         x_gradient = rstd * (scaled - normed * projection)
         store_tile(x_gradient_ptr, row, column, x_gradient, rows, WIDTH, WIDTH == BLOCK)
         part += gradient * normed
@@ -132,22 +133,46 @@ def rms_norm_backward_fused(
             out = F.rms_norm(leaves[0], (x.shape[-1],), leaves[1], eps)
         x_gradient, weight_gradient = torch.autograd.grad(out, leaves, gradient)
         return x_gradient, weight_gradient
-    # Two programs fit on a multiprocessor; more would only make more sums to add up.
-    programs = 2 * torch.cuda.get_device_properties(x.device).multi_processor_count
-    return _launch(gradient, x, weight, eps, (torch.empty_like(x), torch.empty_like(weight)), programs)
+    sm_count = torch.cuda.get_device_properties(x.device).multi_processor_count
+    return _launch(
+        gradient, x, weight, eps, (torch.empty_like(x), torch.empty_like(weight)), plan(sm_count, *x.shape)
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How the two kernels are launched.
+
+    Attributes:
+        programs: that walk over the rows, each with a sum of its own; more than fit at a time only make more sums.
+        num_warps: warps of each.
+        stages: rows in flight in each.
+        summed_columns: columns that a program of the second kernel adds up.
+        summed_parts: sums that it loads at a time.
+    """
+
+    programs: int
+    num_warps: int
+    stages: int = 3
+    summed_columns: int = 32
+    summed_parts: int = 64
+
+
+def plan(sm_count: int, rows: int, width: int) -> Plan:
+    """Two programs on a multiprocessor, as many as their registers let in, of 512 elements a warp."""
+    block = 1 << (width - 1).bit_length()
+    return Plan(programs=min(rows, 2 * sm_count), num_warps=min(16, max(1, block // 512)))
 
 
 def _launch(
-    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, outs: Pair, programs: int
+    gradient: torch.Tensor, x: torch.Tensor, weight: torch.Tensor, eps: float, outs: Pair, plan: Plan
 ) -> Pair:
     rows, width = x.shape
     if rows == 0:
         return outs[0], outs[1].zero_()
-    programs = min(rows, programs)
-    parts = torch.empty((programs, width), dtype=torch.float32, device=x.device)
-    block = 1 << (width - 1).bit_length()
+    parts = torch.empty((plan.programs, width), dtype=torch.float32, device=x.device)
     with device_of(x):
-        _rms_norm_backward_fused_kernel[(programs,)](
+        _rms_norm_backward_fused_kernel[(plan.programs,)](
             gradient,
             x,
             weight,
@@ -156,16 +181,17 @@ def _launch(
             rows,
             eps,
             WIDTH=width,
-            BLOCK=block,
-            num_warps=min(16, max(1, block // 512)),
+            BLOCK=1 << (width - 1).bit_length(),
+            STAGES=plan.stages,
+            num_warps=plan.num_warps,
         )
-        _rms_norm_backward_weight_fused_kernel[(-(-width // _SUMMED_COLUMNS),)](
+        _rms_norm_backward_weight_fused_kernel[(-(-width // plan.summed_columns),)](
             parts,
             outs[1],
-            programs,
+            plan.programs,
             WIDTH=width,
-            COLUMNS=_SUMMED_COLUMNS,
-            ROWS=_SUMMED_PARTS,
+            COLUMNS=plan.summed_columns,
+            ROWS=plan.summed_parts,
             num_warps=4,
         )
     return outs

@@ -37,4 +37,4 @@ def test_every_kernel_equals_its_reference_in_the_interpreter() -> None:
 def test_every_operator_with_a_kernel_is_interpreted() -> None:
     with_kernel = {path.stem for path in (ROOT / "kernels").glob("[!_]*.py") if "_fused_kernel" in path.read_text()}
 
-    assert with_kernel == {path.stem.removeprefix("check_") for path in FOLDER.glob("check_*.py")}
+    assert with_kernel | {"block"} == {path.stem.removeprefix("check_") for path in FOLDER.glob("check_*.py")}
