@@ -34,8 +34,11 @@ def attention_unfused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torc
     length, width = q.shape[-2:]
     scores = q @ k.transpose(-1, -2) * width**-0.5
     is_later = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
+    # One name for each step in turn, so that of the scores no more than two copies are held at a time.
     scores = scores.masked_fill(is_later, float("-inf"))
-    return torch.softmax(scores, dim=-1, dtype=torch.float32).to(q.dtype) @ v
+    scores = scores.float()
+    scores = torch.softmax(scores, dim=-1)
+    return scores.to(q.dtype) @ v
 
 
 def attention_fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:

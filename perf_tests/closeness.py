@@ -62,3 +62,8 @@ def assert_product(result: torch.Tensor, expected: torch.Tensor, roundings: int 
     typical = expected.square().mean(-1, keepdim=True).sqrt()
     worst = float(((difference.abs() - _ROUNDING[result.dtype] * expected.abs()) / typical).max())
     assert worst <= 8 * bound, f"an element is off by {worst:.2e} of the typical, {8 * bound:.2e} is allowed"
+
+
+def relative_error(result: torch.Tensor, expected: torch.Tensor) -> float:
+    """Norm of the difference over the norm of the truth; nan where the result is not finite."""
+    return float((result.detach().float() - expected.detach()).norm() / expected.detach().norm())

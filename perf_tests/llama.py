@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -33,13 +34,20 @@ class Configuration:
 
 SMALL, MEDIUM, LARGE = Configuration(1, 128), Configuration(8, 512), Configuration(32, 2048)
 
-# At 128 tokens most kernels take 2 to 30 us, and runs of the shortest differ by 1 to 2 %.
-_COARSE = pytest.mark.nsight(band="5%")
+SIZES = {"b1x128": SMALL, "b8x512": MEDIUM, "b32x2048": LARGE}
 
-# The ids are keys of stored baselines: they stay as they are, on every machine.
-CONFIGURATIONS = [
-    pytest.param(SMALL, id="b1x128", marks=_COARSE),
-    pytest.param(MEDIUM, id="b8x512"),
-    pytest.param(LARGE, id="b32x2048"),
-]
-VARIANTS = [pytest.param("fused", id="fused"), pytest.param("unfused", id="unfused")]
+
+def case(name: str, **claims: Any) -> Any:
+    """A parameter set (variant, configuration) with the claims of its mark.
+
+    Args:
+        name: the case's id, "variant-size". Ids are keys of stored baselines: they stay as they are, on every
+            machine, and are spelled where they are used.
+        claims: arguments of the nsight mark. What is claimed of a GPU the stored baselines carry, with a margin
+            for other boards: `python -m benchmarks.claims` shows by how much.
+    """
+    variant, size = name.split("-")
+    if SIZES[size] is SMALL:
+        # At 128 tokens most kernels take 2 to 30 us, and runs of the shortest differ by 1 to 2 %.
+        claims = {"band": "5%", **claims}
+    return pytest.param(variant, SIZES[size], id=name, marks=pytest.mark.nsight(**claims))

@@ -10,12 +10,20 @@ import torch
 
 from kernels.bias_gelu import bias_gelu, bias_gelu_bytes, bias_gelu_flops, bias_gelu_reference
 from perf_tests.closeness import assert_product, sample_rows
-from perf_tests.llama import CONFIGURATIONS, MLP_WIDTH, VARIANTS, Configuration
+from perf_tests.llama import MLP_WIDTH, Configuration, case
+
+CASES = [
+    case("fused-b1x128", launches=1, faster_than="unfused", by=2.2),
+    case("fused-b8x512", launches=1, faster_than="unfused", by=3.2),
+    case("fused-b32x2048", launches=1, faster_than="unfused", by=3.3, min_share_of_limit=0.9),
+    case("unfused-b1x128", launches=2),
+    case("unfused-b8x512", launches=2),
+    case("unfused-b32x2048", launches=2),
+]
 
 
 @pytest.mark.nsight
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "configuration"), CASES)
 def test_bias_gelu(
     nsight: Callable[..., Any],
     variant: str,
@@ -23,10 +31,10 @@ def test_bias_gelu(
     dtype: torch.dtype,
     generator: torch.Generator,
     fresh_generator: torch.Generator,
-    limit_work: Callable[..., None],
+    declare_work: Callable[..., None],
 ) -> None:
     rows = configuration.rows
-    limit_work(bytes_moved=bias_gelu_bytes(rows, MLP_WIDTH, dtype.itemsize), flops=bias_gelu_flops(rows, MLP_WIDTH))
+    declare_work(bytes=bias_gelu_bytes(rows, MLP_WIDTH, dtype.itemsize), flops=bias_gelu_flops(rows, MLP_WIDTH))
     place = {"device": generator.device, "dtype": dtype}
     x = torch.randn(rows, MLP_WIDTH, generator=generator, **place)
     bias = torch.randn(MLP_WIDTH, generator=generator, **place)

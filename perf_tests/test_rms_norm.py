@@ -10,12 +10,20 @@ import torch
 
 from kernels.rms_norm import rms_norm, rms_norm_bytes, rms_norm_flops, rms_norm_reference
 from perf_tests.closeness import assert_rounded, sample_rows
-from perf_tests.llama import CONFIGURATIONS, VARIANTS, WIDTH, Configuration
+from perf_tests.llama import WIDTH, Configuration, case
+
+CASES = [
+    case("fused-b1x128", launches=1, faster_than="unfused", by=9.5),
+    case("fused-b8x512", launches=1, faster_than="unfused", by=11),
+    case("fused-b32x2048", launches=1, faster_than="unfused", by=12, min_share_of_limit=0.9),
+    case("unfused-b1x128", launches=8),
+    case("unfused-b8x512", launches=8),
+    case("unfused-b32x2048", launches=8),
+]
 
 
 @pytest.mark.nsight
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "configuration"), CASES)
 def test_rms_norm(
     nsight: Callable[..., Any],
     variant: str,
@@ -23,10 +31,10 @@ def test_rms_norm(
     dtype: torch.dtype,
     generator: torch.Generator,
     fresh_generator: torch.Generator,
-    limit_work: Callable[..., None],
+    declare_work: Callable[..., None],
 ) -> None:
     rows = configuration.rows
-    limit_work(bytes_moved=rms_norm_bytes(rows, WIDTH, dtype.itemsize), flops=rms_norm_flops(rows, WIDTH))
+    declare_work(bytes=rms_norm_bytes(rows, WIDTH, dtype.itemsize), flops=rms_norm_flops(rows, WIDTH))
     place = {"device": generator.device, "dtype": dtype}
     x = torch.randn(rows, WIDTH, generator=generator, **place)
     weight = 1 + 0.1 * torch.randn(WIDTH, generator=generator, **place)

@@ -16,12 +16,20 @@ from kernels.rms_norm_linear import (
     rms_norm_linear_reference,
 )
 from perf_tests.closeness import assert_product, sample_rows
-from perf_tests.llama import CONFIGURATIONS, VARIANTS, WIDTH, Configuration
+from perf_tests.llama import WIDTH, Configuration, case
+
+CASES = [
+    case("fused-b1x128", launches=1, faster_than="unfused", by=2.1),
+    case("fused-b8x512", launches=2, faster_than="unfused", by=2),
+    case("fused-b32x2048", launches=2, faster_than="unfused", by=2),
+    case("unfused-b1x128", launches=9),
+    case("unfused-b8x512", launches=9),
+    case("unfused-b32x2048", launches=9),
+]
 
 
 @pytest.mark.nsight
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "configuration"), CASES)
 def test_rms_norm_linear(
     nsight: Callable[..., Any],
     variant: str,
@@ -29,11 +37,11 @@ def test_rms_norm_linear(
     dtype: torch.dtype,
     generator: torch.Generator,
     fresh_generator: torch.Generator,
-    limit_work: Callable[..., None],
+    declare_work: Callable[..., None],
 ) -> None:
     rows = configuration.rows
-    limit_work(
-        bytes_moved=rms_norm_linear_bytes(rows, WIDTH, WIDTH, dtype.itemsize),
+    declare_work(
+        bytes=rms_norm_linear_bytes(rows, WIDTH, WIDTH, dtype.itemsize),
         flops=rms_norm_linear_flops(rows, WIDTH, WIDTH),
     )
     place = {"device": generator.device, "dtype": dtype}

@@ -10,12 +10,20 @@ import torch
 
 from kernels.swiglu import swiglu, swiglu_bytes, swiglu_flops, swiglu_reference
 from perf_tests.closeness import assert_rounded, sample_rows
-from perf_tests.llama import CONFIGURATIONS, MLP_WIDTH, VARIANTS, Configuration
+from perf_tests.llama import MLP_WIDTH, Configuration, case
+
+CASES = [
+    case("fused-b1x128", launches=1, faster_than="unfused", by=1.3),
+    case("fused-b8x512", launches=1, faster_than="unfused", by=1.5),
+    case("fused-b32x2048", launches=1, faster_than="unfused", by=1.5, min_share_of_limit=0.9),
+    case("unfused-b1x128", launches=2),
+    case("unfused-b8x512", launches=2),
+    case("unfused-b32x2048", launches=2),
+]
 
 
 @pytest.mark.nsight
-@pytest.mark.parametrize("configuration", CONFIGURATIONS)
-@pytest.mark.parametrize("variant", VARIANTS)
+@pytest.mark.parametrize(("variant", "configuration"), CASES)
 def test_swiglu(
     nsight: Callable[..., Any],
     variant: str,
@@ -23,10 +31,10 @@ def test_swiglu(
     dtype: torch.dtype,
     generator: torch.Generator,
     fresh_generator: torch.Generator,
-    limit_work: Callable[..., None],
+    declare_work: Callable[..., None],
 ) -> None:
     rows = configuration.rows
-    limit_work(bytes_moved=swiglu_bytes(rows, MLP_WIDTH, dtype.itemsize), flops=swiglu_flops(rows, MLP_WIDTH))
+    declare_work(bytes=swiglu_bytes(rows, MLP_WIDTH, dtype.itemsize), flops=swiglu_flops(rows, MLP_WIDTH))
     place = {"device": generator.device, "dtype": dtype}
     gate = torch.randn(rows, MLP_WIDTH, generator=generator, **place)
     up = torch.randn(rows, MLP_WIDTH, generator=generator, **place)
