@@ -1,4 +1,4 @@
-"""What one round spent on one subject: on ranges of the round itself, and on those of a replayed graph's capture."""
+"""What one round spent on one subject: on the round's own ranges, and on those of a replayed graph's capture."""
 
 from __future__ import annotations
 
