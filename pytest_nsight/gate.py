@@ -30,10 +30,7 @@ NOTHING_MEASURED = (
     "away or turn it into a function"
 )
 
-CLAIMS_UNCHECKED = (
-    "no claim of a mark was checked: launches, kernels, max_time, faster_than and min_share_of_limit are about GPU "
-    "kernels, and no GPU was measured"
-)
+CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kernels, and no GPU was measured"
 
 Stored = Mapping[Subject, Sequence[RunSummary]]
 

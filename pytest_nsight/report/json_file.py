@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pytest_nsight.model import RunSummary
 from pytest_nsight.report import wording
 from pytest_nsight.report.benchmark_stats import benchmark_stats
+from pytest_nsight.report.work import launches, reach_of
 from pytest_nsight.result import SessionResult, Verdict
 
 _FORMAT = "5.3.1"
@@ -43,6 +44,8 @@ def render(result: SessionResult) -> str:
             "notes": list(result.notes),
             "seeds": dict(result.seeds),
             "canaries": _canaries(result.canaries),
+            "limits": {board: dataclasses.asdict(limits) for board, limits in result.limits.items()},
+            "datasheet": dataclasses.asdict(result.datasheet) if result.datasheet else None,
             "unmeasured": [_verdict(verdict, result) for verdict in unmeasured],
         },
     }
@@ -75,11 +78,15 @@ def _canaries(runs: Sequence[RunSummary]) -> list[dict[str, object]]:
 
 def _ours(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResult) -> dict[str, object]:
     metric = wording.gated_metric(verdict)
+    reach = reach_of(verdict, result)
     return {
         **_verdict(verdict, result),
         "metric": metric,
         "comparison": dataclasses.asdict(verdict.comparison) if verdict.comparison else None,
         "changes": [dataclasses.asdict(change) for change in verdict.changes],
+        "launches": launches(verdict, result),
+        "roofline": dataclasses.asdict(reach) if reach else None,
+        "faster_than": None if verdict.subject.part else result.partners.get(verdict.subject.case),
         "structure": [dataclasses.asdict(use) for use in runs[-1].shapes],
         "environment": dict(result.environment),
         "runs": [_run(run, metric) for run in runs],

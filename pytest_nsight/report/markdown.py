@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pytest_nsight.report import wording
+from pytest_nsight.report.work import limits_lines, work_rows
 from pytest_nsight.result import SessionResult, Verdict
+from pytest_nsight.units import count
 
 _HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
 
@@ -26,6 +28,7 @@ def render(result: SessionResult, rows: int = 20) -> str:
         _table(verdicts[:rows]) if verdicts else [],
         _rest(verdicts[rows:]),
         *(_reason(verdict) for verdict in failing[:rows]),
+        *_work(result),
         [f"- {_escape(note)}" for note in result.notes],
         _environment(result),
     ]
@@ -40,6 +43,18 @@ def _table(verdicts: Iterable[Verdict]) -> list[str]:
         case = _code(cells.case).replace("|", "\\|")
         lines.append(_row((name, case, cells.baseline, cells.now, cells.change, cells.interval)))
     return lines
+
+
+def _work(result: SessionResult) -> list[list[str]]:
+    """The table of work, all rows of it: it is made to be copied into a project's documents."""
+    rows = work_rows(result)
+    if not rows:
+        return []
+    head, *body = rows
+    table = [_row(head), f"|:--|{'--:|' * (len(head) - 1)}"]
+    table += [_row((_code(row[0]).replace("|", "\\|"), *row[1:])) for row in body]
+    summary = f"<details><summary>{count(len(body), 'case')} with declared work</summary>"
+    return [[summary], [_escape(line) for line in limits_lines(result)], table, ["</details>"]]
 
 
 def _row(cells: Iterable[str]) -> str:

@@ -37,13 +37,17 @@ def align(columns: Sequence[Column], width: int, ellipsis: str) -> list[str]:
         ellipsis: what stands for text left out.
     """
     first, *others = columns
-    taken = sum(column.width + len(_GAP) for column in others)
-    room = min(first.width, max(_narrowest(first), width - taken))
+    room = min(first.width, max(_narrowest(first), width - taken(others)))
     shortened = [shorten(cell, room, ellipsis) for cell in first.cells]
     fitted = [Column(first.header, shortened, first.is_number), *others]
     widths = [room, *(column.width for column in others)]
     rows = zip(*((column.header, *column.cells) for column in fitted), strict=True)
     return [_line(row, fitted, widths) for row in rows]
+
+
+def taken(columns: Sequence[Column]) -> int:
+    """What columns after the first take of a line's width, gaps included."""
+    return sum(column.width + len(_GAP) for column in columns)
 
 
 def shorten(text: str, width: int, ellipsis: str) -> str:

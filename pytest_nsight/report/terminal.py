@@ -9,12 +9,14 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.report import wording
-from pytest_nsight.report.table import Column, align
+from pytest_nsight.report.table import Column, align, shorten, taken
 from pytest_nsight.report.wording import Cells
+from pytest_nsight.report.work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
 from pytest_nsight.result import SessionResult, Verdict, VerdictKind
 
 _NARROW = 100
 _NARROWEST = 60
+_ROOM_FOR_CASES = 18
 _RESET = "\x1b[0m"
 _RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
 
@@ -52,9 +54,9 @@ def render(
     glyphs = _UNICODE if unicode else _ASCII
     verdicts = wording.worst_first(result.verdicts)
     sections = [
-        [wording.setup(result)],
-        _table(verdicts, width, glyphs, strict=result.strict, color=color) if verdicts else [],
-        _reasons(verdicts, width, strict=result.strict, verbose=verbose),
+        [wording.setup(result), *_limits(result, width)],
+        _table(verdicts, result, width, glyphs, color=color) if verdicts else [],
+        _reasons(verdicts, result, width, verbose=verbose),
         [line for note in result.notes for line in _wrap(f"note: {note}", width)],
         [f"saved: {path}" for path in result.saved],
         _wrap(wording.summary(result), width),
@@ -63,13 +65,23 @@ def render(
     return text if unicode else text.encode("ascii", "backslashreplace").decode("ascii")
 
 
-def _table(verdicts: Sequence[Verdict], width: int, glyphs: _Glyphs, *, strict: bool, color: bool) -> list[str]:
+def _limits(result: SessionResult, width: int) -> list[str]:
+    if all(run.work is None for run in result.runs):
+        return []
+    return [part for line in limits_lines(result) for part in _wrap(line, width)]
+
+
+def _table(
+    verdicts: Sequence[Verdict], result: SessionResult, width: int, glyphs: _Glyphs, *, color: bool
+) -> list[str]:
     rows = [wording.cells(verdict) for verdict in verdicts]
-    lines = align(_columns(rows, width, glyphs), width, glyphs.ellipsis)
+    columns = _columns(rows, width, glyphs)
+    work = _work_columns([work_cells(reach_of(verdict, result)) for verdict in verdicts])
+    lines = align(_insert(columns, work, width), width, glyphs.ellipsis)
     rule = glyphs.rule * max(map(len, lines))
     body = lines[1:]
     if color:
-        paint = [_color(verdict, strict=strict) for verdict in verdicts]
+        paint = [_color(verdict, strict=result.strict) for verdict in verdicts]
         body = [f"{code}{line}{_RESET}" if code else line for code, line in zip(paint, body, strict=True)]
     return [lines[0], rule, *body]
 
@@ -99,6 +111,30 @@ def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]
     return [case, *numbers, verdict, *open_ones]
 
 
+def _work_columns(rows: Sequence[WorkCells]) -> list[Column]:
+    """The most telling first; none where no case declares work."""
+    columns = [
+        Column("of limit", [row.share for row in rows]),
+        Column("GB/s", [row.gigabytes_per_s for row in rows]),
+        Column("TFLOP/s", [row.teraflops_per_s for row in rows]),
+    ]
+    return [column for column in columns if any(column.cells)]
+
+
+def _insert(columns: Sequence[Column], work: Sequence[Column], width: int) -> list[Column]:
+    """As many of the columns of work as fit, before the verdict; no two cases come to look alike for them."""
+    place = next(index for index, column in enumerate(columns) if column.header == "verdict")
+    names = columns[0].cells
+    fitting = len(work)
+    while fitting:
+        room = width - taken([*columns[1:], *work[:fitting]])
+        cut = {shorten(name, room, _ASCII.ellipsis) for name in names}
+        if room >= min(columns[0].width, _ROOM_FOR_CASES) and len(cut) == len(set(names)):
+            break
+        fitting -= 1
+    return [*columns[:place], *work[:fitting], *columns[place:]]
+
+
 def _change(row: Cells, glyphs: _Glyphs) -> str:
     if not row.change:
         return ""
@@ -113,13 +149,16 @@ def _color(verdict: Verdict, *, strict: bool) -> str:
     return "" if verdict.kind is VerdictKind.UNCHANGED else _GREEN
 
 
-def _reasons(verdicts: Sequence[Verdict], width: int, *, strict: bool, verbose: bool) -> list[str]:
-    told = [verdict for verdict in verdicts if verbose or wording.fails(verdict, strict=strict)]
+def _reasons(verdicts: Sequence[Verdict], result: SessionResult, width: int, *, verbose: bool) -> list[str]:
+    told = [verdict for verdict in verdicts if verbose or wording.fails(verdict, strict=result.strict)]
     lines = []
     for verdict in told:
         lines += _wrap(f"{verdict.kind.value} {wording.sentence(verdict)}", width)
         for line in wording.detail_lines(verdict):
             lines += _wrap(line, width, indent="    ")
+        reach = reach_of(verdict, result)
+        if verbose and reach is not None:
+            lines += _wrap(reach_sentence(reach), width, indent="    ")
     silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in told)
     if silent:
         kinds = ", ".join(f"{number} {kind.value}" for kind, number in silent.items())
@@ -129,7 +168,7 @@ def _reasons(verdicts: Sequence[Verdict], width: int, *, strict: bool, verbose: 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:
     # A number and its unit stay together: textwrap breaks at no space but the ASCII one.
-    bound = re.sub(r"(?<=\d) (?=(%|ns|us|ms|s)(\W|$))", "\N{NO-BREAK SPACE}", text)
+    bound = re.sub(r"(?<=\d) (?=(%|[num]?s|[kMGTP]?(B|FLOP)(/s)?)(\W|$))", "\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(
         bound, width, initial_indent=indent, subsequent_indent=indent + "    ", break_on_hyphens=False
     )

@@ -30,6 +30,12 @@ FOLDER = Path(__file__).parent / "golden"
         ("full.md", lambda: markdown.render(canned.full())),
         ("full_8_rows.md", lambda: markdown.render(canned.full(), rows=8)),
         ("full.json", lambda: json_file.render(canned.full())),
+        ("worked_80.txt", lambda: terminal.render(canned.worked(), 80)),
+        ("worked_110.txt", lambda: terminal.render(canned.worked(), 110)),
+        ("worked_140_verbose.txt", lambda: terminal.render(canned.worked(), 140, verbose=True)),
+        ("worked_unlimited_120.txt", lambda: terminal.render(canned.worked(limits={}), 120)),
+        ("worked.md", lambda: markdown.render(canned.worked())),
+        ("worked.json", lambda: json_file.render(canned.worked())),
         ("full_annotations.txt", lambda: github.annotations(canned.full())),
     ],
 )
