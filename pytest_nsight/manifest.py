@@ -2,13 +2,14 @@
 
 One JSON object a line, so that whatever dies, everything before is readable. Events, by "event":
 run (format, run, session, recorded, commit, pid, seed) · device (name, board, environment) · case · round ·
-report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) · fault (a collection error) · end.
+conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
+fault (a collection error) · end.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
@@ -50,6 +51,7 @@ class Round:
         rest_ns: pause before the round.
         cold_cache: whether the cache was flushed before it.
         reading: NVML's word on the round.
+        is_slowed: whether the board ran below its highest clock or named a reason to slow down.
     """
 
     id: int
@@ -60,6 +62,47 @@ class Round:
     rest_ns: int
     cold_cache: bool
     reading: Reading = field(default_factory=Reading)
+    is_slowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Surroundings:
+    """What else goes on on the board at a moment.
+
+    Attributes:
+        energy_mj: energy drawn since the driver was loaded, None where it cannot be read.
+        others: processes that compute there and are not the session's, such as "pid 123 (python)".
+    """
+
+    energy_mj: int | None = None
+    others: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """How the rounds of one case went as a whole.
+
+    Attributes:
+        case: node id.
+        busy_ns: how long a round and the emptying of the cache kept the device busy in the warm-up.
+        settled_ns: time waited for the clock to recover before the first round.
+        rest_ns: pause before the first round.
+        last_rest_ns: pause before the last round; longer if the board slowed down meanwhile.
+        error: relative standard error of the rounds as far as the host's durations tell, None if they do not.
+        elapsed_ns: time from the first pause to the end of the last round.
+        energy_mj: energy that the board drew in this time, None where it cannot be read.
+        others: processes of others on the board before or after.
+    """
+
+    case: str
+    busy_ns: int
+    settled_ns: int
+    rest_ns: int
+    last_rest_ns: int
+    error: float | None
+    elapsed_ns: int
+    energy_mj: int | None
+    others: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,6 +124,7 @@ class Manifest:
         reports: (case, serialised pytest report), in order.
         faults: what went wrong outside of any case.
         seed: of the order of the cases, None where that was the user's.
+        conditions: case -> how its rounds went, of the cases whose rounds came to their end.
         canary_faults: (case, what went wrong) of canaries that could not be measured.
         exit_code: pytest's exit code in the worker; None if the worker did not come to its own end.
         work: case -> what a round of it has to do, where the test says so; what it said last.
@@ -103,6 +147,7 @@ class Manifest:
     seed: int | None = None
     canary_faults: tuple[tuple[str, str], ...] = ()
     work: dict[str, Work] = field(default_factory=dict)
+    conditions: Mapping[str, Conditions] = field(default_factory=dict)
 
 
 class Journal:
@@ -115,6 +160,10 @@ class Journal:
         """Appends one event."""
         self._file.write(json.dumps({"event": event, **values}, default=str) + "\n")
         self._file.flush()
+
+    def write_conditions(self, conditions: Conditions) -> None:
+        """Appends how a case went."""
+        self.write("conditions", **asdict(conditions))
 
     def write_round(self, measured: Round) -> None:
         """Appends one measured round."""
@@ -170,6 +219,7 @@ def read_manifest(path: Path) -> Manifest:
             faults=tuple(event["text"] for event in known.get("fault", [])),
             exit_code=known["end"][0]["code"] if "end" in known else None,
             seed=head.get("seed"),
+            conditions={event["case"]: _conditions(event) for event in known.get("conditions", [])},
             canary_faults=tuple((event["case"], event["text"]) for event in known.get("canary_fault", [])),
             work={event["case"]: _work(event) for event in known.get("work", [])},
         )
@@ -179,6 +229,10 @@ def read_manifest(path: Path) -> Manifest:
 
 def _work(event: dict[str, Any]) -> Work:
     return Work(bytes_moved=int(event["bytes_moved"]), flops=int(event["flops"]))
+
+
+def _conditions(event: dict[str, Any]) -> Conditions:
+    return Conditions(**{**event, "others": tuple(event["others"])})
 
 
 def _round(event: dict[str, Any]) -> Round:

@@ -106,6 +106,7 @@ class Clocks:
         temperature_c: highest temperature.
         throttled: share of rounds (0 to 1) after which a slowdown reason was active.
         reasons: names of these reasons, sorted.
+        others: processes of others that computed on the board meanwhile, such as "pid 123 (python)", sorted.
     """
 
     sm_mhz: int | None = None
@@ -113,6 +114,7 @@ class Clocks:
     temperature_c: int | None = None
     throttled: float | None = None
     reasons: tuple[str, ...] = ()
+    others: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

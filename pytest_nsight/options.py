@@ -11,7 +11,7 @@ _VALUES = {
     "collector": ("auto|nsys|torch", "what records the kernels (default: auto, the best that works here)"),
     "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
     "runs": ("N", "fresh processes that measure every case (default: 1 for a check, 5 with --nsight-save)"),
-    "rounds": ("N", "rounds of a case in a run (default: 40, fewer for cases of over 0.1 s)"),
+    "rounds": ("N", "rounds of a case in a run (default: 30 to 100, as the noise asks)"),
     "band": ("PCT", "smallest change that counts, such as 2%% (default) or 0.5%%"),
     "json": ("PATH", "write the result as pytest-benchmark's JSON"),
     "markdown": ("PATH", "write the result as Markdown"),

@@ -132,6 +132,7 @@ class LiveSource:
             environment=self._environment,
             seed=seed,
             canaries=self._canaries,
+            root_pid=os.getpid(),
         )
         _prepare(folder, job)
         log = folder / LOG_FILE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Container, Mapping, Sequence
 
-from pytest_nsight.manifest import Manifest, Round
+from pytest_nsight.manifest import Conditions, Manifest, Round
 from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject
 from pytest_nsight.pieces import Piece, PieceTable, captured_pieces, describe_varying
 from pytest_nsight.trace.captures import Captured
@@ -117,7 +117,7 @@ def _summary(
         is_stable=is_stable,
         varying=() if is_stable else describe_varying(counts, names),
         copied_bytes=int(statistics.median(piece.copied_bytes for piece in pieces)),
-        clocks=_clocks(rounds),
+        clocks=_clocks(rounds, manifest.conditions.get(subject.case)),
         environment={**manifest.environment, "cold_cache": "on" if rounds[0].cold_cache else "off"},
         recorded=manifest.recorded,
         commit=manifest.commit,
@@ -145,7 +145,7 @@ def _uses(shapes: Sequence[Mapping[int, tuple[int, int, int]]], names: Sequence[
     return tuple(use for use in uses if use.count)
 
 
-def _clocks(rounds: Sequence[Round]) -> Clocks:
+def _clocks(rounds: Sequence[Round], conditions: Conditions | None) -> Clocks:
     readings = [one.reading for one in rounds]
     sm_mhz = [reading.sm_mhz for reading in readings if reading.sm_mhz is not None]
     power_w = [reading.power_w for reading in readings if reading.power_w is not None]
@@ -156,4 +156,5 @@ def _clocks(rounds: Sequence[Round]) -> Clocks:
         temperature_c=max(temperature_c, default=None),
         throttled=sum(bool(reading.reasons) for reading in readings) / len(readings) if sm_mhz else None,
         reasons=tuple(sorted({reason for reading in readings for reason in reading.reasons})),
+        others=tuple(sorted(conditions.others)) if conditions else (),
     )

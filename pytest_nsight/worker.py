@@ -55,6 +55,7 @@ class Job:
         environment: what the controller knows of the run's environment.
         seed: of the run's order, None where the order is the user's.
         canaries: whether the plugin's own cases are measured, too.
+        root_pid: the outer pytest's process.
     """
 
     run: str
@@ -69,6 +70,7 @@ class Job:
     environment: dict[str, str]
     seed: int | None = None
     canaries: bool = True
+    root_pid: int = 0
 
     def write(self, folder: Path) -> None:
         """Writes the job where the worker looks for it."""
@@ -139,7 +141,7 @@ class Worker:
     def stopwatch(self) -> Stopwatch:
         """Made at the first measurement, when the test's own imports have chosen the device."""
         if self._stopwatch is None:
-            device = current_device()
+            device = current_device(self.job.root_pid)
             self._journal.write(
                 "device",
                 name=device.name,

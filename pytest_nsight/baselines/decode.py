@@ -160,6 +160,7 @@ def _decode_clocks(fields: Record) -> Clocks:
         temperature_c=fields.optional_integer("temperature_c"),
         throttled=fields.optional_number("throttled"),
         reasons=fields.texts("reasons"),
+        others=fields.texts("others") if "others" in fields.names() else (),
     )
     fields.finish()
     return clocks

@@ -72,6 +72,7 @@ def _encode_run(run: RunSummary) -> str:
         "temperature_c": run.clocks.temperature_c,
         "throttled": run.clocks.throttled,
         "reasons": list(run.clocks.reasons),
+        "others": list(run.clocks.others) or None,
     }
     facts: dict[str, object] = {
         "run": run.run,

@@ -10,9 +10,10 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from pytest_nsight._version import __version__
-from pytest_nsight.manifest import Reading
+from pytest_nsight.manifest import Reading, Surroundings
 from pytest_nsight.measure.canaries import Canary, make_canaries
 from pytest_nsight.measure.nvml import Nvml
+from pytest_nsight.measure.others import describe_others, name_of, parent_of
 
 
 class Device(Protocol):
@@ -24,6 +25,8 @@ class Device(Protocol):
         needs_rest: whether its clock depends on how busy it has been.
         environment: what a measurement on it depends on, as names and values.
         canaries: the plugin's own cases for it; none on a processor, whose noise would drown them.
+        power_limit_w: the power limit in force, None if unknown.
+        run_sd: standard deviation of log time that runs of unchanged code are expected to have here.
     """
 
     name: str
@@ -31,6 +34,8 @@ class Device(Protocol):
     needs_rest: bool
     environment: Mapping[str, str]
     canaries: tuple[Canary, ...]
+    power_limit_w: float | None
+    run_sd: float
 
     def synchronize(self) -> None:
         """Waits until the device has done all its work."""
@@ -44,18 +49,27 @@ class Device(Protocol):
     def release(self) -> None:
         """Gives back memory that no tensor uses any more."""
 
+    def launch_little(self) -> None:
+        """Gives the device next to nothing to do."""
+
+    def look_around(self) -> Surroundings:
+        """Reads what else goes on on the board."""
+
 
 class Gpu:
     """The current CUDA device, driven through torch and watched through NVML."""
 
     needs_rest = True
+    run_sd = 0.001
 
-    def __init__(self, torch: Any) -> None:
+    def __init__(self, torch: Any, root_pid: int) -> None:
+        self._root_pid = root_pid
         self._torch = torch
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.name: str = properties.name
         self.board = f"GPU-{properties.uuid}"
         self._nvml = Nvml(self.board)
+        self.power_limit_w = self._nvml.power_limit_w()
         # Twice the cache: one sweep of exactly its size leaves lines behind.
         self._spill = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device="cuda")
         self.environment: Mapping[str, str] = {
@@ -82,12 +96,23 @@ class Gpu:
         """Empties the allocator's cache."""
         self._torch.cuda.empty_cache()
 
+    def launch_little(self) -> None:
+        """Writes one element."""
+        self._spill[:1].fill_(1)
+
+    def look_around(self) -> Surroundings:
+        """Asks NVML for energy and processes."""
+        others = describe_others(self._nvml.pids(), os.getpid(), self._root_pid, parent_of, name_of)
+        return Surroundings(self._nvml.energy_mj(), others)
+
 
 class Cpu:
     """The processor, where there is no GPU: its operators are what is measured."""
 
     needs_rest = False
     canaries: tuple[Canary, ...] = ()
+    power_limit_w: float | None = None
+    run_sd = 0.03
 
     def __init__(self) -> None:
         self.name = processor()
@@ -109,14 +134,25 @@ class Cpu:
     def release(self) -> None:
         """Does nothing."""
 
+    def launch_little(self) -> None:
+        """Does nothing."""
 
-def current_device() -> Device:
-    """The GPU that torch uses in this process, or the processor."""
+    def look_around(self) -> Surroundings:
+        """Sees nothing."""
+        return Surroundings()
+
+
+def current_device(root_pid: int = 0) -> Device:
+    """The GPU that torch uses in this process, or the processor.
+
+    Args:
+        root_pid: the outer pytest; processes below it belong to the session.
+    """
     try:
         import torch  # noqa: PLC0415 - heavy, and only a measuring process needs it
     except ImportError:
         return Cpu()
-    return Gpu(torch) if torch.cuda.is_available() else Cpu()
+    return Gpu(torch, root_pid) if torch.cuda.is_available() else Cpu()
 
 
 def _versions() -> dict[str, str]:

@@ -63,8 +63,30 @@ class Nvml:
             reasons=tuple(name for bit, name in _SLOWDOWNS.items() if reasons & bit),
         )
 
+    def power_limit_w(self) -> float | None:
+        """The power limit in force."""
+        if self._nvml is None:
+            return None
+        limit_mw = self._ask(lambda: self._nvml.nvmlDeviceGetEnforcedPowerLimit(self._handle))
+        return None if limit_mw is None else limit_mw / 1000
+
+    def energy_mj(self) -> int | None:
+        """Energy drawn since the driver was loaded, in mJ; boards update it every 20 to 100 ms."""
+        if self._nvml is None:
+            return None
+        energy = self._ask(lambda: self._nvml.nvmlDeviceGetTotalEnergyConsumption(self._handle))
+        return None if energy is None else int(energy)
+
+    def pids(self) -> tuple[int, ...]:
+        """Processes that compute on the board, this one among them; empty where the driver lists none."""
+        if self._nvml is None:
+            return ()
+        listed = self._ask(lambda: self._nvml.nvmlDeviceGetComputeRunningProcesses(self._handle)) or ()
+        return tuple(int(process.pid) for process in listed)
+
     def _ask(self, question: Any) -> Any:
+        # Besides NVMLError, the package raises what ctypes does where a driver is too old for a function.
         try:
             return question()
-        except self._nvml.NVMLError:
+        except (self._nvml.NVMLError, AttributeError, OSError, TypeError, ValueError):
             return None
