@@ -107,6 +107,7 @@ class Clocks:
         throttled: share of rounds (0 to 1) after which a slowdown reason was active.
         reasons: names of these reasons, sorted.
         others: processes of others that computed on the board meanwhile, such as "pid 123 (python)", sorted.
+        round_mhz: SM clock read with each round, in order; empty unless it was read with every round.
     """
 
     sm_mhz: int | None = None
@@ -115,6 +116,7 @@ class Clocks:
     throttled: float | None = None
     reasons: tuple[str, ...] = ()
     others: tuple[str, ...] = ()
+    round_mhz: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

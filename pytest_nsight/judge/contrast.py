@@ -3,17 +3,40 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 from scipy import special
 
 from pytest_nsight.judge.location import Location
-from pytest_nsight.judge.noise import Noise
+from pytest_nsight.judge.noise import Component, Noise, Place, shares
 
 CONFIDENCE_TAIL = 0.05
 """Each tail of the 90 % interval: that of two one-sided tests at 5 % (Schuirmann 1987)."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shift:
+    """What the canaries did between the sessions that are compared, of log time.
+
+    Attributes:
+        log_change: their weighted mean, taken off the difference.
+        baseline_level: what was taken off the mean of the stored runs.
+        error_variance: of that mean.
+        scatter_variance: of one canary's own change around the common one, sampling taken off: what a case must
+            be expected to do beside it.
+        scatter_df: degrees of freedom of `scatter_variance`.
+        canaries: (name, its change).
+    """
+
+    log_change: float
+    baseline_level: float
+    error_variance: float
+    scatter_variance: float
+    scatter_df: float
+    canaries: tuple[tuple[str, float], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +44,8 @@ class Contrast:
     """A difference of log times and how sure it is.
 
     Attributes:
-        baseline_log_ns: mean location of the stored runs.
-        difference: mean location of the new runs less that of the stored runs.
+        baseline_log_ns: mean location of the stored runs, as measured.
+        difference: mean location of the new runs less that of the stored runs, less the canaries' shift.
         median_difference: the same for medians.
         run_variance: of one run.
         run_df: degrees of freedom of `run_variance`.
@@ -31,6 +54,8 @@ class Contrast:
         level_df: degrees of freedom of `level_variance`.
         baseline_runs: number of stored runs.
         new_runs: number of new runs.
+        noise: the variances of the levels.
+        shift: of the canaries, None where there are too few of them or both sides are of the same sessions.
     """
 
     baseline_log_ns: float
@@ -42,6 +67,8 @@ class Contrast:
     level_df: float
     baseline_runs: int
     new_runs: int
+    noise: Noise
+    shift: Shift | None = None
 
     def variance_with(self, new_runs: int) -> float:
         """Return the variance of the difference if there were this many new runs."""
@@ -62,6 +89,11 @@ class Contrast:
         run_part = self.run_variance * (1 / self.baseline_runs + 1 / new_runs)
         run_df = self.run_df + new_runs - self.new_runs
         return pool_degrees((run_part, run_df), (self.level_variance, self.level_df))
+
+    @property
+    def now_log_ns(self) -> float:
+        """Mean location of the new runs, as measured."""
+        return self.baseline_log_ns + self.difference + (self.shift.log_change if self.shift is not None else 0.0)
 
     @property
     def p_slower(self) -> float:
@@ -97,7 +129,9 @@ def pool_degrees(*parts: tuple[float, float]) -> float:
     return 1 / sum((variance / total) ** 2 / df for variance, df in parts if variance > 0)
 
 
-def contrast(baseline: Sequence[Location], new: Sequence[Location], noise: Noise) -> Contrast:
+def contrast(
+    baseline: Sequence[Location], new: Sequence[Location], noise: Noise, shift: Shift | None = None
+) -> Contrast:
     """Compare the mean locations of the new and of the stored runs.
 
     A session or a board weighs with the square of the difference between its shares of the two sides: what
@@ -105,34 +139,72 @@ def contrast(baseline: Sequence[Location], new: Sequence[Location], noise: Noise
     prior of no weight, the test is `scipy.stats.ttest_ind(new, baseline, equal_var=True)`.
 
     Args:
-        baseline: stored runs, at least one.
-        new: new runs, at least one.
-        noise: variances of the three levels.
+        baseline: stored runs, at least one, corrected by the shift if there is one.
+        new: new runs, at least one, likewise.
+        noise: variances of the levels.
+        shift: of the canaries, that the locations were corrected by.
     """
-    session_weight = _imbalance([(r.board, r.session) for r in baseline], [(r.board, r.session) for r in new])
-    board_weight = _imbalance([r.board for r in baseline], [r.board for r in new])
-    session_part = session_weight * noise.session.variance
-    board_part = board_weight * noise.board.variance
-    level_df = noise.session.degrees_of_freedom
-    if session_part + board_part > 0:
-        level_df = pool_degrees(
-            (session_part, noise.session.degrees_of_freedom), (board_part, noise.board.degrees_of_freedom)
-        )
+    levels = _expected_levels(baseline, new, noise)
+    if shift is not None:
+        levels = _seen_levels(levels, shift)
     before = [location.log_ns for location in baseline]
     now = [location.log_ns for location in new]
     return Contrast(
-        baseline_log_ns=math.fsum(before) / len(before),
+        baseline_log_ns=math.fsum(before) / len(before) + (shift.baseline_level if shift is not None else 0.0),
         difference=math.fsum(now) / len(now) - math.fsum(before) / len(before),
         median_difference=float(np.median(now) - np.median(before)),
         run_variance=noise.run.variance,
         run_df=noise.run.degrees_of_freedom,
-        level_variance=session_part + board_part,
-        level_df=level_df,
+        level_variance=levels.variance,
+        level_df=levels.degrees_of_freedom,
         baseline_runs=len(before),
         new_runs=len(now),
+        noise=noise,
+        shift=shift,
     )
 
 
-def _imbalance(before: Sequence[object], now: Sequence[object]) -> float:
+def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], noise: Noise) -> Component:
+    """Return what sessions and boards add to the variance of the difference, as the stored runs tell it.
+
+    Boards whose layout is known differ as kin do, and their layouts by the rest.
+    """
+    old, now = shares(baseline), shares(new)
+    sessions = _imbalance(old, now)
+    boards = _imbalance(_sum_by(old, {p: p[0] for p in old}), _sum_by(now, {p: p[0] for p in now}))
+    parts = [(sessions * noise.session.variance, noise.session.degrees_of_freedom)]
+    if all(location.layout for location in (*baseline, *new)):
+        layout = {location.place: location.layout for location in (*baseline, *new)}
+        layouts = _imbalance(_sum_by(old, layout), _sum_by(now, layout))
+        parts.append((boards * noise.kin.variance, noise.kin.degrees_of_freedom))
+        parts.append((layouts * noise.board.variance, noise.board.degrees_of_freedom))
+    else:
+        parts.append((boards * noise.board.variance, noise.board.degrees_of_freedom))
+    variance = sum(part for part, _ in parts)
+    return Component(variance, pool_degrees(*parts) if variance > 0 else noise.session.degrees_of_freedom)
+
+
+def _seen_levels(expected: Component, shift: Shift) -> Component:
+    """Return the variance of the levels after the correction.
+
+    The scatter of the canaries over this very step counts where it is more than the stored runs led to expect. It
+    never counts for less: a case may have a whim of its own that no canary shares.
+    """
+    own = expected
+    if shift.scatter_variance > expected.variance:
+        own = Component(shift.scatter_variance, shift.scatter_df)
+    variance = own.variance + shift.error_variance
+    df = pool_degrees((own.variance, own.degrees_of_freedom), (shift.error_variance, shift.scatter_df))
+    return Component(variance, df)
+
+
+def _sum_by(parts: Mapping[Place, float], keys: Mapping[Place, str]) -> dict[str, float]:
+    sums: dict[str, float] = {}
+    for place, part in parts.items():
+        sums[keys[place]] = sums.get(keys[place], 0.0) + part
+    return sums
+
+
+def _imbalance(before: Mapping[Any, float], now: Mapping[Any, float]) -> float:
     """Return the sum over levels of the squared difference of their shares of the two sides."""
-    return sum((now.count(key) / len(now) - before.count(key) / len(before)) ** 2 for key in {*before, *now})
+    return sum((now.get(key, 0.0) - before.get(key, 0.0)) ** 2 for key in {*before, *now})

@@ -7,10 +7,12 @@ from collections.abc import Callable, Sequence
 import numpy as np
 from scipy import stats
 
+from pytest_nsight.judge.canaries import Panel
 from pytest_nsight.judge.claims import check_claims, find_partner
 from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS, Evidence
-from pytest_nsight.judge.looks import may_regress, may_settle
-from pytest_nsight.judge.trial import Weighing, learn_prior, prepare, weigh
+from pytest_nsight.judge.looks import may_differ, may_settle
+from pytest_nsight.judge.noise import Prior
+from pytest_nsight.judge.trial import Trial, Weighing, build_panel, learn_prior, prepare, prepare_canary, weigh
 from pytest_nsight.judge.verdict import Significance, decide
 from pytest_nsight.model import Subject
 from pytest_nsight.result import Verdict
@@ -23,30 +25,29 @@ def suspects(
     *,
     family: Callable[[str], str] = str,
     settle: bool = False,
-    canaries: Sequence[Evidence] = (),  # noqa: ARG001
+    canaries: Sequence[Evidence] = (),
 ) -> tuple[Subject, ...]:
     """Return the subjects that need fresh runs, in order.
 
-    These are subjects that may still turn out as regressions, those whose kernel families stayed while their
-    launch shapes changed (an autotuner may choose anew in the next process), and claims that lie within their
-    interval, with the case that they claim to beat.
+    These are subjects that may still turn out as regressions or improvements, those whose kernel families stayed
+    while their launch shapes changed (an autotuner may choose anew in the next process), those whose every run so
+    far drifts, and claims that lie within their interval, with the case that they claim to beat.
 
     Args:
         evidence: of every measured subject.
         family: maps a normalised kernel name to the name that all its tiles and variants share.
         settle: whether subjects that more runs may show to be equal count, too; for those to whom
             INCONCLUSIVE is a failure.
-        canaries: evidence of the canaries.
+        canaries: evidence of the plugin's own cases, of which nothing is said.
     """
-    trials = [prepare(item, family) for item in evidence]
-    prior = learn_prior(trials)
+    trials, prior, panel = _prepare_all(evidence, canaries, family)
     by_subject = {item.subject: item for item in evidence}
     wanted: set[Subject] = set()
     for trial in trials:
         item = trial.evidence
         if not 0 < len(item.new) < LOOKS[-1]:
             continue
-        if _is_suspect(weigh(trial, prior), settle=settle):
+        if _is_suspect(weigh(trial, prior, panel), settle=settle):
             wanted.add(item.subject)
         partner = find_partner(item, by_subject)
         if any(claim.is_close for claim in check_claims(item, partner, prior)):
@@ -60,18 +61,20 @@ def _is_suspect(weighing: Weighing, *, settle: bool) -> bool:
     trial = weighing.trial
     if trial.loses_structure:
         return trial.structure.is_retiled
-    if weighing.contrast is None or not trial.is_sufficient:
+    if not trial.new and trial.unsteady and trial.reference.compared and not trial.evidence.incomparable:
+        return True
+    contrast, material = weighing.contrast, weighing.material
+    if contrast is None or not trial.is_judgeable:
         return False
-    return may_regress(weighing.contrast, weighing.material) or (
-        settle and may_settle(weighing.contrast, weighing.material)
+    return (
+        may_differ(contrast, material, slower=True)
+        or may_differ(contrast, material, slower=False)
+        or (settle and may_settle(contrast, material))
     )
 
 
 def judge(
-    evidence: Sequence[Evidence],
-    *,
-    family: Callable[[str], str] = str,
-    canaries: Sequence[Evidence] = (),  # noqa: ARG001
+    evidence: Sequence[Evidence], *, family: Callable[[str], str] = str, canaries: Sequence[Evidence] = ()
 ) -> tuple[Verdict, ...]:
     """Return the verdict on every subject, in order.
 
@@ -79,16 +82,25 @@ def judge(
         evidence: of every measured subject; all of them, since each tells something of the noise of the
             others and counts in the correction for multiple comparisons.
         family: maps a normalised kernel name to the name that all its tiles and variants share.
-        canaries: evidence of the canaries.
+        canaries: evidence of the plugin's own cases: what they did since the baseline is no doing of the user's
+            code, and is taken off; nothing is said of themselves.
     """
-    trials = [prepare(item, family) for item in evidence]
-    prior = learn_prior(trials)
-    weighings = [weigh(trial, prior) for trial in trials]
+    trials, prior, panel = _prepare_all(evidence, canaries, family)
+    weighings = [weigh(trial, prior, panel) for trial in trials]
     by_subject = {item.subject: item for item in evidence}
     return tuple(
         decide(weighing, significance, check_claims(item, find_partner(item, by_subject), prior))
         for weighing, significance, item in zip(weighings, _adjust(weighings), evidence, strict=True)
     )
+
+
+def _prepare_all(
+    evidence: Sequence[Evidence], canaries: Sequence[Evidence], family: Callable[[str], str]
+) -> tuple[list[Trial], Prior, Panel]:
+    trials = [prepare(item, family) for item in evidence]
+    watched = [trial for trial in (prepare_canary(item, family) for item in canaries) if trial is not None]
+    prior = learn_prior([*trials, *watched])
+    return trials, prior, build_panel(watched, prior)
 
 
 def _adjust(weighings: Sequence[Weighing]) -> list[Significance]:
@@ -98,8 +110,10 @@ def _adjust(weighings: Sequence[Weighing]) -> list[Significance]:
     comparisons, since leaving them out would choose the comparisons by their outcome.
     """
     compared = [weighing for weighing in weighings if weighing.contrast is not None]
-    slower = iter(_adjust_by_bh([_p_of_failure(weighing) for weighing in compared]))
-    faster = iter(_adjust_by_bh([w.contrast.p_faster for w in compared if w.contrast is not None]))
+    slower, faster = (
+        iter(_adjust_by_bh([_p_of_difference(weighing, slower=side) for weighing in compared]))
+        for side in (True, False)
+    )
     return [
         Significance(len(compared), next(slower), next(faster))
         if weighing.contrast is not None
@@ -108,13 +122,13 @@ def _adjust(weighings: Sequence[Weighing]) -> list[Significance]:
     ]
 
 
-def _p_of_failure(weighing: Weighing) -> float:
+def _p_of_difference(weighing: Weighing, *, slower: bool) -> float:
     contrast = weighing.contrast
-    if contrast is None or not weighing.trial.is_sufficient or contrast.new_runs < MINIMUM_NEW_RUNS:
+    if contrast is None or not weighing.trial.is_judgeable or contrast.new_runs < MINIMUM_NEW_RUNS:
         return 1.0
-    if contrast.new_runs < LOOKS[-1] and not may_regress(contrast, weighing.material):
+    if contrast.new_runs < LOOKS[-1] and not may_differ(contrast, weighing.material, slower=slower):
         return 1.0
-    return contrast.p_slower
+    return contrast.p_slower if slower else contrast.p_faster
 
 
 def _adjust_by_bh(p_values: list[float]) -> list[float]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Sequence
 
+from pytest_nsight.judge.wording import write_change
 from pytest_nsight.model import RunSummary
 
 THROTTLED_SHARE = 0.2
@@ -12,21 +13,51 @@ CLOCK_TOLERANCE = 0.01
 
 
 def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
-    """Return why the clocks of the new runs make their times incomparable, "" if they do not."""
-    return _explain_throttling(baseline, new) or _explain_clock(baseline, new)
+    """Return why the machine makes the times of the two sides incomparable, "" if it does not.
 
-
-def _explain_throttling(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
-    now = _throttled_share(new)
-    before = _throttled_share(baseline) or 0.0
-    if now is None or not now > max(THROTTLED_SHARE, before):
-        return ""
-    reasons = sorted({reason for run in new for reason in run.clocks.reasons})
-    told = f" ({', '.join(reasons)})" if reasons else ""
+    A baseline taken under such conditions is as bad as new runs: it would make for improvements.
+    """
     return (
-        f"the GPU was throttled{told} before {now:.0%} of the rounds, {before:.0%} in the baseline; "
-        "free or cool it and run again"
+        _explain_throttling(
+            new, baseline, "the GPU was throttled", "in the baseline", "free or cool it and run again"
+        )
+        or _explain_throttling(
+            baseline, new, "the GPU was throttled for the baseline", "now", "save a new one with --nsight-save"
+        )
+        or _explain_clock(baseline, new)
+        or _explain_company(baseline, new)
     )
+
+
+def explain_shift(log_change: float) -> str:
+    """Return the sentence on canaries that moved too far."""
+    return (
+        f"the canaries, the plugin's own cases, are {write_change(log_change)} off the baseline: the machine is "
+        "another one than it was; look for what shares or limits the GPU, or save a new baseline with --nsight-save"
+    )
+
+
+def _explain_throttling(
+    runs: Sequence[RunSummary], others: Sequence[RunSummary], what: str, where: str, remedy: str
+) -> str:
+    share, other = _throttled_share(runs), _throttled_share(others) or 0.0
+    if share is None or not share > max(THROTTLED_SHARE, other):
+        return ""
+    reasons = sorted({reason for run in runs for reason in run.clocks.reasons})
+    told = f" ({', '.join(reasons)})" if reasons else ""
+    return f"{what}{told} before {share:.0%} of the rounds, {other:.0%} {where}; {remedy}"
+
+
+def _explain_company(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+    before, now = ({name for run in runs for name in run.clocks.others} for runs in (baseline, new))
+    if now - before:
+        return f"other processes computed on the GPU ({', '.join(sorted(now - before))}); end them and run again"
+    if before - now:
+        return (
+            f"other processes computed on the GPU for the baseline ({', '.join(sorted(before - now))}); "
+            "save a new one with --nsight-save"
+        )
+    return ""
 
 
 def _throttled_share(runs: Sequence[RunSummary]) -> float | None:

@@ -9,10 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import lru_cache
 
 import numpy as np
 import numpy.typing as npt
 
+from pytest_nsight.judge.steadiness import (
+    LARGEST_DRIFT,
+    LARGEST_PROCESSOR_DRIFT,
+    Modes,
+    find_drift,
+    find_modes,
+)
 from pytest_nsight.model import RunSummary
 
 TRIM = 0.25
@@ -35,6 +43,9 @@ class Location:
         log_ns: midmean of the natural logarithms of its rounds in ns.
         within_error: standard error of `log_ns` as far as the rounds alone show it; 0.0 below 4 rounds.
         durations_ns: the rounds.
+        layout: how the board's processors are laid out, "" when unknown; boards of one layout time alike.
+        drift: log change from the first to the last round, 0.0 if the run does not drift.
+        modes: the two levels of its rounds, None if they have one.
     """
 
     run: str
@@ -43,6 +54,24 @@ class Location:
     log_ns: float
     within_error: float
     durations_ns: Floats
+    layout: str = ""
+    drift: float = 0.0
+    modes: Modes | None = None
+
+    @property
+    def place(self) -> tuple[str, str]:
+        """Board and session."""
+        return self.board, self.session
+
+    @property
+    def is_steady(self) -> bool:
+        """Whether the run has one level that may be compared: neither a drift nor a clock that hops."""
+        return self.drift == 0.0 and not (self.modes is not None and self.modes.is_clock)
+
+
+def is_gpu(board: str) -> bool:
+    """Whether a board's name is the UUID of a GPU or of a part of one."""
+    return board.startswith(("GPU-", "MIG-"))
 
 
 def midmean(values: Floats) -> Floats:
@@ -72,21 +101,45 @@ def within_run_error(log_durations: Floats) -> float:
 
 def locate(run: RunSummary, metric: str) -> Location | str:
     """Return the location of a run, or the reason why it has none as a phrase."""
-    rounds = run.rounds.get(metric, ())
-    if len(rounds) == 0:
+    rounds = tuple(run.rounds.get(metric, ()))
+    if not rounds:
         return f"run {run.run} has no rounds of {metric} time"
+    found = _locate_rounds(
+        rounds, run.clocks.round_mhz, LARGEST_DRIFT if is_gpu(run.board) else LARGEST_PROCESSOR_DRIFT
+    )
+    if isinstance(found, str):
+        return found.format(run=f"run {run.run}", metric=metric)
+    log_ns, within_error, durations, drift, modes = found
+    return Location(
+        run=run.run,
+        session=run.session,
+        board=run.board,
+        log_ns=log_ns,
+        within_error=within_error,
+        durations_ns=durations,
+        layout=run.environment.get("layout", ""),
+        drift=drift,
+        modes=modes,
+    )
+
+
+@lru_cache(maxsize=2**14)
+def _locate_rounds(
+    rounds: tuple[object, ...], round_mhz: tuple[int, ...], largest_drift: float
+) -> tuple[float, float, Floats, float, Modes | None] | str:
+    """Return what one run's rounds tell; remembered, since every look and every replay asks for it again."""
     try:
-        durations = np.asarray([float(value) for value in rounds], dtype=np.float64)
+        durations = np.asarray([float(value) for value in rounds], dtype=np.float64)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        return f"run {run.run} has rounds of {metric} time that are no numbers"
+        return "{run} has rounds of {metric} time that are no numbers"
     good = int(np.count_nonzero(np.isfinite(durations) & (durations > 0)))
     if good < durations.size:
-        bad = f"{durations.size - good} of {durations.size} rounds"
-        return f"{metric} time is not above 0 ns in {bad} of run {run.run}"
+        return f"{{metric}} time is not above 0 ns in {durations.size - good} of {durations.size} rounds of {{run}}"
     logs = np.log(durations)
-    return Location(
-        run.run, run.session, run.board, float(midmean(logs)), within_run_error(logs), durations_ns=durations
-    )
+    modes = find_modes(logs, round_mhz)
+    error = max(within_run_error(logs), modes.error if modes else 0.0)
+    durations.setflags(write=False)
+    return float(midmean(logs)), error, durations, find_drift(logs, largest_drift), modes
 
 
 def locate_all(runs: Iterable[RunSummary], metric: str) -> tuple[tuple[Location, ...], str]:

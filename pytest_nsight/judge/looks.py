@@ -1,7 +1,7 @@
 """Whether a subject needs more fresh runs, and what the gate calls material.
 
-A subject can only fail after all its looks; stopping early can only clear it. So looking often costs no error
-probability, and the first run, which raised the suspicion, may be kept.
+A subject can only fail, or improve, after all its looks; stopping early can only clear it. So looking often
+costs no error probability, and the first run, which raised the suspicion, may be kept.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pytest_nsight.judge.contrast import Contrast, upper_quantile, upper_tail
 from pytest_nsight.judge.evidence import LOOKS
 
 FALSE_DISCOVERY_RATE = 0.005
-"""Of regressions, over all subjects of a session: with nothing changed, the chance that any fails."""
+"""Over all subjects of a session: with nothing changed, the chance that any fails, and that any improves."""
 
 MARGIN_FACTOR = 1.5
 """UNCHANGED is shown within this many bands.
@@ -40,19 +40,20 @@ def equality_margin(material: float) -> float:
     return math.log1p(MARGIN_FACTOR * math.expm1(min(material, 700.0)))
 
 
-def may_regress(contrast: Contrast, material: float) -> bool:
-    """Whether more fresh runs could still show a regression; False clears the subject.
+def may_differ(contrast: Contrast, material: float, *, slower: bool) -> bool:
+    """Whether more fresh runs could still show a regression, or an improvement; False clears the subject of it.
 
     Cleared is a difference that (a) lies below the material one by more than its 99 % bound, or (b) below its
     own 80 % bound, so that noise alone seldom costs reruns, or (c) could not reach significance at the last
     look even if the fresh runs came out at their 99 % bound, because sessions or boards differ too much.
     """
+    difference = contrast.difference if slower else -contrast.difference
     error, df = contrast.standard_error, contrast.degrees_of_freedom
-    if contrast.difference <= max(material - upper_quantile(0.01, df) * error, upper_quantile(0.20, df) * error):
+    if difference <= max(material - upper_quantile(0.01, df) * error, upper_quantile(0.20, df) * error):
         return False
     last = max(LOOKS[-1], contrast.new_runs)
     to_come = math.sqrt(contrast.run_variance * (1 / contrast.new_runs - 1 / last))
-    best = contrast.difference + upper_quantile(0.01, contrast.run_df) * to_come
+    best = difference + upper_quantile(0.01, contrast.run_df) * to_come
     last_error = math.sqrt(contrast.variance_with(last))
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
 

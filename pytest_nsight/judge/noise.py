@@ -1,20 +1,21 @@
 """How much unchanged code varies: between runs, between sessions, between boards.
 
-Three nested levels, each with a variance of log time: run < session < board. Every variance of a subject is
-its own estimate drawn towards a prior: the moderated variance of limma (Smyth 2004, doi
+Nested levels, each with a variance of log time: run < session < board < layout of the board. Every variance of a
+subject is its own estimate drawn towards a prior: the moderated variance of limma (Smyth 2004, doi
 10.2202/1544-6115.1027). Where each constant comes from is told in docs/statistics.md.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
 
-from pytest_nsight.judge.location import Location
+from pytest_nsight.judge.location import Location, is_gpu
 
 SHORT_NS = 30_000
 """Below this, launch effects and the timer dominate the noise of a kernel."""
@@ -35,17 +36,19 @@ class Spread:
     Attributes:
         run: of runs within a session.
         session: of sessions on a board.
-        board: of boards of a model.
+        kin: of boards of one layout.
+        board: of boards of a model whose layouts differ or are unknown.
     """
 
     run: float
     session: float
+    kin: float
     board: float
 
 
-LONG_KERNELS = Spread(run=0.0010, session=0.0010, board=0.0060)
-SHORT_KERNELS = Spread(run=0.0035, session=0.0020, board=0.0060)
-PROCESSOR = Spread(run=0.03, session=0.05, board=0.05)
+LONG_KERNELS = Spread(run=0.0010, session=0.0010, kin=0.0020, board=0.0060)
+SHORT_KERNELS = Spread(run=0.0035, session=0.0020, kin=0.0030, board=0.0060)
+PROCESSOR = Spread(run=0.03, session=0.05, kin=0.05, board=0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,6 +64,9 @@ class Prior:
     degrees_of_freedom: float
 
 
+Place = tuple[str, str]
+"""Board and session."""
+
 SHIPPED_PRIOR = Prior(scale=1.0, degrees_of_freedom=2.0)
 
 
@@ -74,10 +80,18 @@ class Component:
 
 @dataclass(frozen=True, slots=True)
 class Noise:
-    """The three variances of one subject."""
+    """The variances of one subject.
+
+    Attributes:
+        run: of runs within a session.
+        session: of sessions on a board.
+        kin: of boards of one layout.
+        board: of boards whose layouts differ or are unknown.
+    """
 
     run: Component
     session: Component
+    kin: Component
     board: Component
 
 
@@ -86,7 +100,7 @@ def expected_spread(duration_ns: float, board: str) -> Spread:
 
     A board whose name is no UUID of a GPU is a shared processor: percents, not tenths of percents.
     """
-    if not board.startswith(("GPU-", "MIG-")):
+    if not is_gpu(board):
         return PROCESSOR
     return SHORT_KERNELS if duration_ns < SHORT_NS else LONG_KERNELS
 
@@ -145,6 +159,12 @@ def group_by_session(locations: Sequence[Location]) -> list[list[Location]]:
     return [groups[key] for key in sorted(groups)]
 
 
+def shares(locations: Sequence[Location]) -> dict[Place, float]:
+    """Return the share of the runs that each session on each board has."""
+    counts = Counter(location.place for location in locations)
+    return {place: count / len(locations) for place, count in counts.items()}
+
+
 def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior: Prior, spread: Spread) -> Noise:
     """Estimate the variances of one subject from its runs and the priors.
 
@@ -164,21 +184,30 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
     run_variance = max(pooled / run_df if run_df > 0 else 0.0, floor, _SMALLEST_VARIANCE)
 
     by_board: dict[str, list[tuple[float, float]]] = {}
+    layouts: dict[str, str] = {}
     for session in sessions:
         mean = float(np.mean([location.log_ns for location in session]))
         by_board.setdefault(session[0].board, []).append((mean, run_variance / len(session)))
+        layouts[session[0].board] = session[0].layout
     session_level = _draw_to_prior(list(by_board.values()), spread.session**2, SESSION_PRIOR_DF)
-    boards = [
-        (
-            float(np.mean([mean for mean, _ in means])),
-            sum(variance + session_level.variance for _, variance in means) / len(means) ** 2,
-        )
-        for means in by_board.values()
-    ]
+    boards = {board: _pool_sessions(means, session_level.variance) for board, means in by_board.items()}
+    kin: dict[str, list[tuple[float, float]]] = {}
+    for board, layout in layouts.items():
+        if layout:
+            kin.setdefault(layout, []).append(boards[board])
     return Noise(
         run=Component(run_variance, max(run_df, 1.0)),
         session=session_level,
-        board=_draw_to_prior([boards], spread.board**2, BOARD_PRIOR_DF),
+        kin=_draw_to_prior(list(kin.values()), spread.kin**2, BOARD_PRIOR_DF),
+        board=_draw_to_prior([list(boards.values())], spread.board**2, BOARD_PRIOR_DF),
+    )
+
+
+def _pool_sessions(means: Sequence[tuple[float, float]], session_variance: float) -> tuple[float, float]:
+    """Return the mean over the sessions of a board, and its sampling variance."""
+    return (
+        float(np.mean([mean for mean, _ in means])),
+        sum(variance + session_variance for _, variance in means) / len(means) ** 2,
     )
 
 

@@ -27,14 +27,16 @@ class Reference:
 
     Attributes:
         runs: all of them, oldest session first.
-        locations: of those that have one; what the noise is estimated from.
+        locations: of those that have one and are steady; what the noise is estimated from.
         compared: the locations that the new runs are compared with: those on the board of the new runs where
-            there are at least 3, else all.
+            there are at least 3, else those on boards of its layout where there are at least 3, else all.
+        unsteady: locations that were set aside.
     """
 
     runs: tuple[RunSummary, ...]
     locations: tuple[Location, ...]
     compared: tuple[Location, ...]
+    unsteady: tuple[Location, ...] = ()
 
 
 def choose_reference(
@@ -56,7 +58,9 @@ def choose_reference(
     if not sessions:
         return Reference((), (), ())
     sessions = [session for session in sessions if _launches_alike(session, sessions[-1])]
-    located = [[item for item in (locate(r, metric) for r in s) if isinstance(item, Location)] for s in sessions]
+    found = [[item for item in (locate(r, metric) for r in s) if isinstance(item, Location)] for s in sessions]
+    located = [[item for item in session if item.is_steady] for session in found]
+    unsteady = tuple(item for session in found for item in session if not item.is_steady)
     if located[-1]:
         level = _mean(located[-1])
         newest = located[-1][0]
@@ -72,13 +76,23 @@ def choose_reference(
         sessions = [session for session, keep in zip(sessions, keeps, strict=True) if keep]
         located = [locations for locations, keep in zip(located, keeps, strict=True) if keep]
     locations = tuple(location for session in located for location in session)
-    boards = {run.board for run in new}
-    same_board = tuple(location for location in locations if {location.board} == boards)
     return Reference(
         runs=tuple(run for session in sessions for run in session),
         locations=locations,
-        compared=same_board if len(same_board) >= MINIMUM_BASELINE_RUNS else locations,
+        compared=_choose_compared(locations, new),
+        unsteady=unsteady,
     )
+
+
+def _choose_compared(locations: tuple[Location, ...], new: Sequence[RunSummary]) -> tuple[Location, ...]:
+    boards = {run.board for run in new}
+    layouts = {run.environment.get("layout", "") for run in new}
+    same_board = tuple(location for location in locations if {location.board} == boards)
+    kin = tuple(location for location in locations if location.layout and {location.layout} == layouts)
+    for nearest in (same_board, kin):
+        if len(nearest) >= MINIMUM_BASELINE_RUNS:
+            return nearest
+    return locations
 
 
 def _order_sessions(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:

@@ -7,8 +7,10 @@ from collections.abc import Sequence
 
 from pytest_nsight.judge.contrast import Contrast, upper_quantile
 from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
 from pytest_nsight.judge.structure import StructureFinding
+from pytest_nsight.judge.trial import Trial
 from pytest_nsight.judge.wording import (
     write_change,
     write_count,
@@ -182,12 +184,41 @@ def unsteady(comparison: Comparison) -> str:
     )
 
 
-def structure_notes(finding: StructureFinding) -> str:
-    """What is told of the launches beside a verdict on time."""
-    notes = list(finding.resources[:3])
+def repeated(comparison: Comparison) -> str:
+    """Runs that no clock gave."""
+    return (
+        f"{_times(comparison)}, but all runs of a side hold the very same rounds, which no measurement gives: "
+        "choose another metric, or look at how the runs were recorded"
+    )
+
+
+def all_unsteady(locations: Sequence[Location], where: str) -> str:
+    """No run that has one level."""
+    if all(location.drift for location in locations):
+        worst = max((location.drift for location in locations), key=abs)
+        why = f"the time drifts within every run {where}, by {write_change(worst)} from first to last round"
+    else:
+        why = f"the clock changed within every run {where}"
+    return f"{why}; warm up longer (nsight(warmup=...)), or free or cool the GPU, and run again"
+
+
+def notes(trial: Trial) -> str:
+    """What is told beside a verdict on time: changed launches, runs set aside, modes."""
+    finding = trial.structure
+    told = list(finding.resources[:3])
     if finding.is_unsteady:
-        notes.append("launches differ from round to round or run to run")
-    return "".join(f"; {note}" for note in notes)
+        told.append("launches differ from round to round or run to run")
+    aside = len(trial.unsteady) + len(trial.reference.unsteady)
+    if aside:
+        told.append(f"{write_count(aside, 'run')} set aside, drifting or on a changing clock")
+    modes = [location.modes for location in (*trial.reference.compared, *trial.new) if location.modes is not None]
+    if modes:
+        widest = max(modes, key=lambda mode: mode.gap)
+        told.append(
+            f"rounds fall into two modes {write_percent(math.expm1(widest.gap))} apart in "
+            f"{len(modes)} of {write_count(len(trial.reference.compared) + len(trial.new), 'run')}"
+        )
+    return "".join(f"; {note}" for note in told)
 
 
 def claim_failed(phrases: Sequence[str]) -> str:

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
+from pytest_nsight.judge.canaries import LARGEST_SHIFT, Canary, Panel, read_canary
 from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS, Evidence
-from pytest_nsight.judge.guards import explain_environment
+from pytest_nsight.judge.guards import explain_environment, explain_shift
 from pytest_nsight.judge.location import Location, locate_all, resolution_ns
 from pytest_nsight.judge.looks import material_change
 from pytest_nsight.judge.noise import (
@@ -20,7 +21,11 @@ from pytest_nsight.judge.noise import (
     pool_within,
 )
 from pytest_nsight.judge.reference import Reference, choose_reference
+from pytest_nsight.judge.steadiness import is_repeated
 from pytest_nsight.judge.structure import StructureFinding, compare_structure
+
+_SOFTWARE = ("torch", "triton", "cuda")
+"""Fields of the environment whose change may change what a canary launches, or how it was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +35,8 @@ class Trial:
     Attributes:
         evidence: as given.
         reference: the stored runs that count.
-        new: locations of the new runs.
+        new: locations of the new runs that are steady.
+        unsteady: locations of the new runs that are not.
         structure: how the launches changed.
         environment: why times cannot be compared, "" if they can.
         unmeasured: why some run has no location, "" if all have.
@@ -39,6 +45,7 @@ class Trial:
     evidence: Evidence
     reference: Reference
     new: tuple[Location, ...]
+    unsteady: tuple[Location, ...]
     structure: StructureFinding
     environment: str
     unmeasured: str
@@ -54,6 +61,19 @@ class Trial:
         return len(self.reference.compared) >= MINIMUM_BASELINE_RUNS
 
     @property
+    def is_repeated(self) -> bool:
+        """Whether all runs of a side hold the very same rounds, which measuring does not give."""
+        return any(
+            is_repeated([location.durations_ns for location in side])
+            for side in (self.reference.compared, self.new)
+        )
+
+    @property
+    def is_judgeable(self) -> bool:
+        """Whether the times are such that a verdict on them may be more than INCONCLUSIVE."""
+        return self.is_sufficient and not self.is_repeated
+
+    @property
     def loses_structure(self) -> bool:
         """Whether the launches changed in a way that fails by itself."""
         return bool(self.structure.changes) and not self.evidence.incomparable
@@ -67,11 +87,13 @@ class Weighing:
         trial: the subject.
         contrast: new against stored runs, None where times cannot be compared.
         material: the smallest material difference of log times.
+        floor_ns: the smallest change in ns that may count.
     """
 
     trial: Trial
     contrast: Contrast | None
     material: float
+    floor_ns: float = math.nan
 
 
 def prepare(evidence: Evidence, family: Callable[[str], str]) -> Trial:
@@ -85,11 +107,31 @@ def prepare(evidence: Evidence, family: Callable[[str], str]) -> Trial:
     return Trial(
         evidence=evidence,
         reference=reference,
-        new=new,
+        new=tuple(item for item in new if item.is_steady),
+        unsteady=tuple(item for item in new if not item.is_steady),
         structure=compare_structure(reference.runs, evidence.new, family) if both else StructureFinding(),
         environment=explain_environment(reference.runs, evidence.new) if both else "",
         unmeasured=unmeasured,
     )
+
+
+def prepare_canary(evidence: Evidence, family: Callable[[str], str]) -> Trial | None:
+    """Prepare a canary, None if it is not the same work as before.
+
+    Stored runs of other software do not count: what an upgrade does to the canaries' kernels it does to the
+    user's, too, and that is for the gate to judge.
+    """
+    if evidence.incomparable or not evidence.new:
+        return None
+    now = evidence.new[-1].environment
+    baseline = tuple(
+        run
+        for run in evidence.baseline
+        if all(run.environment.get(name, "") == now.get(name, "") for name in _SOFTWARE)
+    )
+    trial = prepare(replace(evidence, baseline=baseline), family)
+    is_same = trial.is_comparable and not trial.structure.changes and not trial.is_repeated
+    return trial if is_same else None
 
 
 def learn_prior(trials: Sequence[Trial]) -> Prior:
@@ -106,17 +148,42 @@ def learn_prior(trials: Sequence[Trial]) -> Prior:
     return fit_prior(ratios, degrees)
 
 
-def weigh(trial: Trial, prior: Prior) -> Weighing:
+def build_panel(canaries: Sequence[Trial], prior: Prior) -> Panel:
+    """Put the canaries together that tell what sessions and boards do."""
+    return Panel([_read(trial, prior) for trial in canaries])
+
+
+def _read(trial: Trial, prior: Prior) -> Canary:
+    stored = trial.reference.locations
+    noise = estimate_noise(stored, trial.new, prior, expected_spread(_mean_ns(stored), stored[0].board))
+    return read_canary(trial.evidence.subject.case, noise.run.variance, (*stored, *trial.new))
+
+
+def weigh(trial: Trial, prior: Prior, panel: Panel) -> Weighing:
     """Compare the times of one subject."""
     if not trial.is_comparable:
         return Weighing(trial, None, math.inf)
-    compared = trial.reference.compared
-    baseline_ns = math.exp(min(math.fsum(item.log_ns for item in compared) / len(compared), 700.0))
-    noise = estimate_noise(
-        trial.reference.locations, trial.new, prior, expected_spread(baseline_ns, compared[0].board)
-    )
+    compared, stored, new = trial.reference.compared, trial.reference.locations, trial.new
+    baseline_ns = _mean_ns(compared)
+    levels = panel.levels((*stored, *new))
+    if levels is not None:
+        stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
+    shift = levels.shift(compared, new) if levels is not None else None
+    noise = estimate_noise(stored, new, prior, expected_spread(baseline_ns, compared[0].board))
+    floor_ns = resolution_ns((*compared, *new))
     return Weighing(
-        trial,
-        contrast(compared, trial.new, noise),
-        material_change(trial.evidence.policy.band, resolution_ns((*compared, *trial.new)), baseline_ns),
+        trial if shift is None else _tell_shift(trial, shift.log_change),
+        contrast(compared, new, noise, shift),
+        material_change(trial.evidence.policy.band, floor_ns, baseline_ns),
+        floor_ns,
     )
+
+
+def _tell_shift(trial: Trial, log_change: float) -> Trial:
+    if trial.environment or abs(log_change) <= LARGEST_SHIFT:
+        return trial
+    return replace(trial, environment=explain_shift(log_change))
+
+
+def _mean_ns(locations: Sequence[Location]) -> float:
+    return math.exp(min(math.fsum(item.log_ns for item in locations) / len(locations), 700.0))

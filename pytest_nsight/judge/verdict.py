@@ -17,9 +17,6 @@ from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, e
 from pytest_nsight.judge.trial import Trial, Weighing
 from pytest_nsight.result import Comparison, Verdict, VerdictKind
 
-IMPROVEMENT_DISCOVERY_RATE = 0.05
-"""Of improvements; more generous than that of regressions, since an improvement fails nothing."""
-
 _SPOILED_BY_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
 _PASSING = (VerdictKind.UNCHANGED, VerdictKind.IMPROVEMENT)
 
@@ -47,11 +44,12 @@ def decide(weighing: Weighing, significance: Significance, claims: Sequence[Clai
     if kind in _SPOILED_BY_ENVIRONMENT and trial.environment and comparison is not None:
         kind, body = VerdictKind.ENVIRONMENT, sentences.spoiled(trial.environment, comparison)
     kind, body = _join_claims(kind, body, claims)
+    measured = trial.new or trial.unsteady
     return Verdict(
         subject=trial.evidence.subject,
         kind=kind,
         sentence=f"{trial.evidence.subject.label}: {body}",
-        now_ns=float(np.median(np.concatenate([item.durations_ns for item in trial.new]))) if trial.new else None,
+        now_ns=float(np.median(np.concatenate([item.durations_ns for item in measured]))) if measured else None,
         comparison=comparison,
         changes=trial.structure.changes if trial.loses_structure else (),
     )
@@ -64,10 +62,20 @@ def _decide_without_time(trial: Trial, comparison: Comparison | None) -> tuple[V
     if evidence.incomparable:
         return VerdictKind.ENVIRONMENT, sentences.incomparable(evidence.incomparable)
     if not evidence.baseline:
-        if trial.new:
+        if trial.new or trial.unsteady:
             return VerdictKind.NO_BASELINE, sentences.no_baseline()
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured(trial.unmeasured)
-    return _decide_on_structure(trial, comparison) if trial.loses_structure else None
+    if trial.loses_structure:
+        return _decide_on_structure(trial, comparison)
+    return _decide_on_steadiness(trial)
+
+
+def _decide_on_steadiness(trial: Trial) -> tuple[VerdictKind, str] | None:
+    if not trial.new and trial.unsteady:
+        return VerdictKind.ENVIRONMENT, sentences.all_unsteady(trial.unsteady, "of this session")
+    if not trial.reference.locations and trial.reference.unsteady:
+        return VerdictKind.ENVIRONMENT, sentences.all_unsteady(trial.reference.unsteady, "of the baseline")
+    return None
 
 
 def _decide_on_structure(trial: Trial, comparison: Comparison | None) -> tuple[VerdictKind, str]:
@@ -95,14 +103,16 @@ def _decide_on_time(weighing: Weighing, comparison: Comparison | None) -> tuple[
         body = sentences.unchanged(comparison, equality_margin(weighing.material))
     elif not trial.is_sufficient:
         body = sentences.insufficient(comparison)
+    elif trial.is_repeated:
+        body = sentences.repeated(comparison)
     else:
         body = sentences.inconclusive(comparison, contrast, weighing.material)
-    return kind, body + sentences.structure_notes(trial.structure)
+    return kind, body + sentences.notes(trial)
 
 
 def _classify(weighing: Weighing, contrast: Contrast, comparison: Comparison) -> VerdictKind:
     material = weighing.material
-    if not weighing.trial.is_sufficient or not math.isfinite(material):
+    if not weighing.trial.is_judgeable or not math.isfinite(material):
         return VerdictKind.INCONCLUSIVE
     if (
         comparison.adjusted_p_slower <= FALSE_DISCOVERY_RATE
@@ -112,7 +122,7 @@ def _classify(weighing: Weighing, contrast: Contrast, comparison: Comparison) ->
     ):
         return VerdictKind.REGRESSION
     if (
-        comparison.adjusted_p_faster <= IMPROVEMENT_DISCOVERY_RATE
+        comparison.adjusted_p_faster <= FALSE_DISCOVERY_RATE
         and contrast.difference < -material
         and contrast.median_difference < -material / 2
     ):
@@ -131,7 +141,7 @@ def _compare(weighing: Weighing, significance: Significance) -> Comparison | Non
     return Comparison(
         metric=trial.evidence.policy.metric,
         baseline_ns=_exp(contrast.baseline_log_ns),
-        now_ns=_exp(contrast.baseline_log_ns + contrast.difference),
+        now_ns=_exp(contrast.now_log_ns),
         ratio=_exp(contrast.difference),
         low=_exp(low),
         high=_exp(high),

@@ -16,12 +16,12 @@ def evidence_of(stored_us: tuple[float, ...], new_us: tuple[float, ...]) -> Evid
 
 
 def test_a_noisy_equal_case_is_measured_again_only_if_asked_to_settle() -> None:
-    evidence = evidence_of(NOISY_US, (98.9,))
+    evidence = evidence_of(NOISY_US, (99.0,))
 
     assert judge([evidence])[0].kind is VerdictKind.INCONCLUSIVE
     assert suspects([evidence]) == ()
     assert suspects([evidence], settle=True) == (evidence.subject,)
-    settled = evidence_of(NOISY_US, (98.9, 100.6, 99.8, 101.1, 99.2))
+    settled = evidence_of(NOISY_US, (99.0, 100.6, 99.8, 101.1, 99.2))
     assert judge([settled])[0].kind is VerdictKind.UNCHANGED
     assert suspects([settled], settle=True) == ()
 

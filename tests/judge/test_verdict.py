@@ -260,14 +260,19 @@ def test_another_metric_is_judged_and_named_when_asked():
     assert "busy time 50.0 -> 60.0 us" in verdict.sentence
 
 
-def test_rounds_of_one_duration_and_identical_runs_have_a_verdict():
-    """Zero variance everywhere is judged by the prior, without an error."""
+@pytest.mark.parametrize("now_ns", [90_000, 100_000, 110_000])
+def test_rounds_of_one_duration_in_all_runs_are_no_measurement(now_ns):
+    """No clock that counts nanoseconds gives the same time for ever: nothing may be concluded from it."""
     runs = [
         tuple(RunSummary(SUBJECT, f"{name}{n}", name, "GPU-a", {"kernel": (time,) * 10}) for n in range(count))
-        for name, time, count in (("a", 100_000, 5), ("b", 100_000, 9))
+        for name, time, count in (("a", 100_000, 5), ("b", now_ns, 9))
     ]
 
-    assert verdict_of(Evidence(SUBJECT, Policy(), *runs)).kind is VerdictKind.UNCHANGED
+    verdict = verdict_of(Evidence(SUBJECT, Policy(), *runs))
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "the very same rounds" in verdict.sentence
+    assert suspects([Evidence(SUBJECT, Policy(), runs[0], runs[1][:3])]) == ()
 
 
 def test_rounds_made_for_these_tests_lie_where_they_say():

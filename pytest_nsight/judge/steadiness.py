@@ -1,0 +1,152 @@
+"""Whether the rounds of one run have one level: a run that drifts, or hops between clocks, has none to compare."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import lru_cache
+
+import numpy as np
+import numpy.typing as npt
+
+Floats = npt.NDArray[np.float64]
+Indices = npt.NDArray[np.intp]
+
+LARGEST_DRIFT = 0.01
+"""Log change from the first to the last round from which on a significant drift counts."""
+
+LARGEST_PROCESSOR_DRIFT = 0.10
+"""The same on a shared processor, whose rounds wander by percents."""
+
+FEWEST_ROUNDS = 12
+MODE_GAP = 0.015
+MODE_GAP_NS = 100.0
+MODE_SHARE = 0.10
+_MODE_SEPARATION = 3.0
+_MODE_CLOCKS = 0.01
+_DRIFT_NORMAL = 1.959963984540054
+_THIRD_SIGMAS = 4.0
+_FEWEST_TO_REPEAT = 4
+
+
+@dataclass(frozen=True, slots=True)
+class Modes:
+    """Two levels between which the rounds of a run jump.
+
+    Attributes:
+        gap: of log time between their means.
+        share: of the rounds in the slower one.
+        switches: how often a round is in another mode than the one before.
+        is_clock: whether the SM clock differs between them, too; None where it was not read with each round.
+    """
+
+    gap: float
+    share: float
+    switches: int
+    is_clock: bool | None = None
+
+    @property
+    def error(self) -> float:
+        """Standard error of the share of time in the slow mode, times the gap.
+
+        A stay in one mode counts once, however many rounds it lasts.
+        """
+        return self.gap * math.sqrt(self.share * (1 - self.share) / (self.switches + 1))
+
+
+def find_drift(logs: Floats, largest: float = LARGEST_DRIFT) -> float:
+    """Return the log change from the first to the last round, 0.0 unless it is a drift.
+
+    A drift is a line (Theil 1950, Sen 1968) whose 95 % interval of the slope excludes 0 and that makes more than
+    `largest` over the run, or midmeans of the first and the last third that differ by more than that and by four
+    of their own standard errors. Short kernels, whose rounds scatter by percents, seldom pass by chance.
+
+    Args:
+        logs: log durations in the order of the rounds.
+        largest: log change that is still no drift.
+    """
+    count = logs.size
+    if count < FEWEST_ROUNDS:
+        return 0.0
+    first, second, steps, low, middle, high = _pairs(count)
+    slopes = np.partition((logs[second] - logs[first]) / steps, (low, middle, high))
+    change = float(slopes[middle]) * count
+    if abs(change) > largest and (slopes[low] > 0 or slopes[high] < 0):
+        return change
+    return _compare_thirds(logs, largest)
+
+
+def _compare_thirds(logs: Floats, largest: float) -> float:
+    third = logs.size // 3
+    ends = np.sort(np.stack((logs[:third], logs[-third:])), axis=-1)
+    cut = third // 4
+    middle = ends[:, cut : third - cut].mean(axis=-1)
+    change = float(middle[1] - middle[0])
+    error = math.sqrt(float(ends.var(axis=-1, ddof=1).sum()) / third)
+    return change if abs(change) > max(largest, _THIRD_SIGMAS * error) else 0.0
+
+
+@lru_cache(maxsize=64)
+def _pairs(count: int) -> tuple[Indices, Indices, Indices, int, int, int]:
+    """Return all pairs of rounds, their distances, and the ranks of the median slope and of its interval's ends.
+
+    The interval is that of Sen (1968), by Kendall's normal approximation.
+    """
+    first, second = np.triu_indices(count, 1)
+    spread = _DRIFT_NORMAL * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
+    low = max(round((first.size - spread) / 2) - 1, 0)
+    high = min(round((first.size + spread) / 2), first.size - 1)
+    return first, second, second - first, low, first.size // 2, high
+
+
+def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
+    """Return the two modes of a run's rounds, None if there is only one.
+
+    The sorted rounds are parted where the squares within the two parts are least. They are modes if their
+    means are more than 1.5 %, 100 ns (three ticks of the GPU's timer) and three of the standard deviations within
+    them apart, and neither holds less than a tenth of the rounds.
+
+    Args:
+        logs: log durations in the order of the rounds.
+        clocks_mhz: SM clock read with each round, empty where it was not.
+    """
+    count = logs.size
+    if count < FEWEST_ROUNDS or float(np.ptp(logs)) <= MODE_GAP:
+        return None
+    middle = float(logs.mean())
+    ordered = np.sort(logs) - middle
+    lower, sizes = np.cumsum(ordered)[:-1], np.arange(1, count)
+    # The sum of all is 0, so that of the lower part tells both means, and the squares between them.
+    between = lower**2 * (count / (sizes * (count - sizes)))
+    best = int(between.argmax())
+    cut = best + 1
+    share = 1 - cut / count
+    gap = -float(lower[best]) * count / (cut * (count - cut))
+    within = math.sqrt(max(0.0, float(ordered @ ordered) - float(between[best])) / (count - 2))
+    gap_ns = math.exp(middle) * math.expm1(gap) if middle + gap < 700 else math.inf
+    is_wide = gap > max(MODE_GAP, _MODE_SEPARATION * within) and gap_ns > MODE_GAP_NS
+    if not is_wide or not MODE_SHARE <= share <= 1 - MODE_SHARE:
+        return None
+    is_slow = logs - middle >= ordered[cut]
+    return Modes(gap, share, int(np.count_nonzero(np.diff(is_slow))), _differ_in_clock(is_slow, clocks_mhz))
+
+
+def _differ_in_clock(is_slow: npt.NDArray[np.bool_], clocks_mhz: tuple[int, ...]) -> bool | None:
+    if len(clocks_mhz) != is_slow.size:
+        return None
+    clocks = np.asarray(clocks_mhz, dtype=np.float64)
+    fast, slow = float(np.median(clocks[~is_slow])), float(np.median(clocks[is_slow]))
+    return bool(fast > 0 and abs(slow / fast - 1) > _MODE_CLOCKS)
+
+
+def is_repeated(runs: Sequence[Floats]) -> bool:
+    """Whether several runs hold the very same rounds, as no clock that counts nanoseconds gives them.
+
+    True for constants and for copies of one run; with less than 4 rounds in all it may be chance.
+    """
+    return (
+        len(runs) > 1
+        and sum(run.size for run in runs) >= _FEWEST_TO_REPEAT
+        and all(np.array_equal(run, runs[0]) for run in runs[1:])
+    )
