@@ -218,7 +218,7 @@ class Gate:
             medians = [sorted(run.rounds[metric])[len(run.rounds[metric]) // 2] for run in evidence.new]
             now_ns = float(sorted(medians)[len(medians) // 2])
             sentence = f"{evidence.subject.label}: {len(medians)} runs of {duration(now_ns)} stored"
-            verdicts.append(Verdict(evidence.subject, VerdictKind.SAVED, sentence, now_ns))
+            verdicts.append(Verdict(evidence.subject, VerdictKind.SAVED, sentence, now_ns, metric=metric))
         return tuple(verdicts)
 
     def _run(self, cases: Sequence[str]) -> bool:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from dataclasses import asdict
 
 from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.evidence import LOOKS
@@ -25,7 +24,7 @@ def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int)
     """
     shift, noise, reference = found.shift, found.noise, weighing.trial.reference
     levels = (("run", noise.run), ("session", noise.session), ("kin", noise.kin), ("board", noise.board))
-    used = {id(item.durations_ns) for item in (*reference.compared, *weighing.trial.new)}
+    used = {id(item) for item in (*reference.compared, *weighing.trial.new)}
     stored = (*reference.locations, *reference.unsteady)
     new = (*weighing.trial.new, *weighing.trial.unsteady)
     return Basis(
@@ -47,8 +46,48 @@ def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int)
         canaries=shift.canaries if shift else (),
         looks=_retrace_looks(weighing, found),
         runs=tuple(
-            _tell_run(item, side, is_used=id(item.durations_ns) in used)
+            _tell_run(item, side, is_compared=id(item) in used)
             for side, items in (("baseline", stored), ("new", new))
             for item in items
         ),
+    )
+
+
+def _retrace_looks(weighing: Weighing, found: Contrast) -> tuple[Look, ...]:
+    """Return the comparison at every look that the subject took."""
+    looks = []
+    for runs in LOOKS:
+        if runs >= found.new_runs:
+            break
+        looks.append(
+            _tell_look(contrast(weighing.compared, weighing.new[:runs], found.noise, found.shift), weighing)
+        )
+    return (*looks, _tell_look(found, weighing))
+
+
+def _tell_look(found: Contrast, weighing: Weighing) -> Look:
+    return Look(
+        runs=found.new_runs,
+        difference=found.difference,
+        standard_error=found.standard_error,
+        degrees_of_freedom=found.degrees_of_freedom,
+        may_regress=may_differ(found, weighing.material, slower=True),
+        may_improve=may_differ(found, weighing.material, slower=False),
+    )
+
+
+def _tell_run(location: Location, side: str, *, is_compared: bool) -> RunLevel:
+    modes = location.modes
+    return RunLevel(
+        side=side,
+        run=location.run,
+        session=location.session,
+        board=location.board,
+        log_ns=location.log_ns,
+        within_error=location.within_error,
+        drift=location.drift,
+        mode_gap=modes.gap if modes else None,
+        mode_share=modes.share if modes else None,
+        is_clock_mode=modes.is_clock if modes else None,
+        is_compared=is_compared,
     )

@@ -74,8 +74,9 @@ class Levels:
     levels: Mapping[Place, float]
 
     def correct(self, locations: Sequence[Location]) -> tuple[Location, ...]:
-        """Return the locations less the level of the canaries in their sessions."""
-        return tuple(replace(item, log_ns=item.log_ns - self.levels[item.place]) for item in locations)
+        """Return the locations less the level of the canaries in their sessions; in other sessions as they are."""
+        levels = self.levels
+        return tuple(replace(item, log_ns=item.log_ns - levels.get(item.place, 0.0)) for item in locations)
 
     def shift(self, before: Sequence[Location], now: Sequence[Location]) -> Shift | None:
         """Return what `correct` takes off the difference of these means, None if both are of the same sessions."""

@@ -90,7 +90,7 @@ def judge(
     by_subject = {item.subject: item for item in evidence}
     return tuple(
         decide(weighing, significance, check_claims(item, find_partner(item, by_subject), prior))
-        for weighing, significance, item in zip(weighings, _adjust(weighings), evidence, strict=True)
+        for weighing, significance, item in zip(weighings, _adjust(weighings, prior), evidence, strict=True)
     )
 
 
@@ -103,7 +103,7 @@ def _prepare_all(
     return trials, prior, build_panel(watched, prior)
 
 
-def _adjust(weighings: Sequence[Weighing]) -> list[Significance]:
+def _adjust(weighings: Sequence[Weighing], prior: Prior) -> list[Significance]:
     """Adjust the p-values over all compared subjects by Benjamini and Hochberg (1995).
 
     Subjects that were cleared, or that have too few runs to fail, enter with p = 1: they stay among the
@@ -115,9 +115,9 @@ def _adjust(weighings: Sequence[Weighing]) -> list[Significance]:
         for side in (True, False)
     )
     return [
-        Significance(len(compared), next(slower), next(faster))
+        Significance(len(compared), next(slower), next(faster), prior)
         if weighing.contrast is not None
-        else Significance(len(compared), 1.0, 1.0)
+        else Significance(len(compared), 1.0, 1.0, prior)
         for weighing in weighings
     ]
 

@@ -88,12 +88,16 @@ class Weighing:
         contrast: new against stored runs, None where times cannot be compared.
         material: the smallest material difference of log times.
         floor_ns: the smallest change in ns that may count.
+        compared: the stored runs that were compared, corrected by the canaries.
+        new: the new runs, likewise.
     """
 
     trial: Trial
     contrast: Contrast | None
     material: float
     floor_ns: float = math.nan
+    compared: tuple[Location, ...] = ()
+    new: tuple[Location, ...] = ()
 
 
 def prepare(evidence: Evidence, family: Callable[[str], str]) -> Trial:
@@ -164,11 +168,12 @@ def weigh(trial: Trial, prior: Prior, panel: Panel) -> Weighing:
     if not trial.is_comparable:
         return Weighing(trial, None, math.inf)
     compared, stored, new = trial.reference.compared, trial.reference.locations, trial.new
-    baseline_ns = _mean_ns(compared)
-    levels = panel.levels((*stored, *new))
+    baseline_ns, shift = _mean_ns(compared), None
+    # Sessions from before there were canaries tell of the noise as they are.
+    levels = panel.levels((*stored, *new)) or panel.levels((*compared, *new))
     if levels is not None:
+        shift = levels.shift(compared, new)
         stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
-    shift = levels.shift(compared, new) if levels is not None else None
     noise = estimate_noise(stored, new, prior, expected_spread(baseline_ns, compared[0].board))
     floor_ns = resolution_ns((*compared, *new))
     return Weighing(
@@ -176,6 +181,8 @@ def weigh(trial: Trial, prior: Prior, panel: Panel) -> Weighing:
         contrast(compared, new, noise, shift),
         material_change(trial.evidence.policy.band, floor_ns, baseline_ns),
         floor_ns,
+        compared,
+        new,
     )
 
 

@@ -9,11 +9,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.judge import sentences
+from pytest_nsight.judge.basis import tell_basis
 from pytest_nsight.judge.blame import find_slower_kernels
 from pytest_nsight.judge.claims import ClaimFinding, ClaimState
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
+from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.trial import Trial, Weighing
 from pytest_nsight.result import Comparison, Verdict, VerdictKind
 
@@ -29,11 +31,13 @@ class Significance:
         compared: number of subjects compared on time.
         slower: adjusted p-value of "not slower".
         faster: adjusted p-value of "not faster".
+        prior: of the run variance, learned from all.
     """
 
     compared: int
     slower: float
     faster: float
+    prior: Prior
 
 
 def decide(weighing: Weighing, significance: Significance, claims: Sequence[ClaimFinding]) -> Verdict:
@@ -52,6 +56,7 @@ def decide(weighing: Weighing, significance: Significance, claims: Sequence[Clai
         now_ns=float(np.median(np.concatenate([item.durations_ns for item in measured]))) if measured else None,
         comparison=comparison,
         changes=trial.structure.changes if trial.loses_structure else (),
+        metric=trial.evidence.policy.metric,
     )
 
 
@@ -159,6 +164,7 @@ def _compare(weighing: Weighing, significance: Significance) -> Comparison | Non
         slower_kernels=find_slower_kernels(trial.reference.runs, trial.evidence.new)
         if contrast.difference > 0
         else (),
+        basis=tell_basis(weighing, contrast, significance.prior, significance.compared),
     )
 
 

@@ -136,8 +136,8 @@ def setup(result: SessionResult) -> str:
 
 
 def gated_metric(verdict: Verdict) -> str:
-    """The duration that the verdict is about; kernel time where nothing was compared."""
-    return verdict.comparison.metric if verdict.comparison else "kernel"
+    """The duration that the verdict is about."""
+    return verdict.comparison.metric if verdict.comparison else verdict.metric
 
 
 def runs_of(verdict: Verdict, result: SessionResult) -> list[RunSummary]:
