@@ -2,7 +2,7 @@
 
 Each suite has baseline runs of one session and new runs of another. The gate is driven as a session drives
 it: 1 run of everything, then 2, 2 and 4 more of the suspects. A false alarm is a suite in which any
-unchanged subject fails.
+unchanged subject fails; a false improvement one in which any improves.
 
     python benchmarks/simulate_gate.py --suites 1000
 
@@ -13,6 +13,12 @@ Populations, standard deviations in percent of the time, one value drawn for eac
     dirty      mixed, 10 % of the subjects with a +4 % mode in 15 % of their runs
     heavy      mixed, run effects with t tails of 4 degrees of freedom
     sessions   mixed, and each session shifts all subjects by 0.7 and each by 0.3
+    watched    sessions, with 8 canaries of the same population
+    quiet      h200, and each session shifts all subjects by 0.7; with 8 canaries
+    against    sessions, but the baseline is measured in the same session (--nsight-against)
+    placement  h200, 20 % of the subjects with a +3 % mode in 15 % of their runs, as allocations make it
+    kin        h200, the baseline from another board of the same layout: 0.2, t tails of 4 degrees; 8 canaries
+    strangers  h200, the baseline from a board of another layout: 0.7; 8 canaries
     processor  a shared CPU: run 1-4, session 5
 """
 
@@ -21,15 +27,15 @@ from __future__ import annotations
 import argparse
 import math
 import time
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 import numpy.typing as npt
 from scipy import signal, stats
 
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
-from pytest_nsight.model import Policy, RunSummary, Subject
+from pytest_nsight.model import CANARIES, Policy, RunSummary, Subject
 from pytest_nsight.result import Verdict, VerdictKind
 
 ROUNDS = 40
@@ -46,25 +52,53 @@ class Population:
     common_session_sd: float = 0.0
     heavy_tails: bool = False
     slow_mode_share: float = 0.0
+    slow_mode: float = 0.04
+    board_sd: float = 0.0
+    layouts: tuple[str, str] = ("", "")
+    canaries: int = 0
+    is_one_session: bool = False
     board: str = "GPU-simulated"
 
 
+MIXED = Population((0.005, 0.02), (0.005, 0.03))
+H200 = Population((0.0004, 0.005), (0.001, 0.015), session_sd=0.001)
+SESSIONS = replace(MIXED, session_sd=0.003, common_session_sd=0.007)
 POPULATIONS = {
-    "h200": Population((0.0004, 0.005), (0.001, 0.015), session_sd=0.001),
-    "mixed": Population((0.005, 0.02), (0.005, 0.03)),
-    "dirty": Population((0.005, 0.02), (0.005, 0.03), slow_mode_share=0.1),
-    "heavy": Population((0.005, 0.02), (0.005, 0.03), heavy_tails=True),
-    "sessions": Population((0.005, 0.02), (0.005, 0.03), session_sd=0.003, common_session_sd=0.007),
+    "h200": H200,
+    "mixed": MIXED,
+    "dirty": replace(MIXED, slow_mode_share=0.1),
+    "heavy": replace(MIXED, heavy_tails=True),
+    "sessions": SESSIONS,
+    "watched": replace(SESSIONS, canaries=8),
+    "quiet": replace(H200, common_session_sd=0.007, canaries=8),
+    "against": replace(SESSIONS, is_one_session=True),
+    "placement": replace(H200, slow_mode_share=0.2, slow_mode=0.03),
+    "kin": replace(H200, board_sd=0.002, layouts=("16-18", "16-18"), canaries=8),
+    "strangers": replace(H200, board_sd=0.007, layouts=("16-18", "14-18"), canaries=8),
     "processor": Population((0.01, 0.04), (0.01, 0.05), session_sd=0.05, board="processor"),
 }
 
 Rounds = npt.NDArray[np.int64]
 
 
+@dataclass(frozen=True)
+class Sizes:
+    """How much is simulated: suites, subjects in each, stored runs, and the band they are judged by."""
+
+    suites: int
+    subjects: int = 50
+    baseline: int = 5
+    band: float = 0.02
+
+
 def draw_rounds(
     population: Population, subjects: int, baseline_runs: int, rng: np.random.Generator, rounds: int = ROUNDS
 ) -> Rounds:
-    """Return rounds in ns of shape (subject, run, round): baseline runs, then those of all looks."""
+    """Return rounds in ns of shape (subject, run, round): baseline runs, then those of all looks.
+
+    The canaries are the last subjects, beyond those that were asked for.
+    """
+    subjects += population.canaries
     runs = baseline_runs + LOOKS[-1]
     shape = (subjects, runs)
     run_sd, round_sd = (
@@ -73,12 +107,16 @@ def draw_rounds(
     )
     log_ns = np.log(rng.uniform(30e3, 3e6, size=(subjects, 1)))
     is_new = np.arange(runs) >= baseline_runs
-    own_shift = rng.normal(0, population.session_sd, size=(subjects, 1))
-    common_shift = rng.normal(0, population.common_session_sd)
+    shift = np.zeros((subjects, 1))
+    if not population.is_one_session:
+        shift = rng.normal(0, population.session_sd, size=(subjects, 1))
+        shift = shift + rng.normal(0, population.common_session_sd)
+        shift = shift + population.board_sd * rng.standard_t(4, size=(subjects, 1)) / np.sqrt(2)
     run_effect = rng.standard_t(4, shape) / np.sqrt(2) if population.heavy_tails else rng.normal(size=shape)
-    log_run = log_ns + run_sd * run_effect + np.sqrt(2) * (own_shift + common_shift) * is_new
+    # The baseline has a shift of its own, independent and as large: their difference has twice the variance.
+    log_run = log_ns + run_sd * run_effect + np.sqrt(2) * shift * is_new
     has_slow_mode = rng.random((subjects, 1)) < population.slow_mode_share
-    log_run = log_run + 0.04 * (has_slow_mode & (rng.random(shape) < 0.15))
+    log_run = log_run + population.slow_mode * (has_slow_mode & (rng.random(shape) < 0.15))
     correlation = rng.uniform(0, 0.8, size=subjects)
     noise = rng.normal(size=(*shape, rounds))
     for index, rho in enumerate(correlation):
@@ -89,41 +127,62 @@ def draw_rounds(
     return durations
 
 
-def run_gate(rounds: Rounds, baseline_runs: int, board: str) -> tuple[tuple[Verdict, ...], int]:
-    """Drive the gate over all its looks; return the verdicts and the number of runs beyond the first."""
-    subjects = [Subject(f"suite.py::test_{index}") for index in range(len(rounds))]
-    summaries = [
-        [
+def summarise(
+    subject: Subject, rounds: npt.NDArray[np.int64], baseline_runs: int, population: Population
+) -> list[RunSummary]:
+    """Return the runs of one subject, as a session would have recorded them."""
+    summaries = []
+    for index, values in enumerate(rounds):
+        is_new = index >= baseline_runs
+        is_other = population.board_sd > 0 and is_new
+        layout = population.layouts[is_new]
+        summaries.append(
             RunSummary(
                 subject,
                 run=f"r{index}",
-                session="stored" if index < baseline_runs else "new",
-                board=board,
+                session="new" if is_new or population.is_one_session else "stored",
+                board=f"{population.board}-other" if is_other else population.board,
                 rounds={"kernel": tuple(values.tolist())},
+                environment={"layout": layout} if layout else {},
             )
-            for index, values in enumerate(of_subject)
-        ]
-        for subject, of_subject in zip(subjects, rounds, strict=True)
-    ]
+        )
+    return summaries
+
+
+def run_gate(
+    rounds: Rounds, baseline_runs: int, population: Population, band: float = 0.02
+) -> tuple[tuple[Verdict, ...], int]:
+    """Drive the gate over all its looks; return the verdicts and the number of runs beyond the first."""
+    users = len(rounds) - population.canaries
+    subjects = [Subject(f"suite.py::test_{index}") for index in range(users)]
+    watched = [Subject(f"{CANARIES}::{index}") for index in range(population.canaries)]
+    summaries = {
+        subject: summarise(subject, of_subject, baseline_runs, population)
+        for subject, of_subject in zip((*subjects, *watched), rounds, strict=True)
+    }
     counts = dict.fromkeys(subjects, LOOKS[0])
 
-    def collect() -> list[Evidence]:
+    def collect(chosen: Sequence[Subject], counts: Mapping[Subject, int]) -> list[Evidence]:
         return [
             Evidence(
                 subject,
-                Policy(),
-                baseline=tuple(runs[:baseline_runs]),
-                new=tuple(runs[baseline_runs : baseline_runs + counts[subject]]),
+                Policy(band=band),
+                baseline=tuple(summaries[subject][:baseline_runs]),
+                new=tuple(summaries[subject][baseline_runs : baseline_runs + counts[subject]]),
             )
-            for subject, runs in zip(subjects, summaries, strict=True)
+            for subject in chosen
         ]
 
+    def collect_canaries() -> list[Evidence]:
+        return collect(watched, dict.fromkeys(watched, max(counts.values())))
+
     for look in LOOKS[1:]:
-        found = suspects(collect())
+        found = suspects(collect(subjects, counts), canaries=collect_canaries())
         if not found:
             break
         counts.update(dict.fromkeys(found, look))
-    return judge(collect()), sum(counts.values()) - len(counts)
+    verdicts = judge(collect(subjects, counts), canaries=collect_canaries())
+    return verdicts, sum(counts.values()) - len(counts)
 
 
 def write_rate(hits: int, trials: int) -> str:
@@ -132,40 +191,37 @@ def write_rate(hits: int, trials: int) -> str:
     return f"{hits / trials:7.2%} [{interval.low:.2%}, {interval.high:.2%}]"
 
 
-def measure_false_alarms(
-    population: Population, suites: int, subjects: int, baseline_runs: int, rng: np.random.Generator
-) -> str:
+def measure_false_alarms(population: Population, sizes: Sizes, rng: np.random.Generator) -> str:
+    """Return how often unchanged suites alarm and improve, and what they cost."""
     alarms = extra = unchanged = improved = 0
-    for _ in range(suites):
-        rounds = draw_rounds(population, subjects, baseline_runs, rng)
-        verdicts, more = run_gate(rounds, baseline_runs, population.board)
+    for _ in range(sizes.suites):
+        rounds = draw_rounds(population, sizes.subjects, sizes.baseline, rng)
+        verdicts, more = run_gate(rounds, sizes.baseline, population, sizes.band)
         alarms += any(verdict.kind.fails for verdict in verdicts)
         unchanged += sum(verdict.kind is VerdictKind.UNCHANGED for verdict in verdicts)
         improved += any(verdict.kind is VerdictKind.IMPROVEMENT for verdict in verdicts)
         extra += more
-    total = suites * subjects
+    total = sizes.suites * sizes.subjects
     return (
-        f"suites with a false alarm {write_rate(alarms, suites)}, with a false improvement "
-        f"{improved / suites:.1%}; unchanged {unchanged / total:.0%}, "
+        f"suites with a false alarm {write_rate(alarms, sizes.suites)}, with a false improvement "
+        f"{write_rate(improved, sizes.suites)}; unchanged {unchanged / total:.0%}, "
         f"extra runs per subject {extra / total:.2f}"
     )
 
 
 def measure_power(
-    population: Population,
-    effect: float,
-    suites: int,
-    subjects: int,
-    baseline_runs: int,
-    rng: np.random.Generator,
+    population: Population, effect: float, sizes: Sizes, rng: np.random.Generator, *, everywhere: bool = False
 ) -> str:
+    """Return how often one slower subject is found; with `everywhere`, whether one of all slower ones is."""
     found = 0
-    for _ in range(suites):
-        rounds = draw_rounds(population, subjects, baseline_runs, rng)
-        rounds[0, baseline_runs:] = np.rint(rounds[0, baseline_runs:] * (1 + effect))
-        verdicts, _ = run_gate(rounds, baseline_runs, population.board)
-        found += verdicts[0].kind is VerdictKind.REGRESSION
-    return f"one subject +{effect:.0%} found {write_rate(found, suites)}"
+    slower = slice(0, sizes.subjects if everywhere else 1)
+    for _ in range(sizes.suites):
+        rounds = draw_rounds(population, sizes.subjects, sizes.baseline, rng)
+        rounds[slower, sizes.baseline :] = np.rint(rounds[slower, sizes.baseline :] * (1 + effect))
+        verdicts, _ = run_gate(rounds, sizes.baseline, population, sizes.band)
+        found += any(verdict.kind is VerdictKind.REGRESSION for verdict in verdicts[slower])
+    what = f"any of all subjects {effect:+.1%}" if everywhere else f"one subject {effect:+.1%}"
+    return f"{what} found {write_rate(found, sizes.suites)}"
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -175,17 +231,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--subjects", type=int, default=50, help="subjects in a suite")
     parser.add_argument("--baseline", type=int, default=5, help="stored runs")
     parser.add_argument("--population", choices=POPULATIONS, action="append", help="default: all")
+    parser.add_argument("--band", type=float, default=0.02, help="as a ratio")
+    parser.add_argument("--effect", type=float, action="append", help="slowdowns to look for; 0.02 to 0.1")
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args(arguments)
     power_suites = options.power_suites if options.power_suites is not None else options.suites // 4
-    print(f"{options.suites} suites of {options.subjects} subjects, {options.baseline} stored runs")
+    sizes = Sizes(options.suites, options.subjects, options.baseline, options.band)
+    print(
+        f"{sizes.suites} suites of {sizes.subjects} subjects, {sizes.baseline} stored runs, band {sizes.band:.1%}"
+    )
     for name in options.population or POPULATIONS:
         began = time.monotonic()
         rng = np.random.default_rng([options.seed, *name.encode()])
-        population, sizes = POPULATIONS[name], (options.subjects, options.baseline)
-        print(f"{name:10} {measure_false_alarms(population, options.suites, *sizes, rng)}", flush=True)
-        for effect in EFFECTS if power_suites else ():
-            print(f"{'':10} {measure_power(population, effect, power_suites, *sizes, rng)}", flush=True)
+        population, power = POPULATIONS[name], replace(sizes, suites=power_suites)
+        print(f"{name:10} {measure_false_alarms(population, sizes, rng)}", flush=True)
+        for effect in options.effect or EFFECTS if power_suites else ():
+            print(f"{'':10} {measure_power(population, effect, power, rng)}", flush=True)
+        if power_suites and population.common_session_sd:
+            print(f"{'':10} {measure_power(population, 0.05, power, rng, everywhere=True)}", flush=True)
         print(f"{'':10} {time.monotonic() - began:.0f} s", flush=True)
 
 

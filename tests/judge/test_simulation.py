@@ -21,7 +21,7 @@ def test_suites_of_unchanged_code_fail_in_at_most_one_of_a_hundred(name):
     rng = np.random.default_rng([7, *name.encode()])
     alarms = 0
     for _ in range(suites):
-        verdicts, _ = run_gate(draw_rounds(population, 20, 5, rng, rounds=20), 5, population.board)
+        verdicts, _ = run_gate(draw_rounds(population, 20, 5, rng, rounds=20), 5, population)
         alarms += any(verdict.kind.fails for verdict in verdicts)
 
     assert stats.binomtest(alarms, suites, 0.01, alternative="greater").pvalue > 0.001
@@ -34,7 +34,7 @@ def test_five_percent_is_found_at_a_run_deviation_of_half_a_percent(stored):
     for _ in range(suites):
         rounds = draw_rounds(HALF_PERCENT, 20, stored, rng, rounds=20)
         rounds[0, stored:] = np.rint(rounds[0, stored:] * 1.05)
-        verdicts, _ = run_gate(rounds, stored, HALF_PERCENT.board)
+        verdicts, _ = run_gate(rounds, stored, HALF_PERCENT)
         found += verdicts[0].kind is VerdictKind.REGRESSION
 
     assert stats.binomtest(found, suites, 0.95, alternative="less").pvalue > 0.001
@@ -42,6 +42,6 @@ def test_five_percent_is_found_at_a_run_deviation_of_half_a_percent(stored):
 
 def test_unchanged_code_on_a_quiet_gpu_costs_next_to_no_further_runs():
     rng = np.random.default_rng(13)
-    _, extra = run_gate(draw_rounds(POPULATIONS["h200"], 100, 5, rng, rounds=20), 5, "GPU-simulated")
+    _, extra = run_gate(draw_rounds(POPULATIONS["h200"], 100, 5, rng, rounds=20), 5, POPULATIONS["h200"])
 
     assert extra <= 30
