@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 
+from benchmarks import liger
 from benchmarks.workload import Source, Workload, relative_error, row_sample
-from kernels import attention, bias_gelu, cross_entropy, rotary, softmax, swiglu
+from kernels import attention, bias_gelu, cross_entropy, rotary, softmax, swiglu, swiglu_backward
 from kernels.adamw import adamw, adamw_bytes, adamw_flops
 from perf_tests.llama import HEAD_WIDTH, HEADS, MLP_WIDTH, VOCABULARY, WIDTH, Configuration
 
@@ -31,11 +34,38 @@ def make_swiglu(configuration: Configuration, source: Source) -> Workload:
         ways={
             "fused": lambda: swiglu.swiglu_fused(gate, up),
             "unfused": lambda: swiglu.swiglu_unfused(gate, up),
+            **liger.swiglu(gate, up),
         },
         compiled=(swiglu.swiglu_unfused, (gate, up)),
         error=lambda out: relative_error(out[some], swiglu.swiglu_reference(gate[some], up[some])),
         bytes_moved=swiglu.swiglu_bytes(rows, MLP_WIDTH, source.dtype.itemsize),
         flops=swiglu.swiglu_flops(rows, MLP_WIDTH),
+    )
+
+
+def make_swiglu_backward(configuration: Configuration, source: Source) -> Workload:
+    rows = configuration.rows
+    gradient, gate, up = (source.normal(rows, MLP_WIDTH) for _ in range(3))
+    some = row_sample(rows, source.device)
+    leaves = (gate.detach().requires_grad_(), up.detach().requires_grad_())
+    out = swiglu.swiglu_unfused(*leaves)
+
+    def error(outs: tuple[torch.Tensor, torch.Tensor]) -> float:
+        truths = swiglu_backward.swiglu_backward_reference(gradient[some], gate[some], up[some])
+        return max(relative_error(found[some], truth) for found, truth in zip(outs, truths, strict=True))
+
+    return Workload(
+        ways={
+            "fused": lambda: swiglu_backward.swiglu_backward_fused(gradient, gate, up),
+            "unfused": lambda: swiglu_backward.swiglu_backward_unfused(gradient, gate, up),
+            "torch": lambda: torch.autograd.grad(out, leaves, gradient, retain_graph=True),
+            **liger.swiglu_backward(gradient, gate, up),
+        },
+        compiled=(swiglu_backward.swiglu_backward_unfused, (gradient, gate, up)),
+        error=error,
+        bytes_moved=swiglu_backward.swiglu_backward_bytes(rows, MLP_WIDTH, source.dtype.itemsize),
+        flops=swiglu_backward.swiglu_backward_flops(rows, MLP_WIDTH),
+        unchecked=frozenset({"liger"}),
     )
 
 
@@ -56,7 +86,7 @@ def make_bias_gelu(configuration: Configuration, source: Source) -> Workload:
 
 
 def make_softmax(configuration: Configuration, source: Source) -> Workload:
-    rows, width = configuration.rows * HEADS, configuration.length
+    rows, width = min(configuration.batch, 8) * configuration.length * HEADS, configuration.length
     x = source.normal(rows, width)
     some = row_sample(rows, source.device)
     return Workload(
@@ -64,6 +94,7 @@ def make_softmax(configuration: Configuration, source: Source) -> Workload:
             "fused": lambda: softmax.softmax_fused(x),
             "unfused": lambda: softmax.softmax_unfused(x),
             "torch": lambda: torch.softmax(x, dim=-1),
+            **liger.softmax(x),
         },
         compiled=(softmax.softmax_unfused, (x,)),
         error=lambda out: relative_error(out[some], softmax.softmax_reference(x[some])),
@@ -79,6 +110,8 @@ def make_cross_entropy(configuration: Configuration, source: Source) -> Workload
     targets = torch.randint(VOCABULARY, (rows,), device=source.device)
     some = row_sample(rows, source.device)
     losses_truth, gradient_truth = cross_entropy.cross_entropy_reference(kept[some], targets[some], rows)
+
+    compiled = torch.compile(lambda leaf, targets: F.cross_entropy(leaf.float(), targets), dynamic=False)
 
     def error_of_first_call(_: tuple[torch.Tensor, torch.Tensor]) -> float:
         # The fused call overwrites its logits, so what is checked is a call on fresh ones.
@@ -97,14 +130,24 @@ def make_cross_entropy(configuration: Configuration, source: Source) -> Workload
         ways={
             "fused": lambda: cross_entropy.cross_entropy_fused(logits, targets),
             "unfused": lambda: cross_entropy.cross_entropy_unfused(logits, targets),
-            "torch, loss only": lambda: F.cross_entropy(logits, targets),
+            "torch": lambda: _loss_and_gradient(F.cross_entropy, logits, targets),
+            "torch.compile": lambda: _loss_and_gradient(compiled, logits, targets),
+            **liger.cross_entropy(logits, targets),
         },
         compiled=None,
         error=error_of_first_call,
         bytes_moved=cross_entropy.cross_entropy_bytes(rows, VOCABULARY, source.dtype.itemsize),
         flops=cross_entropy.cross_entropy_flops(rows, VOCABULARY),
-        unchecked=frozenset({"torch, loss only"}),
+        unchecked=frozenset({"torch", "torch.compile", "liger"}),
     )
+
+
+def _loss_and_gradient(
+    loss: Callable[..., torch.Tensor], logits: torch.Tensor, targets: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    leaf = logits.detach().requires_grad_()
+    value = loss(leaf, targets)
+    return value.detach(), torch.autograd.grad(value, leaf)[0]
 
 
 def make_rotary(configuration: Configuration, source: Source) -> Workload:
@@ -120,11 +163,13 @@ def make_rotary(configuration: Configuration, source: Source) -> Workload:
         ways={
             "fused": lambda: rotary.rotary_fused(q, k, *tables),
             "unfused": lambda: rotary.rotary_unfused(q, k, *tables),
+            **liger.rotary(q, k, *tables),
         },
         compiled=(rotary.rotary_unfused, (q, k, *tables)),
         error=error,
         bytes_moved=rotary.rotary_bytes(configuration.rows, 2 * HEADS, HEAD_WIDTH, source.dtype.itemsize),
         flops=rotary.rotary_flops(configuration.rows, 2 * HEADS, HEAD_WIDTH),
+        unchecked=frozenset({"liger"}),
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import torch
 import torch.nn.functional as F
 
+from benchmarks import liger
 from benchmarks.workload import EPS, Source, Workload, relative_error, row_sample
 from kernels.add_rms_norm import (
     add_rms_norm_bytes,
@@ -47,6 +48,7 @@ def make_rms_norm(configuration: Configuration, source: Source) -> Workload:
             "fused": lambda: rms_norm_fused(x, weight),
             "unfused": lambda: rms_norm_unfused(x, weight),
             "torch": lambda: F.rms_norm(x, (WIDTH,), weight, EPS),
+            **liger.rms_norm(x, weight),
         },
         compiled=(rms_norm_unfused, (x, weight)),
         error=lambda out: relative_error(out[some], rms_norm_reference(x[some], weight)),
@@ -68,12 +70,21 @@ def make_add_rms_norm(configuration: Configuration, source: Source) -> Workload:
         ways={
             "fused": lambda: add_rms_norm_fused(x, residual, weight),
             "unfused": lambda: add_rms_norm_unfused(x, residual, weight),
+            "torch": lambda: _add_then_norm(x, residual, weight),
+            **liger.add_rms_norm(x, residual, weight),
         },
         compiled=(add_rms_norm_unfused, (x, residual, weight)),
         error=error,
         bytes_moved=add_rms_norm_bytes(rows, WIDTH, source.dtype.itemsize),
         flops=add_rms_norm_flops(rows, WIDTH),
     )
+
+
+def _add_then_norm(
+    x: torch.Tensor, residual: torch.Tensor, weight: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    total = x + residual
+    return F.rms_norm(total, (WIDTH,), weight, EPS), total
 
 
 def make_rms_norm_linear(configuration: Configuration, source: Source) -> Workload:
@@ -116,6 +127,7 @@ def make_rms_norm_backward(configuration: Configuration, source: Source) -> Work
             "fused": lambda: rms_norm_backward_fused(gradient, x, weight),
             "unfused": lambda: rms_norm_backward_unfused(gradient, x, weight),
             "torch": lambda: torch.autograd.grad(out, leaves, gradient, retain_graph=True),
+            **liger.rms_norm_backward(gradient, x, weight),
         },
         compiled=(rms_norm_backward_unfused, (gradient, x, weight)),
         error=error,

@@ -22,7 +22,7 @@ class Workload:
         error: result of a way -> relative error in norm against fp32, over a sample of rows.
         bytes_moved: that must move.
         flops: that must be done.
-        unchecked: names of ways that compute something else (a bare product, a copy).
+        unchecked: names of ways that compute something else (a bare product, a copy) or write over their inputs.
     """
 
     ways: Mapping[str, Callable[[], Any]]

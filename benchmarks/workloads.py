@@ -15,6 +15,7 @@ MAKERS: dict[str, Callable[[Configuration, Source], Workload]] = {
     "add_rms_norm": norm_workloads.make_add_rms_norm,
     "rms_norm_linear": norm_workloads.make_rms_norm_linear,
     "swiglu": model_workloads.make_swiglu,
+    "swiglu_backward": model_workloads.make_swiglu_backward,
     "bias_gelu": model_workloads.make_bias_gelu,
     "rotary": model_workloads.make_rotary,
     "softmax": model_workloads.make_softmax,
