@@ -1,0 +1,129 @@
+"""What the stored baselines say about the claims in the marks of the perf tests.
+
+    python -m benchmarks.claims              # every case: launches, time, GB/s, factor over its unfused one, claims
+
+A factor is the worst that any two stored runs give, whichever boards they are from. `tests/kernels/test_claims.py`
+demands that no mark claims more than that.
+"""
+
+from __future__ import annotations
+
+import argparse
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.baselines.store import load
+from pytest_nsight.judge.structure import count_launches
+from pytest_nsight.mark import Mark, find_partner, read_mark
+from pytest_nsight.model import RunSummary, Subject
+
+ROOT = Path(__file__).parents[1]
+MODEL = "nvidia-h200"
+
+
+@dataclass(frozen=True, slots=True)
+class Record:
+    """What is stored of a case.
+
+    Attributes:
+        case: node id.
+        launches: of kernels in a round, each number that a run has shown.
+        times_ns: median kernel time of each run.
+        boards: how many boards the runs are from.
+    """
+
+    case: str
+    launches: frozenset[int]
+    times_ns: tuple[float, ...]
+    boards: int
+
+
+def read_records(folder: Path = ROOT / "baselines", model: str = MODEL) -> dict[str, Record]:
+    """The stored runs of every case of a GPU model."""
+    stored: Mapping[Subject, Sequence[RunSummary]] = load(folder, model).runs
+    return {
+        subject.case: Record(
+            subject.case,
+            frozenset(count_launches(run) for run in runs),
+            tuple(statistics.median(run.rounds["kernel"]) for run in runs),
+            len({run.board for run in runs}),
+        )
+        for subject, runs in stored.items()
+        if not subject.part
+    }
+
+
+def read_marks() -> dict[str, Mark]:
+    """The marks of the perf tests by case, as pytest collects them."""
+    collected: list[pytest.Item] = []
+
+    class Collector:
+        def pytest_collection_finish(self, session: pytest.Session) -> None:
+            collected.extend(session.items)
+
+    options = ["--collect-only", "-p", "no:terminal", f"--rootdir={ROOT}", str(ROOT / "perf_tests")]
+    code = pytest.main(options, plugins=[Collector()])
+    if code != pytest.ExitCode.OK:
+        raise RuntimeError(f"the perf tests could not be collected: pytest ended with {code!r}")
+    return {item.nodeid: read_mark(item) for item in collected}
+
+
+def find_worst_factor(case: str, mark: Mark, records: Mapping[str, Record]) -> float | None:
+    """By how much the case beats its partner in the pair of stored runs that speaks most against it."""
+    partner = find_partner(case, mark.faster_than or "unfused", records.keys())
+    if case not in records or partner not in records:
+        return None
+    return min(records[str(partner)].times_ns) / max(records[case].times_ns)
+
+
+def find_broken_claims(marks: Mapping[str, Mark], records: Mapping[str, Record]) -> Iterator[str]:
+    """One sentence for each claim about a stored case that its runs do not carry."""
+    for case, mark in marks.items():
+        if case not in records:
+            continue
+        if mark.launches is not None and records[case].launches != {mark.launches}:
+            yield f"{case} claims {mark.launches} launches, stored are {sorted(records[case].launches)}"
+        if mark.faster_than is not None:
+            factor = find_worst_factor(case, mark, records)
+            if factor is None:
+                yield f"{case} claims to beat {mark.faster_than}, of which nothing is stored"
+            elif factor < mark.by:
+                yield f"{case} claims {mark.by:g}x over {mark.faster_than}, the stored runs carry {factor:.3g}x"
+
+
+def render(marks: Mapping[str, Mark], records: Mapping[str, Record]) -> Iterator[str]:
+    """The table, line by line."""
+    for case, mark in marks.items():
+        label = Subject(case).label
+        if case not in records:
+            yield f"{label:48} nothing stored"
+            continue
+        record = records[case]
+        factor = find_worst_factor(case, mark, records)
+        yield (
+            f"{label:48} {statistics.median(record.times_ns) / 1e3:9.1f} us  "
+            f"launches {'/'.join(map(str, sorted(record.launches))):>5}  "
+            f"{len(record.times_ns):2} runs, {record.boards} boards  "
+            f"{'' if factor is None or 'unfused' in label else f'{factor:5.2f}x, claimed {mark.by:g}x'}"
+        ).rstrip()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--baselines", type=Path, default=ROOT / "baselines")
+    parser.add_argument("--model", default=MODEL)
+    arguments = parser.parse_args()
+    marks, records = read_marks(), read_records(arguments.baselines, arguments.model)
+    print(*render(marks, records), sep="\n")
+    broken = list(find_broken_claims(marks, records))
+    print("", *broken, f"{len(broken)} claims that the stored runs do not carry", sep="\n")
+    if broken:
+        raise SystemExit(1)
+
+
+if __name__ == "__main__":
+    main()
