@@ -76,15 +76,15 @@ def assert_block(
     """Demand of one sequence that its result and every gradient lie as near to the truth as roundings let them.
 
     Some twenty intermediates are rounded to the type on the way of a gradient, each by 2^-8 at most in bf16 and by
-    a third of its root on average: 1 % in norm. A term that is missing or doubled is off by ten times that.
+    a third of that on average: up to 1 % in norm. A term that is missing or doubled is off by ten times that.
     """
     leaves = {**dict(weights.named_parameters()), "x": x.detach().clone().requires_grad_()}
     out = block[variant](leaves["x"], weights, tables)
     gradients = torch.autograd.grad(out, list(leaves.values()), upstream)
     truths = {**weights.make_float_copy(), "x": x.float().requires_grad_()}
-    true_out = block_reference(truths["x"], truths, HEADS, tables)
+    true_out = block_reference(truths["x"], truths, weights.heads, tables)
     true_gradients = torch.autograd.grad(true_out, list(truths.values()), upstream.float())
-    assert relative_error(out, true_out) < 0.02
+    assert relative_error(out, true_out) < 0.015
     for name, found, truth in zip(leaves, gradients, true_gradients, strict=True):
         error = relative_error(found, truth)
-        assert error < 0.05, f"the gradient of {name} is off by {error:.1%} of its norm"
+        assert error < 0.03, f"the gradient of {name} is off by {error:.1%} of its norm"
