@@ -84,6 +84,21 @@ class ShapeUse:
 
 
 @dataclass(frozen=True, slots=True)
+class ShapeSpread:
+    """A shape that is not launched equally often everywhere.
+
+    Attributes:
+        shape: what is launched.
+        least: fewest launches, in a round or a run.
+        most: most launches.
+    """
+
+    shape: Shape
+    least: int
+    most: int
+
+
+@dataclass(frozen=True, slots=True)
 class Work:
     """What a round has to do at least, whatever the implementation: the roofline's side of a time.
 
@@ -131,7 +146,7 @@ class RunSummary:
         rounds: metric -> one duration in ns per round, in order; absent if the collector cannot see it.
         shapes: the launches of a round, in order of first launch.
         is_stable: whether every round launched exactly the same multiset of shapes.
-        varying: where not, what differed between rounds, as in "add 1 to 2"; not stored.
+        varying: where not, what differed between rounds; not stored.
         copied_bytes: bytes moved by memory copies and sets per round (median).
         clocks: clocks and power beside the rounds.
         environment: names and values that a comparison depends on, see baselines/environment.py.
@@ -147,7 +162,7 @@ class RunSummary:
     rounds: Mapping[str, tuple[int, ...]]
     shapes: tuple[ShapeUse, ...] = ()
     is_stable: bool = True
-    varying: tuple[str, ...] = ()
+    varying: tuple[ShapeSpread, ...] = ()
     copied_bytes: int = 0
     clocks: Clocks = field(default_factory=Clocks)
     environment: Mapping[str, str] = field(default_factory=dict)

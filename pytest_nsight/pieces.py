@@ -1,4 +1,4 @@
-"""What one round spent on one subject: on the round's own ranges, and on those of a replayed graph's capture."""
+"""What one round spent on one subject: in its own ranges, and in those of a replayed graph's capture."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 
-from pytest_nsight.model import METRICS, Shape
+from pytest_nsight.model import METRICS, Shape, ShapeSpread
 from pytest_nsight.trace.captures import Captured
 
 _Use = tuple[int, int, int]
@@ -94,23 +94,19 @@ def captured_pieces(captured: Captured, rounds: pd.DataFrame) -> dict[str, dict[
     return pieces
 
 
-def describe_varying(rounds: Sequence[Mapping[int, int]], names: Sequence[Shape]) -> tuple[str, ...]:
-    """Which launches are not made equally often in all rounds, such as "add 1 to 2".
+def find_varying(rounds: Sequence[Mapping[int, int]], names: Sequence[Shape]) -> tuple[ShapeSpread, ...]:
+    """Which shapes are not launched equally often in all rounds.
 
     Args:
         rounds: for each round, index of a shape -> how often it was launched.
         names: the shapes.
     """
-    phrases = []
-    used = dict.fromkeys(shape for one in rounds for shape in one)
-    for name in dict.fromkeys(names[shape].name for shape in used):
-        shapes = [shape for shape in used if names[shape].name == name]
-        counts = [sum(one.get(shape, 0) for shape in shapes) for one in rounds]
+    spreads = []
+    for shape in dict.fromkeys(shape for one in rounds for shape in one):
+        counts = [one.get(shape, 0) for one in rounds]
         if min(counts) < max(counts):
-            phrases.append(f"{name} {min(counts)} to {max(counts)}")
-        elif any(one.get(shape, 0) != rounds[0].get(shape, 0) for shape in shapes for one in rounds):
-            phrases.append(f"{name} in changing grids or blocks")
-    return tuple(phrases)
+            spreads.append(ShapeSpread(names[shape], min(counts), max(counts)))
+    return tuple(spreads)
 
 
 def _add_up(uses: Iterable[tuple[int, _Use]]) -> dict[int, _Use]:

@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from pytest_nsight.manifest import Conditions, Manifest, Round
 from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject
-from pytest_nsight.pieces import Piece, PieceTable, captured_pieces, describe_varying
+from pytest_nsight.pieces import Piece, PieceTable, captured_pieces, find_varying
 from pytest_nsight.trace.captures import Captured
 from pytest_nsight.trace.measures import Measured
 
@@ -115,7 +115,7 @@ def _summary(
         },
         shapes=_uses(shapes, names),
         is_stable=is_stable,
-        varying=() if is_stable else describe_varying(counts, names),
+        varying=() if is_stable else find_varying(counts, names),
         copied_bytes=int(statistics.median(piece.copied_bytes for piece in pieces)),
         clocks=_clocks(rounds, manifest.conditions.get(subject.case)),
         environment={**manifest.environment, "cold_cache": "on" if rounds[0].cold_cache else "off"},

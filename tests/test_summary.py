@@ -102,4 +102,8 @@ def test_what_varies_from_round_to_round_is_told(summaries):
     summary = summaries(trace, (), ())[""]
 
     assert not summary.is_stable
-    assert summary.varying == ("more 0 to 1", "grid in changing grids or blocks")
+    assert [(each.shape.name, each.shape.grid[0], each.least, each.most) for each in summary.varying] == [
+        ("more", 1, 0, 1),
+        ("grid", 1, 0, 1),
+        ("grid", 2, 0, 1),
+    ]

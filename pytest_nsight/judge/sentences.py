@@ -9,7 +9,7 @@ from pytest_nsight.judge.contrast import Contrast, upper_quantile
 from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
-from pytest_nsight.judge.structure import StructureFinding
+from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.trial import Trial
 from pytest_nsight.judge.wording import (
     write_change,
@@ -20,6 +20,7 @@ from pytest_nsight.judge.wording import (
     write_p,
     write_percent,
     write_shapes,
+    write_spreads,
 )
 from pytest_nsight.result import Comparison
 
@@ -151,16 +152,31 @@ def _time_beside(comparison: Comparison | None) -> str:
 
 def structure(finding: StructureFinding, comparison: Comparison | None) -> str:
     """Other launches than the baseline's."""
-    return (
-        f"launches changed, {finding.before} -> {finding.now} per round: {write_diff(finding.changes)}"
-        f"{_time_beside(comparison)}"
-    )
+    return f"{_headline(finding)}: {write_diff(finding.changes)}{_time_beside(comparison)}"
+
+
+def _headline(finding: StructureFinding) -> str:
+    """What kind of change it is, as far as numbers of launches tell."""
+    launched = [change for change in finding.changes if change.shape.kind in LAUNCH_KINDS]
+    lost = sum(max(0, change.before - change.now) for change in launched)
+    gained = sum(max(0, change.now - change.before) for change in launched)
+    if not launched:
+        return f"copies changed, launches did not ({finding.now} per round)"
+    numbers = f"{finding.before} -> {finding.now} per round"
+    if not gained:
+        return f"launches lost, {numbers}"
+    if not lost:
+        return f"launches gained, {numbers}"
+    if gained == lost:
+        return f"launches changed, {numbers}, to other kernels"
+    likeness = "as when a fusion is lost" if gained > lost else "as when kernels are fused"
+    return f"launches changed, {numbers}, {likeness}"
 
 
 def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
     """The same kernels in other shapes."""
     return (
-        f"same kernels, other launch shapes (another tile or an autotuner's choice): "
+        f"same kernels, other launch shapes (another tile, an autotuner's choice or another size): "
         f"{write_shapes(finding.changes)}{_time_beside(comparison)}; "
         "if intended, save it with --nsight-save"
     )
@@ -175,10 +191,10 @@ def retiled_once(finding: StructureFinding, runs: int) -> str:
     )
 
 
-def unsteady(comparison: Comparison) -> str:
+def unsteady(finding: StructureFinding, comparison: Comparison) -> str:
     """Launches that changed within the new runs and never did in the baseline."""
     return (
-        f"launches differ from round to round or run to run, as they did not in the baseline; "
+        f"{_unsteadiness(finding)}, as they did not in the baseline; "
         f"{_times(comparison)} ({_change(comparison)}); "
         "fix its shapes and seeds, or save it so with --nsight-save"
     )
@@ -207,7 +223,7 @@ def notes(trial: Trial) -> str:
     finding = trial.structure
     told = list(finding.resources[:3])
     if finding.is_unsteady:
-        told.append("launches differ from round to round or run to run")
+        told.append(_unsteadiness(finding))
     aside = len(trial.unsteady) + len(trial.reference.unsteady)
     if aside:
         told.append(f"{write_count(aside, 'run')} set aside, drifting or on a changing clock")
@@ -219,6 +235,12 @@ def notes(trial: Trial) -> str:
             f"{len(modes)} of {write_count(len(trial.reference.compared) + len(trial.new), 'run')}"
         )
     return "".join(f"; {note}" for note in told)
+
+
+def _unsteadiness(finding: StructureFinding) -> str:
+    places = "round to round" if finding.differs_by_round else "run to run"
+    what = f" ({write_spreads(finding.varying)})" if finding.varying else ""
+    return f"launches differ from {places}{what}"
 
 
 def claim_failed(phrases: Sequence[str]) -> str:

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_nsight.model import RunSummary, Shape
+from pytest_nsight.model import RunSummary, Shape, ShapeSpread
 from pytest_nsight.result import ShapeChange
 
 LAUNCH_KINDS = ("kernel", "graph", "operator")
@@ -23,12 +23,14 @@ class StructureFinding:
 
     Attributes:
         changes: shapes whose count changed, in order of first launch, baseline first; empty if unsteady.
-        before: launches, copies and sets of a round in the baseline.
+        before: launches of a round in the baseline, without copies and sets.
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
             variants, as when an autotuner chose anew.
         is_unsteady: whether the new launches differ from round to round or from run to run.
         was_unsteady: whether the stored ones do.
+        varying: what differs, if the new launches do: between rounds where any did, else between runs.
+        differs_by_round: whether it is rounds that differ, and not only runs.
         resources: phrases about changed registers and shared memory.
     """
 
@@ -38,6 +40,8 @@ class StructureFinding:
     is_retiled: bool = False
     is_unsteady: bool = False
     was_unsteady: bool = False
+    varying: tuple[ShapeSpread, ...] = ()
+    differs_by_round: bool = False
     resources: tuple[str, ...] = ()
 
 
@@ -79,7 +83,12 @@ def compare_structure(
     """
     is_unsteady, was_unsteady = not is_steady(new), not is_steady(baseline)
     if is_unsteady or was_unsteady:
-        return StructureFinding(is_unsteady=is_unsteady, was_unsteady=was_unsteady)
+        return StructureFinding(
+            is_unsteady=is_unsteady,
+            was_unsteady=was_unsteady,
+            varying=_find_varying(new) if is_unsteady else (),
+            differs_by_round=not all(run.is_stable for run in new),
+        )
     before, now = count_shapes(baseline[-1]), count_shapes(new[-1])
     if before == now:
         return StructureFinding(resources=_compare_resources(baseline[-1], new[-1]))
@@ -90,10 +99,20 @@ def compare_structure(
     )
     return StructureFinding(
         changes,
-        before=sum(before.values()),
-        now=sum(now.values()),
+        before=count_launches(baseline[-1]),
+        now=count_launches(new[-1]),
         is_retiled=_fold(before, family) == _fold(now, family),
     )
+
+
+def _find_varying(runs: Sequence[RunSummary]) -> tuple[ShapeSpread, ...]:
+    by_round = next((run.varying for run in runs if not run.is_stable), None)
+    if by_round is not None:
+        return by_round
+    counts = [count_shapes(run) for run in runs]
+    shapes = dict.fromkeys(shape for count in counts for shape in count)
+    spreads = (ShapeSpread(shape, min(c[shape] for c in counts), max(c[shape] for c in counts)) for shape in shapes)
+    return tuple(spread for spread in spreads if spread.least < spread.most)
 
 
 def _fold(counts: Counter[Shape], family: Callable[[str], str]) -> Counter[tuple[str, str]]:

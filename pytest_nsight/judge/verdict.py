@@ -98,8 +98,8 @@ def _decide_on_time(weighing: Weighing, comparison: Comparison | None) -> tuple[
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured(trial.unmeasured)
     kind = _classify(weighing, contrast, comparison)
     is_newly_unsteady = trial.structure.is_unsteady and not trial.structure.was_unsteady
-    if kind in _PASSING and is_newly_unsteady:
-        return VerdictKind.INCONCLUSIVE, sentences.unsteady(comparison)
+    if is_newly_unsteady and not kind.fails:
+        return VerdictKind.INCONCLUSIVE, sentences.unsteady(trial.structure, comparison)
     if kind is VerdictKind.REGRESSION:
         body = sentences.regression(comparison, weighing.material)
     elif kind is VerdictKind.IMPROVEMENT:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from pytest_nsight.model import Shape
+from pytest_nsight.model import Shape, ShapeSpread
 from pytest_nsight.result import ShapeChange
 
 _UNITS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
@@ -59,7 +59,7 @@ def write_p(p_value: float) -> str:
 
 def write_count(count: int, noun: str) -> str:
     """Return a count with its noun: "1 launch", "6 launches"."""
-    plural = f"{noun}es" if noun.endswith("ch") else f"{noun}s"
+    plural = f"{noun}es" if noun.endswith("ch") else f"{noun[:-1]}ies" if noun.endswith("y") else f"{noun}s"
     return f"{count} {noun if count == 1 else plural}"
 
 
@@ -74,17 +74,31 @@ def write_names(names: Iterable[str]) -> str:
 
 
 def write_diff(changes: Sequence[ShapeChange]) -> str:
-    """Return both sides of a structure difference: "- 1 launch: rms_norm   + 2 launches: pow, mean"."""
+    """Return both sides of a structure difference: "- 1 launch: rms_norm   + 1 copy: memcpy DtoH"."""
     sides = []
     for sign, direction in (("-", 1), ("+", -1)):
-        names = [
-            name
-            for change in changes
-            for name in [change.shape.name] * max(0, direction * (change.before - change.now))
-        ]
-        if names:
-            sides.append(f"{sign} {write_count(len(names), 'launch')}: {write_names(names)}")
+        names: dict[str, list[str]] = {}
+        for change in changes:
+            count = max(0, direction * (change.before - change.now))
+            if count:
+                names.setdefault(_noun(change.shape), []).extend([change.shape.name] * count)
+        sides += [f"{sign} {write_count(len(told), noun)}: {write_names(told)}" for noun, told in names.items()]
     return "   ".join(sides)
+
+
+def _noun(shape: Shape) -> str:
+    return {"memcpy": "copy", "memset": "memory set"}.get(shape.kind, "launch")
+
+
+def write_spreads(spreads: Sequence[ShapeSpread]) -> str:
+    """Return what is not launched equally often everywhere: "add 1 to 2, mm in 2 launch shapes"."""
+    by_name: dict[str, list[ShapeSpread]] = {}
+    for spread in spreads:
+        by_name.setdefault(spread.shape.name, []).append(spread)
+    return write_names(
+        f"{name} {own[0].least} to {own[0].most}" if len(own) == 1 else f"{name} in {len(own)} launch shapes"
+        for name, own in by_name.items()
+    )
 
 
 def write_shapes(changes: Sequence[ShapeChange]) -> str:

@@ -25,8 +25,9 @@ def test_a_lost_fusion_fails_with_both_sides_in_the_sentence():
 
     assert verdict.kind is VerdictKind.STRUCTURE
     assert verdict.sentence.startswith(
-        "test_rms_norm[fused-4096]: launches changed, 1 -> 6 per round: - 1 launch: _rms_norm_fused_kernel"
-        "   + 6 launches: pow, mean, add, rsqrt, mul (x2); kernel time 200 -> 300 us (+50.0 %)"
+        "test_rms_norm[fused-4096]: launches changed, 1 -> 6 per round, as when a fusion is lost: "
+        "- 1 launch: _rms_norm_fused_kernel   + 6 launches: pow, mean, add, rsqrt, mul (x2); "
+        "kernel time 200 -> 300 us (+50.0 %)"
     )
     lost = verdict.changes[0]
     assert (lost.shape.name, lost.before, lost.now) == ("_rms_norm_fused_kernel", 1, 0)
@@ -45,7 +46,7 @@ def test_a_copy_gained_is_a_structure_change():
     verdict = verdict_of(make_evidence(new=1, shapes=FUSED, new_shapes=(*FUSED, copy)))
 
     assert verdict.kind is VerdictKind.STRUCTURE
-    assert "1 -> 2 per round: + 1 launch: [memcpy DtoH]" in verdict.sentence
+    assert "copies changed, launches did not (1 per round): + 1 copy: [memcpy DtoH]" in verdict.sentence
 
 
 def test_the_order_of_launches_and_their_long_names_do_not_matter():
@@ -74,7 +75,7 @@ def test_another_tile_of_the_same_kernels_is_told_apart_from_a_lost_fusion():
 
     assert verdict.kind is VerdictKind.STRUCTURE
     assert (
-        "same kernels, other launch shapes (another tile or an autotuner's choice): "
+        "same kernels, other launch shapes (another tile, an autotuner's choice or another size): "
         "mm_tile64 grid 8x1x1 block 128x1x1 -> mm_tile128 grid 4x1x1 block 128x1x1" in verdict.sentence
     )
 
@@ -99,7 +100,7 @@ def test_an_autotuner_that_chooses_anew_in_each_run_does_not_fail():
     verdict = verdict_of(evidence)
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert "launches differ from round to round or run to run" in verdict.sentence
+    assert "launches differ from run to run (mm in 2 launch shapes)" in verdict.sentence
 
 
 def test_rounds_that_differ_do_not_fail_on_structure_but_are_told():
@@ -121,7 +122,7 @@ def test_rounds_that_always_differed_are_judged_on_time():
     verdict = verdict_of(Evidence(SUBJECT, Policy(), stored, new))
 
     assert verdict.kind is VerdictKind.UNCHANGED
-    assert verdict.sentence.endswith("launches differ from round to round or run to run")
+    assert verdict.sentence.endswith("; launches differ from round to round")
 
 
 def test_a_saved_change_of_structure_supersedes_what_was_saved_before():

@@ -52,10 +52,11 @@ def test_percentages_drop_idle_zeros():
 
 
 def test_counts_agree_with_their_nouns():
-    assert [write_count(1, "launch"), write_count(2, "launch"), write_count(2, "run")] == [
+    assert [write_count(1, "launch"), *(write_count(2, noun) for noun in ("launch", "run", "copy"))] == [
         "1 launch",
         "2 launches",
         "2 runs",
+        "2 copies",
     ]
 
 
