@@ -193,6 +193,17 @@ def test_warnings_of_the_tool_are_kept_and_its_chatter_is_not(tmp_path):
     assert trace.diagnostics == ("CUDA profiling might have failed",)
 
 
+def test_what_is_said_of_a_helper_process_names_it(tmp_path):
+    """Else a page full of kernels would end with "No CUDA events collected"."""
+    builder = small()
+    for process in (100, 739, 742):
+        builder.diagnostic("No CUDA events collected.", process=process)
+    trace = read(builder.diagnostic("driver too new", process=100).write(tmp_path / "trace.sqlite"))
+    assert trace.diagnostics == ("No CUDA events collected. (process 739, 742)", "driver too new")
+    alone = TraceBuilder().diagnostic("No CUDA events collected.", process=739)
+    assert read(alone.write(tmp_path / "alone.sqlite")).diagnostics == ("No CUDA events collected.",)
+
+
 def test_a_range_that_never_ended_lasts_to_the_end_and_is_told(tmp_path):
     trace = read(TraceBuilder().range("case", 0, None).launch("k", 10, 20, api_at=5).write(tmp_path / "t.sqlite"))
     row = measure(trace).ranges.iloc[0]

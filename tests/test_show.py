@@ -189,6 +189,19 @@ def test_a_recording_s_counts_are_shown():
     assert "device 0: NVIDIA H200 GPU-" in text
 
 
+def test_the_parts_of_a_replayed_graph_are_those_of_its_capture():
+    """4 blocks; plain SQL counts 20 nodes made in the scores, 4 of them memory sets, 4 in softmax, 8 in value."""
+    parts = section(show(KEPT["h200_llama_block_graph_node"], 160), "Parts of replayed CUDA graphs: 3 ranges")
+
+    found = {name: (parts[name][0], parts[name][2]) for name in [*parts][1:4]}
+    assert found == {
+        "attention_scores": ("20", "16"),
+        "attention_softmax": ("20", "4"),
+        "attention_value": ("20", "8"),
+    }
+    assert "Parts of replayed" not in show(KEPT["h200_llama_block_graph_whole"], 160)
+
+
 def test_a_graph_traced_whole_is_one_kernel():
     kernels = section(show(KEPT["h200_llama_block_graph_whole"], 160), "Kernels: ")
 

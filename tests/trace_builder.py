@@ -209,9 +209,11 @@ class TraceBuilder:
         self._call(start, end - start, name, process, thread, None)
         return self
 
-    def diagnostic(self, text: str, severity: int = 2) -> TraceBuilder:
-        """A message of nsys itself."""
-        return self.row("DIAGNOSTIC_EVENT", timestamp=1, timestampType=1, source=1, severity=severity, text=text)
+    def diagnostic(self, text: str, severity: int = 2, process: int | None = None) -> TraceBuilder:
+        """A message of nsys itself, on a process or on the whole."""
+        task = None if process is None else HARDWARE | process << 24
+        row = {"timestamp": 1, "timestampType": 1, "source": 1, "severity": severity, "text": text}
+        return self.row("DIAGNOSTIC_EVENT", globalPid=task, **row)
 
     def domain(self, name: str, process: int = 100) -> TraceBuilder:
         """A domain, with or without ranges."""

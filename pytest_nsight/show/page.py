@@ -9,7 +9,7 @@ from pytest_nsight.show.idle import tabulate_gaps
 from pytest_nsight.show.launches import tabulate_copies, tabulate_kernels, tabulate_strays
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
 from pytest_nsight.show.load import load
-from pytest_nsight.show.ranges import label_ranges, tabulate_ranges
+from pytest_nsight.show.ranges import label_ranges, tabulate_captured, tabulate_ranges
 from pytest_nsight.show.view import View, choose
 from pytest_nsight.trace.model import Trace
 from pytest_nsight.units import count
@@ -48,6 +48,7 @@ def render(trace: Trace, width: int = 120, *, name: str = "", domain: str | None
     labels = label_ranges(view.trace, top)
     sections = [
         tabulate_ranges(view, labels, top),
+        tabulate_captured(view, labels, top),
         tabulate_kernels(view, top),
         tabulate_copies(view, top),
         tabulate_gaps(view, labels, top, width),

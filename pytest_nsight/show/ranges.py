@@ -12,6 +12,7 @@ from pytest_nsight.show.layout import Section, byte_count, printable
 from pytest_nsight.show.range_names import fold_counters
 from pytest_nsight.show.ranking import rank
 from pytest_nsight.show.view import View
+from pytest_nsight.trace.captures import measure_captured
 from pytest_nsight.trace.model import Trace
 from pytest_nsight.units import count, duration
 
@@ -75,6 +76,44 @@ def tabulate_ranges(view: View, labels: Labels, top: int) -> Section | None:
             _host_columns(grouped.median()),
         ],
         footnote,
+    )
+
+
+def tabulate_captured(view: View, labels: Labels, top: int) -> Section | None:
+    """Parts of replayed CUDA graphs by the ranges of their capture, those with the most kernel time first.
+
+    Args:
+        view: what to show.
+        labels: what its ranges are called.
+        top: how many rows there are beside that of the others.
+
+    Returns:
+        None if no graph was captured in a range and replayed outside of it, or the export does not tell.
+    """
+    captured = measure_captured(view.trace, None).parts
+    if captured.empty:
+        return None
+    texts = view.trace.strings
+    label = {(texts[domain], texts[name]): text for (domain, name), text in labels.items()}
+    names = [label[pair] for pair in zip(captured["domain"], captured["name"], strict=True)]
+    # What one replay runs of all ranges of one name: a layer's part is captured once for each layer.
+    replays = (
+        captured.select_dtypes("number").groupby([pd.Series(names, name="label"), "process", "called_ns"]).sum()
+    )
+    labelled = replays.index.get_level_values("label")
+    keys = {name: number for number, name in enumerate(dict.fromkeys(labelled))}
+    ranking = rank(
+        [(name,) for name in keys],
+        np.array([keys[name] for name in labelled], np.int64),
+        replays["kernel_ns"].to_numpy(np.int64),
+        top,
+    )
+    grouped = replays.groupby(ranking.row)
+    return Section(
+        f"Parts of replayed CUDA graphs: {count(len(keys), 'range')} that were open during capture",
+        Column("range of the capture", [name for (name,) in ranking.cells], is_number=False),
+        [_device_columns(grouped.size(), grouped["kernel_ns"].sum(), grouped.median())],
+        "n: replays; total: kernel time of all replays; behind it: medians over the replays",
     )
 
 

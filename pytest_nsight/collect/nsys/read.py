@@ -53,6 +53,7 @@ def read(path: Path) -> Trace:
     calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
     launches, shapes = read_launches.build_launches(tables, strings)
     ranges, open_notes = _close_ranges(ranges, calls, launches)
+    traced = {*np.unique(launches.process).tolist(), *np.unique(ranges.process).tolist()}
     return Trace(
         ranges=ranges,
         calls=calls,
@@ -61,7 +62,7 @@ def read(path: Path) -> Trace:
         shapes=shapes,
         strings=texts.texts,
         devices=read_session.read_devices(export),
-        diagnostics=read_session.read_diagnostics(export),
+        diagnostics=read_session.read_diagnostics(export, traced),
         notes=(*notes, *open_notes, *_find_hidden_graphs(calls, launches, texts.texts)),
         tool=read_session.read_tool(export),
         epoch_ns=read_session.read_epoch_ns(export),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
+from pytest_nsight.collect.nsys.read_columns import ID_BITS, ID_MASK
 from pytest_nsight.collect.nsys.read_file import Export
 from pytest_nsight.trace.model import Device
 
@@ -78,18 +81,27 @@ def _bandwidth(stored: object) -> float | None:
     return float(stored) if isinstance(stored, (int, float)) and stored > 0 else None
 
 
-def read_diagnostics(export: Export) -> tuple[str, ...]:
+def read_diagnostics(export: Export, traced: Collection[int]) -> tuple[str, ...]:
     """Warnings and errors of the tool, in order of time; older versions keep none.
 
     Args:
         export: the file.
+        traced: the processes of which something was recorded. Others, such as helpers that compile, are named
+            beside what is said of them: that they used no CUDA does not mean that nothing did.
 
     Raises:
         TraceError: the file is damaged.
     """
     if not export.has("DIAGNOSTIC_EVENT", "timestamp", "severity", "text"):
         return ()
+    process = "globalPid" if export.has("DIAGNOSTIC_EVENT", "globalPid") else "NULL"
     rows = export.query(
-        "SELECT text FROM DIAGNOSTIC_EVENT WHERE severity IN (?, ?) ORDER BY timestamp", WARNING, ERROR
+        f"SELECT text, {process} FROM DIAGNOSTIC_EVENT WHERE severity IN (?, ?) ORDER BY timestamp", WARNING, ERROR
     )
-    return tuple(dict.fromkeys(" ".join(str(text).split()) for (text,) in rows))
+    told: dict[str, list[str]] = {}
+    for text, packed in rows:
+        others = told.setdefault(" ".join(str(text).split()), [])
+        number = packed >> ID_BITS & ID_MASK if isinstance(packed, int) and packed > 0 else 0
+        if traced and number and number not in traced:
+            others.append(str(number))
+    return tuple(f"{text} (process {', '.join(others)})" if others else text for text, others in told.items())
