@@ -82,10 +82,11 @@ def find_calls(trace: Trace) -> Ints:
         (launches.process, launches.correlation), (calls.process[called], calls.correlation[called])
     )
     order = np.argsort(offered, kind="stable")
-    offered = offered[order]
+    called, offered = called[order], offered[order]
+    del order
     at = np.minimum(np.searchsorted(offered, wanted), len(offered) - 1)
     matches = (offered[at] == wanted) & (launches.correlation != 0)
-    found[matches] = called[order[at[matches]]]
+    found[matches] = called[at[matches]]
     return found
 
 
@@ -204,11 +205,12 @@ class _Windows:
 
 def _join_keys(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
     """Pairs (major, minor) of two tables as single integers, ordered and equal exactly as the pairs are."""
+    if _is_one_value(left[0], right[0]):
+        # Mostly there is one process: its number tells nothing, and arrays of it would fill memory.
+        return left[1], right[1]
     left_major, right_major, majors = _rank(left[0], right[0])
     left_minor, right_minor = left[1], right[1]
     extremes = [bound for minor in (left_minor, right_minor) if len(minor) for bound in (minor.min(), minor.max())]
-    if not extremes:
-        return left_major, right_major
     lowest, span = int(min(extremes)), int(max(extremes)) - int(min(extremes)) + 1
     if majors * span >= 2**62:
         left_minor, right_minor, span = _rank(left_minor, right_minor)
@@ -216,10 +218,14 @@ def _join_keys(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> tuple[Ints,
     return left_major * span + (left_minor - lowest), right_major * span + (right_minor - lowest)
 
 
+def _is_one_value(*columns: Ints) -> bool:
+    """Whether all values of all columns are the same."""
+    filled = [column for column in columns if len(column)]
+    return all(bool((column == filled[0][0]).all()) for column in filled)
+
+
 def _rank(left: Ints, right: Ints) -> tuple[Ints, Ints, int]:
     """The values of two arrays as their ranks among all values, and the number of ranks."""
     both = np.concatenate([left, right]).astype(np.int64, copy=False)
-    if not len(both) or (both == both[0]).all():
-        return np.zeros(len(left), np.int64), np.zeros(len(right), np.int64), 1
     values, ranks = np.unique(both, return_inverse=True)
     return ranks[: len(left)], ranks[len(left) :], len(values)

@@ -73,7 +73,8 @@ def measure_captured(trace: Trace, domain: str | None = OWN_DOMAIN) -> Captured:
     first = pairs.drop_duplicates(keys).sort_values(keys)
     row = pairs["launch"].to_numpy(np.int64)[order]
     sums, kernels = measure_launches(trace, facts, group[order], row, len(first))
-    return Captured(_describe(trace, first).join(sums.drop(columns="launch_ns")), kernels)
+    del sums["launch_ns"]
+    return Captured(_describe(trace, first).assign(**sums), pd.DataFrame(kernels))
 
 
 def _describe(trace: Trace, first: pd.DataFrame) -> pd.DataFrame:

@@ -79,7 +79,7 @@ def measure(trace: Trace, domain: str | None = OWN_DOMAIN) -> Measured:
     blocks = [
         _measure_block(trace, facts, launched, members, first, last) for first, last in split_pairs(members.counts)
     ]
-    table, kernels = blocks[0] if len(blocks) == 1 else _concatenate(blocks)
+    table, kernels = (_concatenate(list(columns)) for columns in zip(*blocks, strict=True))
     table["sync_ns"] = _sum_synchronisation(trace, rows)
     covered = np.zeros(len(trace.launches), np.bool_)
     covered[launched] = members.covered
@@ -105,14 +105,16 @@ def split_pairs(counts: Ints) -> Iterator[tuple[int, int]]:
     yield from zip([0, *edges.tolist()], [*edges.tolist(), len(counts)], strict=True)
 
 
-def _concatenate(blocks: list[tuple[pd.DataFrame, pd.DataFrame]]) -> tuple[pd.DataFrame, pd.DataFrame]:
-    sums, uses = zip(*blocks, strict=True)
-    return pd.concat(sums, ignore_index=True), pd.concat(uses, ignore_index=True)
+def _concatenate(blocks: list[dict[str, Ints]]) -> pd.DataFrame:
+    """One table of the columns of all blocks, which are emptied: for a while, a second copy would be the most."""
+    columns = {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}
+    table: pd.DataFrame = pd.DataFrame(columns, copy=False)
+    return table
 
 
 def _measure_block(
     trace: Trace, facts: Facts, launched: Ints, members: Membership, first: int, last: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+) -> tuple[dict[str, Ints], dict[str, Ints]]:
     """Sums by range, and uses by range and shape, of the ranges from first to last."""
     where, event = members.pairs(first, last)
     sums, uses = measure_launches(trace, facts, where, launched[event], last - first)
@@ -122,7 +124,7 @@ def _measure_block(
 
 def measure_launches(
     trace: Trace, facts: Facts, where: Ints, row: Ints, size: int
-) -> tuple[pd.DataFrame, pd.DataFrame]:
+) -> tuple[dict[str, Ints], dict[str, Ints]]:
     """Add up launches by group: the sums of Measured.ranges, and the uses of Measured.kernels.
 
     Args:
@@ -147,7 +149,7 @@ def measure_launches(
     device[where[::-1]] = launches.device[row[::-1]]
     sums["device"] = device
     uses = count_shapes(where, launches.shape[row], duration_ns, launches.start_ns[row], len(trace.shapes))
-    return pd.DataFrame(sums), uses
+    return sums, uses
 
 
 def _sum_synchronisation(trace: Trace, rows: Ints) -> Ints:

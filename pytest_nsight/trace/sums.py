@@ -63,7 +63,7 @@ def measure_busy(where: Ints, start_ns: Ints, end_ns: Ints, size: int) -> dict[s
     return {"busy_ns": busy_ns, "span_ns": span_ns, "gap_ns": span_ns - busy_ns}
 
 
-def count_shapes(where: Ints, shape: SmallInts, duration_ns: Ints, start_ns: Ints, shapes: int) -> pd.DataFrame:
+def count_shapes(where: Ints, shape: SmallInts, duration_ns: Ints, start_ns: Ints, shapes: int) -> dict[str, Ints]:
     """Launches by group and shape: "range", "shape", "count", "total_ns", "first_start_ns".
 
     Args:
@@ -83,13 +83,10 @@ def count_shapes(where: Ints, shape: SmallInts, duration_ns: Ints, start_ns: Int
     edges = np.append(first, len(keys))
     by_time = np.argsort(order[first], kind="stable")
     launch = order[first][by_time]
-    table: pd.DataFrame = pd.DataFrame(
-        {
-            "range": where[launch],
-            "shape": shape[launch].astype(np.int64),
-            "count": np.diff(edges)[by_time],
-            "total_ns": np.diff(running[edges])[by_time],
-            "first_start_ns": start_ns[launch],
-        }
-    )
-    return table
+    return {
+        "range": where[launch],
+        "shape": shape[launch].astype(np.int64),
+        "count": np.diff(edges)[by_time],
+        "total_ns": np.diff(running[edges])[by_time],
+        "first_start_ns": start_ns[launch],
+    }

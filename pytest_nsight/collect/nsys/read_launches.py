@@ -72,11 +72,11 @@ def name_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     return pd.unique(tables[KERNEL]["demangledName"])
 
 
-def build_launches(tables: Mapping[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:
+def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:
     """Everything that ran on the device, and the distinct shapes of it.
 
     Args:
-        tables: table -> columns, as read.
+        tables: table -> columns, as read; the tables of launches are taken out, lest they be in memory twice.
         strings: id -> text.
     """
     known: dict[Shape, int] = {}
@@ -87,7 +87,7 @@ def build_launches(tables: Mapping[str, Arrays], strings: Mapping[int, str]) -> 
         (MEMSET, _memset_shape),
         (GRAPH, _graph_shape),
     ):
-        columns = tables[table]
+        columns = tables.pop(table)
         shape_columns = [column.name for column in COLUMNS[table] if column in (*LAUNCH_CONFIGURATION, *COPY[1:])]
         codes, examples = group_rows([columns[name] for name in shape_columns], len(columns["start"]))
         numbers = []
@@ -95,23 +95,26 @@ def build_launches(tables: Mapping[str, Arrays], strings: Mapping[int, str]) -> 
             values = {name: int(columns[name][row]) for name in shape_columns}
             numbers.append(known.setdefault(shape_of(values, strings), len(known)))
         parts.append(_to_launches(columns, np.asarray(numbers, np.int32)[codes]))
-    joined = {name: np.concatenate([getattr(part, name) for part in parts]) for name in Launches.__slots__}
+        del columns, codes
+    # Popping lets go of each column of a table as soon as it stands in the whole.
+    joined = {name: np.concatenate([part.pop(name) for part in parts]) for name in Launches.__slots__}
     return Launches(**joined), tuple(known)
 
 
-def _to_launches(columns: Arrays, shape: npt.NDArray[np.int32]) -> Launches:
+def _to_launches(columns: Arrays, shape: npt.NDArray[np.int32]) -> dict[str, npt.NDArray[Any]]:
+    """The columns of Launches, as they are in Launches."""
     nothing = np.zeros(len(shape), np.int64)
-    return Launches(
-        start_ns=columns["start"].astype(np.int64, copy=False),
-        end_ns=columns["end"].astype(np.int64, copy=False),
-        shape=shape,
-        device=columns["deviceId"].astype(np.int32, copy=False),
-        stream=columns["streamId"].astype(np.int64, copy=False),
-        process=process_ids(columns["globalPid"]),
-        correlation=columns["correlationId"].astype(np.int64, copy=False),
-        bytes_moved=columns.get("bytes", nothing).astype(np.int64, copy=False),
-        graph_node=columns.get("graphNodeId", nothing).astype(np.int64, copy=False),
-    )
+    return {
+        "start_ns": columns["start"].astype(np.int64, copy=False),
+        "end_ns": columns["end"].astype(np.int64, copy=False),
+        "shape": shape,
+        "device": columns["deviceId"].astype(np.int32, copy=False),
+        "stream": columns["streamId"].astype(np.int64, copy=False),
+        "process": process_ids(columns["globalPid"]),
+        "correlation": columns["correlationId"].astype(np.int64, copy=False),
+        "bytes_moved": columns.get("bytes", nothing).astype(np.int64, copy=False),
+        "graph_node": columns.get("graphNodeId", nothing).astype(np.int64, copy=False),
+    }
 
 
 def _kernel_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:
