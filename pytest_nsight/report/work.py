@@ -46,8 +46,8 @@ def work_cells(reach: Reach | None) -> WorkCells:
 
 
 def plain(value: float) -> str:
-    """Three significant digits, or all before the point: "4132", "81.2", "0.00412"."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}" if value >= 1e-4 else f"{value:.3g}"
+    """Three significant digits, or all before the point: "4132", "81.2", "0.00412", "<0.001"."""
+    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}" if value >= 1e-3 else "<0.001"
 
 
 def reach_sentence(reach: Reach) -> str:
@@ -98,7 +98,8 @@ _HEADERS = ("case", "time", "launches", "moved", "GB/s", "TFLOP/s", "of limit", 
 def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
     """The table of all subjects with declared work, headers first, each above the one that it claims to beat.
 
-    The last column is the other's time over its own. Empty where no work is declared.
+    The last column is the other's time over its own. Columns without a value are left out; no rows where no work is
+    declared.
     """
     reaches = {verdict.subject: reach_of(verdict, result) for verdict in result.verdicts}
     verdicts = [verdict for verdict in _paired(result) if reaches[verdict.subject] is not None]
@@ -119,10 +120,11 @@ def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
                 cells.teraflops_per_s,
                 "" if reach.share is None else f"{100 * reach.share:.1f} %",
                 "" if reach.bound is None else reach.bound.side,
-                "" if other is None else f"{other.duration_ns / reach.duration_ns:.2f} x",
+                "" if other is None else f"{plain(other.duration_ns / reach.duration_ns)} x",
             )
         )
-    return [_HEADERS, *rows] if rows else []
+    kept = [index for index in range(len(_HEADERS)) if any(row[index] for row in rows)]
+    return [tuple(row[index] for index in kept) for row in (_HEADERS, *rows)] if rows else []
 
 
 def launches(verdict: Verdict, result: SessionResult) -> int:

@@ -50,7 +50,7 @@ def test_without_limits_only_rates_are_told() -> None:
     assert "of limit" not in text
     assert "limits of" not in text
     assert "4.13 TB/s, 4.13 TFLOP/s; the board's limit is not known" in text
-    assert all(row[6:8] == ("", "") for row in work_rows(result)[1:])
+    assert work_rows(result)[0] == ("case", "time", "launches", "moved", "GB/s", "TFLOP/s", "speed-up")
 
 
 def test_several_boards_have_a_line_each() -> None:
@@ -94,7 +94,7 @@ def test_json_carries_what_led_to_the_share() -> None:
 
 @pytest.mark.parametrize(
     ("value", "text"),
-    [(4131.7, "4132"), (99.96, "100"), (85.24, "85.2"), (0.8192, "0.819"), (2.0, "2.00"), (0.00001234, "1.23e-05")],
+    [(4131.7, "4132"), (99.96, "100"), (85.24, "85.2"), (0.8192, "0.819"), (2.0, "2.00"), (0.00001234, "<0.001")],
 )
 def test_rates_have_three_digits_or_all_before_the_point(value: float, text: str) -> None:
     assert plain(value) == text
