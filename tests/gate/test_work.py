@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -45,3 +48,73 @@ def test_work_is_stored_with_the_runs(gate: Gate, pytester: pytest.Pytester) -> 
         "test_whole": Work(99, 0),
         "test_whole/part": None,
     }
+
+
+# A processor that passes for a GPU: everything from the canaries to the reports then does its part.
+CONFTEST = """
+import torch
+from pytest_nsight.measure.canaries import make_canaries
+from pytest_nsight.measure.device import Cpu
+
+torch.set_num_threads(1)
+Cpu.canaries = make_canaries(torch, "cpu", 1 << 20, 1024)
+plain = Cpu.__init__
+
+def init(self):
+    plain(self)
+    self.board = "GPU-0000"
+
+Cpu.__init__ = init
+"""
+
+CLAIMS = """
+@pytest.mark.nsight(min_share_of_limit=0.5)
+@pytest.mark.parametrize("moved", [1, 10**12])
+def test_claims(nsight, moved):
+    nsight.work(bytes=moved, flops=1)
+    nsight(square, torch.ones(64, 64))
+"""
+
+
+def told(path: Path) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The session's part of a JSON report, and that of each case by its name."""
+    file = json.loads(path.read_text(encoding="utf-8"))
+    return file["nsight"], {one["name"]: one["extra_info"]["nsight"] for one in file["benchmarks"]}
+
+
+def test_limits_of_the_session_s_canaries_judge_a_claim_live_and_in_replay(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    live = gate("--nsight-keep", "--nsight-json=live.json", body=CLAIMS)
+    (session,) = (pytester.path / ".nsight").glob("2*")
+    replayed = gate("--nsight-replay", str(session), "--nsight-json=replay.json")
+
+    for result in (live, replayed):
+        result.assert_outcomes(passed=1, failed=1)
+        result.stdout.fnmatch_lines(["CLAIM test_claims[[]1[]]: claim failed: reaches * of the board's*"])
+    ours, cases = told(pytester.path / "live.json")
+    assert list(ours["limits"]) == ["GPU-0000"]
+    assert all(rate > 0 for rate in ours["limits"]["GPU-0000"].values())
+    roofline = cases[f"test_claims[{10**12}]"]["roofline"]
+    assert roofline["bound"]["side"] == "memory"
+    assert roofline["share"] == pytest.approx(
+        1e9 * 1e12 / ours["limits"]["GPU-0000"]["bytes_per_s"] / roofline["duration_ns"]
+    )
+    again, replayed_cases = told(pytester.path / "replay.json")
+    assert again["limits"] == ours["limits"]
+    assert {name: case["roofline"] for name, case in replayed_cases.items()} == {
+        name: case["roofline"] for name, case in cases.items()
+    }
+
+
+def test_without_canaries_the_claim_stays_open(gate: Gate, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+
+    result = gate("--nsight-no-canaries", "-v", "--nsight-json=out.json", body=CLAIMS)
+
+    result.assert_outcomes(passed=2)
+    ours, cases = told(pytester.path / "out.json")
+    assert ours["limits"] == {}
+    assert cases["test_claims[1]"]["roofline"]["share"] is None
+    assert "claim not settled: at least 50 % of the board's limit claimed" in cases["test_claims[1]"]["sentence"]
