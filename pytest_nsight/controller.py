@@ -6,6 +6,7 @@ every option and plugin of pytest means what it always means.
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Generator, Sequence
 from typing import Any
@@ -17,6 +18,7 @@ from pytest_nsight.mark import find_partner, is_marked, read_mark
 from pytest_nsight.model import Case
 from pytest_nsight.outcome import CaseOutcome
 from pytest_nsight.progress import ProgressLine
+from pytest_nsight.rendezvous import is_one_of_many
 from pytest_nsight.report import terminal
 from pytest_nsight.report.publish import workflow_commands
 from pytest_nsight.result import VerdictKind
@@ -44,9 +46,10 @@ class Controller:
         Raises:
             NsightError: it cannot be done as asked; the sentence says what to do.
         """
-        if getattr(config.option, "numprocesses", None):
+        if is_one_of_many(os.environ):
             raise NsightError(
-                "--nsight measures one case at a time and cannot share the GPU with pytest-xdist; run without -n"
+                "--nsight under torchrun would measure all on every rank: run pytest once, without torchrun, "
+                "and mark parallel tests with nsight(ranks=...), which starts their ranks"
             )
         self._settings = settings
         self._session = NsightSession(settings, worker_arguments(config), config.invocation_params.dir)
@@ -92,7 +95,7 @@ class Controller:
         for item in items:
             mark = read_mark(item)
             partner = find_partner(item.nodeid, mark.faster_than, ids) if mark.faster_than else None
-            cases.append(Case(item.nodeid, mark.policy(self._settings.band, partner)))
+            cases.append(Case(item.nodeid, mark.policy(self._settings.band, partner), mark.ranks))
         return tuple(cases)
 
     @pytest.hookimpl(tryfirst=True)
@@ -159,4 +162,7 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         arguments.append("-n0")
     if has("terminal"):
         arguments.append("--color=no")
+    if has("randomly"):
+        # Every process draws the same numbers, the ranks of a parallel test above all.
+        arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
     return tuple(arguments)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any, Protocol, TypeVar
@@ -92,6 +93,16 @@ class Nsight:
         if args or kwargs:
             raise TypeError("pedantic(setup=...) and args=/kwargs= exclude each other: return them from setup")
         return self._measurement.measure(function, setup, rounds, warmup)
+
+    @property
+    def rank(self) -> int:
+        """Which rank this process is of a test marked with ranks=; 0 where there is only one."""
+        return int(os.environ.get("RANK", "0"))
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks run this test together: what ranks= asks for, and 1 without --nsight."""
+        return int(os.environ.get("WORLD_SIZE", "1"))
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the measured body; it gets a row and a verdict of its own."""

@@ -13,17 +13,11 @@ from pytest_nsight.canaries import CanaryHarvest, died_in_canary
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
+from pytest_nsight.records import INTERRUPTED, ProcessRecord, Yield, summarise_records
 from pytest_nsight.result import Verdict, VerdictKind
 from pytest_nsight.roofline import Limits, measure_limits
-from pytest_nsight.summary import summarise
-from pytest_nsight.trace.captures import measure_captured
-from pytest_nsight.trace.measures import measure
-from pytest_nsight.trace.model import Trace
 from pytest_nsight.trace.names import family
 from pytest_nsight.units import duration
-
-INTERRUPTED = "interrupted"
-"""Death of a process that the user ended; what it had measured stands, the rest is nobody's fault."""
 
 NOTHING_MEASURED = (
     "nothing was measured: only test functions are, not unittest's methods, coroutines or doctests; take the mark "
@@ -35,28 +29,11 @@ CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kerne
 Stored = Mapping[Subject, Sequence[RunSummary]]
 
 
-@dataclass(frozen=True, slots=True)
-class ProcessRecord:
-    """One worker process, as it was left behind.
-
-    Attributes:
-        manifest: the worker's own account.
-        trace: what the profiler saw, None where nothing of it could be read.
-        death: why the process ended early, "" if it came to its end.
-        trouble: why there is no trace, "" if there is one.
-    """
-
-    manifest: Manifest
-    trace: Trace | None
-    death: str = ""
-    trouble: str = ""
-
-
 class Source(Protocol):
     """Where runs come from: a machine, or a recorded session."""
 
-    def execute(self, cases: Sequence[str], seed: int | None = None) -> ProcessRecord | None:
-        """Measures the cases in one fresh process, in this order; None when a recording has no more runs.
+    def execute(self, cases: Sequence[str], seed: int | None = None) -> Sequence[ProcessRecord]:
+        """Measures the cases in a fresh process, or several side by side; none when a recording has no more.
 
         The seed is that of the order, None where the order is the user's.
         """
@@ -94,12 +71,16 @@ class Harvest:
             self.notes.append(sentence)
 
     def adopt_run(self, manifest: Manifest) -> None:
-        """Takes over what is true of a whole run."""
+        """Takes over what is true of a whole run, and the boards of all its processes."""
         if manifest.seed is not None:
             self.seeds[manifest.run] = manifest.seed
-        if manifest.device and not self.device:
+        if not manifest.device:
+            return
+        if not self.device:
             self.device = manifest.device
             self.environment = {**manifest.environment, "board": manifest.board}
+        boards = dict.fromkeys((*self.environment["board"].split("+"), *manifest.board.split("+")))
+        self.environment = {**self.environment, "board": "+".join(boards)}
 
     def adopt_reports(self, manifest: Manifest, cases: Sequence[str]) -> None:
         """Takes over reports: a case shows its first run, unless a later one failed."""
@@ -229,32 +210,32 @@ class Gate:
             seed = self._order.getrandbits(32)
             random.Random(seed).shuffle(todo)
         while todo:
-            record = self._source.execute(todo, seed)
-            if record is None:
+            records = self._source.execute(todo, seed)
+            if not records:
                 return False
-            todo = self._take(record, todo)
-            if record.death == INTERRUPTED:
+            left: list[str] = []
+            for record, found in zip(records, summarise_records(records), strict=True):
+                own = [case for case in todo if record.cases is None or case in record.cases]
+                left += self._take(record, found, own)
+            todo = left
+            if any(record.death == INTERRUPTED for record in records):
                 raise KeyboardInterrupt
         return True
 
-    def _take(self, record: ProcessRecord, cases: list[str]) -> list[str]:
+    def _take(self, record: ProcessRecord, found: Yield, cases: list[str]) -> list[str]:
         """Keeps what a process yielded; returns the cases that another process has to measure."""
-        manifest = record.manifest
-        summaries: tuple[RunSummary, ...] = ()
-        problems: dict[str, str] = {}
-        if record.trace is not None:
-            measured = measure(record.trace)
-            summaries, problems = summarise(manifest, measured, measure_captured(record.trace))
-            for sentence in (*record.trace.notes, *measured.notes):
-                self.harvest.note(sentence)
-            told = (device.bytes_per_s for device in record.trace.devices if device.uuid == manifest.board)
-            self.harvest.told_bytes_per_s = next(told, None) or self.harvest.told_bytes_per_s
+        manifest, summaries, problems = record.manifest, found.summaries, found.problems
+        for sentence in found.notes:
+            self.harvest.note(sentence)
+        self.harvest.told_bytes_per_s = found.told_bytes_per_s or self.harvest.told_bytes_per_s
         self.harvest.note(self.harvest.canaries.take(manifest, summaries, problems))
         self.harvest.adopt_run(manifest)
         ended = [case for case in cases if case in manifest.ended]
         if not record.death:
             self._accept(manifest, ended, summaries, problems)
-            return []
+            # Ranks stop together at the first failure: what comes after it is for others.
+            is_cut_short = bool(record.ranks and ended)
+            return [case for case in cases if is_cut_short and case not in manifest.started]
         # A crash takes unwritten records with it: only cases whose every round was seen are believed.
         whole = [case for case in ended if record.trace is not None and case not in problems]
         self._accept(manifest, whole, summaries, problems)

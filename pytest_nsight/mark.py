@@ -34,6 +34,7 @@ class Mark:
         bytes_moved: bytes that a round has to read and write.
         flops: floating-point operations that a round has to do.
         min_share_of_limit: claimed share of what the board can do, over 0 to 1.
+        ranks: number of processes that run the test together.
     """
 
     rounds: int | None = None
@@ -50,6 +51,7 @@ class Mark:
     bytes_moved: int | None = None
     flops: int | None = None
     min_share_of_limit: float | None = None
+    ranks: int = 1
 
     @property
     def work(self) -> Work | None:
@@ -155,6 +157,7 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "bytes": ("bytes_moved", _amount),
     "flops": ("flops", _amount),
     "min_share_of_limit": ("min_share_of_limit", _share),
+    "ranks": ("ranks", _count(1)),
 }
 
 

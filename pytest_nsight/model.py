@@ -214,7 +214,9 @@ class Case:
     Attributes:
         id: pytest node id.
         policy: what its verdict must obey.
+        ranks: number of processes that run it together.
     """
 
     id: str
     policy: Policy = field(default_factory=Policy)
+    ranks: int = 1

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Generator
 from typing import TYPE_CHECKING
 
 import pytest
@@ -19,13 +20,23 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     add_options(parser)
 
 
+@pytest.hookimpl(wrapper=True)
+def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
+    """Takes `-n` from pytest-xdist before it starts anything: under --nsight it is about the measured tests."""
+    if config.getoption("nsight"):
+        from pytest_nsight.settings import take_workers
+
+        take_workers(config)
+    return (yield)
+
+
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
     """Decides once what this process is: a plain pytest, the controller, or a worker (which comes registered)."""
     config.addinivalue_line(
         "markers",
         "nsight(rounds, warmup, rest, cold_cache, band, metric, launches, kernels, max_time, faster_than, by, "
-        "bytes, flops, min_share_of_limit): measure this test's GPU kernels under --nsight and judge them.",
+        "bytes, flops, min_share_of_limit, ranks): measure this test's GPU kernels under --nsight and judge them.",
     )
     if config.pluginmanager.hasplugin("nsight-worker"):
         return
@@ -53,6 +64,17 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         from pytest_nsight.mark import check_marks
 
         check_marks(marked)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """Gives a parallel test a world of one where nobody has started its ranks."""
+    if not any("ranks" in mark.kwargs for mark in item.iter_markers("nsight")):
+        return (yield)
+    from pytest_nsight.rendezvous import as_only_rank
+
+    with as_only_rank():
+        return (yield)
 
 
 @pytest.fixture

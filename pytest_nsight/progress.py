@@ -39,7 +39,8 @@ class ProgressLine:
 def line(progress: Progress, elapsed_s: float) -> str:
     """What the line says, for a process that began `elapsed_s` ago."""
     run = int(progress.run.rpartition("/")[2])
-    what = Subject(progress.case).label if progress.case else ("reading" if progress.done else "starting")
+    running = [Subject(case).label for case in (progress.case, *progress.beside) if case]
+    what = " | ".join(running) or ("reading" if progress.done else "starting")
     left = ""
     if progress.done:
         seconds = elapsed_s / progress.done * (progress.total - progress.done)

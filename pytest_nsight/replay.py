@@ -8,8 +8,10 @@ from pathlib import Path
 from pytest_nsight.collect import torch_profiler
 from pytest_nsight.collect.nsys import kept
 from pytest_nsight.errors import CollectorError, RecordingError
-from pytest_nsight.gate import ProcessRecord
+from pytest_nsight.fanout import PLAN_FILE
+from pytest_nsight.fleet import TraceReader, read_recorded_fleet
 from pytest_nsight.manifest import FILE_NAME, read_manifest
+from pytest_nsight.records import ProcessRecord
 from pytest_nsight.trace.model import Trace
 
 
@@ -22,7 +24,8 @@ class ReplaySource:
         Raises:
             RecordingError: the folder holds none.
         """
-        self._folders = sorted(path.parent for path in folder.glob(f"run-*/{FILE_NAME}"))
+        runs = [*folder.glob(f"run-*/{FILE_NAME}"), *folder.glob(f"run-*/{PLAN_FILE}")]
+        self._folders = sorted(path.parent for path in runs)
         if not self._folders:
             raise RecordingError(
                 f"{folder} holds no recorded run (run-*/{FILE_NAME}); give a folder of .nsight/ that was "
@@ -35,26 +38,47 @@ class ReplaySource:
         self,
         cases: Sequence[str],  # noqa: ARG002 - what was recorded decides
         seed: int | None = None,  # noqa: ARG002
-    ) -> ProcessRecord | None:
-        """The next recorded process.
+    ) -> tuple[ProcessRecord, ...]:
+        """The next recorded process, or those that ran side by side.
 
         Raises:
             RecordingError: its record lacks the trace or cannot be read.
         """
         if self._next == self.processes:
-            return None
+            return ()
         folder = self._folders[self._next]
         self._next += 1
+        if (folder / PLAN_FILE).exists():
+            return read_recorded_fleet(folder, _reader(folder))
         manifest = read_manifest(folder / FILE_NAME)
         death = "" if manifest.exit_code is not None else f"the recorded worker process of {folder.name} died"
         if not manifest.rounds:
-            return ProcessRecord(manifest, None, death)
+            return (ProcessRecord(manifest, None, death),)
         try:
-            return ProcessRecord(manifest, read_recorded_trace(folder), death)
+            return (ProcessRecord(manifest, read_recorded_trace(folder), death),)
         except (CollectorError, RecordingError) as error:
             if death:
-                return ProcessRecord(manifest, None, death, str(error))
+                return (ProcessRecord(manifest, None, death, str(error)),)
             raise RecordingError(f"{folder} cannot be replayed: {error}") from None
+
+
+def _reader(run: Path) -> TraceReader:
+    """Reads the trace of a run of several workers: the one of all of them, once, or each worker's own."""
+    shared: list[tuple[Trace | None, str]] = []
+
+    def read(member: Path) -> tuple[Trace | None, str]:
+        if not shared:
+            shared.append(_read_or_explain(run))
+        return shared[0] if shared[0][0] is not None else _read_or_explain(member)
+
+    return read
+
+
+def _read_or_explain(folder: Path) -> tuple[Trace | None, str]:
+    try:
+        return read_recorded_trace(folder), ""
+    except (CollectorError, RecordingError) as error:
+        return None, f"{folder} cannot be replayed: {error}"
 
 
 def read_recorded_trace(folder: Path) -> Trace:

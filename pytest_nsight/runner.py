@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import signal
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -14,25 +13,16 @@ from pathlib import Path
 
 from pytest_nsight.canaries import died_in_canary
 from pytest_nsight.collect.collector import LOG_FILE, Collector
-from pytest_nsight.collect.process import Process, last_lines
+from pytest_nsight.collect.process import Process
+from pytest_nsight.demise import describe_death, describe_refusal, describe_silence
 from pytest_nsight.errors import CollectorError
-from pytest_nsight.gate import INTERRUPTED, ProcessRecord
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.model import Subject
+from pytest_nsight.records import INTERRUPTED, ProcessRecord
 from pytest_nsight.worker import Job
 
 POLL_S = 0.05
 NEEDED_BYTES = 16_000_000
-FULL_BYTES = 100_000
-_LOG_TAIL_LINES = 8
-
-# Exit codes with which pytest says that it could not run the tests it was given.
-_PYTEST_REFUSALS = {
-    2: "was interrupted",
-    3: "hit an internal error",
-    4: "refused its arguments",
-    5: "found no test",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,12 +34,14 @@ class Progress:
         case: node id of the case that runs, "" before the first and after the last.
         done: cases of this process that are over.
         total: cases of this process.
+        beside: node ids of the cases that other processes of the run are at.
     """
 
     run: str
     case: str
     done: int
     total: int
+    beside: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,16 +102,39 @@ class LiveSource:
         self._environment = {**environment, **collector.environment}
         self._watch = watch
 
-    def execute(self, cases: Sequence[str], seed: int | None = None) -> ProcessRecord:
+    def execute(self, cases: Sequence[str], seed: int | None = None) -> tuple[ProcessRecord, ...]:
         """Measures the cases in one fresh process.
 
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
+        folder, run = self._next_run()
+        prepare(folder)
+        write_job(folder, self._job(run, cases, seed))
+        log = folder / LOG_FILE
+        process = self._start("pytest_nsight.worker", folder)
+        journal = folder / FILE_NAME
+        try:
+            with process:
+                code = self._follow(process, journal, Progress(run, "", 0, len(cases)))
+            if code is None:
+                return (self._record(read_manifest(journal), folder, INTERRUPTED),)
+            manifest = self._manifest(journal, code, log)
+            death = describe_death(manifest, code, log) if manifest.exit_code is None else ""
+            # The next process must not die the same way, whose cases have done nothing wrong.
+            self._canaries = self._canaries and not died_in_canary(manifest, death)
+            return (self._record(manifest, folder, death),)
+        finally:
+            # Whatever happens, the raw record must not stay: it holds the environment's secrets.
+            self._collector.tidy(folder, keep=self._keep)
+
+    def _next_run(self) -> tuple[Path, str]:
+        """Folder and id of the run that begins."""
         self._started += 1
-        folder = self._folder / f"run-{self._started:03}"
-        run = f"{self._identity.session}/{self._started:03}"
-        job = Job(
+        return self._folder / f"run-{self._started:03}", f"{self._identity.session}/{self._started:03}"
+
+    def _job(self, run: str, cases: Sequence[str], seed: int | None) -> Job:
+        return Job(
             run=run,
             session=self._identity.session,
             recorded=self._identity.recorded,
@@ -134,29 +149,15 @@ class LiveSource:
             canaries=self._canaries,
             root_pid=os.getpid(),
         )
-        _prepare(folder, job)
-        log = folder / LOG_FILE
-        worker = (sys.executable, "-m", "pytest_nsight.worker", str(folder))
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1"}
-        process = self._collector.start(worker, folder, self._where, environ)
-        journal = folder / FILE_NAME
-        try:
-            with process:
-                code = self._follow(process, journal, Progress(run, "", 0, len(cases)))
-            if code is None:
-                return self._record(read_manifest(journal), folder, INTERRUPTED)
-            manifest = self._manifest(journal, code, log)
-            death = _describe_death(manifest, code, log) if manifest.exit_code is None else ""
-            # The next process must not die the same way, whose cases have done nothing wrong.
-            self._canaries = self._canaries and not died_in_canary(manifest, death)
-            return self._record(manifest, folder, death)
-        finally:
-            # Whatever happens, the raw record must not stay: it holds the environment's secrets.
-            self._collector.tidy(folder, keep=self._keep)
+
+    def _start(self, module: str, folder: Path) -> Process:
+        """Starts one of our programs on a run's folder, recorded."""
+        command = (sys.executable, "-m", module, str(folder))
+        return self._collector.start(command, folder, self._where, {**os.environ, "PYTHONUNBUFFERED": "1"})
 
     def _follow(self, process: Process, journal: Path, progress: Progress) -> int | None:
         """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
-        tail = _Tail(journal)
+        tail = Tail(journal)
         try:
             while process.poll() is None:
                 progress = tail.advance(progress)
@@ -172,15 +173,11 @@ class LiveSource:
 
     def _manifest(self, path: Path, code: int, log: Path) -> Manifest:
         if not path.exists():
-            raise CollectorError(
-                f"the worker process ended with exit code {code} before it began; its output ({log}) ends with:\n"
-                + (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
-            )
+            raise CollectorError(describe_silence(code, log))
         manifest = read_manifest(path)
-        if manifest.exit_code in _PYTEST_REFUSALS:
-            reason = _PYTEST_REFUSALS[manifest.exit_code]
-            detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
-            raise CollectorError(f"pytest in the worker process {reason}; its output ({log}):\n{detail}")
+        refusal = describe_refusal(manifest, log)
+        if refusal:
+            raise CollectorError(refusal)
         return manifest
 
     def _record(self, manifest: Manifest, folder: Path, death: str) -> ProcessRecord:
@@ -195,26 +192,45 @@ class LiveSource:
         return ProcessRecord(manifest, trace, death)
 
 
-def _prepare(folder: Path, job: Job) -> None:
-    """Makes a run's folder, if there is room for what a run leaves."""
+def prepare(folder: Path) -> None:
+    """Makes a run's folder, if there is room for what a run leaves.
+
+    Raises:
+        CollectorError: there is none, or it cannot be written.
+    """
     try:
         folder.mkdir(parents=True)
         (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
         free_bytes = shutil.disk_usage(folder).free
-        if free_bytes < NEEDED_BYTES:
-            raise CollectorError(
-                f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
-                f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
-            )
+    except OSError as error:
+        raise _unwritable(folder, error) from None
+    if free_bytes < NEEDED_BYTES:
+        raise CollectorError(
+            f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
+            f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
+        )
+
+
+def write_job(folder: Path, job: Job) -> None:
+    """Writes the job where its worker looks for it.
+
+    Raises:
+        CollectorError: it cannot be written.
+    """
+    try:
         job.write(folder)
     except OSError as error:
-        raise CollectorError(
-            f"{folder} cannot be written ({error.strerror}): the session's files go below pytest's root folder, "
-            "so make that writable, or choose another with --rootdir"
-        ) from None
+        raise _unwritable(folder, error) from None
 
 
-class _Tail:
+def _unwritable(folder: Path, error: OSError) -> CollectorError:
+    return CollectorError(
+        f"{folder} cannot be written ({error.strerror}): the session's files go below pytest's root folder, "
+        "so make that writable, or choose another with --rootdir"
+    )
+
+
+class Tail:
     """Reads what a growing manifest has gained."""
 
     def __init__(self, path: Path) -> None:
@@ -244,15 +260,3 @@ class _Tail:
             elif event["event"] == "case_end":
                 case, done = "", done + 1
         return Progress(progress.run, case, done, progress.total)
-
-
-def _describe_death(manifest: Manifest, code: int, log: Path) -> str:
-    try:
-        cause = f"died with {signal.Signals(-code).name}"
-    except ValueError:
-        cause = f"ended with exit code {code} before its time"
-    running = [case for case in manifest.started if case not in manifest.ended]
-    where = f" while {running[-1]} ran" if running else ""
-    is_full = shutil.disk_usage(log.parent).free < FULL_BYTES
-    full = "; the disk is full" if is_full else ""
-    return f"the worker process {cause}{where}{full}; its output is in {log}"

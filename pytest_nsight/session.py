@@ -8,14 +8,17 @@ import subprocess
 from collections.abc import Callable, Sequence
 from datetime import datetime, timezone
 from pathlib import Path
+from typing import Any
 
 from pytest_nsight.baselines import store
 from pytest_nsight.collect.choose import choose
 from pytest_nsight.collect.collector import Collector
-from pytest_nsight.collect.cuda_driver import gpu_names
+from pytest_nsight.collect.cuda_driver import gpu_names, gpus
 from pytest_nsight.datasheet import find_datasheet
 from pytest_nsight.errors import NsightError
+from pytest_nsight.fleet import FleetSource
 from pytest_nsight.gate import Gate, Source, Stored
+from pytest_nsight.lanes import choose_lanes
 from pytest_nsight.measure.device import processor
 from pytest_nsight.model import Case
 from pytest_nsight.outcome import CaseOutcome
@@ -53,6 +56,8 @@ class NsightSession:
         self._notes: tuple[str, ...] = ()
         if settings.replay is None:
             self._collector, self._notes = choose(settings.collector, strict=settings.strict)
+        self._gpus = () if settings.replay else gpus()
+        self._lanes = () if settings.replay else choose_lanes(settings.workers, self._gpus)
         self._gate: Gate | None = None
         self._stored: dict[str, Stored] = {}
         self._cases: tuple[str, ...] = ()
@@ -74,6 +79,11 @@ class NsightSession:
         if self._collector is None:
             return [f"nsight: replaying {self._settings.replay}, baselines {self._settings.baselines}"]
         lines = [f"nsight: collector {self._collector.title}, baselines {self._settings.baselines}"]
+        if self._lanes:
+            lines.append(
+                f"nsight: {len(self._lanes)} workers, each on a GPU of its own; tests without the mark run here, "
+                "one after the other"
+            )
         return lines + [f"nsight: {note}" for note in self._notes]
 
     def measure(
@@ -99,7 +109,7 @@ class NsightSession:
             self._gate = Gate(recording, cases, None)
             self._gate.measure(recording.processes)
             return self.conclude(is_whole=True)
-        self._gate = Gate(self._live_source(watch), cases, random.Random(self._id) if shuffle else None)
+        self._gate = Gate(self._live_source(cases, watch), cases, random.Random(self._id) if shuffle else None)
         self._gate.measure(self._settings.runs)
         if not self._settings.save:
             self._gate.confirm(self._load, settle=self._settings.strict)
@@ -123,21 +133,24 @@ class NsightSession:
         self._publish()
         return self._outcomes(gate, verdicts)
 
-    def _live_source(self, watch: Callable[[Progress], None]) -> Source:
+    def _live_source(self, cases: Sequence[Case], watch: Callable[[Progress], None]) -> Source:
         assert self._collector is not None
-        return LiveSource(
-            self._collector,
-            Identity(self._id, self._recorded, _commit(self._settings.root)),
-            self.folder,
-            self._arguments,
-            self._where,
-            rounds=self._settings.rounds,
+        live: dict[str, Any] = {
+            "collector": self._collector,
+            "identity": Identity(self._id, self._recorded, _commit(self._settings.root)),
+            "folder": self.folder,
+            "arguments": self._arguments,
+            "where": self._where,
+            "rounds": self._settings.rounds,
             # A save that fails must be repeatable without measuring again.
-            keep=self._settings.keep or self._settings.save,
-            canaries=self._settings.canaries,
-            environment={"collector": self._collector.name},
-            watch=watch,
-        )
+            "keep": self._settings.keep or self._settings.save,
+            "canaries": self._settings.canaries,
+            "environment": {"collector": self._collector.name},
+            "watch": watch,
+        }
+        if self._lanes or any(case.ranks > 1 for case in cases):
+            return FleetSource(cases, self._lanes, [gpu.uuid for gpu in self._gpus], **live)
+        return LiveSource(**live)
 
     def _load(self, device: str) -> Stored:
         if not device:
@@ -156,7 +169,7 @@ class NsightSession:
             self._trouble(f"{error}; {self._how_to_save_later()}")
             return ()
         if self._collector is not None and not self._settings.keep:
-            for folder in self.folder.glob("run-*"):
+            for folder in (*self.folder.glob("run-*/*/"), *self.folder.glob("run-*")):
                 self._collector.tidy(folder, keep=False)
         return tuple(str(_relative(path, self._settings.root)) for path in paths)
 

@@ -18,6 +18,8 @@ COLLECTORS = ("auto", "nsys", "torch")
 RUNS_TO_CHECK = 1
 RUNS_TO_SAVE = 5
 
+_WORKERS = pytest.StashKey[int]()
+
 
 @dataclass(frozen=True, slots=True)
 class Settings:
@@ -37,6 +39,7 @@ class Settings:
         json: file for the JSON report, None for none.
         markdown: file for the Markdown report, None for none.
         canaries: whether the plugin's own cases are measured beside the user's.
+        workers: processes that measure at once, each on a GPU of its own; 0 for one on every GPU.
     """
 
     root: Path
@@ -52,6 +55,7 @@ class Settings:
     json: Path | None = None
     markdown: Path | None = None
     canaries: bool = True
+    workers: int = 1
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -90,7 +94,24 @@ def read_settings(config: pytest.Config) -> Settings:
         json=here / given("json") if given("json") else None,
         markdown=here / given("markdown") if given("markdown") else None,
         canaries=bool(given("canaries")),
+        workers=config.stash.get(_WORKERS, 1),
     )
+
+
+def take_workers(config: pytest.Config) -> None:
+    """Reads pytest-xdist's -n and takes it back: the tests are not distributed, their measuring is.
+
+    Raises:
+        pytest.UsageError: workers on other machines are asked for.
+    """
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    option = config.option
+    if option.tx and not option.numprocesses:
+        raise pytest.UsageError("--tx with --nsight: tests are measured on this machine only; give -n instead")
+    wanted = 0 if option.numprocesses in ("auto", "logical") else option.numprocesses or 1
+    config.stash[_WORKERS] = min(wanted, option.maxprocesses or wanted)
+    option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
 
 
 def _baselines_folder(config: pytest.Config) -> Path:

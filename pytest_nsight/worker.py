@@ -11,7 +11,7 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,11 +20,15 @@ import pytest
 from pytest_nsight import manifest
 from pytest_nsight.fixture import Measurement
 from pytest_nsight.mark import read_mark
+from pytest_nsight.measure.barrier import no_barrier, open_barriers
 from pytest_nsight.measure.canary_rota import CanaryRota
 from pytest_nsight.measure.device import current_device
 from pytest_nsight.measure.recorder import Recorder
 from pytest_nsight.measure.rounds import WARMUP, Plan, Stopwatch
+from pytest_nsight.measure.stopping import FEWEST
 from pytest_nsight.model import Subject, Work
+from pytest_nsight.rank_worker import RankPlugin, UnablePlugin
+from pytest_nsight.ranks import is_rank_part
 
 T = TypeVar("T")
 
@@ -56,6 +60,9 @@ class Job:
         seed: of the run's order, None where the order is the user's.
         canaries: whether the plugin's own cases are measured, too.
         root_pid: the outer pytest's process.
+        rank: which of the cases' ranks this worker is.
+        ranks: how many there are; 1 for ordinary tests.
+        unable: case -> why this machine cannot run it.
     """
 
     run: str
@@ -71,6 +78,9 @@ class Job:
     seed: int | None = None
     canaries: bool = True
     root_pid: int = 0
+    rank: int = 0
+    ranks: int = 1
+    unable: dict[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Writes the job where the worker looks for it."""
@@ -106,8 +116,10 @@ class CaseMeasurement:
                 'what it measures with nsight.range("...")'
             )
         self.has_measured = True
+        # Ranks must agree on the number of rounds beforehand: none may stop early.
+        least = FEWEST if self._worker.job.ranks > 1 else None
         plan = Plan(
-            rounds=rounds or self._mark.rounds or self._worker.job.rounds,
+            rounds=rounds or self._mark.rounds or self._worker.job.rounds or least,
             warmup=next((n for n in (warmup, self._mark.warmup) if n is not None), WARMUP),
             rest_ns=self._mark.rest_ns,
             cold_cache=self._mark.cold_cache,
@@ -117,6 +129,8 @@ class CaseMeasurement:
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the round."""
+        if self._worker.job.ranks > 1 and is_rank_part(name):
+            raise ValueError(f"nsight.range({name!r}): a test with ranks has rows of that name; choose another")
         return self._worker.stopwatch.part(name)
 
     def declare(self, work: Work) -> None:
@@ -129,7 +143,14 @@ class Worker:
 
     __name__ = PLUGIN_NAME  # pytest registers a plugin object under this name
 
-    def __init__(self, job: Job, journal: manifest.Journal, recorder: Recorder) -> None:
+    def __init__(
+        self,
+        job: Job,
+        journal: manifest.Journal,
+        recorder: Recorder,
+        barrier: Callable[[], None] = no_barrier,
+    ) -> None:
+        self._barrier = barrier
         self.job = job
         self._journal = journal
         self._recorder = recorder
@@ -148,7 +169,7 @@ class Worker:
                 board=device.board,
                 environment={**device.environment, **self.job.environment},
             )
-            self._stopwatch = Stopwatch(device, self._recorder, self._journal)
+            self._stopwatch = Stopwatch(device, self._recorder, self._journal, self._barrier)
         return self._stopwatch
 
     def tell_work(self, case: str, work: Work) -> None:
@@ -245,6 +266,14 @@ def _recorder(job: Job, folder: Path) -> Recorder:
     return TorchRecorder(folder)
 
 
+def _plugins(job: Job, folder: Path, journal: manifest.Journal) -> list[object]:
+    recorder = _recorder(job, folder)
+    if job.ranks > 1:
+        rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
+        return [Worker(job, journal, recorder, rounds.wait), RankPlugin(folder, job.rank, cases)]
+    return [Worker(job, journal, recorder), UnablePlugin(job.unable)]
+
+
 def main(folder: Path) -> int:
     """Runs the job of a run's folder; returns pytest's exit code."""
     job = Job.read(folder)
@@ -261,8 +290,7 @@ def main(folder: Path) -> int:
     )
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path
-    worker = Worker(job, journal, _recorder(job, folder))
-    code = pytest.main(list(job.arguments), plugins=[worker])
+    code = pytest.main(list(job.arguments), plugins=_plugins(job, folder, journal))
     journal.write("end", code=int(code))
     return int(code)
 

@@ -20,12 +20,14 @@ class Collector(Protocol):
         title: for people, with the version and the place.
         recorder: which recorder the worker uses ("nsys" or "torch").
         environment: what a measurement depends on, as names and values.
+        is_shared: whether what the worker starts is recorded with it, in one record.
     """
 
     name: str
     title: str
     recorder: str
     environment: Mapping[str, str]
+    is_shared: bool
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
         """Starts the worker and records it into the folder; its output goes to the folder's LOG_FILE.

@@ -111,6 +111,7 @@ class TorchCollector:
 
     name = "torch"
     recorder = "torch"
+    is_shared = False
     environment: Mapping[str, str] = {}
 
     def __init__(self, title: str) -> None:

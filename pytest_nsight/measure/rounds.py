@@ -14,6 +14,7 @@ from typing import Any, TypeVar, cast
 
 from pytest_nsight.fixture import prepare
 from pytest_nsight.manifest import Conditions, Journal, Round
+from pytest_nsight.measure.barrier import no_barrier
 from pytest_nsight.measure.device import Device
 from pytest_nsight.measure.pacing import Pacer, higher_mhz, is_slowed
 from pytest_nsight.measure.recorder import Recorder
@@ -55,7 +56,18 @@ class Stopwatch:
         device: what is measured.
     """
 
-    def __init__(self, device: Device, recorder: Recorder, journal: Journal) -> None:
+    def __init__(
+        self, device: Device, recorder: Recorder, journal: Journal, barrier: Callable[[], None] = no_barrier
+    ) -> None:
+        """Prepares.
+
+        Args:
+            device: what does the work.
+            recorder: marks the rounds in the record.
+            journal: takes the account of them.
+            barrier: called right before a round opens, lets the ranks of a parallel test begin it together.
+        """
+        self._barrier = barrier
         self.device = device
         self._recorder = recorder
         self._journal = journal
@@ -206,6 +218,7 @@ class Stopwatch:
         collecting = gc.isenabled()
         gc.disable()
         try:
+            self._barrier()
             epoch_ns = time.time_ns()
             start_ns = time.perf_counter_ns()
             self._recorder.push(label, payload)

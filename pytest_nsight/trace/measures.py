@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from types import MappingProxyType
 
 import numpy as np
 import pandas as pd
@@ -11,7 +12,9 @@ import pandas as pd
 from pytest_nsight.errors import TraceError
 from pytest_nsight.model import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
+from pytest_nsight.trace.boards import UNKNOWN_BOARD, find_boards
 from pytest_nsight.trace.facts import Facts
+from pytest_nsight.trace.kin import adopt
 from pytest_nsight.trace.model import OWN_DOMAIN, Flags, Ints, Trace
 from pytest_nsight.trace.strays import Stray, find_strays, note_losses
 from pytest_nsight.trace.sums import count_shapes, measure_busy, sort_by_start, sum_by
@@ -28,12 +31,13 @@ class Measured:
     Attributes:
         ranges: one row a range, in order of start. Times are int64 nanoseconds. "id" is the payload, -1
             where there is none; "name", "domain", "process", "thread", "is_open", "start_ns" and "end_ns" are
-            the range's own; "device" is that of the first launch, -1 without any. "kernel_ns" sums kernels,
-            graphs and operators, "busy_ns" is the length of their union, "span_ns" is from the first start to
-            the last end, "gap_ns" is span less busy. "copy_ns", "copied_bytes" and "copies" are of memory
-            copies and sets. "sync_ns" is host time in synchronisation calls, "launch_ns" host time in the calls
-            that launched kernels and graphs, "wall_ns" the length of the range. "launches" counts kernels,
-            graphs and operators.
+            the range's own; "device" is that of the first launch, -1 without any; so is "board", an index into
+            the trace's devices, -1 where it is unknown, and "is_split" is 1 where other launches of the range ran on
+            another one, else 0. "kernel_ns" sums kernels, graphs and operators, "busy_ns" is the length of their
+            union, "span_ns" is from the first start to the last end, "gap_ns" is span less busy. "copy_ns",
+            "copied_bytes" and "copies" are of memory copies and sets. "sync_ns" is host time in synchronisation
+            calls, "launch_ns" host time in the calls that launched kernels and graphs, "wall_ns" the length of
+            the range. "launches" counts kernels, graphs and operators.
         kernels: one row for each pair of a range and a shape launched in it, copies included, in order of
             range and first start: "range" (row of ``ranges``), "shape" (index into ``shapes``), "count",
             "total_ns", "first_start_ns".
@@ -51,12 +55,15 @@ class Measured:
     notes: tuple[str, ...] = field(default=())
 
 
-def measure(trace: Trace, domain: str | None = OWN_DOMAIN) -> Measured:
+def measure(
+    trace: Trace, domain: str | None = OWN_DOMAIN, parents: Mapping[int, int] = MappingProxyType({})
+) -> Measured:
     """Attribute a trace's launches to its ranges, and add up.
 
     Args:
         trace: any trace.
         domain: NVTX domain of the ranges in question, None for all.
+        parents: process id -> that of the process in whose ranges its launches count, see kin.find_parents.
 
     Raises:
         TraceError: the ranges nest so deep that listing their launches would take hours.
@@ -69,7 +76,8 @@ def measure(trace: Trace, domain: str | None = OWN_DOMAIN) -> Measured:
     rows = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
     facts = Facts.of(trace)
     launched = np.flatnonzero(facts.is_placed)
-    members = attribute(trace, rows, trace.launches.process[launched], *facts.origin(trace, launched))
+    process = adopt(trace.launches.process[launched], parents)
+    members = attribute(trace, rows, process, *facts.origin(trace, launched))
     total = int(members.counts.sum())
     if total > MOST_PAIRS:
         raise TraceError(
@@ -148,8 +156,19 @@ def measure_launches(
     device = np.full(size, NO_DEVICE, np.int64)
     device[where[::-1]] = launches.device[row[::-1]]
     sums["device"] = device
+    sums["board"], sums["is_split"] = _find_boards(trace, where, row, size)
     uses = count_shapes(where, launches.shape[row], duration_ns, launches.start_ns[row], len(trace.shapes))
     return sums, uses
+
+
+def _find_boards(trace: Trace, where: Ints, row: Ints, size: int) -> tuple[Ints, Ints]:
+    """By group: the board of its first launch, and whether another launch ran on another one."""
+    boards = find_boards(trace, row)
+    first = np.full(size, UNKNOWN_BOARD, np.int64)
+    first[where[::-1]] = boards[::-1]
+    is_split = np.zeros(size, np.int64)
+    is_split[where[(boards != first[where]) & (boards != UNKNOWN_BOARD) & (first[where] != UNKNOWN_BOARD)]] = 1
+    return first, is_split
 
 
 def _sum_synchronisation(trace: Trace, rows: Ints) -> Ints:

@@ -24,6 +24,7 @@ class NsysCollector:
 
     name = "nsys"
     recorder = "nsys"
+    is_shared = True
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation
