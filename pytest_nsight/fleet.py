@@ -113,7 +113,7 @@ class FleetSource(LiveSource):
         ranks = len(team.members)
         suffix = f".r{ranks}" if ranks > 1 else f".{self._lane_of[team.cases[0]] + 1}" if self._lanes else ""
         unable = {
-            case: f"needs {self._ranks[case]} GPUs, and {len(self._gpus)} are visible"
+            case: describe_lack(self._ranks[case], len(self._gpus))
             for case in team.cases
             if ranks == 1 and self._ranks[case] > 1
         }
@@ -172,6 +172,11 @@ class FleetSource(LiveSource):
             return known[source]
 
         return read
+
+
+def describe_lack(ranks: int, gpus: int) -> str:
+    """Why a case is skipped that needs a GPU for each of its ranks."""
+    return f"needs {ranks} GPUs, and {gpus} {'is' if gpus == 1 else 'are'} visible"
 
 
 def read_fleet(folder: Path, plan: Plan, code: int | None, reader: TraceReader) -> tuple[ProcessRecord, ...]:

@@ -37,7 +37,7 @@ def join_manifests(manifests: Sequence[Manifest], died: Container[int] = ()) -> 
 
     Returns:
         Rank 0's, with what ended on every rank, or failed on any, as ended. The reports of a case are those of
-        the first rank on which it failed, else rank 0's.
+        the rank on which it failed first, else rank 0's.
     """
     first = manifests[0]
     started = tuple(dict.fromkeys(case for manifest in manifests for case in manifest.started))
@@ -77,7 +77,14 @@ def has_failed(manifest: Manifest, case: str) -> bool:
 
 
 def _spokesman(case: str, manifests: Sequence[Manifest]) -> int:
-    return next((rank for rank, manifest in enumerate(manifests) if has_failed(manifest, case)), 0)
+    """The rank that failed first: the others may have failed only because it left them."""
+    failures = [
+        (float(report.get("stop", 0)), rank)
+        for rank, manifest in enumerate(manifests)
+        for owner, report in manifest.reports
+        if owner == case and report["outcome"] == "failed"
+    ]
+    return min(failures)[1] if failures else 0
 
 
 def _signed(report: Mapping[str, Any], rank: int, ranks: int) -> dict[str, Any]:

@@ -131,13 +131,6 @@ def test_twice(nsight):
     result.stdout.fnmatch_lines(["*call nsight(...) once in a test*"])
 
 
-def test_xdist_is_refused_with_a_remedy(gate: Gate) -> None:
-    result = gate("-n2", body="def test_it(): pass")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: *run without -n*"])
-
-
 def test_strict_refuses_a_fallback_collector(gate: Gate) -> None:
     result = gate("--nsight-strict", body=SUITE)
 
