@@ -54,11 +54,12 @@ def share(cases: Sequence[Case], lanes: int) -> dict[str, int]:
         lanes: number of workers; 0 counts as 1.
 
     Returns:
-        Case -> number of its worker, from 0. Each group goes to the worker with the fewest cases so far.
+        Case -> number of its worker, from 0. The largest group goes first, each to the worker with the fewest
+        cases so far.
     """
     loads = [0] * max(lanes, 1)
     lane_of: dict[str, int] = {}
-    for group in _groups(cases):
+    for group in sorted(_groups(cases), key=len, reverse=True):
         lane = loads.index(min(loads))
         loads[lane] += len(group)
         lane_of.update(dict.fromkeys(group, lane))

@@ -1,0 +1,70 @@
+"""Which worker measures what, and on which GPU."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_nsight.collect.cuda_driver import Gpu
+from pytest_nsight.errors import UsageError
+from pytest_nsight.lanes import ALL_GPUS, choose_lanes, share
+from pytest_nsight.model import Case, Policy
+
+H200S = tuple(Gpu("NVIDIA H200", f"GPU-{number}") for number in range(4))
+
+
+def claim(name: str, partner: str | None = None) -> Case:
+    return Case(name, Policy(faster_than=partner))
+
+
+@given(st.integers(1, 60), st.integers(1, 8))
+def test_cases_without_claims_are_balanced_to_one(count: int, lanes: int) -> None:
+    lane_of = share([claim(f"case{number}") for number in range(count)], lanes)
+
+    loads = Counter(lane_of.values())
+    assert len(lane_of) == count
+    assert set(lane_of.values()) <= set(range(lanes))
+    assert max(loads.values()) - min(loads[lane] for lane in range(lanes)) <= 1
+
+
+@given(st.data(), st.integers(1, 5))
+def test_claims_never_cross_workers_and_the_same_cases_are_shared_alike(data: st.DataObject, lanes: int) -> None:
+    names = [f"case{number}" for number in range(data.draw(st.integers(1, 20)))]
+    partners = [data.draw(st.sampled_from([None, "missing", *names])) for _ in names]
+    cases = [claim(name, partner) for name, partner in zip(names, partners, strict=True)]
+
+    lane_of = share(cases, lanes)
+
+    assert all(lane_of[case.id] == lane_of.get(case.policy.faster_than, lane_of[case.id]) for case in cases)
+    assert share(cases, lanes) == lane_of
+
+
+@pytest.mark.parametrize(
+    ("workers", "gpus", "lanes"),
+    [
+        (1, H200S, ()),
+        (ALL_GPUS, H200S, ("GPU-0", "GPU-1", "GPU-2", "GPU-3")),
+        (2, H200S, ("GPU-0", "GPU-1")),
+        (ALL_GPUS, H200S[:1], ()),
+        (ALL_GPUS, (), ()),
+        (2, (*H200S[:2], Gpu("NVIDIA A100", "GPU-a")), ("GPU-0", "GPU-1")),
+    ],
+)
+def test_each_worker_gets_a_gpu(workers, gpus, lanes) -> None:
+    assert choose_lanes(workers, gpus) == lanes
+
+
+@pytest.mark.parametrize(
+    ("workers", "gpus", "sentence"),
+    [
+        (4, (), "there is no GPU here"),
+        (5, H200S, "needs 5 GPUs and 4 are visible.*run with -n 4"),
+        (3, (*H200S[:2], Gpu("NVIDIA A100", "GPU-a")), "NVIDIA H200 and others on NVIDIA A100"),
+    ],
+)
+def test_what_cannot_be_is_refused_with_a_remedy(workers, gpus, sentence) -> None:
+    with pytest.raises(UsageError, match=sentence):
+        choose_lanes(workers, gpus)
