@@ -22,7 +22,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     Returns:
         0 if all is well, 1 if the command found a fault, 2 if it could not do its work.
     """
-    options = _parser().parse_args(arguments)
+    parser = _parser()
+    options, others = parser.parse_known_args(arguments)
+    if others and options.run is not _calibrate:
+        parser.error(f"unrecognized arguments: {' '.join(others)}")
+    # What calibrate does not know is pytest's.
+    options.others = others
     try:
         code: int = options.run(options)
     except NsightError as error:
@@ -50,6 +55,23 @@ def _parser() -> argparse.ArgumentParser:
     show.add_argument("--domain", help='only ranges of this NVTX domain; "" is the default one')
     show.add_argument("--top", type=_positive, default=15, metavar="N", help="rows of a table (default: 15)")
     show.set_defaults(run=_show)
+
+    calibrate = commands.add_parser(
+        "calibrate",
+        allow_abbrev=False,
+        help="measure unchanged code: its noise, and how often the gate and simpler rules cry wolf over it",
+        epilog="Other arguments go to pytest; without a path, perf_tests/ is measured.",
+    )
+    calibrate.add_argument("--runs", type=_positive, default=10, metavar="N", help="fresh processes (default: 10)")
+    calibrate.add_argument("--minutes", type=float, metavar="M", help="stop before M minutes are over")
+    calibrate.add_argument("--output", type=Path, metavar="FILE", help="the pool's file (default: in .nsight/)")
+    calibrate.add_argument(
+        "--from", dest="pools", nargs="+", type=Path, default=[], metavar="POOL", help="measure nothing, read pools"
+    )
+    calibrate.add_argument("--stored", type=_positive, default=5, metavar="K", help="stored runs (default: 5)")
+    calibrate.add_argument("--splits", type=int, default=200, metavar="N", help="random splits (default: 200)")
+    calibrate.add_argument("--seed", type=int, default=1, help="of the random splits (default: 1)")
+    calibrate.set_defaults(run=_calibrate)
     return parser
 
 
@@ -73,6 +95,16 @@ def _doctor(_: argparse.Namespace) -> int:
     found = checks()
     print(render(found))
     return 0 if all(check.ok for check in found) else 1
+
+
+def _calibrate(options: argparse.Namespace) -> int:
+    from pytest_nsight.calibrate.command import calibrate, find_pools  # noqa: PLC0415
+
+    pools, code = find_pools(
+        options.pools, options.output, options.others, runs=options.runs, minutes=options.minutes
+    )
+    print(calibrate(pools, stored=options.stored, splits=options.splits, seed=options.seed))
+    return 0 if code == 0 else 1
 
 
 def _show(options: argparse.Namespace) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import random
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -10,7 +9,8 @@ from typing import Any, Protocol
 
 from pytest_nsight.baselines.environment import comparable, told
 from pytest_nsight.canaries import CanaryHarvest, died_in_canary
-from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
+from pytest_nsight.judge.confirm import confirm
+from pytest_nsight.judge.gate import Evidence, judge, suspects
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
 from pytest_nsight.records import INTERRUPTED, ProcessRecord, Yield, summarise_records
@@ -149,14 +149,17 @@ class Gate:
             load: returns the stored runs for a product name.
             settle: whether a case counts as suspicious, too, if more runs may show it to be unchanged.
         """
-        for before, after in itertools.pairwise(LOOKS):
-            gathered = self.evidence(load(self.harvest.device))
-            canaries = self.harvest.canaries.evidence(load(self.harvest.device))
-            wanted = suspects(gathered, family=family, settle=settle, canaries=canaries)
-            doubtful = {subject.case for subject in wanted}
+
+        def find() -> tuple[Subject, ...]:
+            stored = load(self.harvest.device)
+            canaries = self.harvest.canaries.evidence(stored)
+            return suspects(self.evidence(stored), family=family, settle=settle, canaries=canaries)
+
+        def extend(doubtful: set[str], runs: int) -> bool:
             todo = [case for case in self._cases if case in doubtful]
-            if not todo or not all(self._run(todo) for _ in range(after - before)):
-                break
+            return bool(todo) and all(self._run(todo) for _ in range(runs))
+
+        confirm(find, extend)
 
     def evidence(self, stored: Stored) -> tuple[Evidence, ...]:
         """Puts new and stored runs of each subject side by side, in the order of the cases."""
@@ -182,6 +185,16 @@ class Gate:
                 )
             )
         return tuple(gathered)
+
+    def accepted(self) -> tuple[RunSummary, ...]:
+        """Everything measured, less the cases that failed or of which something is missing."""
+        harvest = self.harvest
+        own = (
+            summary
+            for summary in harvest.summaries
+            if harvest.passed(summary.subject.case) and summary.subject.case not in harvest.problems
+        )
+        return (*own, *harvest.canaries.summaries)
 
     def judge(self, stored: Stored) -> tuple[Verdict, ...]:
         """The verdicts, in the order of the cases."""

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_nsight.baselines import store
+from pytest_nsight.calibrate.filling import fill_pool
 from pytest_nsight.collect.choose import choose
 from pytest_nsight.collect.collector import Collector
 from pytest_nsight.collect.cuda_driver import gpu_names, gpus
@@ -101,7 +102,8 @@ class NsightSession:
         """
         self._cases = tuple(case.id for case in cases)
         # A file that cannot be read or written is better known before minutes of measuring than after.
-        self._load(next(iter(gpu_names()), processor()))
+        if self._settings.pool is None:
+            self._load(next(iter(gpu_names()), processor()))
         if self._settings.save:
             store.check_writable(self._settings.baselines)
         if self._settings.replay:
@@ -110,6 +112,15 @@ class NsightSession:
             self._gate.measure(recording.processes)
             return self.conclude(is_whole=True)
         self._gate = Gate(self._live_source(cases, watch), cases, random.Random(self._id) if shuffle else None)
+        if self._settings.pool is not None:
+            fill_pool(
+                self._gate,
+                {case.id: case.policy for case in cases},
+                self._settings.pool,
+                runs=self._settings.runs,
+                minutes=self._settings.pool_minutes,
+            )
+            return self.conclude(is_whole=True)
         self._gate.measure(self._settings.runs)
         if not self._settings.save:
             self._gate.confirm(self._load, settle=self._settings.strict)
@@ -121,7 +132,9 @@ class NsightSession:
         if gate is None:
             return {}
         saved: tuple[str, ...] = ()
-        if self._settings.save:
+        if self._settings.pool is not None:
+            verdicts = gate.saved()
+        elif self._settings.save:
             verdicts = gate.saved()
             if is_whole and verdicts:
                 saved = self._save(gate)

@@ -36,6 +36,8 @@ class Settings:
         keep: whether the scrubbed traces stay in the session's folder.
         save: whether the runs become baselines instead of being judged.
         replay: folder of a recorded session to judge again, None for a live one.
+        pool: file in which all runs are stored instead of being judged, None to judge them.
+        pool_minutes: stop filling the pool before this many minutes are over, None for no limit.
         json: file for the JSON report, None for none.
         markdown: file for the Markdown report, None for none.
         canaries: whether the plugin's own cases are measured beside the user's.
@@ -52,6 +54,8 @@ class Settings:
     keep: bool = False
     save: bool = False
     replay: Path | None = None
+    pool: Path | None = None
+    pool_minutes: float | None = None
     json: Path | None = None
     markdown: Path | None = None
     canaries: bool = True
@@ -80,6 +84,11 @@ def read_settings(config: pytest.Config) -> Settings:
     folder = here / replay if replay else None
     if folder and not folder.is_dir():
         raise UsageError(f"--nsight-replay {replay}: no such folder; give the folder of a recorded session")
+    pool = config.getoption("nsight_pool")
+    if pool and (save or replay):
+        raise UsageError(
+            "--nsight-pool stores runs for calibration; it goes with neither --nsight-save nor a replay"
+        )
     return Settings(
         root=config.rootpath,
         collector=collector,
@@ -91,6 +100,8 @@ def read_settings(config: pytest.Config) -> Settings:
         keep=bool(given("keep")),
         save=save,
         replay=folder,
+        pool=here / pool if pool else None,
+        pool_minutes=_minutes(config.getoption("nsight_pool_minutes")),
         json=here / given("json") if given("json") else None,
         markdown=here / given("markdown") if given("markdown") else None,
         canaries=bool(given("canaries")),
@@ -127,6 +138,14 @@ def _positive(option: str, value: object) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{option} is {text!r}; give a whole number of at least 1")
     return int(text)
+
+
+def _minutes(value: str | None) -> float | None:
+    if value is None:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+)?", value) or not float(value) > 0:
+        raise UsageError(f"--nsight-pool-minutes is {value!r}; give a number above 0")
+    return float(value)
 
 
 def parse_band(where: str, value: object) -> float:

@@ -19,6 +19,8 @@ STAGES = {
     "judge": set(),
     "baselines": set(),
     "report": set(),
+    # Knows the order of the stages it replays, as gate.py does.
+    "calibrate": {"baselines", "judge", "report", "trace"},
 }
 """Stage -> what else of the package it may import."""
 
@@ -64,7 +66,17 @@ def test_only_the_edge_knows_pytest_and_only_the_nsys_folder_knows_sqlite(path: 
         for alias in node.names
     }
 
-    if part_of(path) in {"trace", "judge", "baselines", "report", "collect", "gate", "summary", "runner"}:
+    if part_of(path) in {
+        "trace",
+        "judge",
+        "baselines",
+        "report",
+        "collect",
+        "calibrate",
+        "gate",
+        "summary",
+        "runner",
+    }:
         assert "pytest" not in imports
     if "nsys" not in path.parts:
         assert "sqlite3" not in imports

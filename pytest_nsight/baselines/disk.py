@@ -49,12 +49,21 @@ def replace(path: Path, text: str) -> None:
     Raises:
         BaselineError: if the folder or its disk does not allow it; the old file is as it was.
     """
+    replace_bytes(path, text.encode("utf-8"))
+
+
+def replace_bytes(path: Path, content: bytes) -> None:
+    """Writes a file whole, as `replace` does, of bytes.
+
+    Raises:
+        BaselineError: if the folder or its disk does not allow it; the old file is as it was.
+    """
     # The process id keeps apart savers on a file system whose locks do nothing.
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explaining("write", path):
         try:
-            with draft.open("w", encoding="utf-8", newline="\n") as file:
-                file.write(text)
+            with draft.open("wb") as file:
+                file.write(content)
                 file.flush()
                 os.fsync(file.fileno())
             draft.replace(path)

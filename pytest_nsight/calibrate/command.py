@@ -1,0 +1,78 @@
+"""`pytest-nsight calibrate`: a pytest session that only measures, then the report."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_nsight.calibrate.pool import join_pools, read_pool
+from pytest_nsight.calibrate.report import report
+from pytest_nsight.errors import UsageError
+
+_DEFAULT_TESTS = "perf_tests"
+
+
+def collect_pool(path: Path, arguments: Sequence[str], *, runs: int, minutes: float | None) -> int:
+    """Runs pytest so that it measures this many runs and stores them.
+
+    Args:
+        path: the pool's file.
+        arguments: further arguments of pytest; without a path among them, `perf_tests` is measured.
+        runs: fresh processes.
+        minutes: stop before this many minutes are over; None for no limit.
+
+    Returns:
+        pytest's exit code.
+    """
+    command = [sys.executable, "-m", "pytest", "--nsight", f"--nsight-pool={path}", f"--nsight-runs={runs}"]
+    if minutes is not None:
+        command.append(f"--nsight-pool-minutes={minutes:g}")
+    command += arguments
+    names_tests = any(not one.startswith("-") and Path(one.split("::")[0]).exists() for one in arguments)
+    if not names_tests and Path(_DEFAULT_TESTS).is_dir():
+        command.append(_DEFAULT_TESTS)
+    return subprocess.run(command, check=False).returncode
+
+
+def find_pools(
+    given: Sequence[Path], output: Path | None, arguments: Sequence[str], *, runs: int, minutes: float | None
+) -> tuple[tuple[Path, ...], int]:
+    """The pools to report on: those given, else one that is measured now.
+
+    Returns:
+        The files, and pytest's exit code (0 where nothing was measured).
+
+    Raises:
+        UsageError: nothing was measured, or the output exists.
+    """
+    if given:
+        if arguments:
+            raise UsageError(
+                f"with --from nothing is measured, so {' '.join(arguments)} means nothing; leave it out"
+            )
+        return tuple(given), 0
+    now = datetime.now(timezone.utc)
+    path = output or Path(".nsight", f"pool-{now:%Y%m%d-%H%M%S}.json.gz")
+    if path.exists():
+        raise UsageError(f"{path} exists; give another place with --output")
+    code = collect_pool(path, arguments, runs=runs, minutes=minutes)
+    if not path.exists():
+        raise UsageError(f"nothing was measured: pytest ended with exit code {code}, see above")
+    return (path,), code
+
+
+def calibrate(pools: Sequence[Path], *, stored: int, splits: int, seed: int) -> str:
+    """The report on pools.
+
+    Raises:
+        UsageError: they hold too little.
+        BaselineError: one cannot be read.
+    """
+    width = shutil.get_terminal_size((120, 24)).columns
+    joined = join_pools([read_pool(path) for path in pools])
+    text = report(joined, stored=stored, splits=splits, seed=seed, width=width)
+    return f"\n{text}\n\npool: {', '.join(map(str, pools))}"

@@ -1,0 +1,147 @@
+"""A pool: the runs of unchanged code in one compressed file, complete enough to replay the gate on them.
+
+The text inside has two parts: a first line of JSON with what a baseline file does not hold, then the text of a
+baseline file, without its limit of 20 runs. Of each run only the gated duration is kept: the others would make
+the file five times as large, and nothing here reads them.
+"""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from pytest_nsight.baselines.decode import decode
+from pytest_nsight.baselines.disk import explaining, replace_bytes
+from pytest_nsight.baselines.encode import encode
+from pytest_nsight.errors import BaselineError
+from pytest_nsight.model import Policy, RunSummary, Subject
+
+FORMAT_VERSION = 1
+_COMPRESSION = 6
+
+
+@dataclass(frozen=True, slots=True)
+class Pool:
+    """Runs of unchanged code.
+
+    Attributes:
+        summaries: one per subject and run, canaries included.
+        policies: case -> what its verdict must obey; claims are left out, for they compare nothing with
+            stored runs.
+        seconds: run -> wall time that the run took on the machine, start of the process and export included.
+    """
+
+    summaries: tuple[RunSummary, ...]
+    policies: Mapping[str, Policy] = field(default_factory=dict)
+    seconds: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """One run of a pool with all that it measured.
+
+    Attributes:
+        run: id of the run.
+        session: id of its session.
+        board: the board it ran on.
+        summaries: subject -> its summary.
+    """
+
+    run: str
+    session: str
+    board: str
+    summaries: Mapping[Subject, RunSummary]
+
+
+def write_pool(path: Path, pool: Pool) -> None:
+    """Writes a pool whole, so that a kill leaves the old file or the new one.
+
+    Raises:
+        BaselineError: if the folder or its disk does not allow it.
+    """
+    head = {
+        "pool": FORMAT_VERSION,
+        "policies": {case: {"band": p.band, "metric": p.metric} for case, p in sorted(pool.policies.items())},
+        "seconds": {run: round(seconds, 2) for run, seconds in sorted(pool.seconds.items())},
+    }
+    runs: dict[Subject, tuple[RunSummary, ...]] = {}
+    for summary in pool.summaries:
+        runs[summary.subject] = (*runs.get(summary.subject, ()), _slim(summary, pool.policies))
+    text = json.dumps(head) + "\n" + encode(runs)
+    with explaining("write", path):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    # Without a time in its head the file depends on the runs alone.
+    replace_bytes(path, gzip.compress(text.encode(), _COMPRESSION, mtime=0))
+
+
+def _slim(summary: RunSummary, policies: Mapping[str, Policy]) -> RunSummary:
+    metric = policies.get(summary.subject.case, Policy()).metric
+    return replace(summary, rounds={name: ns for name, ns in summary.rounds.items() if name == metric})
+
+
+def read_pool(path: Path) -> Pool:
+    """Reads a pool.
+
+    Raises:
+        BaselineError: if the file is missing, damaged, or no pool.
+    """
+    try:
+        with explaining("read", path):
+            head, _, body = gzip.decompress(path.read_bytes()).decode().partition("\n")
+        fields = json.loads(head)
+        _check_version(int(fields["pool"]))
+        policies = {
+            str(case): Policy(band=float(entry["band"]), metric=str(entry["metric"]))
+            for case, entry in fields["policies"].items()
+        }
+        seconds = {str(run): float(value) for run, value in fields["seconds"].items()}
+        runs = decode(body)
+    except BaselineError as error:
+        if isinstance(error.__cause__, gzip.BadGzipFile):
+            raise BaselineError(f"{path} is no pool of runs: it is not compressed by gzip") from error
+        if isinstance(error.__cause__, OSError):
+            raise
+        raise BaselineError(f"pool {path}: {error}; collect it again, or upgrade pytest-nsight") from error
+    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zlib.error) as error:
+        raise BaselineError(f"{path} is no pool of runs, or a damaged one; collect it again") from error
+    return Pool(tuple(run for stored in runs.values() for run in stored), policies, seconds)
+
+
+def _check_version(version: int) -> None:
+    if version > FORMAT_VERSION:
+        raise BaselineError(f"written by a newer pytest-nsight (format {version}, this one reads {FORMAT_VERSION})")
+
+
+def join_pools(pools: Sequence[Pool]) -> Pool:
+    """Puts the runs of several pools together; where they disagree on a policy, the last one counts."""
+    summaries = {(run.run, run.subject): run for pool in pools for run in pool.summaries}
+    return Pool(
+        tuple(summaries.values()),
+        {case: policy for pool in pools for case, policy in pool.policies.items()},
+        {run: seconds for pool in pools for run, seconds in pool.seconds.items()},
+    )
+
+
+def list_processes(summaries: Iterable[RunSummary]) -> tuple[Process, ...]:
+    """Sorts summaries into runs, oldest first, and leaves out runs that lack a subject that most runs have.
+
+    A run that was interrupted, or in which a case failed, cannot stand for a suite.
+    """
+    by_run: dict[str, dict[Subject, RunSummary]] = {}
+    for summary in summaries:
+        by_run.setdefault(summary.run, {})[summary.subject] = summary
+    counts: dict[Subject, int] = {}
+    for subject in (subject for found in by_run.values() for subject in found):
+        counts[subject] = counts.get(subject, 0) + 1
+    expected = {subject for subject, count in counts.items() if 2 * count > len(by_run)}
+    processes = []
+    for run, found in by_run.items():
+        if expected <= found.keys():
+            first = next(iter(found.values()))
+            chosen = {subject: found[subject] for subject in sorted(expected)}
+            processes.append((first.recorded, Process(run, first.session, first.board, chosen)))
+    return tuple(process for _, process in sorted(processes, key=lambda item: (item[0], item[1].run)))

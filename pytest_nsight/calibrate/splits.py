@@ -1,0 +1,119 @@
+"""Random splits of a pool into stored and new runs, as if some had been saved and the others checked."""
+
+from __future__ import annotations
+
+import enum
+import itertools
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_nsight.calibrate.pool import Process
+from pytest_nsight.judge.evidence import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_NEW_RUNS
+from pytest_nsight.model import RunSummary, Subject
+
+STORED_RUNS = 5
+
+
+class Situation(enum.Enum):
+    """Where the stored and the new runs come from."""
+
+    SAME_SESSION = "A/B in one session"
+    SAME_BOARD = "same board, other session"
+    OTHER_BOARD = "other board"
+
+
+@dataclass(frozen=True, slots=True)
+class Split:
+    """What was saved and what is checked.
+
+    Attributes:
+        situation: where the runs come from.
+        stored: the stored runs.
+        new: the new runs in the order in which the looks take them.
+        is_paired: whether the stored runs are measured beside the new ones, so that there are only as many of
+            them as of new ones, and at least 3.
+    """
+
+    situation: Situation
+    stored: tuple[Process, ...]
+    new: tuple[Process, ...]
+    is_paired: bool = False
+
+    @property
+    def sessions(self) -> tuple[str, str]:
+        """Sessions of the stored and of the new runs."""
+        return self.stored[0].session, self.new[0].session
+
+    def stored_at(self, new_runs: int) -> tuple[Process, ...]:
+        """The stored runs that there are beside this many new ones."""
+        return self.stored[: max(new_runs, MINIMUM_BASELINE_RUNS)] if self.is_paired else self.stored
+
+    def change(self, alter: Callable[[RunSummary], RunSummary], subject: Subject) -> Split:
+        """The same split with the new runs of one subject altered."""
+        new = tuple(
+            replace(one, summaries={**one.summaries, subject: alter(one.summaries[subject])}) for one in self.new
+        )
+        return replace(self, new=new)
+
+
+def draw_splits(
+    processes: Sequence[Process],
+    situation: Situation,
+    rng: np.random.Generator,
+    *,
+    stored: int = STORED_RUNS,
+) -> Iterator[Split]:
+    """Yields random splits without end; none if the pool has no sessions for the situation.
+
+    The stored runs come from one session, as a save makes them, and the new ones from one session, without
+    replacement. Every pair of sessions is as likely as any other. There are 9 new runs where the session has
+    as many, else as many as it has, at least 5.
+
+    Args:
+        processes: runs of a pool.
+        situation: where stored and new runs come from.
+        rng: chooses.
+        stored: number of stored runs; where both come from one session, there are as many as new ones.
+    """
+    sessions = group_by_session(processes)
+    if situation is Situation.SAME_SESSION:
+        yield from _draw_alternating([runs for runs in sessions if len(runs) >= 2 * MINIMUM_NEW_RUNS], rng)
+        return
+    wants_same = situation is Situation.SAME_BOARD
+    pairs = [
+        (before, now)
+        for before, now in itertools.permutations(sessions, 2)
+        if (before[0].board == now[0].board) is wants_same
+        and len(before) >= stored
+        and len(now) >= MINIMUM_NEW_RUNS
+    ]
+    while pairs:
+        before, now = pairs[int(rng.integers(len(pairs)))]
+        saved = sorted(rng.choice(len(before), stored, replace=False))
+        checked = rng.choice(len(now), min(LOOKS[-1], len(now)), replace=False)
+        yield Split(situation, tuple(before[i] for i in saved), tuple(now[i] for i in checked))
+
+
+def _draw_alternating(sessions: Sequence[Sequence[Process]], rng: np.random.Generator) -> Iterator[Split]:
+    """Neighbouring runs of one session in turn: base, new, new, base, base, new, ..."""
+    while sessions:
+        runs = sessions[int(rng.integers(len(sessions)))]
+        pairs = min(LOOKS[-1], len(runs) // 2)
+        start = int(rng.integers(len(runs) - 2 * pairs + 1))
+        flip = int(rng.integers(2))
+        sides: tuple[list[Process], list[Process]] = ([], [])
+        for pair in range(pairs):
+            first = (pair + flip) % 2
+            sides[first].append(runs[start + 2 * pair])
+            sides[1 - first].append(runs[start + 2 * pair + 1])
+        yield Split(Situation.SAME_SESSION, tuple(sides[0]), tuple(sides[1]), is_paired=True)
+
+
+def group_by_session(processes: Sequence[Process]) -> list[list[Process]]:
+    """The runs session by session; one session on two boards counts as two."""
+    groups: dict[tuple[str, str], list[Process]] = {}
+    for process in processes:
+        groups.setdefault((process.session, process.board), []).append(process)
+    return [groups[key] for key in sorted(groups)]

@@ -1,0 +1,24 @@
+"""The looks: who is still suspicious gets more fresh runs, until none is left or the last look is reached."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Collection
+
+from pytest_nsight.judge.evidence import LOOKS
+from pytest_nsight.model import Subject
+
+
+def confirm(find: Callable[[], Collection[Subject]], extend: Callable[[set[str], int], bool]) -> None:
+    """Give suspicious cases more runs, look by look.
+
+    The live gate and every replay of it go through here, so that what is validated is what runs.
+
+    Args:
+        find: returns the subjects that are suspicious now.
+        extend: measures these cases in this many more fresh processes; False when no more are to be had.
+    """
+    for before, after in itertools.pairwise(LOOKS):
+        doubtful = {subject.case for subject in find()}
+        if not doubtful or not extend(doubtful, after - before):
+            break

@@ -1,0 +1,190 @@
+"""The report tells what is true of pools of known noise, and finds out a gate that is wrong."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+
+import numpy as np
+import pytest
+
+from pytest_nsight.calibrate import replay as replaying
+from pytest_nsight.calibrate.alarms import Alarms, measure_alarms
+from pytest_nsight.calibrate.levels import measure_levels
+from pytest_nsight.calibrate.pool import Pool, Process, list_processes
+from pytest_nsight.calibrate.replay import replay
+from pytest_nsight.calibrate.report import report
+from pytest_nsight.calibrate.splits import Situation, draw_splits
+from pytest_nsight.errors import UsageError
+from pytest_nsight.judge import gate, looks, trial, verdict
+from pytest_nsight.model import RunSummary
+from pytest_nsight.result import VerdictKind
+from tests.calibrate.pools import Sessions, make_pool
+
+QUIET = Sessions(boards=2, sessions=2, runs=14, subjects=12, canaries=2, session_sd=0.0005, board_sd=0.003)
+
+
+def alarms_of(pool: Pool, situation: Situation, splits: int = 40) -> Alarms:
+    processes = list_processes(pool.summaries)
+    found = measure_alarms(processes, pool.policies, situation, splits, np.random.default_rng(5))
+    assert found is not None
+    return found
+
+
+def slow(factor: float):
+    def alter(run: RunSummary) -> RunSummary:
+        return replace(run, rounds={"kernel": tuple(round(ns * factor) for ns in run.rounds["kernel"])})
+
+    return alter
+
+
+def test_deviations_and_shifts_are_those_that_the_pool_was_made_with() -> None:
+    pool = make_pool(
+        Sessions(boards=2, sessions=3, runs=30, subjects=10, run_sd=0.004, session_sd=0.002, board_sd=0.02)
+    )
+
+    levels = measure_levels(list_processes(pool.summaries), pool.policies, 5, np.random.default_rng(1))
+
+    assert np.mean([level.run_sd for level in levels]) == pytest.approx(0.004, rel=0.05)
+    # The range of three values is 1.69 standard deviations on average; the larger of two ranges is more.
+    assert 1.5 * 0.002 < np.mean([level.session_shift for level in levels]) < 3 * 0.002
+    # That of two is 1.13.
+    assert np.mean([level.board_shift for level in levels]) == pytest.approx(1.13 * 0.02, rel=0.6)
+
+
+def test_a_pool_of_one_session_knows_no_shift_and_still_tells_what_would_be_found() -> None:
+    pool = make_pool(Sessions(runs=10, subjects=11))
+
+    levels = measure_levels(list_processes(pool.summaries), pool.policies, 5, np.random.default_rng(1))
+
+    for level in levels:
+        assert level.session_shift is None
+        assert level.board_shift is None
+        own = [level.mde[situation] for situation in Situation]
+        assert 0.02 < own[0] <= own[1] <= own[2]
+
+
+def test_a_slowdown_of_the_mde_is_found_and_half_the_band_never_is() -> None:
+    pool = make_pool(Sessions(runs=40, sessions=2, subjects=12, run_sd=0.004))
+    processes = list_processes(pool.summaries)
+    levels = measure_levels(processes, pool.policies, 5, np.random.default_rng(1))
+    rng, found, half = np.random.default_rng(2), 0, 0
+    splits = [split for split, _ in zip(draw_splits(processes, Situation.SAME_BOARD, rng), range(40), strict=False)]
+    for split in splits:
+        level = levels[int(rng.integers(len(levels)))]
+        for factor in (1 + level.mde[Situation.SAME_BOARD], 1.01):
+            verdicts = replay(split.change(slow(factor), level.subject), pool.policies).verdicts
+            is_found = {v.subject: v.kind for v in verdicts}[level.subject] is VerdictKind.REGRESSION
+            found, half = (found + is_found, half) if factor > 1.01 else (found, half + is_found)
+
+    assert found >= 34  # of 40 at 95 %: less than this by chance in one of a thousand suites
+    assert half == 0
+
+
+@pytest.mark.parametrize("situation", list(Situation))
+def test_the_gate_raises_no_alarm_over_a_quiet_pool_where_naive_rules_do(situation: Situation) -> None:
+    found = alarms_of(make_pool(QUIET), situation)
+
+    assert found.gate.suites.hits == 0
+    assert found.processes < 1.5
+    by_name = {rule.name: rule.suites.value for rule in found.rules}
+    assert by_name["Welch on rounds, p < .05"] > 0.5
+    assert by_name["Mann-Whitney, p < .05 (google/benchmark)"] > 0.5
+    assert by_name["mean > +5 %"] == 0
+
+
+def test_a_level_that_is_too_generous_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = make_pool(replace(QUIET, run_sd=0.01, board_sd=0.0), band=0.0005)
+    sound = alarms_of(pool, Situation.SAME_BOARD)
+
+    for module in (looks, verdict):
+        monkeypatch.setattr(module, "FALSE_DISCOVERY_RATE", 0.5)
+    generous = alarms_of(pool, Situation.SAME_BOARD)
+
+    assert sound.gate.suites.hits <= 2
+    assert generous.gate.suites.interval[0] > 0.1
+
+
+def test_a_gate_that_takes_rounds_for_the_unit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
+    pool = make_pool(replace(QUIET, run_sd=0.01, board_sd=0.0), band=0.0005)
+
+    def believe_rounds(*arguments: object) -> object:
+        noise = estimate(*arguments)  # type: ignore[arg-type]
+        tiny = replace(noise.run, variance=noise.run.variance / 100, degrees_of_freedom=1000.0)
+        return replace(noise, run=tiny, session=replace(noise.session, variance=1e-12))
+
+    estimate = trial.estimate_noise
+    monkeypatch.setattr(trial, "estimate_noise", believe_rounds)
+
+    assert alarms_of(pool, Situation.SAME_BOARD).gate.suites.interval[0] > 0.5
+
+
+def test_the_replay_asks_the_very_functions_of_the_live_gate() -> None:
+    assert replaying.judge is gate.judge
+    assert replaying.suspects is gate.suspects
+
+
+def test_only_suspects_get_more_runs_and_no_more_than_nine() -> None:
+    pool = make_pool(Sessions(runs=30, sessions=2, subjects=12))
+    processes = list_processes(pool.summaries)
+    split = next(draw_splits(processes, Situation.SAME_BOARD, np.random.default_rng(1)))
+    victim = next(iter(processes[0].summaries))
+
+    found = replay(split.change(slow(1.05), victim), pool.policies)
+
+    assert found.runs[victim] == 9
+    assert found.processes == 9
+    assert {runs for subject, runs in found.runs.items() if subject != victim} == {1}
+    assert {v.subject: v.kind for v in found.verdicts}[victim] is VerdictKind.REGRESSION
+
+
+def test_regressions_and_improvements_of_unchanged_code_are_equally_rare_at_any_level() -> None:
+    pool = make_pool(Sessions(runs=40, sessions=2, subjects=12))
+    processes = list_processes(pool.summaries)
+    rng = np.random.default_rng(1)
+    p_values = [
+        verdict.comparison.p_slower
+        for split, _ in zip(draw_splits(processes, Situation.SAME_BOARD, rng), range(30), strict=False)
+        for verdict in replay(split, pool.policies, fixed=5).verdicts
+        if verdict.comparison is not None
+    ]
+
+    assert 0.4 < np.mean(p_values) < 0.6
+
+
+def test_the_report_has_a_row_for_each_case_and_a_table_for_each_situation() -> None:
+    text = report(make_pool(QUIET), stored=5, splits=10, seed=1, width=120)
+
+    assert text.startswith("56 runs of 12 subjects and 2 canaries, 4 sessions, 2 boards")
+    assert "a run takes 8.0 s, 0.67 s for each subject" in text
+    rows = [line for line in text.splitlines() if re.match(r"(test_case\[\d\d\]|copy|triad) ", line)]
+    assert len(rows) == 14
+    for situation in Situation:
+        assert f"{situation.value}: 10 random splits" in text
+    assert text.count("this gate  ") == 3
+
+
+def test_too_few_runs_are_refused_with_the_remedy() -> None:
+    with pytest.raises(UsageError, match="2 whole runs, and at least 3 are needed; give more with --runs"):
+        report(make_pool(Sessions(runs=2)), stored=5, splits=10, seed=1, width=120)
+
+
+def test_a_pool_too_small_for_splits_says_so() -> None:
+    text = report(make_pool(Sessions(runs=6)), stored=5, splits=10, seed=1, width=120)
+
+    assert "no false alarms can be counted" in text
+
+
+def test_an_interrupted_run_is_told() -> None:
+    pool = make_pool(Sessions(runs=12))
+    text = report(replace(pool, summaries=pool.summaries[:-1]), stored=5, splits=0, seed=1, width=120)
+
+    assert "11 runs" in text
+    assert "1 run left out" in text
+
+
+def test_processes_hold_what_their_run_measured() -> None:
+    process = list_processes(make_pool(Sessions(runs=1)).summaries)[0]
+
+    assert isinstance(process, Process)
+    assert {summary.run for summary in process.summaries.values()} == {process.run}
