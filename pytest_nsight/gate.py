@@ -97,6 +97,11 @@ class Harvest:
         reports = self.reports.get(case, [])
         return bool(reports) and all(_has_passed(report) for report in reports)
 
+    def accepted(self) -> list[RunSummary]:
+        """The summaries of cases that passed and of which nothing is missing."""
+        good = (one for one in self.summaries if one.subject.case not in self.problems)
+        return [one for one in good if self.passed(one.subject.case)]
+
 
 def _has_passed(report: Mapping[str, Any]) -> bool:
     """A test that was expected to fail and passed has passed: its verdict may be the failure expected."""
@@ -164,9 +169,8 @@ class Gate:
     def evidence(self, stored: Stored) -> tuple[Evidence, ...]:
         """Puts new and stored runs of each subject side by side, in the order of the cases."""
         new: dict[Subject, list[RunSummary]] = {}
-        for summary in self.harvest.summaries:
-            if self.harvest.passed(summary.subject.case) and summary.subject.case not in self.harvest.problems:
-                new.setdefault(summary.subject, []).append(summary)
+        for summary in self.harvest.accepted():
+            new.setdefault(summary.subject, []).append(summary)
         limits = self.limits
         order = {case: position for position, case in enumerate(self._cases)}
         gathered = []
@@ -185,16 +189,6 @@ class Gate:
                 )
             )
         return tuple(gathered)
-
-    def accepted(self) -> tuple[RunSummary, ...]:
-        """Everything measured, less the cases that failed or of which something is missing."""
-        harvest = self.harvest
-        own = (
-            summary
-            for summary in harvest.summaries
-            if harvest.passed(summary.subject.case) and summary.subject.case not in harvest.problems
-        )
-        return (*own, *harvest.canaries.summaries)
 
     def judge(self, stored: Stored) -> tuple[Verdict, ...]:
         """The verdicts, in the order of the cases."""

@@ -113,8 +113,10 @@ class NsightSession:
             return self.conclude(is_whole=True)
         self._gate = Gate(self._live_source(cases, watch), cases, random.Random(self._id) if shuffle else None)
         if self._settings.pool is not None:
+            harvest = self._gate.harvest
             fill_pool(
-                self._gate,
+                self._gate.measure,
+                lambda: (*harvest.accepted(), *harvest.canaries.summaries),
                 {case.id: case.policy for case in cases},
                 self._settings.pool,
                 runs=self._settings.runs,

@@ -106,7 +106,7 @@ class FakeGate:
 def test_filling_stops_before_the_time_is_over(tmp_path: Path) -> None:
     gate = FakeGate(make_pool(Sessions(runs=20, subjects=2)), run_s=9)
 
-    fill_pool(gate, {}, tmp_path / "p.gz", runs=20, minutes=1, clock=lambda: gate.now_s)
+    fill_pool(measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=1, clock=lambda: gate.now_s)
 
     assert gate.runs == 6
     assert gate.now_s <= 60
@@ -117,7 +117,7 @@ def test_what_was_measured_before_an_interrupt_is_in_the_pool(tmp_path: Path) ->
     gate = FakeGate(make_pool(Sessions(runs=20, subjects=2)), run_s=9, dies_after=3)
 
     with pytest.raises(KeyboardInterrupt):
-        fill_pool(gate, {}, tmp_path / "p.gz", runs=20, minutes=None)
+        fill_pool(measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=None)
 
     assert len(list_processes(read_pool(tmp_path / "p.gz").summaries)) == 3
 
@@ -128,9 +128,8 @@ def test_a_pool_is_on_disk_after_its_first_run(tmp_path: Path) -> None:
 
     def measure(runs: int) -> None:
         sizes.append(len(read_pool(tmp_path / "p.gz").summaries) if gate.runs else 0)
-        FakeGate.measure(gate, runs)
+        gate.measure(runs)
 
-    gate.measure = measure  # type: ignore[method-assign]
-    fill_pool(gate, {}, tmp_path / "p.gz", runs=2, minutes=None, clock=lambda: gate.now_s)
+    fill_pool(measure, gate.accepted, {}, tmp_path / "p.gz", runs=2, minutes=None, clock=lambda: gate.now_s)
 
     assert sizes == [0, 2]
