@@ -106,7 +106,7 @@ class FakeGate:
 def test_filling_stops_before_the_time_is_over(tmp_path: Path) -> None:
     gate = FakeGate(make_pool(Sessions(runs=20, subjects=2)), run_s=9)
 
-    fill_pool(measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=1, clock=lambda: gate.now_s)
+    fill_pool(gate.measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=1, clock=lambda: gate.now_s)
 
     assert gate.runs == 6
     assert gate.now_s <= 60
@@ -117,7 +117,7 @@ def test_what_was_measured_before_an_interrupt_is_in_the_pool(tmp_path: Path) ->
     gate = FakeGate(make_pool(Sessions(runs=20, subjects=2)), run_s=9, dies_after=3)
 
     with pytest.raises(KeyboardInterrupt):
-        fill_pool(measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=None)
+        fill_pool(gate.measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=None)
 
     assert len(list_processes(read_pool(tmp_path / "p.gz").summaries)) == 3
 
