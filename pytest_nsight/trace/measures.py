@@ -32,7 +32,7 @@ class Measured:
         ranges: one row a range, in order of start. Times are int64 nanoseconds. "id" is the payload, -1
             where there is none; "name", "domain", "process", "thread", "is_open", "start_ns" and "end_ns" are
             the range's own; "device" is that of the first launch, -1 without any; so is "board", an index into
-            the trace's devices, -1 where it is unknown, and "is_split" is 1 where other launches of the range ran on
+            the trace's devices, -1 where it is unknown, and "is_split" is 1 where other launches of it ran on
             another one, else 0. "kernel_ns" sums kernels, graphs and operators, "busy_ns" is the length of their
             union, "span_ns" is from the first start to the last end, "gap_ns" is span less busy. "copy_ns",
             "copied_bytes" and "copies" are of memory copies and sets. "sync_ns" is host time in synchronisation
