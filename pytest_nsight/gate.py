@@ -13,6 +13,7 @@ from pytest_nsight.judge.confirm import confirm
 from pytest_nsight.judge.gate import Evidence, judge, suspects
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
+from pytest_nsight.races import RaceHarvest, put_side_by_side
 from pytest_nsight.records import INTERRUPTED, ProcessRecord, Yield, summarise_records
 from pytest_nsight.result import Verdict, VerdictKind
 from pytest_nsight.roofline import Limits, measure_limits
@@ -53,6 +54,7 @@ class Harvest:
         environment: of the first run, with its board.
         canaries: what the canaries have yielded.
         seeds: run id -> seed of the order of its cases.
+        races: of cases with those that they claim to beat.
     """
 
     summaries: list[RunSummary] = field(default_factory=list)
@@ -64,6 +66,7 @@ class Harvest:
     environment: Mapping[str, str] = field(default_factory=dict)
     canaries: CanaryHarvest = field(default_factory=CanaryHarvest)
     seeds: dict[str, int] = field(default_factory=dict)
+    races: RaceHarvest = field(default_factory=RaceHarvest)
 
     def note(self, sentence: str) -> None:
         """Adds a sentence once."""
@@ -186,6 +189,7 @@ class Gate:
                     new=tuple(new[subject]),
                     incomparable=incomparable,
                     limits=limits,
+                    races=() if subject.part else self.harvest.races.of(subject.case),
                 )
             )
         return tuple(gathered)
@@ -216,6 +220,7 @@ class Gate:
         if self._order is not None:
             seed = self._order.getrandbits(32)
             random.Random(seed).shuffle(todo)
+            todo = put_side_by_side(todo, self.partners)
         while todo:
             records = self._source.execute(todo, seed)
             if not records:
@@ -236,6 +241,8 @@ class Gate:
             self.harvest.note(sentence)
         self.harvest.told_bytes_per_s = found.told_bytes_per_s or self.harvest.told_bytes_per_s
         self.harvest.note(self.harvest.canaries.take(manifest, summaries, problems))
+        for sentence in self.harvest.races.take(manifest, summaries):
+            self.harvest.note(sentence)
         self.harvest.adopt_run(manifest)
         ended = [case for case in cases if case in manifest.ended]
         if not record.death:

@@ -3,7 +3,7 @@
 One JSON object a line, so that whatever dies, everything before is readable. Events, by "event":
 run (format, run, session, recorded, commit, pid, seed) · device (name, board, environment) · case · round ·
 conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
-fault (a collection error) · end.
+race (case, partner, own_rounds, partner_rounds) · race_fault (case, text) · fault (a collection error) · end.
 """
 
 from __future__ import annotations
@@ -124,6 +124,8 @@ class Manifest:
         reports: (case, serialised pytest report), in order.
         faults: what went wrong outside of any case.
         seed: of the order of the cases, None where that was the user's.
+        races: (case, partner, id of the case's rounds, id of the partner's) of cases measured in turns.
+        race_faults: (case, what went wrong) of races that broke off.
         conditions: case -> how its rounds went, of the cases whose rounds came to their end.
         canary_faults: (case, what went wrong) of canaries that could not be measured.
         exit_code: pytest's exit code in the worker; None if the worker did not come to its own end.
@@ -148,6 +150,8 @@ class Manifest:
     canary_faults: tuple[tuple[str, str], ...] = ()
     work: dict[str, Work] = field(default_factory=dict)
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
+    races: tuple[tuple[str, str, str, str], ...] = ()
+    race_faults: tuple[tuple[str, str], ...] = ()
 
 
 class Journal:
@@ -220,6 +224,8 @@ def read_manifest(path: Path) -> Manifest:
             exit_code=known["end"][0]["code"] if "end" in known else None,
             seed=head.get("seed"),
             conditions={event["case"]: _conditions(event) for event in known.get("conditions", [])},
+            races=tuple(_race(event) for event in known.get("race", [])),
+            race_faults=tuple((event["case"], event["text"]) for event in known.get("race_fault", [])),
             canary_faults=tuple((event["case"], event["text"]) for event in known.get("canary_fault", [])),
             work={event["case"]: _work(event) for event in known.get("work", [])},
         )
@@ -229,6 +235,10 @@ def read_manifest(path: Path) -> Manifest:
 
 def _work(event: dict[str, Any]) -> Work:
     return Work(bytes_moved=int(event["bytes_moved"]), flops=int(event["flops"]))
+
+
+def _race(event: dict[str, Any]) -> tuple[str, str, str, str]:
+    return event["case"], event["partner"], event["own_rounds"], event["partner_rounds"]
 
 
 def _conditions(event: dict[str, Any]) -> Conditions:

@@ -237,3 +237,10 @@ def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:
             return candidate
     # A slip of the pen, or a selection without it: the claim must not vanish, so it names who is missing.
     return f"{base}[{'-'.join([variant, *tokens[1:]])}]"
+
+
+def find_partners(items: Iterable[pytest.Item]) -> dict[str, str]:
+    """Case -> the case that it claims to beat, of tests that are to be measured."""
+    marks = {item.nodeid: read_mark(item) for item in items if is_marked(item)}
+    found = {case: find_partner(case, mark.faster_than, marks) for case, mark in marks.items() if mark.faster_than}
+    return {case: partner for case, partner in found.items() if partner is not None}

@@ -177,6 +177,23 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True)
+class Race:
+    """A case and the one that it claims to beat, measured in turns in one run.
+
+    The n-th rounds of both are a pair; which of the two came first alternates from pair to pair.
+
+    Attributes:
+        run: id of the run.
+        own: rounds of the claiming case.
+        partner: rounds of the other.
+    """
+
+    run: str
+    own: RunSummary
+    partner: RunSummary
+
+
+@dataclass(frozen=True, slots=True)
 class Policy:
     """What a case demands of its verdict: settings and mark, resolved.
 

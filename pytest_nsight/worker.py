@@ -19,10 +19,11 @@ import pytest
 
 from pytest_nsight import manifest
 from pytest_nsight.fixture import Measurement
-from pytest_nsight.mark import read_mark
+from pytest_nsight.mark import find_partners, read_mark
 from pytest_nsight.measure.barrier import no_barrier, open_barriers
 from pytest_nsight.measure.canary_rota import CanaryRota
 from pytest_nsight.measure.device import current_device
+from pytest_nsight.measure.races import Racer, RaceTrack
 from pytest_nsight.measure.recorder import Recorder
 from pytest_nsight.measure.rounds import WARMUP, Plan, Stopwatch
 from pytest_nsight.measure.stopping import FEWEST
@@ -103,6 +104,7 @@ class CaseMeasurement:
         self._item = item
         self._mark = read_mark(item)
         self.has_measured = False
+        self._is_whole = False
         if self._mark.work is not None:
             self.declare(self._mark.work)
 
@@ -125,7 +127,15 @@ class CaseMeasurement:
             cold_cache=self._mark.cold_cache,
         )
         label = Subject(self._item.nodeid).label[:200]
-        return self._worker.stopwatch.measure(self._item.nodeid, label, body, setup, plan)
+        result = self._worker.stopwatch.measure(self._item.nodeid, label, body, setup, plan)
+        if setup is None and not self._is_whole:
+            self._worker.race(Racer(self._item.nodeid, body, plan))
+        return result
+
+    def measure_whole(self, body: Callable[[], T]) -> T:
+        """Measures a whole test, which cannot run again once its fixtures are torn down."""
+        self._is_whole = True
+        return self.measure(body, None, None, None)
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the round."""
@@ -156,6 +166,7 @@ class Worker:
         self._recorder = recorder
         self._stopwatch: Stopwatch | None = None
         self._measurements: dict[str, CaseMeasurement] = {}
+        self._track = RaceTrack(job.cases, {})
         self._canaries = CanaryRota(len(job.cases), job.seed or 0)
 
     @property
@@ -171,6 +182,10 @@ class Worker:
             )
             self._stopwatch = Stopwatch(device, self._recorder, self._journal, self._barrier)
         return self._stopwatch
+
+    def race(self, racer: Racer) -> None:
+        """Measures a case in turns with the one that it claims to beat, or that claims to beat it."""
+        self._track.enter(racer, self.stopwatch, self._journal)
 
     def tell_work(self, case: str, work: Work) -> None:
         """Tells what a round of the case has to do."""
@@ -208,6 +223,7 @@ class Worker:
         items[:] = sorted(
             (item for item in items if item.nodeid in position), key=lambda item: position[item.nodeid]
         )
+        self._track = RaceTrack(self.job.cases, find_partners(items))
         if deselected:
             config.hook.pytest_deselected(items=deselected)
 
@@ -235,6 +251,8 @@ class Worker:
     ) -> Generator[None, object, object]:
         """Measures the canaries that are due after a case, once a test has shown on which device."""
         result = yield
+        if self._stopwatch is not None:
+            self._track.leave(item.nodeid, self._stopwatch)
         if self.job.canaries and self._stopwatch is not None and item.nodeid in self.job.cases:
             done = self.job.cases.index(item.nodeid) + 1 if nextitem else len(self.job.cases)
             self._canaries.measure(self._stopwatch, self._journal, done, self.job.rounds)
@@ -252,7 +270,7 @@ class Worker:
         if not measurement.has_measured:
             names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
             arguments = {name: pyfuncitem.funcargs[name] for name in names}
-            measurement.measure(lambda: pyfuncitem.obj(**arguments), None, None, None)
+            measurement.measure_whole(lambda: pyfuncitem.obj(**arguments))
         return result
 
 

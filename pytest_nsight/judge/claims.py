@@ -17,6 +17,7 @@ from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.evidence import LOOKS, Evidence
 from pytest_nsight.judge.location import Location, locate_all
 from pytest_nsight.judge.noise import Prior, expected_spread
+from pytest_nsight.judge.races import NEAR_CLAIM, RUNS_NEAR_CLAIM, RaceEstimate, estimate_races
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.wording import write_count, write_durations, write_names, write_percent
 from pytest_nsight.model import RunSummary, Subject
@@ -184,10 +185,14 @@ def _write_limit(bound: Bound) -> str:
 def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) -> ClaimFinding:
     """Fail unless the factor is shown: the lower end of its 95 % interval must exceed the claim.
 
-    The two cases are paired run by run, so that what a process or a session does to both cancels.
+    Where every run measured the two cases in turns, their pairs decide. Elsewhere the cases are paired run by
+    run, so that at least what a process or a session does to both cancels.
     """
     policy = evidence.policy
     label = Subject(policy.faster_than or "").label
+    raced = estimate_races(evidence.races, [run.run for run in evidence.new], policy.metric)
+    if raced is not None:
+        return _judge_races(raced, label, evidence, prior)
     if partner is None:
         return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, which was not measured")
     own, why_not_own = locate_all(evidence.new, policy.metric)
@@ -210,6 +215,33 @@ def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) ->
     )
     is_close = low <= policy.by < high and found.runs < LOOKS[-1]
     return ClaimFinding(ClaimState.HELD if low > policy.by else ClaimState.FAILED, phrase, is_close)
+
+
+def _judge_races(raced: Sequence[RaceEstimate], label: str, evidence: Evidence, prior: Prior) -> ClaimFinding:
+    """One run is enough where its interval is clear of the claim; else the means of the runs decide.
+
+    The pairs of one process tell of that process alone, so near the claim several have to agree.
+    """
+    by = math.log(evidence.policy.by)
+    if len(raced) == 1:
+        half = upper_quantile(_TAIL, raced[0].degrees_of_freedom) * raced[0].standard_error
+        found = _Estimate(raced[0].mean, raced[0].mean - half, raced[0].mean + half, 1)
+    else:
+        own, _ = locate_all([race.own for race in evidence.races], evidence.policy.metric)
+        other, _ = locate_all([race.partner for race in evidence.races], evidence.policy.metric)
+        expected = _run_variance(own, prior) + _run_variance(other, prior)
+        errors = [one.standard_error**2 for one in raced]
+        found = _estimate([one.mean for one in raced], expected, prior, errors)
+    factor, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    pairs = sum(one.pairs for one in raced)
+    phrase = (
+        f"{factor:.3g}x as fast as {label}, {evidence.policy.by:g}x claimed (95 % CI {low:.3g} to {high:.3g}x, "
+        f"{write_count(pairs, 'pair')} in turns in {write_count(len(raced), 'run')})"
+    )
+    is_near = found.low <= by + NEAR_CLAIM and found.high >= by - NEAR_CLAIM
+    is_open = found.low <= by < found.high
+    is_close = (is_near and len(raced) < RUNS_NEAR_CLAIM) or (is_open and len(raced) < LOOKS[-1])
+    return ClaimFinding(ClaimState.HELD if found.low > by else ClaimState.FAILED, phrase, is_close)
 
 
 def _run_variance(locations: Sequence[Location], prior: Prior) -> float:

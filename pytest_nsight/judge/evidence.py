@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_nsight.model import Policy, RunSummary, Subject
+from pytest_nsight.model import Policy, Race, RunSummary, Subject
 from pytest_nsight.roofline import Limits
 
 LOOKS = (1, 3, 5, 9)
@@ -28,6 +28,7 @@ class Evidence:
         baseline: stored runs, of any number of sessions and boards.
         new: runs of this session.
         incomparable: why the stored runs cannot be compared with the new ones, "" if they can.
+        races: rounds in turns with the case that it claims to beat, one race per run at most.
         limits: board -> what it can do, for claims on the share of it.
     """
 
@@ -37,3 +38,4 @@ class Evidence:
     new: tuple[RunSummary, ...]
     incomparable: str = ""
     limits: Mapping[str, Limits] = field(default_factory=dict)
+    races: tuple[Race, ...] = ()

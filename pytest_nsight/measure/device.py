@@ -15,6 +15,8 @@ from pytest_nsight.measure.canaries import Canary, make_canaries
 from pytest_nsight.measure.nvml import Nvml
 from pytest_nsight.measure.others import describe_others, name_of, parent_of
 
+MOST_KEPT_BYTES = 4 << 30
+
 
 class Device(Protocol):
     """What the rounds need of a device.
@@ -55,6 +57,9 @@ class Device(Protocol):
     def look_around(self) -> Surroundings:
         """Reads what else goes on on the board."""
 
+    def has_room_to_keep(self) -> bool:
+        """Whether what is allocated now may stay so while the next case is measured."""
+
 
 class Gpu:
     """The current CUDA device, driven through torch and watched through NVML."""
@@ -67,6 +72,7 @@ class Gpu:
         self._torch = torch
         properties = torch.cuda.get_device_properties(torch.cuda.current_device())
         self.name: str = properties.name
+        self._memory_bytes = int(properties.total_memory)
         self.board = f"GPU-{properties.uuid}"
         self._nvml = Nvml(self.board)
         self.power_limit_w = self._nvml.power_limit_w()
@@ -105,6 +111,11 @@ class Gpu:
         others = describe_others(self._nvml.pids(), os.getpid(), self._root_pid, parent_of, name_of)
         return Surroundings(self._nvml.energy_mj(), others)
 
+    def has_room_to_keep(self) -> bool:
+        """A small part of the memory, so that the next case hardly notices."""
+        most_bytes = min(MOST_KEPT_BYTES, self._memory_bytes // 16)
+        return bool(self._torch.cuda.memory_allocated() <= most_bytes)
+
 
 class Cpu:
     """The processor, where there is no GPU: its operators are what is measured."""
@@ -140,6 +151,10 @@ class Cpu:
     def look_around(self) -> Surroundings:
         """Sees nothing."""
         return Surroundings()
+
+    def has_room_to_keep(self) -> bool:
+        """No: claims are about GPU kernels, so there is nothing to keep bodies for."""
+        return False
 
 
 def current_device(root_pid: int = 0) -> Device:

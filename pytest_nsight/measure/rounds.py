@@ -126,6 +126,23 @@ class Stopwatch:
         )
         return result
 
+    def take_turns(self, lanes: Sequence[tuple[str, Callable[[], Any], Plan]], pairs: int) -> None:
+        """Measures two bodies in turns, in the order ABBA ABBA, so that a drift strikes both alike.
+
+        Args:
+            lanes: id that the rounds are journalled under, body and plan of both.
+            pairs: rounds of each.
+        """
+        self._recorder.start()
+        try:
+            pacers = [self._pacer(self._warm_up(body, None, plan), plan) for _, body, plan in lanes]
+            for index in range(pairs):
+                for which in (0, 1) if index % 2 == 0 else (1, 0):
+                    id_, body, plan = lanes[which]
+                    self._round(id_, id_, body, None, pacers[which], [], cold_cache=plan.cold_cache)
+        finally:
+            self._recorder.stop()
+
     @contextmanager
     def part(self, name: str) -> Iterator[None]:
         """Names a part of the running round; on another thread it does nothing.
