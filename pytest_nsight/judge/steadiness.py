@@ -23,11 +23,12 @@ FEWEST_ROUNDS = 12
 MODE_GAP = 0.015
 MODE_GAP_NS = 100.0
 MODE_SHARE = 0.10
-_MODE_SEPARATION = 3.0
+_MODE_SEPARATION = 5.0
 _MODE_CLOCKS = 0.01
-_DRIFT_NORMAL = 1.959963984540054
+_DRIFT_NORMAL = 2.5758293035489004
 _THIRD_SIGMAS = 4.0
 _FEWEST_TO_REPEAT = 4
+_LARGEST_CORRELATION = 0.95
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,9 +59,10 @@ class Modes:
 def find_drift(logs: Floats, largest: float = LARGEST_DRIFT) -> float:
     """Return the log change from the first to the last round, 0.0 unless it is a drift.
 
-    A drift is a line (Theil 1950, Sen 1968) whose 95 % interval of the slope excludes 0 and that makes more than
+    A drift is a line (Theil 1950, Sen 1968) whose 99 % interval of the slope excludes 0 and that makes more than
     `largest` over the run, or midmeans of the first and the last third that differ by more than that and by four
-    of their own standard errors. Short kernels, whose rounds scatter by percents, seldom pass by chance.
+    of their own standard errors. Both errors are widened for autocorrelated rounds, whose wandering looks like a
+    trend. Short kernels, whose rounds scatter by percents, seldom pass by chance.
 
     Args:
         logs: log durations in the order of the rounds.
@@ -69,42 +71,55 @@ def find_drift(logs: Floats, largest: float = LARGEST_DRIFT) -> float:
     count = logs.size
     if count < FEWEST_ROUNDS:
         return 0.0
-    first, second, steps, low, middle, high = _pairs(count)
-    slopes = np.partition((logs[second] - logs[first]) / steps, (low, middle, high))
-    change = float(slopes[middle]) * count
-    if abs(change) > largest and (slopes[low] > 0 or slopes[high] < 0):
-        return change
+    first, second, steps, spread = _pairs(count)
+    slopes = (logs[second] - logs[first]) / steps
+    slope = float(np.median(slopes))
+    if abs(slope) * count > largest:
+        spread *= _inflate(logs - slope * np.arange(count))
+        against = np.count_nonzero(slopes * slope <= 0)
+        if against < (slopes.size - spread) / 2:
+            return slope * count
     return _compare_thirds(logs, largest)
 
 
 def _compare_thirds(logs: Floats, largest: float) -> float:
     third = logs.size // 3
-    ends = np.sort(np.stack((logs[:third], logs[-third:])), axis=-1)
+    ends = np.stack((logs[:third], logs[-third:]))
     cut = third // 4
-    middle = ends[:, cut : third - cut].mean(axis=-1)
+    middle = np.sort(ends, axis=-1)[:, cut : third - cut].mean(axis=-1)
     change = float(middle[1] - middle[0])
-    error = math.sqrt(float(ends.var(axis=-1, ddof=1).sum()) / third)
-    return change if abs(change) > max(largest, _THIRD_SIGMAS * error) else 0.0
+    if abs(change) <= largest:
+        return 0.0
+    inflation = max(_inflate(ends[0]), _inflate(ends[1]))
+    error = math.sqrt(float(ends.var(axis=-1, ddof=1).sum()) / third) * inflation
+    return change if abs(change) > _THIRD_SIGMAS * error else 0.0
+
+
+def _inflate(residuals: Floats) -> float:
+    """Return by how much neighbours that resemble each other widen an error: sqrt((1 + rho) / (1 - rho))."""
+    centred = residuals - residuals.mean()
+    squares = float(centred @ centred)
+    rho = float(centred[1:] @ centred[:-1]) / squares if squares > 0 else 0.0
+    rho = min(max(rho, 0.0), _LARGEST_CORRELATION)
+    return math.sqrt((1 + rho) / (1 - rho))
 
 
 @lru_cache(maxsize=64)
-def _pairs(count: int) -> tuple[Indices, Indices, Indices, int, int, int]:
-    """Return all pairs of rounds, their distances, and the ranks of the median slope and of its interval's ends.
+def _pairs(count: int) -> tuple[Indices, Indices, Indices, float]:
+    """Return all pairs of rounds, their distances, and how many ranks the 99 % interval of the median slope spans.
 
     The interval is that of Sen (1968), by Kendall's normal approximation.
     """
     first, second = np.triu_indices(count, 1)
     spread = _DRIFT_NORMAL * math.sqrt(count * (count - 1) * (2 * count + 5) / 18)
-    low = max(round((first.size - spread) / 2) - 1, 0)
-    high = min(round((first.size + spread) / 2), first.size - 1)
-    return first, second, second - first, low, first.size // 2, high
+    return first, second, second - first, spread
 
 
 def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
     """Return the two modes of a run's rounds, None if there is only one.
 
     The sorted rounds are parted where the squares within the two parts are least. They are modes if their
-    means are more than 1.5 %, 100 ns (three ticks of the GPU's timer) and three of the standard deviations within
+    means are more than 1.5 %, 100 ns (three ticks of the GPU's timer) and five of the standard deviations within
     them apart, and neither holds less than a tenth of the rounds.
 
     Args:

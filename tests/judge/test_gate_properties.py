@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Clocks, Policy, RunSummary, ShapeUse, Subject
+from pytest_nsight.model import CANARIES, Clocks, Policy, RunSummary, ShapeUse, Subject
 from pytest_nsight.result import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence
 
@@ -24,6 +24,11 @@ deviations = st.floats(0.0002, 0.05)
 def judge_one(evidence):
     (verdict,) = judge([evidence])
     return verdict
+
+
+def without_history(verdict):
+    """The verdict less what it tells of its single runs and looks, which have an order."""
+    return dataclasses.replace(verdict, comparison=dataclasses.replace(verdict.comparison, basis=None))
 
 
 @some
@@ -44,7 +49,7 @@ def test_the_order_of_runs_does_not_matter(ratio, stored, new, sd, rng: random.R
     baseline, fresh = (rng.sample(runs, len(runs)) for runs in (evidence.baseline, evidence.new))
     shuffled = Evidence(SUBJECT, Policy(), tuple(baseline), tuple(fresh))
 
-    assert judge_one(shuffled) == judge_one(evidence)
+    assert without_history(judge_one(shuffled)) == without_history(judge_one(evidence))
     assert suspects([shuffled]) == suspects([evidence])
 
 
@@ -82,6 +87,84 @@ def test_whoever_fails_in_the_end_was_a_suspect_at_every_look_he_took(ratio, sto
         assert suspects([dataclasses.replace(final, new=middle)]) == (SUBJECT,)
 
 
+@some
+@given(ratios, counts, deviations, st.sampled_from([0.005, 0.02, 0.05]))
+def test_swapping_the_sides_turns_a_regression_into_an_improvement_and_back(ratio, runs, sd, band):
+    """Same looks, same error rate: nothing favours one direction."""
+    policy = Policy(band=band)
+    there = make_evidence(4e6, ratio, stored=runs, new=runs, sd=sd, policy=policy)
+    back = Evidence(SUBJECT, policy, there.new, there.baseline)
+
+    one, other = judge_one(there), judge_one(back)
+
+    mirrored = {
+        VerdictKind.REGRESSION: VerdictKind.IMPROVEMENT,
+        VerdictKind.IMPROVEMENT: VerdictKind.REGRESSION,
+    }
+    assert other.kind is mirrored.get(one.kind, one.kind)
+    assert other.comparison.ratio == pytest.approx(1 / one.comparison.ratio, rel=1e-6)
+    assert other.comparison.p_faster == pytest.approx(one.comparison.p_slower, rel=1e-4, abs=1e-12)
+    assert suspects([there]) == suspects([back])
+
+
+@some
+@given(ratios, counts, deviations, st.floats(0.99, 1.01))
+def test_what_all_canaries_did_moves_the_ratio_by_just_that(ratio, runs, sd, shift):
+    """Multiplying the new runs of the case and of the canaries alike changes no verdict."""
+
+    def watched(factor):
+        names = [Subject(f"{CANARIES}::{index}") for index in range(8)]
+        canaries = [make_evidence(4e6, factor, sd=0.0005, subject=name) for name in names]
+        (verdict,) = judge([make_evidence(4e6, ratio * factor, stored=5, new=runs, sd=sd)], canaries=canaries)
+        return verdict
+
+    still, moved = watched(1.0), watched(shift)
+
+    assert moved.comparison.ratio == pytest.approx(still.comparison.ratio, rel=1e-5)
+    assert moved.comparison.p_slower == pytest.approx(still.comparison.p_slower, rel=0.01, abs=1e-9)
+
+
+undecided = {VerdictKind.INCONCLUSIVE, VerdictKind.ENVIRONMENT}
+
+
+@some
+@given(
+    st.integers(1000, 10**9),
+    st.integers(1000, 10**9),
+    st.tuples(st.integers(2, 9), st.integers(2, 9)),
+    st.tuples(st.integers(4, 60), st.integers(4, 60)),
+)
+def test_rounds_and_runs_without_any_spread_are_never_judged(before, now, runs, rounds):
+    """Constants, in unequal numbers of runs and rounds: no clock gives them, so they are told and not believed."""
+    sides = [
+        tuple(RunSummary(SUBJECT, f"{name}{n}", name, "GPU-a", {"kernel": (time,) * size}) for n in range(count))
+        for name, time, count, size in zip("ab", (before, now), runs, rounds, strict=True)
+    ]
+
+    assert judge_one(Evidence(SUBJECT, Policy(), *sides)).kind in undecided
+
+
+@some
+@given(ratios, st.sampled_from([1, 2]), counts, deviations)
+def test_one_or_two_stored_runs_never_decide(ratio, stored, new, sd):
+    assert judge_one(make_evidence(ratio=ratio, stored=stored, new=new, sd=sd)).kind in undecided
+
+
+@some
+@given(ratios, counts, deviations, st.sampled_from([float("nan"), float("inf"), 0, -5, 10**400, "fast"]))
+def test_a_round_that_is_no_time_in_every_run_of_a_side_decides_nothing(ratio, runs, sd, absurd):
+    sound = make_evidence(ratio=ratio, stored=5, new=runs, sd=sd)
+
+    def spoil(side):
+        return tuple(dataclasses.replace(run, rounds={"kernel": (*run.rounds["kernel"], absurd)}) for run in side)
+
+    for spoiled in (
+        dataclasses.replace(sound, new=spoil(sound.new)),
+        dataclasses.replace(sound, baseline=spoil(sound.baseline)),
+    ):
+        assert judge_one(spoiled).kind in undecided
+
+
 durations = st.one_of(
     st.integers(-(10**6), 10**12),
     st.floats(allow_nan=True, allow_infinity=True),
@@ -101,6 +184,8 @@ clocks = st.builds(
     Clocks,
     sm_mhz=st.none() | st.integers(0, 3000),
     throttled=st.none() | st.floats(allow_nan=True, allow_infinity=True),
+    others=st.sampled_from([(), ("python",)]),
+    round_mhz=st.sampled_from([(), (1980, 1755), (0, 0, 0)]),
 )
 summaries = st.builds(
     RunSummary,
@@ -134,13 +219,13 @@ pieces = st.builds(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.lists(pieces, max_size=4))
-def test_nothing_makes_the_gate_raise_and_every_verdict_has_its_sentence(evidence):
-    verdicts = judge(evidence)
+@given(st.lists(pieces, max_size=4), st.lists(pieces, max_size=6))
+def test_nothing_makes_the_gate_raise_and_every_verdict_has_its_sentence(evidence, canaries):
+    verdicts = judge(evidence, canaries=canaries)
 
     assert [verdict.subject for verdict in verdicts] == [item.subject for item in evidence]
     assert all(verdict.sentence.startswith(f"{verdict.subject.label}: ") for verdict in verdicts)
-    assert set(suspects(evidence)) <= {item.subject for item in evidence}
+    assert set(suspects(evidence, canaries=canaries)) <= {item.subject for item in evidence}
     for verdict in verdicts:
         if verdict.comparison is not None:
             assert not math.isnan(verdict.comparison.p_slower)

@@ -1,5 +1,7 @@
 """Each rule of the gate from its claim, on runs whose figures are exact."""
 
+import dataclasses
+
 import pytest
 
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
@@ -217,6 +219,73 @@ def test_another_clock_is_environment_with_both_values():
 
 def test_an_unchanged_time_stands_though_the_gpu_was_throttled():
     assert verdict_of(make_evidence(new_clocks=Clocks(throttled=0.9))).kind is VerdictKind.UNCHANGED
+
+
+@pytest.mark.parametrize("ratio", [1.07, 1 / 1.07])
+@pytest.mark.parametrize("side", ["clocks", "new_clocks"])
+def test_other_processes_on_the_gpu_are_environment_on_either_side(ratio, side):
+    shared = {"clocks": Clocks(), "new_clocks": Clocks(), side: Clocks(others=("trainer",))}
+
+    verdict = verdict_of(make_evidence(ratio=ratio, **shared))
+
+    assert verdict.kind is VerdictKind.ENVIRONMENT
+    assert "other processes computed on the GPU" in verdict.sentence
+    assert "trainer" in verdict.sentence
+
+
+def test_company_that_the_baseline_had_too_leaves_a_regression_standing():
+    both = Clocks(others=("Xorg",))
+
+    assert verdict_of(make_evidence(ratio=1.07, clocks=both)).kind is VerdictKind.REGRESSION
+
+
+def test_a_baseline_that_was_throttled_makes_no_improvement():
+    hot = Clocks(throttled=0.6, reasons=("power cap",))
+
+    verdict = verdict_of(make_evidence(ratio=0.9, clocks=hot, new_clocks=Clocks(throttled=0.0)))
+
+    assert verdict.kind is VerdictKind.ENVIRONMENT
+    assert "throttled for the baseline" in verdict.sentence
+
+
+@pytest.mark.parametrize("new", [1, 3])
+def test_a_few_fast_runs_are_no_improvement_yet_and_get_more(new):
+    few = make_evidence(ratio=0.93, new=new)
+
+    assert verdict_of(few).kind is VerdictKind.INCONCLUSIVE
+    assert suspects([few]) == (few.subject,)
+
+
+def test_boards_of_one_layout_are_compared_first_and_more_sharply():
+    """A slowdown of 2 % between kin is found; between boards of unknown or other layouts it is not."""
+    kinds = {}
+    for name, layouts in (("kin", ("a", "a")), ("unknown", ("", "")), ("strangers", ("a", "b"))):
+        case = make_evidence(ratio=1.025, new_board="GPU-b", policy=Policy(band=0.01), sd=0.0005)
+        before, now = (
+            tuple(dataclasses.replace(run, environment={"layout": layout}) for run in side)
+            for side, layout in zip((case.baseline, case.new), layouts, strict=True)
+        )
+        kinds[name] = verdict_of(dataclasses.replace(case, baseline=before, new=now)).kind
+
+    assert kinds == {
+        "kin": VerdictKind.REGRESSION,
+        "unknown": VerdictKind.INCONCLUSIVE,
+        "strangers": VerdictKind.INCONCLUSIVE,
+    }
+
+
+def test_runs_of_a_kindred_board_are_preferred_to_those_of_others():
+    """Stored on a kindred board and on another 5 % slower one: compared is only what is alike."""
+    case = make_evidence(new_board="GPU-c")
+    kin = tuple(dataclasses.replace(run, board="GPU-b", environment={"layout": "a"}) for run in case.baseline)
+    far = make_evidence(210_000, board="GPU-d").baseline
+    far = tuple(dataclasses.replace(r, run=f"far{r.run}", session="far", environment={"layout": "b"}) for r in far)
+    new = tuple(dataclasses.replace(run, environment={"layout": "a"}) for run in case.new)
+
+    verdict = verdict_of(dataclasses.replace(case, baseline=(*far, *kin), new=new))
+
+    assert verdict.comparison.baseline_runs == len(kin)
+    assert verdict.comparison.ratio == pytest.approx(1.0, abs=1e-3)
 
 
 def test_no_new_runs_is_inconclusive():
