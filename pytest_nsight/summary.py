@@ -157,4 +157,5 @@ def _clocks(rounds: Sequence[Round], conditions: Conditions | None) -> Clocks:
         throttled=sum(bool(reading.reasons) for reading in readings) / len(readings) if sm_mhz else None,
         reasons=tuple(sorted({reason for reading in readings for reason in reading.reasons})),
         others=tuple(sorted(conditions.others)) if conditions else (),
+        round_mhz=tuple(sm_mhz) if len(sm_mhz) == len(readings) else (),
     )

@@ -73,6 +73,7 @@ def _encode_run(run: RunSummary) -> str:
         "throttled": run.clocks.throttled,
         "reasons": list(run.clocks.reasons),
         "others": list(run.clocks.others) or None,
+        "round_mhz": list(run.clocks.round_mhz) if len(set(run.clocks.round_mhz)) > 1 else None,
     }
     facts: dict[str, object] = {
         "run": run.run,

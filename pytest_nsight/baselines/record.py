@@ -85,6 +85,14 @@ class Record:
                 raise self.wrong(field, value, "strings")
         return tuple(str(value) for value in values)
 
+    def counts(self, field: str) -> tuple[int, ...]:
+        """A list of whole numbers, zero or more."""
+        values = self.items(field)
+        found = tuple(value for value in values if is_count(value))
+        if len(found) < len(values):
+            raise self.wrong(field, values, "whole numbers")
+        return found
+
     def record(self, field: str) -> Record:
         """An object."""
         value = self.take(field)

@@ -5,7 +5,8 @@ Versions of the format (`format` in the file):
 1. `environments`, `shapes` and `subjects`. The first two hold what runs share, once, under a key made from
    their content, so that a new run changes no line of the old ones. A run is one line of facts and one line
    per metric: its rounds in ns, or `{"value": 0, "rounds": 40}` where all are equal, or the name of an
-   earlier metric that has exactly the same numbers. `clocks` may name `others`, if there were any.
+   earlier metric that has exactly the same numbers. `clocks` may name `others`, if there were any, and
+   the SM clock of each round as `round_mhz`, where it changed.
 """
 
 from __future__ import annotations

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import statistics
 from collections.abc import Sequence
 
@@ -10,6 +11,7 @@ from pytest_nsight.model import RunSummary
 
 THROTTLED_SHARE = 0.2
 CLOCK_TOLERANCE = 0.01
+_PID = re.compile(r"^pid \d+")
 
 
 def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
@@ -49,7 +51,7 @@ def _explain_throttling(
 
 
 def _explain_company(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
-    before, now = ({name for run in runs for name in run.clocks.others} for runs in (baseline, new))
+    before, now = (_name_company(runs) for runs in (baseline, new))
     if now - before:
         return f"other processes computed on the GPU ({', '.join(sorted(now - before))}); end them and run again"
     if before - now:
@@ -58,6 +60,12 @@ def _explain_company(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) 
             "save a new one with --nsight-save"
         )
     return ""
+
+
+def _name_company(runs: Sequence[RunSummary]) -> set[str]:
+    """Return the names of the other processes without their ids, which no two sessions share."""
+    others = (other for run in runs for other in run.clocks.others)
+    return {_PID.sub("", other).strip(" ()") or "one without a name" for other in others}
 
 
 def _throttled_share(runs: Sequence[RunSummary]) -> float | None:

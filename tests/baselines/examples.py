@@ -47,6 +47,7 @@ _clocks = st.builds(
     throttled=st.none() | _finite,
     reasons=st.lists(_texts, max_size=3).map(tuple),
     others=st.lists(_texts, max_size=3).map(tuple),
+    round_mhz=st.just(()) | st.lists(st.integers(0, 3000), min_size=2, max_size=5, unique=True).map(tuple),
 )
 # Few different values, so that constant and equal metrics, which have a shorthand, are common.
 _durations = st.lists(st.sampled_from([0, 0, 0, 24_416, 2**40]) | _counts, max_size=4).map(tuple)
