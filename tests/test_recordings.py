@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collect.nsys.read import explain_emptiness, read
+from pytest_nsight.trace.captures import measure_captured
 from pytest_nsight.trace.measures import Measured, measure
 from pytest_nsight.trace.model import Trace
 
@@ -126,3 +127,18 @@ def test_boards_and_versions_arrive(recording):
     assert (board.name, len(board.uuid)) == ("NVIDIA H200", 40)
     assert trace.tool == "NVIDIA Nsight Systems 2025.3.2.0"
     assert set(trace.ranges.process.tolist()) == {process}
+
+
+def test_nodes_of_a_graph_lie_in_the_ranges_of_its_capture_and_add_up(recording):
+    """Plain SQL counts 20, 4 and 8 nodes made inside these ranges, 4 of the 20 being memory sets."""
+    trace = recording("h200_llama_block_graph_node")
+    parts = measure_captured(trace).parts
+    by_replay = parts.groupby(["name", "called_ns"])[["launches", "copies"]].sum()
+    assert len(by_replay) == 3 * 20
+    for name, counts in {
+        "attention_scores": (16, 4),
+        "attention_softmax": (4, 0),
+        "attention_value": (8, 0),
+    }.items():
+        assert (by_replay.loc[name] == counts).all(axis=None)
+    assert measure_captured(recording("h200_llama_block_graph_whole")).parts.empty

@@ -36,9 +36,11 @@ def render(result: SessionResult, rows: int = 20) -> str:
 
 
 def _table(verdicts: Iterable[Verdict]) -> list[str]:
+    verdicts = list(verdicts)
+    labels = wording.labels(verdicts)
     lines = [_row(_HEADERS), "|:--|:--|--:|--:|--:|--:|"]
     for verdict in verdicts:
-        cells = wording.cells(verdict)
+        cells = wording.cells(verdict, labels[verdict.subject])
         name = f"{cells.verdict} (MDE {cells.mde})" if cells.mde else cells.verdict
         case = _code(cells.case).replace("|", "\\|")
         lines.append(_row((name, case, cells.baseline, cells.now, cells.change, cells.interval)))

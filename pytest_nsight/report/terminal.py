@@ -74,7 +74,8 @@ def _limits(result: SessionResult, width: int) -> list[str]:
 def _table(
     verdicts: Sequence[Verdict], result: SessionResult, width: int, glyphs: _Glyphs, *, color: bool
 ) -> list[str]:
-    rows = [wording.cells(verdict) for verdict in verdicts]
+    labels = wording.labels(verdicts)
+    rows = [wording.cells(verdict, labels[verdict.subject]) for verdict in verdicts]
     columns = _columns(rows, width, glyphs)
     work = _work_columns([work_cells(reach_of(verdict, result)) for verdict in verdicts])
     lines = align(_insert(columns, work, width), width, glyphs.ellipsis)

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model import RunSummary, Shape
+from pytest_nsight.model import RunSummary, Shape, Subject
 from pytest_nsight.report.table import shorten
 from pytest_nsight.result import Comparison, SessionResult, Verdict, VerdictKind
 from pytest_nsight.units import count, duration, duration_pair, percent
@@ -64,15 +64,27 @@ def fails(verdict: Verdict, *, strict: bool) -> bool:
     return verdict.kind.fails_strict if strict else verdict.kind.fails
 
 
-def cells(verdict: Verdict) -> Cells:
-    """The verdict's row of the table."""
+def labels(verdicts: Iterable[Verdict]) -> dict[Subject, str]:
+    """What each subject is called in a table: its label, behind its file where two files have tests of one name."""
+    subjects = [verdict.subject for verdict in verdicts]
+    times = Counter(subject.label for subject in subjects)
+    return {
+        subject: subject.label
+        if times[subject.label] == 1
+        else f"{subject.case.split('::', maxsplit=1)[0]}::{subject.label}"
+        for subject in subjects
+    }
+
+
+def cells(verdict: Verdict, label: str) -> Cells:
+    """The verdict's row of the table, under the label that the subject has there."""
     now = "" if verdict.now_ns is None else duration(verdict.now_ns)
     compared = verdict.comparison
     if compared is None:
-        return Cells(verdict.subject.label, "", now, now, "", "", "", "", verdict.kind.value)
+        return Cells(label, "", now, now, "", "", "", "", verdict.kind.value)
     is_open = verdict.kind is VerdictKind.INCONCLUSIVE
     return Cells(
-        case=verdict.subject.label,
+        case=label,
         baseline=duration(compared.baseline_ns),
         now=duration(compared.now_ns),
         pair=_pair(compared),

@@ -197,7 +197,9 @@ def test_a_damaged_recording_is_refused_and_leaves_nothing(scrubbed, tmp_path):
     pack(scrubbed, packed)
     packed.write_bytes(packed.read_bytes()[:-20])
 
-    with pytest.raises(TraceError, match=r"Cannot unpack .*; fetch the recording again"):
+    with pytest.raises(
+        TraceError, match=r"Cannot unpack .*r\.sqlite\.xz, which is cut short .*; copy it here again"
+    ):
         unpack(packed, tmp_path / "r.sqlite")
 
     assert not (tmp_path / "r.sqlite").exists()

@@ -162,3 +162,16 @@ def test_shortening_keeps_both_ends_and_fits(width: int) -> None:
     assert short[:3] == name[:3]
     assert short[-5:] == name[-5:]
     assert (short == name) == (width >= len(name))
+
+
+def test_tests_of_one_name_in_two_files_are_told_apart():
+    one, other = (
+        canned.verdict(VerdictKind.NO_BASELINE, "test_op[a]", "no baseline"),
+        canned.verdict(VerdictKind.NO_BASELINE, "test_op[b]", "no baseline"),
+    )
+    twin = dataclasses.replace(one, subject=Subject("elsewhere/test_other.py::test_op[a]"))
+    labels = wording.labels([one, other, twin])
+
+    assert labels[other.subject] == other.subject.label
+    assert labels[one.subject] == one.subject.case
+    assert labels[twin.subject] == "elsewhere/test_other.py::test_op[a]"

@@ -158,8 +158,10 @@ def _pack_like_sample(rows: _Rows, stored: Mapping[Column, str], bounds: tuple[i
     if last - first < SAMPLE_ROWS:
         return pack(_fields(rows, stored))
     # At random, since launches repeat with the period of a program's loop; seeded, so that each reading is alike.
-    ids = sorted(random.Random(first).sample(range(first, last + 1), SAMPLE_ROWS - 2))
-    picked = ", ".join(map(str, (first, *ids, last)))
+    # Not sample(): row ids of a hostile file may be further apart than a range can be long.
+    generator = random.Random(first)
+    ids = {generator.randint(first, last) for _ in range(SAMPLE_ROWS - 2)}
+    picked = ", ".join(map(str, sorted({first, *ids, last})))
     return pack(field.widen() for field in _fields(rows._replace(condition=f"rowid IN ({picked})"), stored))
 
 

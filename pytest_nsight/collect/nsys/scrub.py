@@ -117,9 +117,18 @@ def unpack(packed: Path, sqlite: Path) -> None:
     try:
         with lzma.open(packed, "rb") as compressed, sqlite.open("wb") as plain:
             shutil.copyfileobj(compressed, plain)
-    except (OSError, EOFError, lzma.LZMAError) as error:
+    except (EOFError, lzma.LZMAError) as error:
         sqlite.unlink(missing_ok=True)
-        raise TraceError(f"Cannot unpack {packed} into {sqlite}: {error}; fetch the recording again.") from error
+        raise TraceError(
+            f"Cannot unpack {packed}, which is cut short or no .xz file ({str(error).rstrip('.')}); copy it here "
+            "again, or give the .sqlite export that it was made from."
+        ) from error
+    except OSError as error:
+        sqlite.unlink(missing_ok=True)
+        raise TraceError(
+            f"Cannot unpack {packed} into {sqlite.parent}: {error.strerror or error}; make room there, or set "
+            "TMPDIR to a folder with more."
+        ) from error
 
 
 def _copy(database: sqlite3.Connection) -> None:
