@@ -7,7 +7,8 @@ import re
 
 import pytest
 
-from pytest_nsight.report import terminal
+from pytest_nsight.model import Subject
+from pytest_nsight.report import terminal, wording
 from pytest_nsight.report.table import shorten
 from pytest_nsight.result import SessionResult, VerdictKind
 from tests.report import canned
