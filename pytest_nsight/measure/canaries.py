@@ -17,11 +17,16 @@ from pytest_nsight.model import CANARIES, Work
 NAMES = ("copy", "triad", "matmul", "elementwise", "reduction", "gather", "l2", "tiny")
 
 _SEED = 20_240_229
-_LARGE = 1 << 25
-"""Elements of the tensors that no cache holds: 128 MiB of float32."""
+_LARGE = 1 << 27
+"""Elements of the tensors that no cache holds: 512 MiB of float32.
 
-_MATMUL = 4096
-_ELEMENTWISE = 1 << 21
+Streams of half a millisecond repeat to a few hundredths of a percent, and tell boards of one model apart that
+differ by one percent; streams of 128 MiB vary by several percent between rounds.
+"""
+
+_MATMUL = (8192, 4096, 8192)
+_ELEMENTWISE = 1 << 23
+_GATHERED = 1 << 25
 _TINY = 1 << 16
 _GATHER_WIDTH = 32
 """Elements of a gathered row: 128 bytes, one line of the cache."""
@@ -129,7 +134,7 @@ class _Maker:
         return Prepared(lambda: neg(source, out=target), Work(bytes_moved=2 * source.nbytes, flops=0))
 
     def copy(self) -> Prepared:
-        """Memory: 256 MiB read, 256 MiB written."""
+        """Memory: 1 GiB read, 1 GiB written."""
         return self._negate(2 * _LARGE // self._shrink)
 
     def triad(self) -> Prepared:
@@ -142,12 +147,13 @@ class _Maker:
 
     def matmul(self) -> Prepared:
         """Tensor cores, and with them the power limit."""
-        size = _MATMUL // self._shrink
-        a = self._random(size, size, dtype=self._torch.bfloat16)
-        b = a.t().contiguous()
-        c = self._torch.empty_like(a)
+        m, k, n = (size // self._shrink for size in _MATMUL)
+        a = self._random(m, k, dtype=self._torch.bfloat16)
+        b = self._random(k, n, dtype=self._torch.bfloat16)
+        c = self._torch.empty(m, n, device=self._device, dtype=a.dtype)
         mm = self._torch.mm
-        return Prepared(lambda: mm(a, b, out=c), Work(bytes_moved=3 * a.nbytes, flops=2 * size**3))
+        work = Work(bytes_moved=a.nbytes + b.nbytes + c.nbytes, flops=2 * m * k * n)
+        return Prepared(lambda: mm(a, b, out=c), work)
 
     def elementwise(self) -> Prepared:
         """Arithmetic in the SMs: the incomplete gamma function is a series of some fifty divisions an element."""
@@ -167,7 +173,7 @@ class _Maker:
 
     def gather(self) -> Prepared:
         """Memory in random order: rows of one cache line each."""
-        rows = _LARGE // _GATHER_WIDTH // self._shrink
+        rows = _GATHERED // _GATHER_WIDTH // self._shrink
         x = self._random(rows, _GATHER_WIDTH)
         generator = self._torch.Generator(self._device).manual_seed(_SEED)
         index = self._torch.randperm(rows, generator=generator, device=self._device)
