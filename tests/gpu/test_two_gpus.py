@@ -34,11 +34,12 @@ JOIN StringIds s ON s.id = k.demangledName
 
 # The same, inside rounds of its own process, with the round's name and number.
 IN_ROUNDS = (
-    KERNELS.replace("s.value", "s.value, n.text, n.int64Value")
+    KERNELS.replace("s.value", "s.value, COALESCE(n.text, t.value), n.int64Value")
     + """
 JOIN CUPTI_ACTIVITY_KIND_RUNTIME r ON r.correlationId = k.correlationId AND r.globalTid >> 24 = k.globalPid >> 24
 JOIN NVTX_EVENTS n ON n.globalTid >> 24 = r.globalTid >> 24 AND n.eventType = 59 AND n.domainId != 0
   AND r.start >= n.start AND r.start < n.end AND n.int64Value > 0
+LEFT JOIN StringIds t ON t.id = n.textId
 """
 )
 
