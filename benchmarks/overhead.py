@@ -17,14 +17,16 @@ import tempfile
 import time
 from pathlib import Path
 
+from pytest_nsight.bootstrap import command
 from pytest_nsight.collect.collector import Collector
 from pytest_nsight.collect.nsys.collector import NsysCollector
 from pytest_nsight.collect.process import start
 from pytest_nsight.collect.torch_profiler import TorchCollector
+from pytest_nsight.job import Job
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.summary import summarise
+from pytest_nsight.tether import Tether
 from pytest_nsight.trace.measures import measure
-from pytest_nsight.worker import Job
 
 
 def main() -> None:
@@ -61,7 +63,7 @@ def time_plain_s(cases: tuple[str, ...], tests: list[str]) -> float:
         folder = Path(name)
         write_job(folder, "nsys", cases, tests)
         began_s = time.perf_counter()
-        worker = (sys.executable, "-m", "pytest_nsight.worker", name)
+        worker = command("pytest_nsight.worker", folder)
         start(worker, folder / "worker.log", Path.cwd(), dict(os.environ)).wait()
         return time.perf_counter() - began_s - rests_s(read_manifest(folder / FILE_NAME))
 
@@ -72,7 +74,7 @@ def time_recorded_s(collector: Collector, cases: tuple[str, ...], tests: list[st
         folder = Path(name)
         write_job(folder, collector.recorder, cases, tests)
         began_s = time.perf_counter()
-        worker = (sys.executable, "-m", "pytest_nsight.worker", name)
+        worker = command("pytest_nsight.worker", folder)
         collector.start(worker, folder, Path.cwd(), dict(os.environ)).wait()
         trace = collector.collect(folder)
         manifest = read_manifest(folder / FILE_NAME)
@@ -97,6 +99,7 @@ def write_job(folder: Path, recorder: str, cases: tuple[str, ...], tests: list[s
         path=tuple(sys.path),
         environment={},
     ).write(folder)
+    Tether(folder).release()
 
 
 def rests_s(manifest: Manifest) -> float:

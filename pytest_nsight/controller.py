@@ -24,6 +24,7 @@ from pytest_nsight.report.publish import workflow_commands
 from pytest_nsight.result import VerdictKind
 from pytest_nsight.session import NsightSession
 from pytest_nsight.settings import Settings
+from pytest_nsight.signals import interrupted_by_sigterm
 
 # Verdict -> (letter, word, colour) in pytest's progress; what is absent shows as pytest always does.
 _STATUS = {
@@ -54,10 +55,15 @@ class Controller:
         self._settings = settings
         self._session = NsightSession(settings, worker_arguments(config), config.invocation_params.dir)
         self._outcomes: dict[str, CaseOutcome] = {}
+        self._deselected: list[str] = []
 
     def pytest_report_header(self) -> list[str]:
         """Says how and against what is measured."""
         return self._session.header()
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Remembers what this tree has and the user did not select."""
+        self._deselected += [item.nodeid for item in items]
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -65,7 +71,8 @@ class Controller:
         items = [item for item in session.items if is_marked(item)]
         has_broken_modules = session.testsfailed and not session.config.option.continue_on_collection_errors
         if items and not session.config.option.collectonly and not has_broken_modules:
-            self._measure(session, items)
+            with interrupted_by_sigterm():
+                self._measure(session, items)
         return (yield)
 
     def _measure(self, session: pytest.Session, items: Sequence[pytest.Item]) -> None:
@@ -73,8 +80,9 @@ class Controller:
         line = ProgressLine(reporter)
         # With a limit on failures the order is the user's, so that the first failures are the same ones.
         shuffle = not session.config.getvalue("maxfail")
+        known = {item.nodeid for item in session.items}.union(self._deselected)
         try:
-            self._outcomes = self._session.measure(self._cases(items), line.show, shuffle=shuffle)
+            self._outcomes = self._session.measure(self._cases(items), line.show, shuffle=shuffle, known=known)
         except NsightError as error:
             # What earlier runs have measured is shown and written all the same.
             self._session.conclude(is_whole=False)

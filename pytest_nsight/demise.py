@@ -6,18 +6,21 @@ import shutil
 import signal
 from pathlib import Path
 
+from pytest_nsight.against.mirror import explain_leaks
 from pytest_nsight.collect.process import last_lines
 from pytest_nsight.manifest import Manifest
+from pytest_nsight.turn import OTHER_TREE
 
 FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8
 
+_NO_TEST = 5
 # Exit codes with which pytest says that it could not run the tests it was given.
 _PYTEST_REFUSALS = {
     2: "was interrupted",
     3: "hit an internal error",
     4: "refused its arguments",
-    5: "found no test",
+    _NO_TEST: "found no test",
 }
 
 
@@ -29,7 +32,12 @@ def describe_silence(code: int, log: Path) -> str:
 
 
 def describe_refusal(manifest: Manifest, log: Path) -> str:
-    """Why pytest in the worker would not run the tests that it was given, "" if it did."""
+    """Why pytest in the worker would not run the tests that it was given, or not those, "" if it did."""
+    if manifest.leaks:
+        return explain_leaks(manifest.commit, manifest.leaks)
+    if manifest.side == OTHER_TREE and manifest.exit_code == _NO_TEST:
+        # All cases are new in the user's tree.
+        return ""
     if manifest.exit_code not in _PYTEST_REFUSALS:
         return ""
     detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")

@@ -1,6 +1,6 @@
 """Starts several worker processes side by side, so that one profiler records them all.
 
-Started as `python -m pytest_nsight.fanout FOLDER`; FOLDER/fanout.json is the plan, and FOLDER/ends.jsonl tells how
+Started by fleet.py with a folder; FOLDER/fanout.json is the plan, and FOLDER/ends.jsonl tells how
 each worker ended. It measures nothing, imports neither torch nor pytest, and uses no GPU.
 """
 
@@ -11,7 +11,6 @@ import json
 import os
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -19,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from pytest_nsight.bootstrap import command
 from pytest_nsight.collect.collector import LOG_FILE
 
 PLAN_FILE = "fanout.json"
@@ -126,7 +126,7 @@ class _Worker:
         self.folder = folder / member.folder
         with (self.folder / LOG_FILE).open("ab") as log:
             self.popen = subprocess.Popen(
-                (sys.executable, "-m", "pytest_nsight.worker", str(self.folder)),
+                command("pytest_nsight.worker", self.folder),
                 env={**os.environ, **member.environ},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
@@ -236,7 +236,3 @@ def main(folder: Path) -> int:
         signal.signal(number, launcher.interrupt)
     launcher.run(Plan.read(folder))
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

@@ -21,15 +21,11 @@ from pytest_nsight.model import Case
 from pytest_nsight.ranks import has_failed, join_manifests
 from pytest_nsight.records import INTERRUPTED, ProcessRecord
 from pytest_nsight.rendezvous import rank_environs
-from pytest_nsight.runner import (
-    POLL_S,
-    LiveSource,
-    Progress,
-    Tail,
-    prepare,
-    write_job,
-)
+from pytest_nsight.runner import POLL_S, LiveSource, prepare, write_job
+from pytest_nsight.tail import Progress, Tail
+from pytest_nsight.tether import Tether
 from pytest_nsight.trace.model import Trace
+from pytest_nsight.turn import Turn
 
 TraceReader = Callable[[Path], tuple[Trace | None, str]]
 """Reads the trace of a member's folder; without one, says why."""
@@ -53,27 +49,31 @@ class FleetSource(LiveSource):
         self._ranks = {case.id: case.ranks for case in cases}
         self._lane_of = share([case for case in cases if case.ranks == 1 or self._lacks(case.ranks)], len(lanes))
 
-    def execute(self, cases: Sequence[str], seed: int | None = None) -> tuple[ProcessRecord, ...]:
+    def execute(self, turn: Turn, upcoming: Turn | None = None) -> tuple[ProcessRecord, ...]:  # noqa: ARG002
         """Measures the cases, each in one of several fresh processes, or on all of its ranks.
+
+        Nothing gets ready beside them: they use many processors and boards.
 
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
         folder, run = self._next_run()
-        plan = self._plan(cases)
+        plan = self._plan(turn.cases)
         prepare(folder)
-        for team in plan.teams:
-            self._prepare_team(folder, run, team, seed)
-        plan.write(folder)
-        process = self._start("pytest_nsight.fanout", folder)
+        tethers = [tether for team in plan.teams for tether in self._prepare_team(folder, run, team, turn)]
         try:
-            with process:
-                code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(cases)))
+            plan.write(folder)
+            for tether in tethers:
+                tether.release()
+            with self._start("pytest_nsight.fanout", folder, turn.side) as process:
+                code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(turn.cases)))
             records = read_fleet(folder, plan, code, self._reader(folder))
             # The next processes must not die the same way, whose cases have done nothing wrong.
             self._canaries = self._canaries and not any(died_in_canary(one.manifest, one.death) for one in records)
             return records
         finally:
+            for tether in tethers:
+                tether.cut()
             for member in (member for team in plan.teams for member in team.members):
                 self._collector.tidy(folder / member.folder, keep=self._keep)
             self._collector.tidy(folder, keep=self._keep)
@@ -109,7 +109,7 @@ class FleetSource(LiveSource):
             for rank, environ in enumerate(rank_environs(ranks))
         )
 
-    def _prepare_team(self, folder: Path, run: str, team: Team, seed: int | None) -> None:
+    def _prepare_team(self, folder: Path, run: str, team: Team, turn: Turn) -> list[Tether]:
         ranks = len(team.members)
         suffix = f".r{ranks}" if ranks > 1 else f".{self._lane_of[team.cases[0]] + 1}" if self._lanes else ""
         unable = {
@@ -117,6 +117,7 @@ class FleetSource(LiveSource):
             for case in team.cases
             if ranks == 1 and self._ranks[case] > 1
         }
+        tethers = []
         try:
             if ranks > 1:
                 make_barriers(folder, ranks)
@@ -125,15 +126,16 @@ class FleetSource(LiveSource):
                 own.mkdir()
                 (own / FILE_NAME).touch()
                 job = replace(
-                    self._job(run + suffix, team.cases, seed),
+                    self._job(run + suffix, replace(turn, cases=team.cases)),
                     canaries=self._canaries and ranks == 1,
                     rank=rank,
                     ranks=ranks,
                     unable=unable,
                 )
-                write_job(own, job)
+                tethers.append(write_job(own, job))
         except OSError as error:
             raise CollectorError(f"{folder} cannot be written ({error.strerror}); make room there") from None
+        return tethers
 
     def _follow_all(self, process: Process, folder: Path, plan: Plan, progress: Progress) -> int | None:
         """Waits for the end of all workers; None if the user's interrupt ended them."""

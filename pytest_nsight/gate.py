@@ -2,22 +2,24 @@
 
 from __future__ import annotations
 
+import dataclasses
 import random
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import Protocol
 
 from pytest_nsight.baselines.environment import comparable, told
-from pytest_nsight.canaries import CanaryHarvest, died_in_canary
+from pytest_nsight.canaries import died_in_canary
+from pytest_nsight.harvest import Harvest
 from pytest_nsight.judge.confirm import confirm
 from pytest_nsight.judge.gate import Evidence, judge, suspects
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
-from pytest_nsight.races import RaceHarvest, put_side_by_side
+from pytest_nsight.races import put_side_by_side
 from pytest_nsight.records import INTERRUPTED, ProcessRecord, Yield, summarise_records
 from pytest_nsight.result import Verdict, VerdictKind
 from pytest_nsight.roofline import Limits, measure_limits
 from pytest_nsight.trace.names import family
+from pytest_nsight.turn import OTHER_TREE, Turn
 from pytest_nsight.units import duration
 
 NOTHING_MEASURED = (
@@ -33,88 +35,24 @@ Stored = Mapping[Subject, Sequence[RunSummary]]
 class Source(Protocol):
     """Where runs come from: a machine, or a recorded session."""
 
-    def execute(self, cases: Sequence[str], seed: int | None = None) -> Sequence[ProcessRecord]:
-        """Measures the cases in a fresh process, or several side by side; none when a recording has no more.
+    def execute(self, turn: Turn, upcoming: Turn | None = None) -> Sequence[ProcessRecord]:
+        """Measures cases in a fresh process, or several side by side; none when a recording has no more.
 
-        The seed is that of the order, None where the order is the user's.
+        Args:
+            turn: what to measure.
+            upcoming: the next call's turn if nothing happens in between, None if that is not known.
         """
 
-
-@dataclass(slots=True)
-class Harvest:
-    """What the runs have yielded so far.
-
-    Attributes:
-        summaries: one per subject and run.
-        reports: case -> serialised pytest reports, of the first run or of the first that failed.
-        problems: case -> why there is nothing to judge.
-        notes: sentences about the session as a whole.
-        device: product name of what was measured.
-        told_bytes_per_s: memory bandwidth of the GPU as the recording tells it, None if it does not.
-        environment: of the first run, with its board.
-        canaries: what the canaries have yielded.
-        seeds: run id -> seed of the order of its cases.
-        races: of cases with those that they claim to beat.
-    """
-
-    summaries: list[RunSummary] = field(default_factory=list)
-    reports: dict[str, list[dict[str, Any]]] = field(default_factory=dict)
-    problems: dict[str, str] = field(default_factory=dict)
-    notes: list[str] = field(default_factory=list)
-    device: str = ""
-    told_bytes_per_s: float | None = None
-    environment: Mapping[str, str] = field(default_factory=dict)
-    canaries: CanaryHarvest = field(default_factory=CanaryHarvest)
-    seeds: dict[str, int] = field(default_factory=dict)
-    races: RaceHarvest = field(default_factory=RaceHarvest)
-
-    def note(self, sentence: str) -> None:
-        """Adds a sentence once."""
-        if sentence and sentence not in self.notes:
-            self.notes.append(sentence)
-
-    def adopt_run(self, manifest: Manifest) -> None:
-        """Takes over what is true of a whole run, and the boards of all its processes."""
-        if manifest.seed is not None:
-            self.seeds[manifest.run] = manifest.seed
-        if not manifest.device:
-            return
-        if not self.device:
-            self.device = manifest.device
-            self.environment = {**manifest.environment, "board": manifest.board}
-        boards = dict.fromkeys((*self.environment["board"].split("+"), *manifest.board.split("+")))
-        self.environment = {**self.environment, "board": "+".join(boards)}
-
-    def adopt_reports(self, manifest: Manifest, cases: Sequence[str]) -> None:
-        """Takes over reports: a case shows its first run, unless a later one failed."""
-        fresh: dict[str, list[dict[str, Any]]] = {}
-        for case, report in manifest.reports:
-            if case in cases:
-                fresh.setdefault(case, []).append(report)
-        for case, reports in fresh.items():
-            if case not in self.reports or any(report["outcome"] == "failed" for report in reports):
-                self.reports[case] = reports
-
-    def passed(self, case: str) -> bool:
-        """Whether every phase of the case passed."""
-        reports = self.reports.get(case, [])
-        return bool(reports) and all(_has_passed(report) for report in reports)
-
-    def accepted(self) -> list[RunSummary]:
-        """The summaries of cases that passed and of which nothing is missing."""
-        good = (one for one in self.summaries if one.subject.case not in self.problems)
-        return [one for one in good if self.passed(one.subject.case)]
-
-
-def _has_passed(report: Mapping[str, Any]) -> bool:
-    """A test that was expected to fail and passed has passed: its verdict may be the failure expected."""
-    return report["outcome"] == "passed" or str(report.get("longrepr")).startswith("[XPASS(strict)]")
+    def close(self) -> None:
+        """Ends what was prepared for a next call that will not come."""
 
 
 class Gate:
     """Measures cases and judges them."""
 
-    def __init__(self, source: Source, cases: Sequence[Case], order: random.Random | None) -> None:
+    def __init__(
+        self, source: Source, cases: Sequence[Case], order: random.Random | None, *, is_paired: bool = False
+    ) -> None:
         """Prepares.
 
         Args:
@@ -122,10 +60,14 @@ class Gate:
             cases: what to measure, in the order of collection.
             order: shuffles the cases of each run, so that what one case leaves behind (a warm board, a
                 fragmented allocator) becomes noise instead of bias; None keeps their order.
+            is_paired: whether each run of the user's tree has one of another tree beside it.
         """
         self._source = source
         self._cases = {case.id: case for case in cases}
         self._order = order
+        self._is_paired = is_paired
+        self._planned = 0
+        self._ahead: list[Turn] = []
         self.harvest = Harvest()
 
     @property
@@ -144,11 +86,22 @@ class Gate:
         claims = ((case.id, case.policy.faster_than) for case in self._cases.values())
         return {case: partner for case, partner in claims if partner is not None}
 
-    def measure(self, runs: int) -> None:
-        """Measures every case in `runs` fresh processes."""
-        for _ in range(runs):
-            if not self._run(self.cases):
-                break
+    def measure(self, runs: int, *, goes_on: bool = False) -> None:
+        """Measures every case in `runs` fresh processes, or pairs of them.
+
+        Args:
+            runs: how many.
+            goes_on: whether another call will probably follow, whose first process may get ready.
+        """
+        if self._is_paired:
+            # What the other tree does not have needs no more than one pair.
+            if self._repeat(self.cases, 1) and runs > 1:
+                self._repeat([case for case in self._cases if case not in self.harvest.other.absent], runs - 1)
+            return
+        while len(self._ahead) < runs + goes_on:
+            self._ahead += self._turns(self.cases)
+        turns, self._ahead = self._ahead[:runs], self._ahead[runs:]
+        self._run_all(turns, self._ahead)
 
     def confirm(self, load: Callable[[str], Stored], *, settle: bool) -> None:
         """Gives suspicious cases more fresh processes, until none is left or the last look is reached.
@@ -160,27 +113,30 @@ class Gate:
 
         def find() -> tuple[Subject, ...]:
             stored = load(self.harvest.device)
-            canaries = self.harvest.canaries.evidence(stored)
-            return suspects(self.evidence(stored), family=family, settle=settle, canaries=canaries)
+            gathered = self.evidence(stored)
+            return suspects(gathered, family=family, settle=settle, canaries=self._canaries(stored))
 
         def extend(doubtful: set[str], runs: int) -> bool:
             todo = [case for case in self._cases if case in doubtful]
-            return bool(todo) and all(self._run(todo) for _ in range(runs))
+            return bool(todo) and self._repeat(todo, runs)
 
-        confirm(find, extend)
+        confirm(find, extend, first=self._planned)
 
     def evidence(self, stored: Stored) -> tuple[Evidence, ...]:
         """Puts new and stored runs of each subject side by side, in the order of the cases."""
         new: dict[Subject, list[RunSummary]] = {}
         for summary in self.harvest.accepted():
             new.setdefault(summary.subject, []).append(summary)
-        limits = self.limits
+        limits, other = self.limits, self.harvest.other
         order = {case: position for position, case in enumerate(self._cases)}
         gathered = []
         for subject in sorted(new, key=lambda subject: (order[subject.case], subject.part)):
             environment = new[subject][-1].environment
-            baseline, incomparable = comparable(stored.get(subject, ()), environment)
-            self.harvest.note(told(baseline, environment))
+            if other.commit:
+                baseline, incomparable = other.runs(subject), other.incomparable(subject, environment)
+            else:
+                baseline, incomparable = comparable(stored.get(subject, ()), environment)
+                self.harvest.note(told(baseline, environment))
             gathered.append(
                 Evidence(
                     subject=subject,
@@ -190,6 +146,8 @@ class Gate:
                     incomparable=incomparable,
                     limits=limits,
                     races=() if subject.part else self.harvest.races.of(subject.case),
+                    against=other.short,
+                    absent=other.explain(subject) if other.commit and not baseline else "",
                 )
             )
         return tuple(gathered)
@@ -199,7 +157,11 @@ class Gate:
         gathered = self.evidence(stored)
         if any(item.policy.has_claims and not item.new[0].ran_on_gpu for item in gathered):
             self.harvest.note(CLAIMS_UNCHECKED)
-        return judge(gathered, family=family, canaries=self.harvest.canaries.evidence(stored))
+        return judge(gathered, family=family, canaries=self._canaries(stored))
+
+    def _canaries(self, stored: Stored) -> tuple[Evidence, ...]:
+        other = self.harvest.other
+        return self.harvest.canaries.evidence(other.canary_runs() if other.commit else stored)
 
     def saved(self) -> tuple[Verdict, ...]:
         """What to tell of runs that become baselines."""
@@ -213,16 +175,33 @@ class Gate:
             verdicts.append(Verdict(evidence.subject, VerdictKind.SAVED, sentence, now_ns, metric=metric))
         return tuple(verdicts)
 
-    def _run(self, cases: Sequence[str]) -> bool:
-        """Measures cases in a fresh process; after a crash, what is left in another. False: none to be had."""
-        todo = list(cases)
-        seed = None
+    def _repeat(self, cases: Sequence[str], runs: int) -> bool:
+        """Measures cases in so many more processes, or pairs of them. False: none to be had."""
+        return not cases or self._run_all([turn for _ in range(runs) for turn in self._turns(cases)])
+
+    def _turns(self, cases: Sequence[str]) -> tuple[Turn, ...]:
+        """One run's turn, or a pair's: both in one order of cases, and the tree that goes first changes (ABBA)."""
+        turn, is_even = Turn(tuple(cases)), self._planned % 2 == 0
+        self._planned += 1
         if self._order is not None:
-            seed = self._order.getrandbits(32)
-            random.Random(seed).shuffle(todo)
-            todo = put_side_by_side(todo, self.partners)
+            seed, order = self._order.getrandbits(32), list(cases)
+            random.Random(seed).shuffle(order)
+            turn = Turn(tuple(put_side_by_side(order, self.partners)), seed)
+        if not self._is_paired:
+            return (turn,)
+        other = dataclasses.replace(turn, side=OTHER_TREE)
+        return (other, turn) if is_even else (turn, other)
+
+    def _run_all(self, turns: Sequence[Turn], ahead: Sequence[Turn] = ()) -> bool:
+        """Measures turn by turn; `ahead` is what will probably follow."""
+        following = (*turns[1:], ahead[0] if ahead else None)
+        return all(self._run(turn, after) for turn, after in zip(turns, following, strict=True))
+
+    def _run(self, turn: Turn, upcoming: Turn | None) -> bool:
+        """Measures cases in a fresh process; after a crash, what is left in another. False: none to be had."""
+        todo = list(turn.cases)
         while todo:
-            records = self._source.execute(todo, seed)
+            records = self._source.execute(dataclasses.replace(turn, cases=tuple(todo)), upcoming)
             if not records:
                 return False
             left: list[str] = []
@@ -240,6 +219,9 @@ class Gate:
         for sentence in found.notes:
             self.harvest.note(sentence)
         self.harvest.told_bytes_per_s = found.told_bytes_per_s or self.harvest.told_bytes_per_s
+        if manifest.side == OTHER_TREE:
+            self.harvest.adopt_run(manifest)
+            return self.harvest.other.take(manifest, cases, summaries, problems, record.death)
         self.harvest.note(self.harvest.canaries.take(manifest, summaries, problems))
         for sentence in self.harvest.races.take(manifest, summaries):
             self.harvest.note(sentence)

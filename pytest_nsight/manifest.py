@@ -1,9 +1,10 @@
 """The worker's append-only account of a run: what it ran, when, on which device, with which outcome.
 
 One JSON object a line, so that whatever dies, everything before is readable. Events, by "event":
-run (format, run, session, recorded, commit, pid, seed) · device (name, board, environment) · case · round ·
+run (format, run, session, recorded, commit, pid, seed, side) · device (name, board, environment) · case · round ·
 conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
-race (case, partner, own_rounds, partner_rounds) · race_fault (case, text) · fault (a collection error) · end.
+race (case, partner, own_rounds, partner_rounds) · race_fault (case, text) · fault (a collection error) ·
+surplus (cases that only the other tree has) · leak (module, file) · end.
 """
 
 from __future__ import annotations
@@ -123,6 +124,9 @@ class Manifest:
         rounds: all measured rounds, in order.
         reports: (case, serialised pytest report), in order.
         faults: what went wrong outside of any case.
+        side: which tree was measured, see turn.py.
+        surplus: marked tests of the other tree that are no cases.
+        leaks: (module, file) of what a worker took from the wrong tree.
         seed: of the order of the cases, None where that was the user's.
         races: (case, partner, id of the case's rounds, id of the partner's) of cases measured in turns.
         race_faults: (case, what went wrong) of races that broke off.
@@ -147,6 +151,9 @@ class Manifest:
     faults: tuple[str, ...]
     exit_code: int | None
     seed: int | None = None
+    side: str = ""
+    surplus: tuple[str, ...] = ()
+    leaks: tuple[tuple[str, str], ...] = ()
     canary_faults: tuple[tuple[str, str], ...] = ()
     work: dict[str, Work] = field(default_factory=dict)
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
@@ -223,6 +230,9 @@ def read_manifest(path: Path) -> Manifest:
             faults=tuple(event["text"] for event in known.get("fault", [])),
             exit_code=known["end"][0]["code"] if "end" in known else None,
             seed=head.get("seed"),
+            side=head.get("side", ""),
+            surplus=tuple(case for event in known.get("surplus", []) for case in event["cases"]),
+            leaks=tuple((event["module"], event["file"]) for event in known.get("leak", [])),
             conditions={event["case"]: _conditions(event) for event in known.get("conditions", [])},
             races=tuple(_race(event) for event in known.get("race", [])),
             race_faults=tuple((event["case"], event["text"]) for event in known.get("race_fault", [])),

@@ -6,7 +6,7 @@ import time
 from typing import Any
 
 from pytest_nsight.model import Subject
-from pytest_nsight.runner import Progress
+from pytest_nsight.tail import Progress
 
 
 class ProgressLine:

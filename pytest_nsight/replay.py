@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_nsight.collect import torch_profiler
@@ -13,6 +12,7 @@ from pytest_nsight.fleet import TraceReader, read_recorded_fleet
 from pytest_nsight.manifest import FILE_NAME, read_manifest
 from pytest_nsight.records import ProcessRecord
 from pytest_nsight.trace.model import Trace
+from pytest_nsight.turn import Turn
 
 
 class ReplaySource:
@@ -36,8 +36,8 @@ class ReplaySource:
 
     def execute(
         self,
-        cases: Sequence[str],  # noqa: ARG002 - what was recorded decides
-        seed: int | None = None,  # noqa: ARG002
+        turn: Turn,  # noqa: ARG002 - what was recorded decides
+        upcoming: Turn | None = None,  # noqa: ARG002
     ) -> tuple[ProcessRecord, ...]:
         """The next recorded process, or those that ran side by side.
 
@@ -60,6 +60,9 @@ class ReplaySource:
             if death:
                 return (ProcessRecord(manifest, None, death, str(error)),)
             raise RecordingError(f"{folder} cannot be replayed: {error}") from None
+
+    def close(self) -> None:
+        """Nothing was prepared."""
 
 
 def _reader(run: Path) -> TraceReader:

@@ -174,6 +174,7 @@ class Comparison:
         run_sd: standard deviation of a run's location, of log time, as used (shrunken towards the prior).
         baseline_runs: number of baseline runs.
         new_runs: number of new runs.
+        against: the revision that stands in place of a stored baseline, "" for none.
         slower_kernels: (name, baseline ns, now ns) of the kernels that explain the change, worst first.
         basis: the numbers behind these; None only in comparisons that were not made by the gate.
     """
@@ -196,6 +197,7 @@ class Comparison:
     baseline_runs: int
     new_runs: int
     slower_kernels: tuple[tuple[str, float, float], ...] = ()
+    against: str = ""
     basis: Basis | None = None
 
 

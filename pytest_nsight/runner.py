@@ -1,8 +1,11 @@
-"""Live runs: one worker process after the other, each under the chosen collector, in the session's folder."""
+"""Live runs: one worker process measures after the other, each under the chosen collector, in the session's folder.
+
+While one measures, the next may already import and collect; see `standby.py`.
+"""
 
 from __future__ import annotations
 
-import json
+import contextlib
 import os
 import shutil
 import sys
@@ -11,37 +14,26 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.bootstrap import command
 from pytest_nsight.canaries import died_in_canary
 from pytest_nsight.collect.collector import LOG_FILE, Collector
-from pytest_nsight.collect.process import Process
+from pytest_nsight.collect.process import Process, is_running
 from pytest_nsight.demise import describe_death, describe_refusal, describe_silence
 from pytest_nsight.errors import CollectorError
+from pytest_nsight.job import Job
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.model import Subject
 from pytest_nsight.records import INTERRUPTED, ProcessRecord
-from pytest_nsight.worker import Job
+from pytest_nsight.side import Side
+from pytest_nsight.standby import Standby
+from pytest_nsight.tail import Progress, Tail
+from pytest_nsight.tether import Tether
+from pytest_nsight.turn import Turn
 
 POLL_S = 0.05
 NEEDED_BYTES = 16_000_000
 
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """Where a session stands.
-
-    Attributes:
-        run: id of the run.
-        case: node id of the case that runs, "" before the first and after the last.
-        done: cases of this process that are over.
-        total: cases of this process.
-        beside: node ids of the cases that other processes of the run are at.
-    """
-
-    run: str
-    case: str
-    done: int
-    total: int
-    beside: tuple[str, ...] = ()
+# Exit codes of a pytest that came to its end: all passed, or some failed.
+_MEASURED = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,6 +67,7 @@ class LiveSource:
         canaries: bool,
         environment: Mapping[str, str],
         watch: Callable[[Progress], None],
+        sides: Sequence[Side] = (),
     ) -> None:
         """Prepares a source.
 
@@ -89,79 +82,117 @@ class LiveSource:
             canaries: whether workers measure the plugin's own cases, too.
             environment: what the controller knows of the environment.
             watch: told whenever a worker has moved on.
+            sides: trees to measure where there is more than one.
         """
         self._collector = collector
         self._identity = identity
         self._started = 0
         self._folder = folder
-        self._arguments = tuple(arguments)
-        self._where = where
+        own = Side(where, tuple(arguments), tuple(sys.path))
+        self._sides = {side.name: side for side in (own, *sides)}
         self._rounds = rounds
         self._keep = keep
         self._canaries = canaries
         self._environment = {**environment, **collector.environment}
         self._watch = watch
+        self._standby: Standby | None = None
 
-    def execute(self, cases: Sequence[str], seed: int | None = None) -> tuple[ProcessRecord, ...]:
+    def execute(self, turn: Turn, upcoming: Turn | None = None) -> tuple[ProcessRecord, ...]:
         """Measures the cases in one fresh process.
+
+        Args:
+            turn: what to measure.
+            upcoming: the next call's, where that is known: its process starts, imports and collects while this one
+                measures, and measures while this one's trace is read.
 
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
-        folder, run = self._next_run()
-        prepare(folder)
-        write_job(folder, self._job(run, cases, seed))
-        log = folder / LOG_FILE
-        process = self._start("pytest_nsight.worker", folder)
-        journal = folder / FILE_NAME
+        running = self._take_standby(turn) or self._get_ready(turn)
+        folder, journal, log = running.folder, running.folder / FILE_NAME, running.folder / LOG_FILE
         try:
-            with process:
-                code = self._follow(process, journal, Progress(run, "", 0, len(cases)))
+            running.tether.release()
+            with running.process:
+                code = self._follow(running, upcoming)
             if code is None:
                 return (self._record(read_manifest(journal), folder, INTERRUPTED),)
             manifest = self._manifest(journal, code, log)
             death = describe_death(manifest, code, log) if manifest.exit_code is None else ""
-            # The next process must not die the same way, whose cases have done nothing wrong.
-            self._canaries = self._canaries and not died_in_canary(manifest, death)
+            if died_in_canary(manifest, death):
+                # The next process must not die the same way, whose cases have done nothing wrong.
+                self._canaries = False
+                self.close()
             return (self._record(manifest, folder, death),)
         finally:
+            running.tether.cut()
             # Whatever happens, the raw record must not stay: it holds the environment's secrets.
             self._collector.tidy(folder, keep=self._keep)
+
+    def close(self) -> None:
+        """Ends a process that waits for a turn that will not come."""
+        standby, self._standby = self._standby, None
+        if standby is not None:
+            standby.call_off(self._collector)
+
+    def _take_standby(self, turn: Turn) -> Standby | None:
+        if self._standby is None or self._standby.turn != turn:
+            return None
+        standby, self._standby = self._standby, None
+        return standby
+
+    def _get_ready(self, turn: Turn) -> Standby:
+        """Starts a worker, which gets as far as its first test and waits."""
+        folder, run = self._next_run()
+        prepare(folder)
+        tether = write_job(folder, self._job(run, turn))
+        try:
+            process = self._start("pytest_nsight.worker", folder, turn.side)
+        except BaseException:
+            tether.cut()
+            raise
+        return Standby(turn, run, folder, process, tether)
 
     def _next_run(self) -> tuple[Path, str]:
         """Folder and id of the run that begins."""
         self._started += 1
         return self._folder / f"run-{self._started:03}", f"{self._identity.session}/{self._started:03}"
 
-    def _job(self, run: str, cases: Sequence[str], seed: int | None) -> Job:
+    def _job(self, run: str, turn: Turn) -> Job:
+        side = self._sides[turn.side]
         return Job(
             run=run,
             session=self._identity.session,
             recorded=self._identity.recorded,
-            commit=self._identity.commit,
+            commit=side.commit or self._identity.commit,
             recorder=self._collector.recorder,
-            cases=tuple(cases),
+            cases=turn.cases,
             rounds=self._rounds,
-            arguments=self._arguments,
-            path=tuple(sys.path),
+            arguments=side.arguments,
+            path=side.path,
             environment=self._environment,
-            seed=seed,
+            seed=turn.seed,
             canaries=self._canaries,
             root_pid=os.getpid(),
+            side=side.name,
+            mirror=side.mirror,
         )
 
-    def _start(self, module: str, folder: Path) -> Process:
+    def _start(self, module: str, folder: Path, side_name: str) -> Process:
         """Starts one of our programs on a run's folder, recorded."""
-        command = (sys.executable, "-m", module, str(folder))
-        return self._collector.start(command, folder, self._where, {**os.environ, "PYTHONUNBUFFERED": "1"})
+        side = self._sides[side_name]
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **side.environ}
+        return self._collector.start(command(module, folder), folder, side.where, environ)
 
-    def _follow(self, process: Process, journal: Path, progress: Progress) -> int | None:
+    def _follow(self, running: Standby, upcoming: Turn | None) -> int | None:
         """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
+        process, journal = running.process, running.folder / FILE_NAME
+        progress = Progress(running.run, "", 0, len(running.turn.cases))
         tail = Tail(journal)
         try:
             while process.poll() is None:
                 progress = tail.advance(progress)
                 self._watch(progress)
+                self._look_ahead(tail, progress, upcoming)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             tail.advance(progress)
@@ -169,7 +200,26 @@ class LiveSource:
             if not journal.exists():
                 raise
             return None
+        self._look_ahead(tail, tail.advance(progress), upcoming)
         return process.poll()
+
+    def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Turn | None) -> None:
+        """Starts the next process once this one measures, and gives it its turn once this one is gone.
+
+        A process that failed keeps the turn: what it left undone is measured first.
+        """
+        if upcoming is None:
+            return
+        has_ended = tail.exit_code in _MEASURED and not is_running(tail.pid)
+        # Not earlier: two sessions of nsys 2022.4 that start in the same moment end each other. Where the processor
+        # is what is measured, not before the end: importing would be seen in the measurement.
+        is_time = has_ended if self._collector.times_processor else bool(progress.case or progress.done)
+        if self._standby is None and is_time:
+            # What keeps it from starting is told when its turn comes.
+            with contextlib.suppress(CollectorError):
+                self._standby = self._get_ready(upcoming)
+        if self._standby is not None and has_ended and not self._collector.times_processor:
+            self._standby.tether.release()
 
     def _manifest(self, path: Path, code: int, log: Path) -> Manifest:
         if not path.exists():
@@ -211,14 +261,15 @@ def prepare(folder: Path) -> None:
         )
 
 
-def write_job(folder: Path, job: Job) -> None:
-    """Writes the job where its worker looks for it.
+def write_job(folder: Path, job: Job) -> Tether:
+    """Writes the job where its worker looks for it, and makes what ties the worker to this process.
 
     Raises:
         CollectorError: it cannot be written.
     """
     try:
         job.write(folder)
+        return Tether(folder)
     except OSError as error:
         raise _unwritable(folder, error) from None
 
@@ -228,35 +279,3 @@ def _unwritable(folder: Path, error: OSError) -> CollectorError:
         f"{folder} cannot be written ({error.strerror}): the session's files go below pytest's root folder, "
         "so make that writable, or choose another with --rootdir"
     )
-
-
-class Tail:
-    """Reads what a growing manifest has gained."""
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._offset = 0
-        self.pid: int | None = None
-
-    def advance(self, progress: Progress) -> Progress:
-        """Reads on to the last whole line."""
-        try:
-            with self._path.open("rb") as file:
-                file.seek(self._offset)
-                text = file.read()
-        except OSError:
-            return progress
-        whole = text[: text.rfind(b"\n") + 1]
-        self._offset += len(whole)
-        case, done = progress.case, progress.done
-        for line in whole.splitlines():
-            event = json.loads(line)
-            if event["event"] == "run":
-                self.pid = event["pid"]
-            elif Subject(event.get("case", "")).is_canary:
-                continue
-            elif event["event"] == "case":
-                case = event["case"]
-            elif event["event"] == "case_end":
-                case, done = "", done + 1
-        return Progress(progress.run, case, done, progress.total)

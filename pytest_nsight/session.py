@@ -4,12 +4,15 @@ from __future__ import annotations
 
 import random
 import secrets
-import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from datetime import datetime, timezone
+from functools import partial
 from pathlib import Path
 from typing import Any
 
+from pytest_nsight.against.revision import Revision, resolve, tell_commit
+from pytest_nsight.against.workspace import Workspace
 from pytest_nsight.baselines import store
 from pytest_nsight.calibrate.filling import fill_pool
 from pytest_nsight.collect.choose import choose
@@ -26,8 +29,10 @@ from pytest_nsight.outcome import CaseOutcome
 from pytest_nsight.replay import ReplaySource
 from pytest_nsight.report.publish import publish, step_summary_path
 from pytest_nsight.result import SessionResult, Verdict
-from pytest_nsight.runner import Identity, LiveSource, Progress
+from pytest_nsight.runner import Identity, LiveSource
 from pytest_nsight.settings import Settings
+from pytest_nsight.side import Side
+from pytest_nsight.tail import Progress
 
 SESSIONS_FOLDER = ".nsight"
 RESULT_FILE = "result.json"
@@ -59,6 +64,10 @@ class NsightSession:
             self._collector, self._notes = choose(settings.collector, strict=settings.strict)
         self._gpus = () if settings.replay else gpus()
         self._lanes = () if settings.replay else choose_lanes(settings.workers, self._gpus)
+        self._revision: Revision | None = None
+        if settings.against:
+            self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
+        self._known: Collection[str] = ()
         self._gate: Gate | None = None
         self._stored: dict[str, Stored] = {}
         self._cases: tuple[str, ...] = ()
@@ -79,7 +88,10 @@ class NsightSession:
         """Lines for the head of pytest's output."""
         if self._collector is None:
             return [f"nsight: replaying {self._settings.replay}, baselines {self._settings.baselines}"]
-        lines = [f"nsight: collector {self._collector.title}, baselines {self._settings.baselines}"]
+        compared = f"baselines {self._settings.baselines}"
+        if self._revision is not None:
+            compared = f"against {self._revision.short} ({self._revision.name})"
+        lines = [f"nsight: collector {self._collector.title}, {compared}"]
         if self._lanes:
             lines.append(
                 f"nsight: {len(self._lanes)} workers, each on a GPU of its own; tests without the mark run here, "
@@ -88,7 +100,12 @@ class NsightSession:
         return lines + [f"nsight: {note}" for note in self._notes]
 
     def measure(
-        self, cases: Sequence[Case], watch: Callable[[Progress], None], *, shuffle: bool
+        self,
+        cases: Sequence[Case],
+        watch: Callable[[Progress], None],
+        *,
+        shuffle: bool,
+        known: Collection[str] = (),
     ) -> dict[str, CaseOutcome]:
         """Measures and judges, or saves.
 
@@ -96,11 +113,12 @@ class NsightSession:
             cases: what to measure, in the order of collection.
             watch: told of progress.
             shuffle: whether each run may take the cases in an order of its own.
+            known: node ids of every test of this tree, selected or not.
 
         Raises:
             NsightError: the session as a whole cannot go on.
         """
-        self._cases = tuple(case.id for case in cases)
+        self._cases, self._known = tuple(case.id for case in cases), known
         # A file that cannot be read or written is better known before minutes of measuring than after.
         if self._settings.pool is None:
             self._load(next(iter(gpu_names()), processor()))
@@ -111,28 +129,50 @@ class NsightSession:
             self._gate = Gate(recording, cases, None)
             self._gate.measure(recording.processes)
             return self.conclude(is_whole=True)
-        self._gate = Gate(self._live_source(cases, watch), cases, random.Random(self._id) if shuffle else None)
+        with self._sides() as sides:
+            source = self._live_source(cases, watch, sides)
+            order = random.Random(self._id) if shuffle else None
+            self._gate = Gate(source, cases, order, is_paired=self._revision is not None)
+            try:
+                self._drive(self._gate, cases)
+            finally:
+                source.close()
+        return self.conclude(is_whole=True)
+
+    def _drive(self, gate: Gate, cases: Sequence[Case]) -> None:
         if self._settings.pool is not None:
-            harvest = self._gate.harvest
             fill_pool(
-                self._gate.measure,
-                lambda: (*harvest.accepted(), *harvest.canaries.summaries),
+                partial(gate.measure, goes_on=True),
+                lambda: (*gate.harvest.accepted(), *gate.harvest.canaries.summaries),
                 {case.id: case.policy for case in cases},
                 self._settings.pool,
                 runs=self._settings.runs,
                 minutes=self._settings.pool_minutes,
             )
-            return self.conclude(is_whole=True)
-        self._gate.measure(self._settings.runs)
+            return
+        gate.measure(self._settings.runs)
         if not self._settings.save:
-            self._gate.confirm(self._load, settle=self._settings.strict)
-        return self.conclude(is_whole=True)
+            gate.confirm(self._load, settle=self._settings.strict)
+
+    @contextmanager
+    def _sides(self) -> Iterator[tuple[Side, ...]]:
+        """The trees to measure where there are two; nothing of the other one stays."""
+        if self._revision is None:
+            yield ()
+            return
+        workspace = Workspace(self._revision, self.folder)
+        given = self._settings
+        try:
+            yield workspace.prepare(given.root, given.ini, self._where, self._arguments, given.against_build)
+        finally:
+            workspace.remove()
 
     def conclude(self, *, is_whole: bool) -> dict[str, CaseOutcome]:
         """Judges or saves what has been measured; an interrupted session saves nothing."""
         gate = self._gate
         if gate is None:
             return {}
+        gate.harvest.note(gate.harvest.other.removed(self._known))
         saved: tuple[str, ...] = ()
         if self._settings.pool is not None:
             verdicts = gate.saved()
@@ -148,11 +188,13 @@ class NsightSession:
         self._publish()
         return self._outcomes(gate, verdicts)
 
-    def _live_source(self, cases: Sequence[Case], watch: Callable[[Progress], None]) -> Source:
+    def _live_source(
+        self, cases: Sequence[Case], watch: Callable[[Progress], None], sides: Sequence[Side]
+    ) -> Source:
         assert self._collector is not None
         live: dict[str, Any] = {
             "collector": self._collector,
-            "identity": Identity(self._id, self._recorded, _commit(self._settings.root)),
+            "identity": Identity(self._id, self._recorded, tell_commit(self._settings.root)),
             "folder": self.folder,
             "arguments": self._arguments,
             "where": self._where,
@@ -162,13 +204,14 @@ class NsightSession:
             "canaries": self._settings.canaries,
             "environment": {"collector": self._collector.name},
             "watch": watch,
+            "sides": sides,
         }
         if self._lanes or any(case.ranks > 1 for case in cases):
             return FleetSource(cases, self._lanes, [gpu.uuid for gpu in self._gpus], **live)
         return LiveSource(**live)
 
     def _load(self, device: str) -> Stored:
-        if not device:
+        if not device or self._revision is not None:
             return {}
         if device not in self._stored:
             slug = store.model_slug(device)
@@ -238,23 +281,6 @@ class NsightSession:
             for case in gate.cases:
                 outcomes.setdefault(case, CaseOutcome(is_unrecorded=True))
         return outcomes
-
-
-def _commit(root: Path) -> str:
-    """The tree's commit, with "+" when files differ from it; "" where git does not know."""
-    try:
-        revision = subprocess.run(
-            ["git", "-C", str(root), "rev-parse", "HEAD"], capture_output=True, text=True, check=True
-        )
-        status = subprocess.run(
-            ["git", "-C", str(root), "status", "--porcelain", "--untracked-files=no"],
-            capture_output=True,
-            text=True,
-            check=True,
-        )
-    except (OSError, subprocess.CalledProcessError):
-        return ""
-    return revision.stdout.strip() + ("+" if status.stdout.strip() else "")
 
 
 def _relative(path: Path, root: Path) -> Path:

@@ -17,6 +17,7 @@ from pytest_nsight.errors import UsageError
 COLLECTORS = ("auto", "nsys", "torch")
 RUNS_TO_CHECK = 1
 RUNS_TO_SAVE = 5
+RUNS_OF_EACH_TREE = 3
 
 _WORKERS = pytest.StashKey[int]()
 
@@ -38,6 +39,9 @@ class Settings:
         replay: folder of a recorded session to judge again, None for a live one.
         pool: file in which all runs are stored instead of being judged, None to judge them.
         pool_minutes: stop filling the pool before this many minutes are over, None for no limit.
+        against: git revision to measure beside this tree, "" for none.
+        against_build: shell command that builds its worktree, "" for none.
+        ini: file that pytest took its settings from, None for none.
         json: file for the JSON report, None for none.
         markdown: file for the Markdown report, None for none.
         canaries: whether the plugin's own cases are measured beside the user's.
@@ -56,6 +60,9 @@ class Settings:
     replay: Path | None = None
     pool: Path | None = None
     pool_minutes: float | None = None
+    against: str = ""
+    against_build: str = ""
+    ini: Path | None = None
     json: Path | None = None
     markdown: Path | None = None
     canaries: bool = True
@@ -77,14 +84,18 @@ def read_settings(config: pytest.Config) -> Settings:
     if collector not in COLLECTORS:
         raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(COLLECTORS)}")
     save = bool(config.getoption("nsight_save"))
-    default_runs = RUNS_TO_SAVE if save else RUNS_TO_CHECK
+    against = config.getoption("nsight_against") or ""
+    default_runs = RUNS_OF_EACH_TREE if against else RUNS_TO_SAVE if save else RUNS_TO_CHECK
     rounds = given("rounds")
     replay = config.getoption("nsight_replay")
     here = config.invocation_params.dir
+    pool = config.getoption("nsight_pool")
+    others = {"--nsight-save": save, "--nsight-replay": replay, "--nsight-pool": pool}
+    for option in (name for name, is_given in others.items() if against and is_given):
+        raise UsageError(f"--nsight-against compares two trees that it measures itself; run it without {option}")
     folder = here / replay if replay else None
     if folder and not folder.is_dir():
         raise UsageError(f"--nsight-replay {replay}: no such folder; give the folder of a recorded session")
-    pool = config.getoption("nsight_pool")
     if pool and (save or replay):
         raise UsageError(
             "--nsight-pool stores runs for calibration; it goes with neither --nsight-save nor a replay"
@@ -93,7 +104,7 @@ def read_settings(config: pytest.Config) -> Settings:
         root=config.rootpath,
         collector=collector,
         baselines=_baselines_folder(config),
-        runs=_positive("--nsight-runs", given("runs") or default_runs),
+        runs=_enough(_positive("--nsight-runs", given("runs") or default_runs), against),
         rounds=None if rounds is None else _positive("--nsight-rounds", rounds),
         band=parse_band("--nsight-band", given("band") or "2%"),
         strict=bool(given("strict")),
@@ -102,6 +113,9 @@ def read_settings(config: pytest.Config) -> Settings:
         replay=folder,
         pool=here / pool if pool else None,
         pool_minutes=_minutes(config.getoption("nsight_pool_minutes")),
+        against=against,
+        against_build=given("against_build") or "",
+        ini=config.inipath,
         json=here / given("json") if given("json") else None,
         markdown=here / given("markdown") if given("markdown") else None,
         canaries=bool(given("canaries")),
@@ -138,6 +152,16 @@ def _positive(option: str, value: object) -> int:
     if not text.isdigit() or int(text) < 1:
         raise UsageError(f"{option} is {text!r}; give a whole number of at least 1")
     return int(text)
+
+
+def _enough(runs: int, against: str) -> int:
+    """Fewer runs of each tree could neither fail nor clear a case."""
+    if against and runs < RUNS_OF_EACH_TREE:
+        raise UsageError(
+            f"--nsight-runs is {runs}; --nsight-against needs at least {RUNS_OF_EACH_TREE} of each tree, "
+            "or it could settle nothing"
+        )
+    return runs
 
 
 def _minutes(value: str | None) -> float | None:

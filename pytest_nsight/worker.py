@@ -1,24 +1,26 @@
 """The inner process: a pytest of its own that measures the cases of one run and tells a manifest about it.
 
-Started as `python -m pytest_nsight.worker FOLDER`; FOLDER/job.json says what to do. The plugin object here is
+Started by runner.py or fanout.py with a folder; job.json in it says what to do. The plugin object here is
 registered instead of the controller's, and sees the same command line as the user's pytest.
 """
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pytest
 
 from pytest_nsight import manifest
+from pytest_nsight.against.mirror import find_leaks
+from pytest_nsight.against.visitor import Visitor
 from pytest_nsight.fixture import Measurement
+from pytest_nsight.job import Job
 from pytest_nsight.mark import find_partners, read_mark
 from pytest_nsight.measure.barrier import no_barrier, open_barriers
 from pytest_nsight.measure.canary_rota import CanaryRota
@@ -30,70 +32,17 @@ from pytest_nsight.measure.stopping import FEWEST
 from pytest_nsight.model import Subject, Work
 from pytest_nsight.rank_worker import RankPlugin, UnablePlugin
 from pytest_nsight.ranks import is_rank_part
+from pytest_nsight.tether import Leash
 
 T = TypeVar("T")
 
 PLUGIN_NAME = "nsight-worker"
-JOB_FILE = "job.json"
 
 # Options that select by what an earlier session saw: the job has selected already.
 _SELECTIONS = ("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip", "stepwise_reset")
 
 # Options of report writers whose files belong to the user's pytest: the worker must not write them too.
 _REPORT_FILES = ("xmlpath", "htmlpath", "report_log", "json_report_file", "allure_report_dir", "csv_path")
-
-
-@dataclass(frozen=True, slots=True)
-class Job:
-    """What one worker process has to do.
-
-    Attributes:
-        run: id of the run.
-        session: id of the session.
-        recorded: UTC time of the session, ISO 8601.
-        commit: git commit of the tested tree, "" when unknown.
-        recorder: "nsys" or "torch".
-        cases: node ids to measure, in this order.
-        rounds: rounds of a case, None to let the measurement choose.
-        arguments: the user's pytest arguments.
-        path: the user's sys.path.
-        environment: what the controller knows of the run's environment.
-        seed: of the run's order, None where the order is the user's.
-        canaries: whether the plugin's own cases are measured, too.
-        root_pid: the outer pytest's process.
-        rank: which of the cases' ranks this worker is.
-        ranks: how many there are; 1 for ordinary tests.
-        unable: case -> why this machine cannot run it.
-    """
-
-    run: str
-    session: str
-    recorded: str
-    commit: str
-    recorder: str
-    cases: tuple[str, ...]
-    rounds: int | None
-    arguments: tuple[str, ...]
-    path: tuple[str, ...]
-    environment: dict[str, str]
-    seed: int | None = None
-    canaries: bool = True
-    root_pid: int = 0
-    rank: int = 0
-    ranks: int = 1
-    unable: dict[str, str] = field(default_factory=dict)
-
-    def write(self, folder: Path) -> None:
-        """Writes the job where the worker looks for it."""
-        (folder / JOB_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
-
-    @classmethod
-    def read(cls, folder: Path) -> Job:
-        """Reads the job of a run's folder."""
-        values = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
-        for name in ("cases", "arguments", "path"):
-            values[name] = tuple(values[name])
-        return cls(**values)
 
 
 class CaseMeasurement:
@@ -158,8 +107,10 @@ class Worker:
         job: Job,
         journal: manifest.Journal,
         recorder: Recorder,
+        leash: Leash,
         barrier: Callable[[], None] = no_barrier,
     ) -> None:
+        self._leash = leash
         self._barrier = barrier
         self.job = job
         self._journal = journal
@@ -232,6 +183,13 @@ class Worker:
         if report.failed:
             self._journal.write("fault", text=f"{report.nodeid}: {report.longreprtext}")
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self) -> None:
+        """Waits for its turn: everything is imported and collected, and no fixture has touched the device yet."""
+        if not self._leash.wait():
+            # Nobody waits for the result; what would be torn down here was never set up.
+            os._exit(0)
+
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Tells that a case begins."""
         self._journal.write("case", case=nodeid)
@@ -284,17 +242,22 @@ def _recorder(job: Job, folder: Path) -> Recorder:
     return TorchRecorder(folder)
 
 
-def _plugins(job: Job, folder: Path, journal: manifest.Journal) -> list[object]:
+def _plugins(job: Job, folder: Path, journal: manifest.Journal, leash: Leash) -> list[object]:
     recorder = _recorder(job, folder)
     if job.ranks > 1:
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
-        return [Worker(job, journal, recorder, rounds.wait), RankPlugin(folder, job.rank, cases)]
-    return [Worker(job, journal, recorder), UnablePlugin(job.unable)]
+        return [Worker(job, journal, recorder, leash, rounds.wait), RankPlugin(folder, job.rank, cases)]
+    return [Worker(job, journal, recorder, leash), UnablePlugin(job.unable)]
 
 
 def main(folder: Path) -> int:
     """Runs the job of a run's folder; returns pytest's exit code."""
     job = Job.read(folder)
+    try:
+        leash = Leash(folder)
+    except FileNotFoundError:
+        # Called off before it had begun.
+        return 1
     journal = manifest.Journal(folder / manifest.FILE_NAME)
     journal.write(
         "run",
@@ -305,13 +268,16 @@ def main(folder: Path) -> int:
         commit=job.commit,
         pid=os.getpid(),
         seed=job.seed,
+        side=job.side,
     )
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path
-    code = pytest.main(list(job.arguments), plugins=_plugins(job, folder, journal))
+    plugins = _plugins(job, folder, journal, leash)
+    if job.mirror is not None:
+        job.mirror.install()
+        plugins.append(Visitor(journal))
+    code = pytest.main(list(job.arguments), plugins=plugins)
+    for module, file in find_leaks(job.mirror) if job.mirror is not None else ():
+        journal.write("leak", module=module, file=file)
     journal.write("end", code=int(code))
     return int(code)
-
-
-if __name__ == "__main__":
-    sys.exit(main(Path(sys.argv[1])))

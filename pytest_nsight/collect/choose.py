@@ -43,5 +43,6 @@ def choose(wanted: str, *, strict: bool) -> tuple[Collector, tuple[str, ...]]:
 def _torch() -> TorchCollector:
     if importlib.util.find_spec("torch") is None:
         raise CollectorError("the torch collector needs PyTorch: pip install pytest-nsight[gpu]")
-    kind = "CUDA kernels" if gpu_names() else "CPU operators"
-    return TorchCollector(f"torch ({kind} through torch.profiler)")
+    has_gpu = bool(gpu_names())
+    kind = "CUDA kernels" if has_gpu else "CPU operators"
+    return TorchCollector(f"torch ({kind} through torch.profiler)", times_processor=not has_gpu)

@@ -21,6 +21,7 @@ class Collector(Protocol):
         recorder: which recorder the worker uses ("nsys" or "torch").
         environment: what a measurement depends on, as names and values.
         is_shared: whether what the worker starts is recorded with it, in one record.
+        times_processor: whether the processor's own time is what is measured, so that nothing may work beside it.
     """
 
     name: str
@@ -28,6 +29,7 @@ class Collector(Protocol):
     recorder: str
     environment: Mapping[str, str]
     is_shared: bool
+    times_processor: bool
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
         """Starts the worker and records it into the folder; its output goes to the folder's LOG_FILE.

@@ -192,6 +192,11 @@ def last_lines(log: Path, count: int = 5) -> str:
     return "\n".join([line for line in lines if line][-count:])
 
 
+def is_running(pid: int | None) -> bool:
+    """Whether there is such a process, and it has not ended yet."""
+    return pid in _running()
+
+
 def _running() -> dict[int, tuple[int, int]]:
     """Pid -> parent's pid and time of start in clock ticks, of all processes but this one and the dead."""
     found = {}

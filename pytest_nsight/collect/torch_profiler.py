@@ -114,8 +114,9 @@ class TorchCollector:
     is_shared = False
     environment: Mapping[str, str] = {}
 
-    def __init__(self, title: str) -> None:
+    def __init__(self, title: str, *, times_processor: bool) -> None:
         self.title = title
+        self.times_processor = times_processor
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
         """Starts the worker on its own: it profiles itself."""

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 
 from pytest_nsight.judge.contrast import Contrast, contrast
-from pytest_nsight.judge.evidence import LOOKS
+from pytest_nsight.judge.evidence import LOOKS, MINIMUM_BASELINE_RUNS
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import equality_margin, may_differ
 from pytest_nsight.judge.noise import Prior
@@ -59,9 +60,12 @@ def _retrace_looks(weighing: Weighing, found: Contrast) -> tuple[Look, ...]:
     for runs in LOOKS:
         if runs >= found.new_runs:
             break
-        looks.append(
-            _tell_look(contrast(weighing.compared, weighing.new[:runs], found.noise, found.shift), weighing)
-        )
+        if found.is_paired and runs < MINIMUM_BASELINE_RUNS:
+            continue
+        # A revision's runs are made along with the new ones.
+        compared = weighing.compared[:runs] if found.is_paired else weighing.compared
+        then = contrast(compared, weighing.new[:runs], found.noise, found.shift)
+        looks.append(_tell_look(replace(then, is_paired=found.is_paired), weighing))
     return (*looks, _tell_look(found, weighing))
 
 

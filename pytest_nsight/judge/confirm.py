@@ -9,7 +9,9 @@ from pytest_nsight.judge.evidence import LOOKS
 from pytest_nsight.model import Subject
 
 
-def confirm(find: Callable[[], Collection[Subject]], extend: Callable[[set[str], int], bool]) -> None:
+def confirm(
+    find: Callable[[], Collection[Subject]], extend: Callable[[set[str], int], bool], *, first: int = LOOKS[0]
+) -> None:
     """Give suspicious cases more runs, look by look.
 
     The live gate and every replay of it go through here, so that what is validated is what runs.
@@ -17,8 +19,9 @@ def confirm(find: Callable[[], Collection[Subject]], extend: Callable[[set[str],
     Args:
         find: returns the subjects that are suspicious now.
         extend: measures these cases in this many more fresh processes; False when no more are to be had.
+        first: how many runs every case has by now; looks up to there are past.
     """
-    for before, after in itertools.pairwise(LOOKS):
+    for before, after in itertools.pairwise((first, *(look for look in LOOKS if look > first))):
         doubtful = {subject.case for subject in find()}
         if not doubtful or not extend(doubtful, after - before):
             break

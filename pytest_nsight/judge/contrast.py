@@ -56,6 +56,7 @@ class Contrast:
         new_runs: number of new runs.
         noise: the variances of the levels.
         shift: of the canaries, None where there are too few of them or both sides are of the same sessions.
+        is_paired: whether each further new run comes with a further run of the baseline.
     """
 
     baseline_log_ns: float
@@ -69,10 +70,19 @@ class Contrast:
     new_runs: int
     noise: Noise
     shift: Shift | None = None
+    is_paired: bool = False
 
     def variance_with(self, new_runs: int) -> float:
         """Return the variance of the difference if there were this many new runs."""
-        return self.run_variance * (1 / self.baseline_runs + 1 / new_runs) + self.level_variance
+        return self._run_part(new_runs) + self.level_variance
+
+    def variance_to_come(self, new_runs: int) -> float:
+        """Return the variance of what the difference will have changed by at this many new runs."""
+        return self._run_part(self.new_runs) - self._run_part(new_runs)
+
+    def _run_part(self, new_runs: int) -> float:
+        more = new_runs - self.new_runs if self.is_paired else 0
+        return self.run_variance * (1 / (self.baseline_runs + more) + 1 / new_runs)
 
     @property
     def standard_error(self) -> float:
@@ -86,8 +96,8 @@ class Contrast:
 
     def degrees_with(self, new_runs: int) -> float:
         """Return the degrees of freedom if there were this many new runs."""
-        run_part = self.run_variance * (1 / self.baseline_runs + 1 / new_runs)
-        run_df = self.run_df + new_runs - self.new_runs
+        run_part = self._run_part(new_runs)
+        run_df = self.run_df + (new_runs - self.new_runs) * (2 if self.is_paired else 1)
         return pool_degrees((run_part, run_df), (self.level_variance, self.level_df))
 
     @property

@@ -30,6 +30,9 @@ class Evidence:
         incomparable: why the stored runs cannot be compared with the new ones, "" if they can.
         races: rounds in turns with the case that it claims to beat, one race per run at most.
         limits: board -> what it can do, for claims on the share of it.
+        against: the revision whose runs of this session stand in place of stored ones, "" if none do. Both sides
+            then get more runs together.
+        absent: why that revision has no run of the subject, "" if it has.
     """
 
     subject: Subject
@@ -39,3 +42,5 @@ class Evidence:
     incomparable: str = ""
     limits: Mapping[str, Limits] = field(default_factory=dict)
     races: tuple[Race, ...] = ()
+    against: str = ""
+    absent: str = ""

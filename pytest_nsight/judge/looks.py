@@ -52,7 +52,7 @@ def may_differ(contrast: Contrast, material: float, *, slower: bool) -> bool:
     if difference <= max(material - upper_quantile(0.01, df) * error, upper_quantile(0.20, df) * error):
         return False
     last = max(LOOKS[-1], contrast.new_runs)
-    to_come = math.sqrt(contrast.run_variance * (1 / contrast.new_runs - 1 / last))
+    to_come = math.sqrt(contrast.variance_to_come(last))
     best = difference + upper_quantile(0.01, contrast.run_df) * to_come
     last_error = math.sqrt(contrast.variance_with(last))
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
@@ -70,7 +70,7 @@ def may_settle(contrast: Contrast, material: float) -> bool:
     if -margin < low and high < margin:
         return False
     last = max(LOOKS[-1], contrast.new_runs)
-    to_come = math.sqrt(contrast.run_variance * (1 / contrast.new_runs - 1 / last))
+    to_come = math.sqrt(contrast.variance_to_come(last))
     nearest = max(0.0, abs(contrast.difference) - upper_quantile(0.20, contrast.run_df) * to_come)
     half_width = upper_quantile(0.05, contrast.degrees_with(last)) * math.sqrt(contrast.variance_with(last))
     return nearest + half_width < margin

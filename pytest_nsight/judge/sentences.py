@@ -29,7 +29,13 @@ _MOST_STORED_RUNS = 20
 
 
 def _times(comparison: Comparison) -> str:
-    return f"{comparison.metric} time {write_durations(comparison.baseline_ns, comparison.now_ns)}"
+    against = f" against {comparison.against}" if comparison.against else ""
+    return f"{comparison.metric} time{against} {write_durations(comparison.baseline_ns, comparison.now_ns)}"
+
+
+def _unless_paired(comparison: Comparison | None, remedy: str) -> str:
+    """A remedy that makes sense with stored baselines only."""
+    return "" if comparison is not None and comparison.against else remedy
 
 
 def _change(comparison: Comparison) -> str:
@@ -65,7 +71,8 @@ def improvement(comparison: Comparison, material: float) -> str:
     """Faster: the mirror image, and to save."""
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, material)}, {_runs(comparison)}, "
-        f"{write_p(comparison.adjusted_p_faster)}); keep it with --nsight-save"
+        f"{write_p(comparison.adjusted_p_faster)})"
+        f"{_unless_paired(comparison, '; keep it with --nsight-save')}"
     )
 
 
@@ -79,6 +86,11 @@ def unchanged(comparison: Comparison, margin: float) -> str:
 
 def insufficient(comparison: Comparison) -> str:
     """Too few stored runs to judge."""
+    if comparison.against:
+        return (
+            f"{_times(comparison)} ({_change(comparison)} vs {write_count(comparison.baseline_runs, 'run')}), "
+            "too few to judge: see what became of the others"
+        )
     return (
         f"{_times(comparison)} ({_change(comparison)} vs {write_count(comparison.baseline_runs, 'run')}); "
         f"save {_SAVED_AT_ONCE} with --nsight-save to judge it"
@@ -100,7 +112,7 @@ def _remedy(contrast: Contrast, material: float) -> str:
         return "give a band of at least 0 %"
     if contrast.difference > material and contrast.new_runs < MINIMUM_NEW_RUNS:
         return f"confirm it with {MINIMUM_NEW_RUNS} new runs (--nsight-runs {MINIMUM_NEW_RUNS})"
-    stored = _runs_to_settle(contrast, material)
+    stored = None if contrast.is_paired else _runs_to_settle(contrast, material)
     if stored is not None:
         count = max(stored - contrast.baseline_runs, _SAVED_AT_ONCE)
         return f"save {write_count(count, 'more run')} with --nsight-save to settle it"
@@ -131,13 +143,17 @@ def unmeasured(why: str) -> str:
     return f"not measured: {why}; choose another metric, or look at the test's output"
 
 
-def no_baseline() -> str:
-    """Nothing to compare with."""
+def no_baseline(absent: str) -> str:
+    """Nothing to compare with; in an A/B comparison, why."""
+    if absent:
+        return f"{absent}; nothing to compare with"
     return "no baseline for this GPU model; save 5 runs with --nsight-save"
 
 
-def incomparable(why: str) -> str:
-    """Stored runs of another environment."""
+def incomparable(why: str, against: str) -> str:
+    """Stored runs of another environment, or a revision that measures in another way."""
+    if against:
+        return f"not compared: {why}; measure both sides alike"
     return f"not compared with its baseline: {why}; save a new baseline with --nsight-save"
 
 
@@ -177,8 +193,8 @@ def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
     """The same kernels in other shapes."""
     return (
         f"same kernels, other launch shapes (another tile, an autotuner's choice or another size): "
-        f"{write_shapes(finding.changes)}{_time_beside(comparison)}; "
-        "if intended, save it with --nsight-save"
+        f"{write_shapes(finding.changes)}{_time_beside(comparison)}"
+        f"{_unless_paired(comparison, '; if intended, save it with --nsight-save')}"
     )
 
 
@@ -196,7 +212,7 @@ def unsteady(finding: StructureFinding, comparison: Comparison) -> str:
     return (
         f"{_unsteadiness(finding)}, as they did not in the baseline; "
         f"{_times(comparison)} ({_change(comparison)}); "
-        "fix its shapes and seeds, or save it so with --nsight-save"
+        f"fix its shapes and seeds{_unless_paired(comparison, ', or save it so with --nsight-save')}"
     )
 
 

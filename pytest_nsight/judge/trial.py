@@ -178,7 +178,7 @@ def weigh(trial: Trial, prior: Prior, panel: Panel) -> Weighing:
     floor_ns = resolution_ns((*compared, *new))
     return Weighing(
         trial if shift is None else _tell_shift(trial, shift.log_change),
-        contrast(compared, new, noise, shift),
+        replace(contrast(compared, new, noise, shift), is_paired=bool(trial.evidence.against)),
         material_change(trial.evidence.policy.band, floor_ns, baseline_ns),
         floor_ns,
         compared,

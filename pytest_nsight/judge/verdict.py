@@ -65,10 +65,10 @@ def _decide_without_time(trial: Trial, comparison: Comparison | None) -> tuple[V
     if not evidence.new:
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured("no run of it finished")
     if evidence.incomparable:
-        return VerdictKind.ENVIRONMENT, sentences.incomparable(evidence.incomparable)
+        return VerdictKind.ENVIRONMENT, sentences.incomparable(evidence.incomparable, evidence.against)
     if not evidence.baseline:
         if trial.new or trial.unsteady:
-            return VerdictKind.NO_BASELINE, sentences.no_baseline()
+            return VerdictKind.NO_BASELINE, sentences.no_baseline(evidence.absent)
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured(trial.unmeasured)
     if trial.loses_structure:
         return _decide_on_structure(trial, comparison)
@@ -161,6 +161,7 @@ def _compare(weighing: Weighing, significance: Significance) -> Comparison | Non
         run_sd=math.sqrt(contrast.run_variance),
         baseline_runs=contrast.baseline_runs,
         new_runs=contrast.new_runs,
+        against=trial.evidence.against,
         slower_kernels=find_slower_kernels(trial.reference.runs, trial.evidence.new)
         if contrast.difference > 0
         else (),

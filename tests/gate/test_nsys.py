@@ -74,7 +74,10 @@ def test_a_dying_worker_is_named_and_the_rest_goes_on(
     )
 
 
-def test_an_interrupt_leaves_no_process_and_no_secret_behind(pytester: pytest.Pytester) -> None:
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_process_and_no_secret_behind(
+    pytester: pytest.Pytester, number: signal.Signals
+) -> None:
     pytester.makepyfile(
         test_case="""
         import time, pytest
@@ -83,15 +86,17 @@ def test_an_interrupt_leaves_no_process_and_no_secret_behind(pytester: pytest.Py
             nsight(time.sleep, 600)
         """
     )
-    command = [sys.executable, "-m", "pytest", "--nsight", "--nsight-collector=nsys"]
+    command = [sys.executable, "-m", "pytest", "--nsight", "--nsight-collector=nsys", "--nsight-runs=2"]
     started = subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
     manifest = _wait_for(pytester.path, "*/run-001/manifest.jsonl", '"case"')
+    _wait_for(pytester.path, "*/run-002/manifest.jsonl", '"run"')
 
-    started.send_signal(signal.SIGINT)
+    started.send_signal(number)
     output, _ = started.communicate(timeout=60)
 
     assert started.returncode == pytest.ExitCode.INTERRUPTED, output.decode()
-    assert not list(manifest.parent.glob("*.nsys-rep"))
+    assert not list(manifest.parents[1].rglob("*.nsys-rep"))
+    assert not (manifest.parents[1] / "run-002").exists()
     left = [pid for pid in Path("/proc").glob("[0-9]*") if _mentions(pid, str(pytester.path))]
     assert left == []
 

@@ -25,6 +25,7 @@ class NsysCollector:
     name = "nsys"
     recorder = "nsys"
     is_shared = True
+    times_processor = False
 
     def __init__(self, installation: Installation) -> None:
         self._installation = installation

@@ -1,0 +1,115 @@
+"""False alarms, power and cost of `--nsight-against`, by simulation through the project's own functions.
+
+Both sides are runs of one session. They are driven as a session drives them: 3 pairs of everything, then 2 and 4
+more of the suspects. A common drift over the session, in log time per process, tests the ABBA order.
+
+    python -m benchmarks.simulate_pairs --suites 400
+"""
+
+from __future__ import annotations
+
+import argparse
+
+import numpy as np
+
+from benchmarks.simulate_gate import POPULATIONS, Rounds, draw_rounds, write_rate
+from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
+from pytest_nsight.model import Policy, RunSummary, Subject
+from pytest_nsight.result import Verdict, VerdictKind
+
+FIRST = 3
+SUBJECTS = 50
+PAIRS = LOOKS[-1]
+
+
+def position(pair: int, *, is_other: bool) -> int:
+    """The place of a run among all processes, in the order of `gate.Gate`."""
+    goes_first = is_other == (pair % 2 == 0)
+    return 2 * pair + (0 if goes_first else 1)
+
+
+def run_pairs(other: Rounds, this: Rounds, band: float) -> tuple[tuple[Verdict, ...], int]:
+    """Return the verdicts and the number of pairs made, of rounds in ns of shape (subject, run, round)."""
+    made = np.full(len(this), FIRST)
+
+    def collect() -> list[Evidence]:
+        return [
+            Evidence(
+                Subject(f"suite.py::case[{index}]"),
+                Policy(band=band),
+                baseline=summarise(other[index], index, made[index]),
+                new=summarise(this[index], index, made[index]),
+                against="1a2b3c4",
+            )
+            for index in range(len(this))
+        ]
+
+    for look in (look for look in LOOKS if look > FIRST):
+        wanted = {subject.case for subject in suspects(collect())}
+        for index in range(len(this)):
+            if f"suite.py::case[{index}]" in wanted:
+                made[index] = look
+    return judge(collect()), int(made.sum())
+
+
+def summarise(rounds: Rounds, index: int, runs: int) -> tuple[RunSummary, ...]:
+    subject = Subject(f"suite.py::case[{index}]")
+    return tuple(
+        RunSummary(subject, f"s/{run}", "s", "GPU-simulated", {"kernel": tuple(map(int, rounds[run]))})
+        for run in range(runs)
+    )
+
+
+def draw(name: str, drift: float, slowdown: float, rng: np.random.Generator) -> tuple[Rounds, Rounds]:
+    """Both sides of a suite; the first subject of this tree is slower."""
+    population = POPULATIONS[name]
+    quiet = type(population)(**{**population.__dict__, "session_sd": 0.0, "common_session_sd": 0.0})
+    rounds = draw_rounds(quiet, SUBJECTS, PAIRS, rng).astype(float)
+    sides = []
+    for is_other, runs in ((True, rounds[:, :PAIRS]), (False, rounds[:, PAIRS:])):
+        places = np.array([position(pair, is_other=is_other) for pair in range(PAIRS)])
+        sides.append(runs * np.exp(drift * places)[None, :, None])
+    sides[1][0] *= 1 + slowdown
+    other, this = (np.rint(side).astype(np.int64) for side in sides)
+    return other, this
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--suites", type=int, default=400)
+    parser.add_argument("--power-suites", type=int, default=60)
+    given = parser.parse_args()
+    for name, band, drift in (
+        ("h200", 0.005, 0.0),
+        ("h200", 0.005, 0.0002),
+        ("h200", 0.02, 0.0),
+        ("mixed", 0.02, 0.0),
+        ("heavy", 0.02, 0.0),
+    ):
+        rng = np.random.default_rng([3, *name.encode(), int(band * 1e4), int(drift * 1e6)])
+        worse = better = pairs = unchanged = 0
+        for _ in range(given.suites):
+            verdicts, made = run_pairs(*draw(name, drift, 0.0, rng), band)
+            kinds = [verdict.kind for verdict in verdicts]
+            worse += any(kind.fails for kind in kinds)
+            better += VerdictKind.IMPROVEMENT in kinds
+            unchanged += kinds.count(VerdictKind.UNCHANGED)
+            pairs += made
+        cases = given.suites * SUBJECTS
+        print(
+            f"{name}, band {band:.1%}, drift {drift:.2%} a process: "
+            f"false alarms {write_rate(worse, given.suites)}, "
+            f"false improvements {write_rate(better, given.suites)}, {pairs / cases:.2f} pairs a case, "
+            f"UNCHANGED {unchanged / cases:.1%}",
+            flush=True,
+        )
+        for slowdown in (0.005, 0.01, 0.02, 0.03, 0.05):
+            found = sum(
+                run_pairs(*draw(name, drift, slowdown, rng), band)[0][0].kind is VerdictKind.REGRESSION
+                for _ in range(given.power_suites)
+            )
+            print(f"    +{slowdown:.1%}: {write_rate(found, given.power_suites)}", flush=True)
+
+
+if __name__ == "__main__":
+    main()

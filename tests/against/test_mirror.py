@@ -1,0 +1,180 @@
+"""Nothing of one tree reaches a process that measures the other, whichever way it is imported."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import py_compile
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.against.mirror import Mirror, explain_leaks
+
+ROOT = Path(__file__).parents[2]
+
+
+@pytest.fixture
+def trees(tmp_path: Path) -> Mirror:
+    """Two trees with a package `ops` that says where it is from; a module `extra` that only the user's has."""
+    for name in ("root", "root/.nsight/s/against"):
+        package = tmp_path / name / "src/ops"
+        package.mkdir(parents=True)
+        (package / "__init__.py").write_text(f"PLACE = {name!r}\n")
+        (package / "part.py").write_text(f"PLACE = {name!r}\n")
+    (tmp_path / "root/src/ops/extra.py").write_text("")
+    venv = tmp_path / "root/.venv/site-packages"
+    venv.mkdir(parents=True)
+    (venv / "helper.py").write_text("")
+    root = tmp_path / "root"
+    return Mirror(str(root), str(root / ".nsight/s/against"), (str(root / ".nsight/s"), str(root / ".venv")))
+
+
+def run(mirror: Mirror, code: str, *, before: str = "", path: tuple[str, ...] = ()) -> list[str]:
+    """What `code`, run as a worker of the other tree, prints."""
+    lines = [
+        "import sys, os, importlib",
+        f"sys.path.insert(0, {str(ROOT)!r})",
+        "from pytest_nsight.against.mirror import Mirror, find_leaks",
+        "sys.path.pop(0)",
+        before,
+        f"mirror = Mirror.of({dataclasses.asdict(mirror)!r})",
+        f"sys.path[:0] = [mirror.map(entry) for entry in {path!r}]",
+        "mirror.install()",
+        code,
+    ]
+    result = subprocess.run(
+        [sys.executable, "-c", "\n".join(lines)], capture_output=True, text=True, check=True, cwd="/"
+    )
+    return result.stdout.splitlines()
+
+
+EDITABLE = """
+from importlib.util import spec_from_file_location
+class Editable:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        file = {{"ops": "__init__.py", "ops.part": "part.py", "ops.extra": "extra.py"}}.get(name)
+        if file:
+            where = [{folder!r}] if name == "ops" else None
+            return spec_from_file_location(name, os.path.join({folder!r}, file), submodule_search_locations=where)
+sys.meta_path.insert(0, Editable)
+"""
+
+
+def test_an_entry_of_sys_path_leads_to_the_other_tree(trees: Mirror) -> None:
+    source = str(Path(trees.root, "src"))
+
+    assert run(trees, "import ops.part; print(ops.PLACE, ops.part.PLACE)", path=(source,)) == [
+        "root/.nsight/s/against root/.nsight/s/against"
+    ]
+    assert run(trees, "print([*find_leaks(mirror)])", path=(source,)) == ["[]"]
+
+
+def test_the_finder_of_an_editable_install_leads_to_the_other_tree(trees: Mirror) -> None:
+    before = EDITABLE.format(folder=str(Path(trees.root, "src/ops")))
+
+    printed = run(trees, "import ops.part; print(ops.PLACE, ops.part.PLACE, [*find_leaks(mirror)])", before=before)
+
+    assert printed == ["root/.nsight/s/against root/.nsight/s/against []"]
+
+
+def test_what_only_the_users_tree_has_is_not_there_and_the_error_says_why(trees: Mirror) -> None:
+    before = EDITABLE.format(folder=str(Path(trees.root, "src/ops")))
+    code = "try:\n    import ops.extra\nexcept ModuleNotFoundError as error:\n    print(error)"
+
+    by_finder = run(trees, code, before=before)
+    by_path = run(trees, code, path=(str(Path(trees.root, "src")),))
+
+    assert "which the revision lacks: an untracked file or a build product" in by_finder[0]
+    assert by_path == ["No module named 'ops.extra'"]
+
+
+def test_a_namespace_package_of_an_editable_install_is_mapped(trees: Mirror) -> None:
+    Path(trees.root, "src/space/inner").mkdir(parents=True)
+    Path(trees.tree, "src/space/inner").mkdir(parents=True)
+    Path(trees.root, "src/space/inner/mod.py").write_text("PLACE = 'root'")
+    Path(trees.tree, "src/space/inner/mod.py").write_text("PLACE = 'other'")
+    before = f"""
+from importlib.machinery import ModuleSpec
+class Editable:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == "space":
+            spec = ModuleSpec(name, None, is_package=True)
+            spec.submodule_search_locations = [{str(Path(trees.root, "src/space"))!r}]
+            return spec
+sys.meta_path.append(Editable)
+"""
+    assert run(trees, "import space.inner.mod as m; print(m.PLACE)", before=before) == ["other"]
+
+
+def test_a_stale_compiled_file_of_the_users_tree_is_not_read(trees: Mirror, tmp_path: Path) -> None:
+    source = Path(trees.root, "src/ops/part.py")
+    stale = tmp_path / "stale.py"
+    stale.write_text("PLACE = 'stale'")
+    compiled = source.parent / "__pycache__" / f"part.{sys.implementation.cache_tag}.pyc"
+    py_compile.compile(str(stale), str(compiled), invalidation_mode=py_compile.PycInvalidationMode.UNCHECKED_HASH)
+    code = "import ops.part; print(ops.part.PLACE)"
+    before = EDITABLE.format(folder=str(source.parent))
+
+    assert run(trees, code, before=before) == ["root/.nsight/s/against"]
+    by_users = subprocess.run(
+        [sys.executable, "-c", code], cwd=source.parents[1], capture_output=True, text=True, check=True
+    )
+    assert by_users.stdout.strip() == "stale"
+
+
+def test_a_module_that_was_loaded_from_the_users_tree_is_named(trees: Mirror) -> None:
+    code = f"sys.path.insert(0, {str(Path(trees.root, 'src'))!r}); sys.meta_path.pop(0); import ops"
+
+    printed = run(trees, f"{code}; print([*find_leaks(mirror)])")
+
+    (leak,) = json.loads(printed[0].replace("(", "[").replace(")", "]").replace("'", '"'))
+    assert leak == ["ops", str(Path(trees.root, "src/ops/__init__.py"))]
+    assert "imported ops from" in explain_leaks("1234567890", [tuple(leak)])
+    assert "pip install --editable" in explain_leaks("1234567890", [tuple(leak)])
+
+
+def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: Mirror, tmp_path: Path) -> None:
+    site = tmp_path / "site"
+    info = site / "ops-1.dist-info"
+    info.mkdir(parents=True)
+    (site / "ops.py").write_text("")
+    (site / "other.py").write_text("")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ops\nVersion: 1\n")
+    (info / "RECORD").write_text("ops.py,,\n__editable___ops_finder.py,,\n")
+    (info / "direct_url.json").write_text(json.dumps({"url": Path(trees.root).as_uri(), "dir_info": {}}))
+
+    printed = run(trees, "import ops, other; print([*find_leaks(mirror)])", path=(str(site),))
+
+    assert printed == [f"[('ops', {str(site / 'ops.py')!r})]"]
+
+
+def test_an_environment_inside_of_the_tree_is_shared(trees: Mirror) -> None:
+    site = str(Path(trees.root, ".venv/site-packages"))
+
+    assert trees.map(site) == site
+    assert run(trees, "import helper; print([*find_leaks(mirror)])", path=(site,)) == ["[]"]
+
+
+def test_a_link_into_the_tree_is_mapped(trees: Mirror, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(Path(trees.root, "src"))
+
+    assert trees.map(str(tmp_path / "link")) == str(Path(trees.tree, "src"))
+
+
+def test_paths_in_arguments_are_mapped_and_nothing_else(trees: Mirror) -> None:
+    root, tree = trees.root, trees.tree
+    pairs = {
+        f"{root}/perf/test_a.py::test_x[{root}]": f"{tree}/perf/test_a.py::test_x[{root}]",
+        f"--rootdir={root}": f"--rootdir={tree}",
+        "perf/test_a.py": "perf/test_a.py",
+        "-k=a or b": "-k=a or b",
+        f"{root}/.venv/x": f"{root}/.venv/x",
+        f"{root}s/x": f"{root}s/x",
+    }
+
+    assert {given: trees.map_argument(given) for given in pairs} == pairs

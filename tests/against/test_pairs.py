@@ -1,0 +1,142 @@
+"""Which process measures what, and how the two sides of a pair are weighed."""
+
+from __future__ import annotations
+
+import dataclasses
+import random
+from collections.abc import Sequence
+
+import pytest
+
+from pytest_nsight import gate
+from pytest_nsight.gate import Gate
+from pytest_nsight.judge.contrast import contrast
+from pytest_nsight.judge.gate import Evidence, judge, suspects
+from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
+from pytest_nsight.manifest import Manifest
+from pytest_nsight.model import Case, Subject
+from pytest_nsight.records import ProcessRecord, Yield
+from pytest_nsight.result import VerdictKind
+from pytest_nsight.turn import OTHER_TREE, THIS_TREE, Turn
+from tests.judge.runs import make_evidence, make_runs, place
+
+CASES = [Case("t.py::a"), Case("t.py::b"), Case("t.py::c")]
+
+
+class Recorder:
+    """Remembers turns; the other tree lacks the cases in `missing`."""
+
+    def __init__(self, missing: Sequence[str] = ()) -> None:
+        self.turns: list[Turn] = []
+        self.announced: list[Turn | None] = []
+        self._missing = missing
+
+    def execute(self, turn: Turn, upcoming: Turn | None = None) -> tuple[ProcessRecord, ...]:
+        self.turns.append(turn)
+        self.announced.append(upcoming)
+        ran = tuple(case for case in turn.cases if turn.side == THIS_TREE or case not in self._missing)
+        reports = tuple((case, {"outcome": "passed", "when": "call"}) for case in ran)
+        manifest = Manifest(
+            *("run", "session", "", "0123456789", 1, "", "", {}, ran, ran, (), reports, (), 0), side=turn.side
+        )
+        return (ProcessRecord(manifest, None),)
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(autouse=True)
+def summaries(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every case that came to its end has been measured; traces are another test's business."""
+
+    def summarise(records: Sequence[ProcessRecord]) -> tuple[Yield, ...]:
+        return tuple(
+            Yield(tuple(make_runs([1000.0], "session", subject=Subject(case))[0] for case in one.manifest.ended))
+            for one in records
+        )
+
+    monkeypatch.setattr(gate, "summarise_records", summarise)
+
+
+def test_sides_alternate_abba_and_a_pair_shares_one_order() -> None:
+    source = Recorder()
+
+    Gate(source, CASES, random.Random(1), is_paired=True).measure(5)
+
+    other, this = OTHER_TREE, THIS_TREE
+    expected = [other, this, this, other, other, this, this, other, other, this]
+    assert [turn.side for turn in source.turns] == expected
+    pairs = list(zip(source.turns[::2], source.turns[1::2], strict=True))
+    assert all(one.cases == two.cases and one.seed == two.seed for one, two in pairs)
+    assert len({one.seed for one, _ in pairs}) == 5
+
+
+def test_what_the_other_tree_lacks_is_measured_in_one_pair_only() -> None:
+    source = Recorder(missing=["t.py::b"])
+    paired = Gate(source, CASES, None, is_paired=True)
+
+    paired.measure(3)
+
+    assert [len(turn.cases) for turn in source.turns] == [3, 3, 2, 2, 2, 2]
+    assert all("t.py::b" not in turn.cases for turn in source.turns[2:])
+    assert paired.harvest.other.absent["t.py::b"] == "not in 0123456"
+
+
+def test_a_source_is_told_what_comes_next() -> None:
+    source = Recorder()
+
+    Gate(source, CASES, random.Random(1)).measure(3)
+
+    assert source.announced == [*source.turns[1:], None]
+
+
+def test_both_sides_grow_together() -> None:
+    before, now = place([0.0, 0.001, -0.001]), place([0.0, 0.001, -0.001])
+    noise = estimate_noise(before, now, SHIPPED_PRIOR, LONG_KERNELS)
+    stored = contrast(before, now, noise)
+    paired = dataclasses.replace(stored, is_paired=True)
+
+    assert stored.variance_with(9) == pytest.approx(stored.run_variance * (1 / 3 + 1 / 9))
+    assert paired.variance_with(9) == pytest.approx(paired.run_variance * 2 / 9)
+    assert paired.variance_with(3) == stored.variance_with(3) == pytest.approx(stored.run_variance * 2 / 3)
+    assert paired.degrees_with(9) - paired.degrees_with(3) == 2 * (stored.degrees_with(9) - stored.degrees_with(3))
+
+
+@pytest.mark.parametrize(("ratio", "kind"), [(1.0, "UNCHANGED"), (1.03, "REGRESSION"), (0.97, "IMPROVEMENT")])
+def test_a_verdict_says_against_what(ratio: float, kind: str) -> None:
+    stored = make_evidence(ratio=ratio, stored=9, new=9)
+    runs = tuple(dataclasses.replace(run, session="new") for run in stored.baseline)
+    evidence = dataclasses.replace(stored, baseline=runs, against="1a2b3c4")
+
+    (verdict,) = judge([evidence])
+
+    assert verdict.kind is VerdictKind[kind]
+    assert "kernel time against 1a2b3c4 200 -> " in verdict.sentence
+    assert "baseline" not in verdict.sentence
+    assert "--nsight-save" not in verdict.sentence
+
+
+def test_three_pairs_clear_what_is_unchanged_and_suspect_what_is_slower() -> None:
+    def pairs(ratio: float) -> Evidence:
+        stored = make_evidence(ratio=ratio, stored=3, new=3)
+        return dataclasses.replace(
+            stored,
+            baseline=tuple(dataclasses.replace(run, session="new") for run in stored.baseline),
+            against="1a2b3c4",
+        )
+
+    unchanged, slower = pairs(1.0), pairs(1.03)
+
+    assert suspects([unchanged]) == ()
+    assert suspects([slower]) == (slower.subject,)
+    assert judge([unchanged])[0].kind is VerdictKind.UNCHANGED
+    assert judge([slower])[0].kind is VerdictKind.INCONCLUSIVE
+
+
+def test_a_case_that_only_one_side_has_is_told() -> None:
+    evidence = dataclasses.replace(make_evidence(stored=0, new=1), against="1a2b3c4", absent="not in 1a2b3c4")
+
+    (verdict,) = judge([evidence])
+
+    assert verdict.kind is VerdictKind.NO_BASELINE
+    assert verdict.sentence.endswith(": not in 1a2b3c4; nothing to compare with")

@@ -1,0 +1,182 @@
+"""While one process measures, the next one gets ready; only one measures at a time, and none is left behind."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.collect.torch_profiler import TorchCollector
+from pytest_nsight.runner import Identity, LiveSource
+from pytest_nsight.turn import Turn
+
+pytestmark = pytest.mark.slow
+
+SUITE = """
+import os, time
+import pytest, torch
+
+def say(what):
+    with open("events", "a") as file:
+        file.write(f"{what} {os.getpid()}\\n")
+
+say("import")
+
+@pytest.mark.nsight(rounds=3)
+@pytest.mark.parametrize("n", [0, 1])
+def test_op(nsight, n):
+    say("begin")
+    nsight(torch.exp, torch.ones(8))
+    if n == 0 and os.path.exists("die"):
+        os.remove("die")
+        say("end")
+        os.kill(os.getpid(), 9)
+    time.sleep(float(os.environ.get("SLEEP", "1.5")))
+    say("end")
+"""
+
+CASES = ("test_case.py::test_op[0]", "test_case.py::test_op[1]")
+
+
+@pytest.fixture
+def make_source(pytester: pytest.Pytester) -> Iterator[Callable[..., LiveSource]]:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_case=SUITE)
+    made: list[LiveSource] = []
+
+    def make(*, times_processor: bool = False) -> LiveSource:
+        source = LiveSource(
+            TorchCollector("torch", times_processor=times_processor),
+            Identity("session", "", ""),
+            pytester.path / ".nsight/session",
+            ("--nsight", "test_case.py", "-p", "no:cacheprovider"),
+            pytester.path,
+            rounds=3,
+            keep=False,
+            canaries=False,
+            environment={},
+            watch=lambda _: None,
+        )
+        made.append(source)
+        return source
+
+    yield make
+    for source in made:
+        source.close()
+
+
+def events(folder: Path) -> list[tuple[str, str]]:
+    return [(line.split()[0], line.split()[1]) for line in (folder / "events").read_text().splitlines()]
+
+
+def assert_one_at_a_time(seen: Sequence[tuple[str, str]]) -> None:
+    turns = [(what, pid) for what, pid in seen if what != "import"]
+    assert turns[0][0] == "begin"
+    for before, after in pairwise(turns):
+        assert (before[0], after[0]) in {("begin", "end"), ("end", "begin")}
+        assert before[0] == "end" or before[1] == after[1]
+
+
+def test_the_next_process_imports_while_one_measures_and_measures_after_it(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester
+) -> None:
+    source = make_source()
+
+    first = source.execute(Turn(CASES), Turn(CASES[::-1]))
+    second = source.execute(Turn(CASES[::-1]))
+
+    assert first.manifest.ended == CASES
+    assert second.manifest.ended == CASES[::-1]
+    assert second.trace is not None
+    seen = events(pytester.path)
+    assert_one_at_a_time(seen)
+    pids = list(dict.fromkeys(pid for _, pid in seen))
+    assert len(pids) == 2
+    assert seen.index(("import", pids[1])) < len(seen) - 1 - seen[::-1].index(("end", pids[0]))
+    assert not list(pytester.path.rglob("tether"))
+
+
+def test_nothing_runs_beside_a_measurement_of_the_processor(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester
+) -> None:
+    source = make_source(times_processor=True)
+
+    source.execute(Turn(CASES), Turn(CASES))
+    source.execute(Turn(CASES))
+
+    order = [what for what, _ in events(pytester.path)]
+    assert order == ["import", *["begin", "end"] * 2] * 2
+
+
+def test_what_a_dead_process_left_undone_is_measured_before_the_next_has_its_turn(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester
+) -> None:
+    (pytester.path / "die").touch()
+    source = make_source()
+
+    dead = source.execute(Turn(CASES), Turn(CASES))
+    rescue = source.execute(Turn(CASES[1:]), Turn(CASES))
+    last = source.execute(Turn(CASES))
+
+    assert "SIGKILL" in dead.death
+    assert rescue.manifest.ended == CASES[1:]
+    assert last.manifest.ended == CASES
+    assert_one_at_a_time(events(pytester.path))
+
+
+def test_a_process_whose_turn_never_comes_is_gone_without_a_trace(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester
+) -> None:
+    source = make_source()
+    source.execute(Turn(CASES), Turn(CASES[:1]))
+
+    source.close()
+
+    assert sorted(path.name for path in (pytester.path / ".nsight/session").iterdir()) == ["run-001"]
+    assert left(pytester.path) == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGKILL])
+def test_no_worker_outlives_the_session(pytester: pytest.Pytester, number: signal.Signals) -> None:
+    pytester.makeini("[pytest]\n")
+    pytester.makepyfile(test_case=SUITE)
+    command = [sys.executable, "-m", "pytest", "--nsight", "--nsight-runs=2", "--nsight-collector=torch"]
+    started = subprocess.Popen(
+        command, cwd=pytester.path, env={**os.environ, "SLEEP": "600"}, stdout=subprocess.DEVNULL
+    )
+    wait_for(lambda: (pytester.path / "events").exists() and ("begin" in dict(events(pytester.path))))
+    assert left(pytester.path)
+
+    started.send_signal(number)
+    code = started.wait(60)
+
+    assert code == (-number if number == signal.SIGKILL else pytest.ExitCode.INTERRUPTED)
+    wait_for(lambda: left(pytester.path) == [])
+
+
+def wait_for(condition: Callable[[], bool]) -> None:
+    for _ in range(600):
+        if condition():
+            return
+        time.sleep(0.05)
+    raise AssertionError("did not come true")
+
+
+def left(folder: Path) -> list[str]:
+    """Pids of the workers of sessions in the folder."""
+    pids = []
+    for process in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (process / "cmdline").read_bytes()
+        except OSError:
+            continue
+        if b"pytest_nsight.worker" in command and str(folder).encode() in command:
+            pids.append(process.name)
+    return pids
