@@ -136,7 +136,9 @@ class Worker:
 
     def race(self, racer: Racer) -> None:
         """Measures a case in turns with the one that it claims to beat, or that claims to beat it."""
-        self._track.enter(racer, self.stopwatch, self._journal)
+        # Ranks must do the same, and whether there is room to keep a body is each rank's own answer.
+        if self.job.ranks == 1:
+            self._track.enter(racer, self.stopwatch, self._journal)
 
     def tell_work(self, case: str, work: Work) -> None:
         """Tells what a round of the case has to do."""
