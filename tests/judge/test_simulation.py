@@ -3,6 +3,8 @@
 The exact rates are in docs/statistics.md and come from benchmarks/simulate_gate.py.
 """
 
+import dataclasses
+
 import numpy as np
 import pytest
 from scipy import stats
@@ -15,16 +17,46 @@ pytestmark = pytest.mark.slow
 HALF_PERCENT = Population(run_sd=(0.005, 0.005), round_sd=(0.002, 0.005), session_sd=0.001)
 
 
-@pytest.mark.parametrize("name", ["h200", "mixed", "processor"])
-def test_suites_of_unchanged_code_fail_in_at_most_one_of_a_hundred(name):
+@pytest.mark.parametrize("name", ["h200", "mixed", "placement", "watched", "against", "kin", "processor"])
+def test_suites_of_unchanged_code_fail_or_improve_in_at_most_one_of_a_hundred(name):
     population, suites = POPULATIONS[name], 25
     rng = np.random.default_rng([7, *name.encode()])
-    alarms = 0
+    alarms = improved = 0
     for _ in range(suites):
         verdicts, _ = run_gate(draw_rounds(population, 20, 5, rng, rounds=20), 5, population)
         alarms += any(verdict.kind.fails for verdict in verdicts)
+        improved += any(verdict.kind is VerdictKind.IMPROVEMENT for verdict in verdicts)
 
     assert stats.binomtest(alarms, suites, 0.01, alternative="greater").pvalue > 0.001
+    assert stats.binomtest(improved, suites, 0.01, alternative="greater").pvalue > 0.001
+
+
+def test_a_common_shift_of_the_session_alarms_without_canaries_and_not_with_them():
+    """Table T4: the same suites, judged with the canaries and without."""
+    shifted, blind = POPULATIONS["quiet"], dataclasses.replace(POPULATIONS["quiet"], canaries=0)
+    rng = np.random.default_rng(17)
+    watched = unwatched = 0
+    for _ in range(15):
+        rounds = draw_rounds(shifted, 20, 5, rng, rounds=20)
+        for population, run in ((shifted, rounds), (blind, rounds[: -shifted.canaries])):
+            verdicts, _ = run_gate(run, 5, population, band=0.005)
+            differs = any(v.kind in (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT) for v in verdicts)
+            watched += differs and population is shifted
+            unwatched += differs and population is blind
+
+    assert watched <= 1
+    assert unwatched >= 5
+
+
+def test_a_slowdown_of_the_whole_suite_is_found_beside_the_canaries():
+    rng = np.random.default_rng(19)
+    population = dataclasses.replace(POPULATIONS["h200"], canaries=8)
+    rounds = draw_rounds(population, 20, 5, rng, rounds=20)
+    rounds[:20, 5:] = np.rint(rounds[:20, 5:] * 1.04)
+
+    verdicts, _ = run_gate(rounds, 5, population)
+
+    assert sum(verdict.kind is VerdictKind.REGRESSION for verdict in verdicts) >= 18
 
 
 @pytest.mark.parametrize("stored", [3, 5])
