@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
 from scipy import special
 
 from pytest_nsight.judge.location import Location
@@ -162,7 +162,7 @@ def contrast(
     return Contrast(
         baseline_log_ns=math.fsum(before) / len(before) + (shift.baseline_level if shift is not None else 0.0),
         difference=math.fsum(now) / len(now) - math.fsum(before) / len(before),
-        median_difference=float(np.median(now) - np.median(before)),
+        median_difference=statistics.median(now) - statistics.median(before),
         run_variance=noise.run.variance,
         run_df=noise.run.degrees_of_freedom,
         level_variance=levels.variance,
