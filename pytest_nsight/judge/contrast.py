@@ -182,16 +182,20 @@ def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], nois
     old, now = shares(baseline), shares(new)
     sessions = _imbalance(old, now)
     boards = _imbalance(_sum_by(old, {p: p[0] for p in old}), _sum_by(now, {p: p[0] for p in now}))
-    parts = [(sessions * noise.session.variance, noise.session.degrees_of_freedom)]
+    session_part = sessions * noise.session.variance
+    parts = [(boards * noise.board.variance, noise.board.degrees_of_freedom)]
     if all(location.layout for location in (*baseline, *new)):
         layout = {location.place: location.layout for location in (*baseline, *new)}
         layouts = _imbalance(_sum_by(old, layout), _sum_by(now, layout))
-        parts.append((boards * noise.kin.variance, noise.kin.degrees_of_freedom))
-        parts.append((layouts * noise.board.variance, noise.board.degrees_of_freedom))
-    else:
-        parts.append((boards * noise.board.variance, noise.board.degrees_of_freedom))
-    variance = sum(part for part, _ in parts)
-    return Component(variance, pool_degrees(*parts) if variance > 0 else noise.session.degrees_of_freedom)
+        parts = [
+            (boards * noise.kin.variance, noise.kin.degrees_of_freedom),
+            (layouts * noise.board.variance, noise.board.degrees_of_freedom),
+        ]
+    board_part = sum(part for part, _ in parts)
+    if board_part == 0:
+        return Component(session_part, noise.session.degrees_of_freedom)
+    # Satterthwaite's degrees would be more, but the tail of a sum is that of its heaviest part.
+    return Component(session_part + board_part, min(df for part, df in parts if part > 0))
 
 
 def _seen_levels(expected: Component, shift: Shift) -> Component:
