@@ -152,6 +152,7 @@ def join_sides(subject: Subject, sides: Sequence[RunSummary]) -> RunSummary:
         },
         shapes=_most_used(sides),
         is_stable=all(side.is_stable for side in sides),
+        varying=tuple(dict.fromkeys(spread for side in sides for spread in side.varying)),
         copied_bytes=max(side.copied_bytes for side in sides),
         clocks=_worst_clocks([side.clocks for side in sides]),
         environment={**sides[0].environment, "ranks": str(len(sides))},
@@ -173,7 +174,16 @@ def _worst_clocks(clocks: Sequence[Clocks]) -> Clocks:
         temperature_c=_extreme(max, (one.temperature_c for one in clocks)),
         throttled=_extreme(max, (one.throttled for one in clocks)),
         reasons=tuple(sorted({reason for one in clocks for reason in one.reasons})),
+        others=tuple(sorted({other for one in clocks for other in one.others})),
+        round_mhz=_slowest_rounds([one.round_mhz for one in clocks]),
     )
+
+
+def _slowest_rounds(clocks: Sequence[Sequence[int]]) -> tuple[int, ...]:
+    """The lowest clock of each round; empty unless every rank knows it of every round."""
+    if len({len(one) for one in clocks}) > 1:
+        return ()
+    return tuple(min(one) for one in zip(*clocks, strict=True))
 
 
 def _extreme(choose: Any, values: Iterable[T | None]) -> T | None:
