@@ -99,6 +99,19 @@ def test_columns_of_other_types_are_refused(export, column, value):
     check_refusal(change(export, f"UPDATE {KERNELS} SET {column} = {value}"), KERNELS, "for a number")
 
 
+@pytest.mark.parametrize("size", ["-1", "1000000000000000000"])
+@pytest.mark.parametrize("table", ["CUPTI_ACTIVITY_KIND_MEMCPY", "CUPTI_ACTIVITY_KIND_MEMSET"])
+def test_copies_of_impossible_sizes_are_refused(export, table, size):
+    check_refusal(change(export, f"UPDATE {table} SET bytes = {size}"), table, f"a copy of {size} bytes")
+
+
+def test_sums_of_times_that_overflow_are_shown(tmp_path):
+    trace, far = TraceBuilder().range("case", 0, 100), 2**62 - 1
+    for number in range(4):
+        trace.launch("k", -far, far, api_at=number).copy(-far, far, 64, api_at=10 + number)
+    assert show(trace.write(tmp_path / "t.sqlite"))[0] == 0
+
+
 def test_negative_lengths_and_times_are_shown_and_told(tmp_path):
     trace = TraceBuilder().range("back", 90, -50).range("early", -100, -10).launch("k", -20, -60, api_at=-70)
     code, out, _ = show(trace.write(tmp_path / "t.sqlite"))

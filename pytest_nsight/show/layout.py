@@ -78,7 +78,7 @@ def _significant(value: float) -> str:
     if not value:
         return "0"
     # The magnitude is that of the rounded number: 9.996 is "10.0".
-    decimals = 2 - math.floor(math.log10(float(f"{value:.2e}")))
+    decimals = 2 - math.floor(math.log10(abs(float(f"{value:.2e}"))))
     return f"{value:.{min(max(0, decimals), 3)}f}"
 
 

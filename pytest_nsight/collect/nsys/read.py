@@ -23,6 +23,9 @@ from pytest_nsight.trace.model import OWN_DOMAIN, Calls, Launches, Ranges, Trace
 LATEST_NS = 2**62
 """146 years: what lies beyond is no time, and would overflow a difference."""
 
+MOST_BYTES = 2**48
+"""No copy moves 256 TB; sums of such would overflow."""
+
 STRING_IDS_AT_ONCE = 500
 
 
@@ -44,6 +47,7 @@ def read(path: Path) -> Trace:
     wanted = {**read_host.COLUMNS, **read_launches.COLUMNS, **read_graphs.columns_of(export)}
     tables = read_columns(export, wanted)
     _check_times(export, tables)
+    _check_bytes(export, tables)
     notes = _mend_ends(tables)
     ids = np.union1d(read_host.string_ids(tables), read_launches.name_ids(tables))
     strings = _read_strings(export, ids)
@@ -112,6 +116,14 @@ def _check_times(export: Export, tables: Mapping[str, Arrays]) -> None:
             wrong = np.flatnonzero((times <= -LATEST_NS) | (times >= LATEST_NS))
             if len(wrong):
                 raise TraceError(f"table {table} of {export.path} holds {times[wrong[0]]} ns as a time; {AGAIN}")
+
+
+def _check_bytes(export: Export, tables: Mapping[str, Arrays]) -> None:
+    for table, columns in tables.items():
+        sizes = columns.get("bytes", np.empty(0, np.int64))
+        wrong = np.flatnonzero((sizes < 0) | (sizes > MOST_BYTES))
+        if len(wrong):
+            raise TraceError(f"table {table} of {export.path} holds a copy of {sizes[wrong[0]]} bytes; {AGAIN}")
 
 
 def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
