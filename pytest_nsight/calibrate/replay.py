@@ -86,7 +86,9 @@ class _Gathering:
         return [self._evidence(subject, self.processes) for subject in self._canaries]
 
     def _evidence(self, subject: Subject, count: int) -> Evidence:
-        new = tuple(process.summaries[subject] for process in self._split.new[:count])
+        # Runs that were put together case by case may be fewer for one case than for another.
+        measured = (process.summaries.get(subject) for process in self._split.new[:count])
+        new = tuple(summary for summary in measured if summary is not None)
         stored = self._split.stored_at(count)
         key = (subject, len(stored))
         if key not in self._stored:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import numpy.typing as npt
-from scipy import special, stats
+from scipy import special
 
 from pytest_nsight.calibrate.splits import Split
 from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
@@ -156,12 +156,25 @@ def _conbench(before: Sequence[Sample], now: Sequence[Sample]) -> bool:
     return bool(now[0].sorted_ns[0] - bests.mean() > 5 * error) if error > 0 else False
 
 
+def student(before: Floats, now: Floats) -> tuple[float, bool]:
+    """Student's test as `scipy.stats.ttest_ind`, at a tenth of its cost.
+
+    Returns:
+        The two-sided p-value, and whether the new mean is larger.
+    """
+    difference = float(now.mean() - before.mean())
+    df = before.size + now.size - 2
+    squares = float(((before - before.mean()) ** 2).sum() + ((now - now.mean()) ** 2).sum())
+    error = math.sqrt(squares / df * (1 / before.size + 1 / now.size))
+    if error == 0:
+        return (1.0 if difference == 0 else 0.0), difference > 0
+    return 2 * float(special.stdtr(df, -abs(difference) / error)), difference > 0
+
+
 def _run_level(before: Sequence[Sample], now: Sequence[Sample]) -> bool:
-    means = [np.log([sample.mean_ns for sample in side]) for side in (before, now)]
-    if np.ptp(means[0]) == 0 and np.ptp(means[1]) == 0:
-        return bool(means[1][0] > means[0][0])
-    found = stats.ttest_ind(means[1], means[0])
-    return bool(found.pvalue < 0.05 and found.statistic > 0)
+    sides = [np.log([sample.mean_ns for sample in side]) for side in (before, now)]
+    p_value, is_slower = student(sides[0], sides[1])
+    return is_slower and p_value < 0.05
 
 
 RULES = (

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_nsight.calibrate.rules import RULES, Rule, mann_whitney, take_sample, welch
+from pytest_nsight.calibrate.rules import RULES, Rule, mann_whitney, student, take_sample, welch
 
 
 def draw_rounds(
@@ -42,6 +42,13 @@ def test_mann_whitney_is_scipys(seed: int, step: int) -> None:
 
     assert p_value == pytest.approx(expected.pvalue)
     assert is_slower == (expected.statistic > len(before) * len(now) / 2)
+
+
+def test_students_test_is_scipys() -> None:
+    before, now = np.log(draw_rounds(1, size=5)), np.log(draw_rounds(2, mean=20_050, size=7))
+    expected = stats.ttest_ind(now, before)
+
+    assert student(before, now) == (pytest.approx(expected.pvalue), bool(expected.statistic > 0))
 
 
 def test_equal_rounds_are_no_difference() -> None:

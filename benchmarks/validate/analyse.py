@@ -1,0 +1,168 @@
+"""Turns the collected data into the tables of the validation study.
+
+    python -m benchmarks.validate.analyse docs/validation/data/* --output docs/validation
+
+Writes results.md and results.json. Every choice is seeded: the same data give the same tables.
+"""
+
+from __future__ import annotations
+
+import argparse
+import itertools
+import json
+import os
+import time
+from collections import Counter
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+
+from benchmarks.validate import tables
+from benchmarks.validate.false_alarms import (
+    collect_p_values,
+    describe_p_values,
+    measure_false_alarms,
+    share_study,
+    spread,
+)
+from benchmarks.validate.power import measure_power, measure_truth
+from benchmarks.validate.study import BANDS, Study, load_study
+from pytest_nsight.calibrate.alarms import Alarms
+from pytest_nsight.calibrate.levels import measure_levels
+from pytest_nsight.calibrate.pool import Process
+from pytest_nsight.calibrate.replay import replay
+from pytest_nsight.calibrate.splits import STORED_RUNS, Situation, Split, group_by_session
+from pytest_nsight.judge.evidence import LOOKS
+from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE
+from pytest_nsight.result import VerdictKind
+
+CONTROL_CHECKS = 20
+
+
+def judge_controls(study: Study, seed: int) -> dict[str, dict[Situation, Counter[VerdictKind]]]:
+    """Judges runs under negative controls against sound stored runs, of the same and of another board."""
+    found: dict[str, dict[Situation, Counter[VerdictKind]]] = {}
+    for name, runs in study.controls.items():
+        rng = np.random.default_rng(seed)
+        for situation in (Situation.SAME_BOARD, Situation.OTHER_BOARD):
+            pairs = [
+                (stored, new)
+                for stored in group_by_session(study.sound)
+                for new in group_by_session(runs)
+                if (stored[0].board == new[0].board) is (situation is Situation.SAME_BOARD)
+                and len(stored) >= STORED_RUNS
+            ]
+            for _ in range(CONTROL_CHECKS if pairs else 0):
+                stored, new = pairs[int(rng.integers(len(pairs)))]
+                split = Split(situation, _take(stored, STORED_RUNS, rng), _take(new, LOOKS[-1], rng))
+                kinds = (verdict.kind for verdict in replay(split, study.policies).verdicts)
+                found.setdefault(name, {}).setdefault(situation, Counter()).update(kinds)
+    return found
+
+
+def _take(runs: Sequence[Process], number: int, rng: np.random.Generator) -> tuple[Process, ...]:
+    chosen = rng.permutation(len(runs))[:number]
+    return tuple(runs[index] for index in chosen)
+
+
+def analyse(
+    study: Study, *, splits: int, power_draws: int, seed: int, processes: int
+) -> tuple[list[str], dict[str, object]]:
+    """The study's tables, and the numbers behind the first of them."""
+    share_study(study)
+    began_s = time.monotonic()
+
+    def done(step: str) -> None:
+        print(f"{time.monotonic() - began_s:5.0f} s  {step}", flush=True)
+
+    levels = measure_levels(study.sound, study.policies, STORED_RUNS, np.random.default_rng(seed))
+    done("noise")
+    alarms: dict[tuple[Situation, float], Alarms] = {}
+    for situation, band in itertools.product(Situation, BANDS):
+        found = measure_false_alarms(situation, band, splits, seed, processes, with_rules=band == max(BANDS))
+        if found is not None:
+            alarms[situation, band] = found
+        done(f"false alarms, {situation.value}, band {band:.1%}")
+    samples = spread(collect_p_values, [(situation, 100, seed) for situation in Situation], processes)
+    uniform = {s: describe_p_values(values) for s, values in zip(Situation, samples, strict=True) if values}
+    done("p-values")
+    findings = measure_power(BANDS, power_draws, seed, processes, is_real=False)
+    if study.injected:
+        findings += measure_power(BANDS, power_draws, seed, processes, is_real=True)
+    done("power")
+    controls = judge_controls(study, seed)
+    done("controls")
+    settings = (
+        f"Frozen settings: looks {LOOKS}, false discovery rate {FALSE_DISCOVERY_RATE:.1%}, {STORED_RUNS} stored "
+        f"runs, {splits} splits for each situation and band, {power_draws} draws for each level, seed {seed}."
+    )
+    sections = {
+        "Data": tables.data(study),
+        "Noise": tables.noise(levels),
+        "False alarms": tables.false_alarms(alarms),
+        "p-values of unchanged code": tables.p_values(uniform),
+        "What the injected work costs": tables.truth(measure_truth(study)),
+        "Power by length": tables.power(findings, lambda one: one.length, "length"),
+        "Power by kind": tables.power([one for one in findings if one.is_real], lambda one: one.kind, "kind"),
+        "Power of simpler rules": tables.rules_power(findings, BANDS[0]),
+        "Cost of a verdict": tables.cost(study, alarms),
+        "Negative controls": tables.controls(controls),
+        "Live checks": tables.live(study),
+    }
+    text = [
+        "# Results",
+        "",
+        "Made by `python -m benchmarks.validate.analyse`; see README.md for what it means.",
+        "",
+    ]
+    text += [settings, ""]
+    for title, lines in sections.items():
+        text += [f"## {title}", "", *lines]
+    return text, {"splits": splits, "seed": seed, "gate": _numbers(alarms)}
+
+
+def _numbers(alarms: dict[tuple[Situation, float], Alarms]) -> list[dict[str, object]]:
+    return [
+        {
+            "situation": situation.value,
+            "band": band,
+            "splits": found.splits,
+            "suites_with_alarm": found.gate.suites.hits,
+            "exact_interval": found.gate.suites.interval,
+            "session_interval": found.gate.by_session,
+            "regressions": found.regressions,
+            "improvements": found.improvements,
+            "verdicts": {kind.value: number for kind, number in found.verdicts.items()},
+            "extra_runs": found.extra_runs,
+            "rules": {
+                rule.name: [rule.suites.hits, rule.suites.trials, rule.subjects.hits] for rule in found.rules
+            },
+        }
+        for (situation, band), found in alarms.items()
+    ]
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("folders", nargs="+", type=Path, help="folders of collect.py")
+    parser.add_argument("--output", type=Path, default=Path("docs/validation"))
+    parser.add_argument("--splits", type=int, default=5000)
+    parser.add_argument("--power-draws", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=20260101)
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    options = parser.parse_args(arguments)
+    text, numbers = analyse(
+        load_study(options.folders),
+        splits=options.splits,
+        power_draws=options.power_draws,
+        seed=options.seed,
+        processes=options.processes,
+    )
+    options.output.mkdir(parents=True, exist_ok=True)
+    (options.output / "results.md").write_text("\n".join(text).rstrip("\n") + "\n", encoding="utf-8")
+    (options.output / "results.json").write_text(json.dumps(numbers, indent=1) + "\n", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main()

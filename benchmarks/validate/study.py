@@ -1,0 +1,106 @@
+"""The collected data of the study: sound runs, runs with injected slowdowns, controls, live checks."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from benchmarks.validate.collect import LOG
+from benchmarks.validation_suite.cases import CASES, Case, position_of
+from benchmarks.validation_suite.injection import number_of, rotate
+from pytest_nsight.calibrate.pool import Process, list_processes, read_pool
+from pytest_nsight.model import Policy, RunSummary, Subject
+
+BANDS = (0.005, 0.01, 0.02)
+SHORT_NS, LONG_NS = 10_000, 50_000
+
+
+@dataclass(frozen=True)
+class Study:
+    """Everything collected.
+
+    Attributes:
+        sound: runs of unchanged code.
+        injected: runs in which cases were given more work in turn.
+        controls: name -> runs under a negative control.
+        live: whole checks, as collection.json tells them.
+        seconds: run -> wall time.
+        policies: case -> policy at the default band of the collection.
+    """
+
+    sound: tuple[Process, ...]
+    injected: tuple[Process, ...]
+    controls: Mapping[str, tuple[Process, ...]]
+    live: tuple[Mapping[str, Any], ...]
+    seconds: Mapping[str, float]
+    policies: Mapping[str, Policy]
+
+    @cached_property
+    def boards(self) -> Mapping[str, str]:
+        """UUID -> a short name."""
+        seen = dict.fromkeys(process.board for process in (*self.sound, *self.injected))
+        return {board: chr(ord("A") + index) for index, board in enumerate(seen)}
+
+    @cached_property
+    def subjects(self) -> tuple[Subject, ...]:
+        """All subjects but the canaries, as the suite has them."""
+        return tuple(subject for subject in self.sound[0].summaries if not subject.is_canary)
+
+    def with_band(self, band: float) -> dict[str, Policy]:
+        """The policies of all cases at this band."""
+        return {subject.case: replace(self._policy(subject), band=band) for subject in self.subjects}
+
+    def _policy(self, subject: Subject) -> Policy:
+        return self.policies.get(subject.case, Policy())
+
+
+def load_study(folders: Sequence[Path]) -> Study:
+    """Reads collections."""
+    summaries: dict[str, list[RunSummary]] = {}
+    seconds: dict[str, float] = {}
+    policies: dict[str, Policy] = {}
+    live: list[Mapping[str, Any]] = []
+    for folder in folders:
+        log = json.loads((folder / LOG).read_text(encoding="utf-8"))
+        live += log["live"]
+        for entry in log["pools"]:
+            pool = read_pool(folder / entry["file"])
+            name = "injected" if entry["inject"] else f"control {entry['control']}" if entry["control"] else "sound"
+            summaries.setdefault(name, []).extend(pool.summaries)
+            seconds.update(pool.seconds)
+            policies.update(pool.policies)
+    processes = {name: list_processes(runs) for name, runs in summaries.items()}
+    return Study(
+        sound=processes.get("sound", ()),
+        injected=processes.get("injected", ()),
+        controls={
+            name.removeprefix("control "): runs for name, runs in processes.items() if name.startswith("control ")
+        },
+        live=tuple(live),
+        seconds=seconds,
+        policies=policies,
+    )
+
+
+def case_of(subject: Subject) -> Case | None:
+    """The suite's case behind a subject; None for a subject of another suite."""
+    name = subject.case.rpartition("[")[2].removesuffix("]")
+    return next((case for case in CASES if name == f"{case.kind}-{case.name}"), None)
+
+
+def injectable(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Case, int]]:
+    """Subject, case and position of what can be given more work."""
+    for subject in subjects:
+        case = case_of(subject)
+        position = position_of(case.name) if case else None
+        if case is not None and position is not None:
+            yield subject, case, position
+
+
+def level_in(process: Process, position: int) -> int:
+    """The additional work in per mille that a case had in a run of rotating slowdowns."""
+    return rotate(position, number_of(process.run))

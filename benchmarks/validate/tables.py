@@ -1,0 +1,268 @@
+"""The study's results as Markdown."""
+
+from __future__ import annotations
+
+import statistics
+from collections import Counter, defaultdict
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+
+import numpy as np
+from scipy import stats
+
+from benchmarks.validate.power import Finding, Truth
+from benchmarks.validate.study import Study, case_of
+from pytest_nsight.calibrate.alarms import Alarms
+from pytest_nsight.calibrate.levels import Level
+from pytest_nsight.calibrate.rates import Rate, bootstrap_sessions
+from pytest_nsight.calibrate.report import write_interval
+from pytest_nsight.calibrate.rules import RULES
+from pytest_nsight.calibrate.splits import Situation, group_by_session
+from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
+from pytest_nsight.result import VerdictKind
+from pytest_nsight.units import duration
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
+    """A Markdown table."""
+    lines = [f"| {' | '.join(header)} |", "|" + "---|" * len(header)]
+    return [*lines, *(f"| {' | '.join(map(str, row))} |" for row in rows), ""]
+
+
+def percent(value: float | None, digits: int = 2) -> str:
+    """A ratio in percent."""
+    return "-" if value is None or np.isnan(value) else f"{100 * value:.{digits}f} %"
+
+
+def data(study: Study) -> list[str]:
+    """Where the runs come from, and what they cost."""
+    rows = []
+    for name, processes in (("sound", study.sound), ("injected", study.injected), *study.controls.items()):
+        for session in group_by_session(processes):
+            seconds = [study.seconds[one.run] for one in session if one.run in study.seconds]
+            middle = statistics.median(seconds) if seconds else float("nan")
+            board = study.boards.get(session[0].board, "-")
+            driver = next(iter(session[0].summaries.values())).environment.get("driver", "-")
+            each = f"{middle / len(study.subjects):.2f} s"
+            rows.append((name, session[0].session, board, driver, len(session), f"{middle:.1f} s", each))
+    return table(("runs of", "session", "board", "driver", "runs", "a run", "a run and case"), rows)
+
+
+def noise(levels: Sequence[Level]) -> list[str]:
+    """Run, session and board deviations case by case."""
+    return table(
+        (
+            "case",
+            "time",
+            "run SD",
+            "largest session shift",
+            "largest board shift",
+            "MDE A/B",
+            "later",
+            "other board",
+        ),
+        [
+            (
+                level.subject.label,
+                duration(level.time_ns),
+                percent(level.run_sd),
+                percent(level.session_shift),
+                percent(level.board_shift),
+                *(percent(level.mde.get(situation)) for situation in Situation),
+            )
+            for level in levels
+        ],
+    )
+
+
+def false_alarms(found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
+    """The gate at each band, then the rules."""
+    rows = []
+    for (situation, band), alarms in found.items():
+        told = Rate(alarms.regressions, alarms.regressions + alarms.improvements)
+        p_value = stats.binomtest(told.hits, told.trials).pvalue if told.trials else 1.0
+        other = sum(n for kind, n in alarms.verdicts.items() if kind.fails) - alarms.regressions
+        rows.append(
+            (
+                situation.value,
+                percent(band, 1),
+                alarms.splits,
+                alarms.gate.suites.write(),
+                write_interval(alarms.gate),
+                f"{alarms.regressions} : {alarms.improvements} (p {p_value:.2g})",
+                other,
+                alarms.improved_suites.write(),
+                alarms.verdicts.get(VerdictKind.INCONCLUSIVE, 0),
+                alarms.verdicts.get(VerdictKind.ENVIRONMENT, 0),
+                f"{alarms.extra_runs:.3f}",
+            )
+        )
+    header = (
+        *("stored and new", "band", "splits", "suites with a false alarm [exact 95 %]", "by sessions"),
+        *("regressions : improvements", "other failures", "suites with a false improvement"),
+        *("INCONCLUSIVE", "ENVIRONMENT", "extra runs a case"),
+    )
+    lines = table(header, rows)
+    largest = max((band for _, band in found), default=0.0)
+    chosen = {situation: alarms for (situation, band), alarms in found.items() if band == largest}
+    rows = []
+    for index, rule in enumerate(RULES):
+        cells = [
+            cell
+            for alarms in chosen.values()
+            for cell in (alarms.rules[index].suites.write(), percent(alarms.rules[index].subjects.value))
+        ]
+        rows.append((rule.name, f"{rule.stored} : {rule.new}", *cells))
+    header = ("rule", "runs stored : new", *(c for s in chosen for c in (f"suites, {s.value}", "cases")))
+    return lines + (table(header, rows) if chosen else [])
+
+
+def p_values(described: Mapping[Situation, Mapping[str, float]]) -> list[str]:
+    """How p-values of unchanged code are distributed."""
+    names = ("below_0.01", "below_0.05", "above_0.95", "above_0.99")
+    return table(
+        ("stored and new", "p-values", "Kolmogorov-Smirnov distance", *(name.replace("_", " ") for name in names)),
+        [
+            (
+                situation.value,
+                int(values["number"]),
+                f"{values['ks_distance']:.3f}",
+                *(percent(values[name]) for name in names),
+            )
+            for situation, values in described.items()
+        ],
+    )
+
+
+def truth(found: Sequence[Truth]) -> list[str]:
+    """What the injected work really costs."""
+    by_subject: dict[str, list[Truth]] = defaultdict(list)
+    for one in found:
+        by_subject[one.subject.label].append(one)
+    levels = sorted({one.per_mille for one in found})
+    rows = []
+    for label, own in by_subject.items():
+        cells = {one.per_mille: f"{100 * one.change:+.2f} ± {100 * one.error:.2f} %" for one in own}
+        rows.append((label, *(cells.get(level, "-") for level in levels)))
+    return table(("case", *(f"+{level / 10:g} % work" for level in levels)), rows)
+
+
+def rate_of(findings: Sequence[Finding], hit: Callable[[Finding], bool | None]) -> str:
+    """A rate over findings, its interval over cases and sessions: draws of one case in one session share runs."""
+    asked = [(finding, hit(finding)) for finding in findings]
+    hits = [(finding, bool(answer)) for finding, answer in asked if answer is not None]
+    if not hits:
+        return "-"
+    names = [f"{finding.subject.label} {finding.session}" for finding, _ in hits]
+    rate = Rate(sum(answer for _, answer in hits), len(hits))
+    rng = np.random.default_rng(1)
+    over = bootstrap_sessions([answer for _, answer in hits], [(name, name) for name in names], rng)
+    if over is None:
+        # All alike: as many independent trials as there are cases and sessions, at least.
+        cases = len(set(names))
+        over = Rate(cases if rate.hits else 0, cases).interval
+    return f"{100 * rate.value:.0f} % [{100 * over[0]:.0f}, {100 * over[1]:.0f}]"
+
+
+def _by(findings: Sequence[Finding], key: Callable[[Finding], Hashable]) -> dict[Hashable, list[Finding]]:
+    groups: dict[Hashable, list[Finding]] = defaultdict(list)
+    for finding in findings:
+        groups[key(finding)].append(finding)
+    return groups
+
+
+def power(findings: Sequence[Finding], key: Callable[[Finding], str], name: str) -> list[str]:
+    """Power by situation, band, real or multiplied, and one more property."""
+    levels = sorted({finding.per_mille for finding in findings})
+    rows = []
+    groups = _by(findings, lambda f: (f.situation.value, f.band, not f.is_real, key(f)))
+    for (situation, band, is_multiplied, value), own in sorted(groups.items()):  # type: ignore[misc]
+        cells = [
+            rate_of([finding for finding in own if finding.per_mille == level], lambda f: f.is_found)
+            for level in levels
+        ]
+        how = "multiplied" if is_multiplied else "injected"
+        rows.append((situation, percent(band, 1), how, value, len(own), *cells))
+    header = ("stored and new", "band", "slowdown", name, "draws", *(f"+{level / 10:g} %" for level in levels))
+    return table(header, rows)
+
+
+def rules_power(findings: Sequence[Finding], smallest_band: float) -> list[str]:
+    """The same injected slowdowns, asked of the other rules; the gate at its smallest band beside them."""
+    real = [finding for finding in findings if finding.is_real and finding.band == smallest_band]
+    levels = sorted({finding.per_mille for finding in real})
+    lines: list[str] = []
+    for situation in Situation:
+        own = [finding for finding in real if finding.situation is situation]
+        if not own:
+            continue
+        rows = [("this gate", "looks", *_across(own, levels, lambda f: f.is_found))]
+        for index, rule in enumerate(RULES):
+            cells = _across(own, levels, lambda f, index=index: f.flagged[index])  # type: ignore[misc]
+            rows.append((rule.name, f"{rule.stored} : {rule.new}", *cells))
+        lines += [f"{situation.value}, gate at a band of {percent(smallest_band, 1)}:", ""]
+        lines += table(("rule", "runs stored : new", *(f"+{level / 10:g} %" for level in levels)), rows)
+    return lines
+
+
+def _across(findings: Sequence[Finding], levels: Sequence[int], hit: Callable[[Finding], bool | None]) -> list[str]:
+    return [rate_of([finding for finding in findings if finding.per_mille == level], hit) for level in levels]
+
+
+def cost(study: Study, found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
+    """Seconds on the GPU's machine for a verdict on one unchanged case."""
+    seconds = [study.seconds[one.run] for one in study.sound if one.run in study.seconds]
+    if not seconds:
+        return ["No run tells how long it took.", ""]
+    each = statistics.median(seconds) / len(study.subjects)
+    rows: list[tuple[object, ...]] = [
+        (
+            f"this gate, {situation.value}, band {percent(band, 1)}",
+            f"{1 + alarms.extra_runs:.3f}",
+            f"{alarms.processes:.2f}",
+            f"{each * (1 + alarms.extra_runs):.2f} s",
+        )
+        for (situation, band), alarms in found.items()
+    ]
+    rows.append(("a rule on one new run", 1, 1, f"{each:.2f} s"))
+    rows.append(("t on run means", MINIMUM_NEW_RUNS, MINIMUM_NEW_RUNS, f"{each * MINIMUM_NEW_RUNS:.2f} s"))
+    return table(("rule", "new runs a case", "processes a check", "seconds a case"), rows)
+
+
+def controls(verdicts: Mapping[str, Mapping[Situation, Counter[VerdictKind]]]) -> list[str]:
+    """Verdicts on runs under negative controls, against sound stored runs."""
+    kinds = sorted(
+        {kind for by in verdicts.values() for found in by.values() for kind in found}, key=list(VerdictKind).index
+    )
+    rows = [
+        (name, situation.value, *(found[kind] for kind in kinds))
+        for name, by in sorted(verdicts.items())
+        for situation, found in by.items()
+    ]
+    return table(("control", "stored and new", *(kind.value for kind in kinds)), rows)
+
+
+def live(study: Study) -> list[str]:
+    """Whole executions."""
+    if not study.live:
+        return ["None.", ""]
+    failed = [check for check in study.live if check["exit"] != 0]
+    rate = Rate(len(failed), len(study.live))
+    seconds = [float(check["seconds"]) for check in study.live]
+    kinds: Counter[str] = Counter()
+    for check in study.live:
+        kinds.update(check["verdicts"])
+    lines = [
+        f"{len(study.live)} checks, exit code other than 0 in {rate.write()}, "
+        f"median {statistics.median(seconds):.0f} s; verdicts: "
+        + ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())),
+        "",
+    ]
+    return lines + [f"- {sentence}" for check in failed for sentence in check["failures"]] + [""]
+
+
+def kind_of(level: Level) -> str:
+    """The kind of a level's case, "canary" for a canary."""
+    if level.subject.is_canary:
+        return "canary"
+    case = case_of(level.subject)
+    return case.kind if case else "other"

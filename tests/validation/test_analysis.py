@@ -1,0 +1,157 @@
+"""The study's analysis gives back what synthetic collections were made with."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from benchmarks.validate.analyse import judge_controls
+from benchmarks.validate.analyse import main as analyse
+from benchmarks.validate.collect import main as collect
+from benchmarks.validate.collect import read_verdicts
+from benchmarks.validate.false_alarms import (
+    collect_p_values,
+    describe_p_values,
+    measure_false_alarms,
+    share_study,
+)
+from benchmarks.validate.power import draw_injected, measure_power, measure_truth
+from benchmarks.validate.study import Study, injectable, level_in, load_study
+from pytest_nsight.calibrate.splits import Situation
+from pytest_nsight.result import VerdictKind
+from tests.validation.collections import make_collection
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return make_collection(tmp_path_factory.mktemp("study") / "collection")
+
+
+@pytest.fixture(scope="module")
+def study(folder: Path) -> Study:
+    loaded = load_study([folder])
+    share_study(loaded)
+    return loaded
+
+
+def test_pools_are_told_apart(study: Study) -> None:
+    assert [len(study.sound), len(study.injected), len(study.controls["idle"])] == [56, 54, 9]
+    assert list(study.boards.values()) == ["A", "B"]
+    assert len(study.subjects) == 12
+    assert len(study.live) == 20
+
+
+def test_the_truth_of_an_injection_is_measured(study: Study) -> None:
+    found = measure_truth(study)
+
+    assert {truth.per_mille for truth in found} == {5, 10, 20, 30, 50}
+    assert {truth.runs for truth in found} == {9}
+    # 5 standard errors: one of two million.
+    assert all(abs(truth.change - truth.per_mille / 1000) < 5 * truth.error for truth in found)
+    assert all(0.0002 < truth.error < 0.001 for truth in found)
+
+
+@pytest.mark.parametrize("situation", list(Situation))
+def test_one_case_is_slower_in_an_injected_split_and_no_other(study: Study, situation: Situation) -> None:
+    subject, _, position = list(injectable(study.subjects))[2]
+    split = draw_injected(study, situation, subject, position, 50, np.random.default_rng(1))
+
+    assert split is not None
+    assert len(split.new) == 9
+    positions = {one: place for one, _, place in injectable(study.subjects)}
+    by_id = {process.run: process for process in study.injected}
+    for process in split.new:
+        for one, summary in process.summaries.items():
+            if one in positions:
+                assert level_in(by_id[summary.run], positions[one]) == (50 if one == subject else 0)
+    sides = [
+        {process.summaries[one].run for process in runs if one in process.summaries}
+        for one in split.new[0].summaries
+        for runs in (split.stored, split.new)
+    ]
+    assert all(before.isdisjoint(now) for before, now in zip(sides[::2], sides[1::2], strict=True))
+
+
+@pytest.mark.slow
+def test_multiplied_and_injected_slowdowns_are_found_alike(study: Study) -> None:
+    found = {
+        is_real: [
+            finding
+            for finding in measure_power((0.01,), 12, 1, 1, is_real=is_real)
+            if finding.situation is not Situation.OTHER_BOARD
+        ]
+        for is_real in (False, True)
+    }
+
+    for findings in found.values():
+        assert all(finding.is_found for finding in findings if finding.per_mille >= 30)
+        assert not any(finding.is_found for finding in findings if finding.per_mille == 5)
+        assert not any(finding.others for finding in findings)
+
+
+def test_false_alarms_are_the_same_however_many_processes_count_them(study: Study) -> None:
+    one, two = (
+        measure_false_alarms(Situation.SAME_BOARD, 0.02, 60, 1, processes, with_rules=True) for processes in (1, 2)
+    )
+
+    assert one == two
+    assert one is not None
+    assert one.splits == 60
+    assert one.gate.suites.hits == 0
+
+
+def test_p_values_of_alternating_runs_are_nearly_uniform(study: Study) -> None:
+    described = describe_p_values(collect_p_values(Situation.SAME_SESSION, 40, 1))
+
+    assert described["number"] == 40 * 12
+    assert described["ks_distance"] < 0.15
+    assert described["below_0.05"] < 0.1
+
+
+def test_a_harmless_control_fails_nothing(study: Study) -> None:
+    found = judge_controls(study, 1)["idle"]
+
+    assert set(found) == {Situation.SAME_BOARD, Situation.OTHER_BOARD}
+    assert sum(found[Situation.SAME_BOARD].values()) == 20 * 12
+    assert found[Situation.SAME_BOARD][VerdictKind.REGRESSION] == 0
+
+
+@pytest.mark.slow
+def test_every_table_is_written(folder: Path, tmp_path: Path) -> None:
+    analyse(
+        [str(folder), "--output", str(tmp_path), "--splits", "10", "--power-draws", "4", "--processes", "2"],
+    )
+
+    text = (tmp_path / "results.md").read_text()
+    for title in ("Data", "Noise", "False alarms", "Power by length", "Negative controls", "Live checks"):
+        assert f"## {title}\n\n" in text
+    assert "20 checks, exit code other than 0 in 0.00 % [0.00, 16.84]" in text
+    assert "nan" not in text
+    gate = json.loads((tmp_path / "results.json").read_text())["gate"]
+    assert [entry["splits"] for entry in gate] == [10] * 9
+
+
+@pytest.mark.slow
+def test_collecting_stops_in_time_and_tells_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("OMP_NUM_THREADS", "1")
+    quick = ("--", "--nsight-collector=torch", "--nsight-rounds=3", "-k", "gelu or add-small")
+
+    code = collect(
+        [str(tmp_path / "c"), "--minutes", "8", "--sound", "2", "--live", "1", "--sessions", "1", *quick]
+    )
+
+    assert code == 0
+    log = json.loads((tmp_path / "c" / "collection.json").read_text())
+    assert [entry["file"] for entry in log["pools"]] == ["sound-1.json.gz"]
+    assert log["live"][0]["exit"] == 0
+    assert sum(log["live"][0]["verdicts"].values()) == 2
+    # Less time than a run takes: nothing is begun, and what was there stays.
+    assert collect([str(tmp_path / "c"), "--minutes", "0.1", "--sound", "2", *quick]) == 0
+    assert json.loads((tmp_path / "c" / "collection.json").read_text()) == log
+
+
+def test_a_check_without_a_result_has_no_verdicts(tmp_path: Path) -> None:
+    assert read_verdicts(tmp_path / "missing.json") == ({}, [])
