@@ -148,7 +148,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", nargs="+", type=Path, help="folders of collect.py")
     parser.add_argument("--output", type=Path, default=Path("docs/validation"))
     parser.add_argument("--splits", type=int, default=5000)
-    parser.add_argument("--power-draws", type=int, default=200)
+    parser.add_argument("--power-draws", type=int, default=100)
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)

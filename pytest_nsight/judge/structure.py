@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import lru_cache
 
 from pytest_nsight.model import RunSummary, Shape, ShapeSpread
 from pytest_nsight.result import ShapeChange
@@ -45,8 +46,9 @@ class StructureFinding:
     resources: tuple[str, ...] = ()
 
 
+@lru_cache(maxsize=2**14)
 def identify(shape: Shape) -> Shape:
-    """Return the shape with only what the structure gate compares."""
+    """Return the shape with only what the structure gate compares; remembered, since every run has the same."""
     return replace(shape, full_name="", registers=0, shared_bytes=0)
 
 

@@ -50,10 +50,11 @@ def test_fifty_runs_of_a_suite_with_canaries_take_less_than_700_kb(tmp_path: Pat
     ("content", "message"),
     [
         (b"{}", "it is not compressed by gzip"),
-        (gzip.compress(b"{}\n{}"), "no pool of runs"),
-        (gzip.compress(b'{"pool": 9}\n{}'), "a newer pytest-nsight"),
-        (gzip.compress(b"[]" * 1000)[:-9], "no pool of runs"),
+        (gzip.compress(b"{}\n{}", mtime=0), "no pool of runs"),
+        (gzip.compress(b'{"pool": 9}\n{}', mtime=0), "a newer pytest-nsight"),
+        (gzip.compress(b"[]" * 1000, mtime=0)[:-9], "no pool of runs"),
     ],
+    ids=["no gzip", "no pool", "newer", "cut off"],
 )
 def test_what_is_no_pool_is_refused(content: bytes, message: str, tmp_path: Path) -> None:
     (tmp_path / "pool.json.gz").write_bytes(content)
