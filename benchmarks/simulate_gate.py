@@ -17,8 +17,8 @@ Populations, standard deviations in percent of the time, one value drawn for eac
     quiet      h200, and each session shifts all subjects by 0.7; with 8 canaries
     against    sessions, but the baseline is measured in the same session (--nsight-against)
     placement  h200, 20 % of the subjects with a +3 % mode in 15 % of their runs, as allocations make it
-    kin        h200, the baseline from another board of the same layout: 0.2, t tails of 4 degrees; 8 canaries
-    strangers  h200, the baseline from a board of another layout: 0.7; 8 canaries
+    kin        h200, the baseline from another board of the same kind: 0.2, t tails of 4 degrees; 8 canaries
+    strangers  h200, the baseline from a board of another kind: 0.7; 8 canaries
     processor  a shared CPU: run 1-4, session 5
 """
 
@@ -35,6 +35,7 @@ import numpy.typing as npt
 from scipy import signal, stats
 
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
+from pytest_nsight.judge.kinds import STREAMS
 from pytest_nsight.model import CANARIES, Policy, RunSummary, Subject
 from pytest_nsight.result import Verdict, VerdictKind
 
@@ -54,7 +55,7 @@ class Population:
     slow_mode_share: float = 0.0
     slow_mode: float = 0.04
     board_sd: float = 0.0
-    layouts: tuple[str, str] = ("", "")
+    stream_shift: float | None = None
     canaries: int = 0
     is_one_session: bool = False
     board: str = "GPU-simulated"
@@ -73,12 +74,15 @@ POPULATIONS = {
     "quiet": replace(H200, common_session_sd=0.007, canaries=8),
     "against": replace(SESSIONS, is_one_session=True),
     "placement": replace(H200, slow_mode_share=0.2, slow_mode=0.03),
-    "kin": replace(H200, board_sd=0.002, layouts=("16-18", "16-18"), canaries=8),
-    "strangers": replace(H200, board_sd=0.007, layouts=("16-18", "14-18"), canaries=8),
+    "kin": replace(H200, board_sd=0.002, stream_shift=0.001, canaries=8),
+    "strangers": replace(H200, board_sd=0.007, stream_shift=0.02, canaries=8),
     "processor": Population((0.01, 0.04), (0.01, 0.05), session_sd=0.05, board="processor"),
 }
 
 Rounds = npt.NDArray[np.int64]
+
+_STREAM_SD = 0.0003
+"""Of the runs of a streaming canary, measured."""
 
 
 @dataclass(frozen=True)
@@ -107,11 +111,16 @@ def draw_rounds(
     )
     log_ns = np.log(rng.uniform(30e3, 3e6, size=(subjects, 1)))
     is_new = np.arange(runs) >= baseline_runs
+    streams = slice(subjects - population.canaries, subjects - population.canaries + len(STREAMS))
+    if population.stream_shift is not None:
+        run_sd[streams] = _STREAM_SD
     shift = np.zeros((subjects, 1))
     if not population.is_one_session:
         shift = rng.normal(0, population.session_sd, size=(subjects, 1))
         shift = shift + rng.normal(0, population.common_session_sd)
         shift = shift + population.board_sd * rng.standard_t(4, size=(subjects, 1)) / np.sqrt(2)
+    if population.stream_shift is not None:
+        shift[streams] = population.stream_shift / np.sqrt(2)
     run_effect = rng.standard_t(4, shape) / np.sqrt(2) if population.heavy_tails else rng.normal(size=shape)
     # The baseline has a shift of its own, independent and as large: their difference has twice the variance.
     log_run = log_ns + run_sd * run_effect + np.sqrt(2) * shift * is_new
@@ -135,7 +144,6 @@ def summarise(
     for index, values in enumerate(rounds):
         is_new = index >= baseline_runs
         is_other = population.board_sd > 0 and is_new
-        layout = population.layouts[is_new]
         summaries.append(
             RunSummary(
                 subject,
@@ -143,7 +151,6 @@ def summarise(
                 session="new" if is_new or population.is_one_session else "stored",
                 board=f"{population.board}-other" if is_other else population.board,
                 rounds={"kernel": tuple(values.tolist())},
-                environment={"layout": layout} if layout else {},
             )
         )
     return summaries
@@ -155,7 +162,8 @@ def run_gate(
     """Drive the gate over all its looks; return the verdicts and the number of runs beyond the first."""
     users = len(rounds) - population.canaries
     subjects = [Subject(f"suite.py::test_{index}") for index in range(users)]
-    watched = [Subject(f"{CANARIES}::{index}") for index in range(population.canaries)]
+    names = (*STREAMS, *(str(index) for index in range(len(STREAMS), population.canaries)))
+    watched = [Subject(f"{CANARIES}::{name}") for name in names[: population.canaries]]
     summaries = {
         subject: summarise(subject, of_subject, baseline_runs, population)
         for subject, of_subject in zip((*subjects, *watched), rounds, strict=True)

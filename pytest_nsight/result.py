@@ -44,7 +44,7 @@ class Level:
     """One source of noise, as used.
 
     Attributes:
-        name: "run", "session", "kin" (boards of one layout) or "board" (boards of other or unknown layouts).
+        name: "run", "session", "kin" (boards of one kind) or "board" (boards of other or unknown kinds).
         sd: standard deviation of log time.
         degrees_of_freedom: how well it is known.
     """

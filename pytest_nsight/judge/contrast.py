@@ -177,19 +177,19 @@ def contrast(
 def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], noise: Noise) -> Component:
     """Return what sessions and boards add to the variance of the difference, as the stored runs tell it.
 
-    Boards whose layout is known differ as kin do, and their layouts by the rest.
+    Boards whose kind is known differ as kin do, and their kinds by the rest.
     """
     old, now = shares(baseline), shares(new)
     sessions = _imbalance(old, now)
     boards = _imbalance(_sum_by(old, {p: p[0] for p in old}), _sum_by(now, {p: p[0] for p in now}))
     session_part = sessions * noise.session.variance
     parts = [(boards * noise.board.variance, noise.board.degrees_of_freedom)]
-    if all(location.layout for location in (*baseline, *new)):
-        layout = {location.place: location.layout for location in (*baseline, *new)}
-        layouts = _imbalance(_sum_by(old, layout), _sum_by(now, layout))
+    if all(location.kind for location in (*baseline, *new)):
+        kinds = {location.place: location.kind for location in (*baseline, *new)}
+        between = _imbalance(_sum_by(old, kinds), _sum_by(now, kinds))
         parts = [
             (boards * noise.kin.variance, noise.kin.degrees_of_freedom),
-            (layouts * noise.board.variance, noise.board.degrees_of_freedom),
+            (between * noise.board.variance, noise.board.degrees_of_freedom),
         ]
     board_part = sum(part for part, _ in parts)
     if board_part == 0:

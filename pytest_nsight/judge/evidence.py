@@ -33,6 +33,7 @@ class Evidence:
         against: the revision whose runs of this session stand in place of stored ones, "" if none do. Both sides
             then get more runs together.
         absent: why that revision has no run of the subject, "" if it has.
+        kinds: board -> its kind, as far as canaries tell; boards of one kind time alike.
     """
 
     subject: Subject
@@ -44,3 +45,4 @@ class Evidence:
     races: tuple[Race, ...] = ()
     against: str = ""
     absent: str = ""
+    kinds: Mapping[str, str] = field(default_factory=dict)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import numpy as np
 from scipy import stats
@@ -10,6 +11,7 @@ from scipy import stats
 from pytest_nsight.judge.canaries import Panel
 from pytest_nsight.judge.claims import check_claims, find_partner
 from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS, Evidence
+from pytest_nsight.judge.kinds import find_kinds
 from pytest_nsight.judge.looks import may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.trial import Trial, Weighing, build_panel, learn_prior, prepare, prepare_canary, weigh
@@ -97,10 +99,16 @@ def judge(
 def _prepare_all(
     evidence: Sequence[Evidence], canaries: Sequence[Evidence], family: Callable[[str], str]
 ) -> tuple[list[Trial], Prior, Panel]:
-    trials = [prepare(item, family) for item in evidence]
-    watched = [trial for trial in (prepare_canary(item, family) for item in canaries) if trial is not None]
-    prior = learn_prior([*trials, *watched])
-    return trials, prior, build_panel(watched, prior)
+    kinds = find_kinds(canaries)
+    trials = [prepare(_of_kinds(item, kinds), family) for item in evidence]
+    watched = [prepare_canary(_of_kinds(item, kinds), family) for item in canaries]
+    unchanged = [trial for trial in watched if trial is not None]
+    prior = learn_prior([*trials, *unchanged])
+    return trials, prior, build_panel(unchanged, prior)
+
+
+def _of_kinds(evidence: Evidence, kinds: Mapping[str, str]) -> Evidence:
+    return replace(evidence, kinds=kinds) if kinds else evidence
 
 
 def _adjust(weighings: Sequence[Weighing], prior: Prior) -> list[Significance]:

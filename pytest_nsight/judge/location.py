@@ -7,9 +7,10 @@ next process will measure; a test on them finds differences between runs of iden
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from types import MappingProxyType
 
 import numpy as np
 import numpy.typing as npt
@@ -43,7 +44,7 @@ class Location:
         log_ns: midmean of the natural logarithms of its rounds in ns.
         within_error: standard error of `log_ns` as far as the rounds alone show it; 0.0 below 4 rounds.
         durations_ns: the rounds.
-        layout: how the board's processors are laid out, "" when unknown; boards of one layout time alike.
+        kind: the board's kind, "" when unknown; boards of one kind time alike.
         drift: log change from the first to the last round, 0.0 if the run does not drift.
         modes: the two levels of its rounds, None if they have one.
     """
@@ -54,7 +55,7 @@ class Location:
     log_ns: float
     within_error: float
     durations_ns: Floats
-    layout: str = ""
+    kind: str = ""
     drift: float = 0.0
     modes: Modes | None = None
 
@@ -99,8 +100,14 @@ def within_run_error(log_durations: Floats) -> float:
     return float(means.std(ddof=1) / math.sqrt(batches))
 
 
-def locate(run: RunSummary, metric: str) -> Location | str:
-    """Return the location of a run, or the reason why it has none as a phrase."""
+def locate(run: RunSummary, metric: str, kinds: Mapping[str, str] = MappingProxyType({})) -> Location | str:
+    """Return the location of a run, or the reason why it has none as a phrase.
+
+    Args:
+        run: the run.
+        metric: the duration in question.
+        kinds: board -> its kind.
+    """
     rounds = tuple(run.rounds.get(metric, ()))
     if not rounds:
         return f"run {run.run} has no rounds of {metric} time"
@@ -117,7 +124,7 @@ def locate(run: RunSummary, metric: str) -> Location | str:
         log_ns=log_ns,
         within_error=within_error,
         durations_ns=durations,
-        layout=run.environment.get("layout", ""),
+        kind=kinds.get(run.board, ""),
         drift=drift,
         modes=modes,
     )
@@ -142,9 +149,11 @@ def _locate_rounds(
     return float(midmean(logs)), error, durations, find_drift(logs, largest_drift), modes
 
 
-def locate_all(runs: Iterable[RunSummary], metric: str) -> tuple[tuple[Location, ...], str]:
+def locate_all(
+    runs: Iterable[RunSummary], metric: str, kinds: Mapping[str, str] = MappingProxyType({})
+) -> tuple[tuple[Location, ...], str]:
     """Return the locations of those runs that have one, and the first reason of those that have none."""
-    found = [locate(run, metric) for run in runs]
+    found = [locate(run, metric, kinds) for run in runs]
     reasons = [item for item in found if isinstance(item, str)]
     return tuple(item for item in found if isinstance(item, Location)), reasons[0] if reasons else ""
 

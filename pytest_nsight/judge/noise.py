@@ -1,6 +1,6 @@
 """How much unchanged code varies: between runs, between sessions, between boards.
 
-Nested levels, each with a variance of log time: run < session < board < layout of the board. Every variance of a
+Nested levels, each with a variance of log time: run < session < board < kind of board. Every variance of a
 subject is its own estimate drawn towards a prior: the moderated variance of limma (Smyth 2004, doi
 10.2202/1544-6115.1027). Where each constant comes from is told in docs/statistics.md.
 """
@@ -36,8 +36,8 @@ class Spread:
     Attributes:
         run: of runs within a session.
         session: of sessions on a board.
-        kin: of boards of one layout.
-        board: of boards of a model whose layouts differ or are unknown.
+        kin: of boards of one kind.
+        board: of boards of a model whose kinds differ or are unknown.
     """
 
     run: float
@@ -85,8 +85,8 @@ class Noise:
     Attributes:
         run: of runs within a session.
         session: of sessions on a board.
-        kin: of boards of one layout.
-        board: of boards whose layouts differ or are unknown.
+        kin: of boards of one kind.
+        board: of boards whose kinds differ or are unknown.
     """
 
     run: Component
@@ -184,17 +184,17 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
     run_variance = max(pooled / run_df if run_df > 0 else 0.0, floor, _SMALLEST_VARIANCE)
 
     by_board: dict[str, list[tuple[float, float]]] = {}
-    layouts: dict[str, str] = {}
+    kinds: dict[str, str] = {}
     for session in sessions:
         mean = float(np.mean([location.log_ns for location in session]))
         by_board.setdefault(session[0].board, []).append((mean, run_variance / len(session)))
-        layouts[session[0].board] = session[0].layout
+        kinds[session[0].board] = session[0].kind
     session_level = _draw_to_prior(list(by_board.values()), spread.session**2, SESSION_PRIOR_DF)
     boards = {board: _pool_sessions(means, session_level.variance) for board, means in by_board.items()}
     kin: dict[str, list[tuple[float, float]]] = {}
-    for board, layout in layouts.items():
-        if layout:
-            kin.setdefault(layout, []).append(boards[board])
+    for board, kind in kinds.items():
+        if kind:
+            kin.setdefault(kind, []).append(boards[board])
     return Noise(
         run=Component(run_variance, max(run_df, 1.0)),
         session=session_level,

@@ -7,13 +7,14 @@ sessions add what they know of the noise, as long as they are of the same struct
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from types import MappingProxyType
 
 import numpy as np
 
 from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
-from pytest_nsight.judge.location import Location, locate
+from pytest_nsight.judge.location import Location, locate_all
 from pytest_nsight.judge.noise import expected_spread
 from pytest_nsight.judge.structure import count_shapes, is_steady
 from pytest_nsight.model import RunSummary
@@ -29,7 +30,7 @@ class Reference:
         runs: all of them, oldest session first.
         locations: of those that have one and are steady; what the noise is estimated from.
         compared: the locations that the new runs are compared with: those on the board of the new runs where
-            there are at least 3, else those on boards of its layout where there are at least 3, else all.
+            there are at least 3, else those on boards of its kind where there are at least 3, else all.
         unsteady: locations that were set aside.
     """
 
@@ -40,7 +41,11 @@ class Reference:
 
 
 def choose_reference(
-    baseline: Sequence[RunSummary], new: Sequence[RunSummary], metric: str, band: float
+    baseline: Sequence[RunSummary],
+    new: Sequence[RunSummary],
+    metric: str,
+    band: float,
+    kinds: Mapping[str, str] = MappingProxyType({}),
 ) -> Reference:
     """Choose the stored runs that count.
 
@@ -53,12 +58,13 @@ def choose_reference(
         new: new runs; their board is preferred.
         metric: the gated duration.
         band: relative change that the user calls material.
+        kinds: board -> its kind.
     """
     sessions = _order_sessions(baseline)
     if not sessions:
         return Reference((), (), ())
     sessions = [session for session in sessions if _launches_alike(session, sessions[-1])]
-    found = [[item for item in (locate(r, metric) for r in s) if isinstance(item, Location)] for s in sessions]
+    found = [locate_all(session, metric, kinds)[0] for session in sessions]
     located = [[item for item in session if item.is_steady] for session in found]
     unsteady = tuple(item for session in found for item in session if not item.is_steady)
     if located[-1]:
@@ -79,16 +85,18 @@ def choose_reference(
     return Reference(
         runs=tuple(run for session in sessions for run in session),
         locations=locations,
-        compared=_choose_compared(locations, new),
+        compared=_choose_compared(locations, new, kinds),
         unsteady=unsteady,
     )
 
 
-def _choose_compared(locations: tuple[Location, ...], new: Sequence[RunSummary]) -> tuple[Location, ...]:
+def _choose_compared(
+    locations: tuple[Location, ...], new: Sequence[RunSummary], kinds: Mapping[str, str]
+) -> tuple[Location, ...]:
     boards = {run.board for run in new}
-    layouts = {run.environment.get("layout", "") for run in new}
+    own_kinds = {kinds.get(board, "") for board in boards}
     same_board = tuple(location for location in locations if {location.board} == boards)
-    kin = tuple(location for location in locations if location.layout and {location.layout} == layouts)
+    kin = tuple(location for location in locations if location.kind and {location.kind} == own_kinds)
     for nearest in (same_board, kin):
         if len(nearest) >= MINIMUM_BASELINE_RUNS:
             return nearest

@@ -10,6 +10,7 @@ from pytest_nsight.judge.canaries import LARGEST_SHIFT, Canary, Panel, read_cana
 from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS, Evidence
 from pytest_nsight.judge.guards import explain_environment, explain_shift
+from pytest_nsight.judge.kinds import keep_same_software
 from pytest_nsight.judge.location import Location, locate_all, resolution_ns
 from pytest_nsight.judge.looks import material_change
 from pytest_nsight.judge.noise import (
@@ -23,9 +24,6 @@ from pytest_nsight.judge.noise import (
 from pytest_nsight.judge.reference import Reference, choose_reference
 from pytest_nsight.judge.steadiness import is_repeated
 from pytest_nsight.judge.structure import StructureFinding, compare_structure
-
-_SOFTWARE = ("torch", "triton", "cuda")
-"""Fields of the environment whose change may change what a canary launches, or how it was compiled."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +101,10 @@ class Weighing:
 def prepare(evidence: Evidence, family: Callable[[str], str]) -> Trial:
     """Prepare one subject; no argument of the right type makes this raise."""
     metric, band = evidence.policy.metric, evidence.policy.band
-    reference = choose_reference(evidence.baseline, evidence.new, metric, band if band >= 0 else 0.0)
-    new, unmeasured = locate_all(evidence.new, metric)
+    reference = choose_reference(
+        evidence.baseline, evidence.new, metric, band if band >= 0 else 0.0, evidence.kinds
+    )
+    new, unmeasured = locate_all(evidence.new, metric, evidence.kinds)
     if not reference.locations and not unmeasured:
         _, unmeasured = locate_all(reference.runs, metric)
     both = bool(reference.runs and evidence.new)
@@ -120,20 +120,10 @@ def prepare(evidence: Evidence, family: Callable[[str], str]) -> Trial:
 
 
 def prepare_canary(evidence: Evidence, family: Callable[[str], str]) -> Trial | None:
-    """Prepare a canary, None if it is not the same work as before.
-
-    Stored runs of other software do not count: what an upgrade does to the canaries' kernels it does to the
-    user's, too, and that is for the gate to judge.
-    """
+    """Prepare a canary, None if it is not the same work as before."""
     if evidence.incomparable or not evidence.new:
         return None
-    now = evidence.new[-1].environment
-    baseline = tuple(
-        run
-        for run in evidence.baseline
-        if all(run.environment.get(name, "") == now.get(name, "") for name in _SOFTWARE)
-    )
-    trial = prepare(replace(evidence, baseline=baseline), family)
+    trial = prepare(keep_same_software(evidence), family)
     is_same = trial.is_comparable and not trial.structure.changes and not trial.is_repeated
     return trial if is_same else None
 

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
 import numpy as np
 
 from pytest_nsight.judge.gate import Evidence
+from pytest_nsight.judge.kinds import STREAMS
 from pytest_nsight.judge.location import Location
-from pytest_nsight.model import Clocks, Policy, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model import CANARIES, Clocks, Policy, RunSummary, Shape, ShapeUse, Subject
 
 GPU = "GPU-a"
 SUBJECT = Subject("perf/test_norm.py::test_rms_norm[fused-4096]")
@@ -117,3 +118,21 @@ def place(logs: Sequence[float], session: str = "s", board: str = GPU) -> tuple[
         Location(f"{session}{index}", session, board, float(value), 0.0, np.array([math.exp(value)]))
         for index, value in enumerate(logs)
     )
+
+
+def make_streams(stored: Mapping[str, float], new: Mapping[str, float | None]) -> tuple[Evidence, ...]:
+    """The streaming canaries, at these multiples of a common time: board -> multiple, None for a board without."""
+    found = []
+    for name in STREAMS:
+        subject = Subject(f"{CANARIES}::{name}")
+        sides = [
+            tuple(
+                run
+                for board, ratio in boards.items()
+                if ratio is not None
+                for run in make_runs([500_000 * ratio] * runs, f"{side}-{board}", subject=subject, board=board)
+            )
+            for side, boards, runs in (("stored", stored, 5), ("new", new, 9))
+        ]
+        found.append(Evidence(subject, Policy(), *sides))
+    return tuple(found)

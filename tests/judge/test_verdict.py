@@ -7,7 +7,7 @@ import pytest
 from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
 from pytest_nsight.model import Clocks, Policy, RunSummary, ShapeUse, Subject
 from pytest_nsight.result import VerdictKind
-from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, rounds_around, wobble
+from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, make_streams, rounds_around, wobble
 
 
 def verdict_of(evidence):
@@ -256,16 +256,13 @@ def test_a_few_fast_runs_are_no_improvement_yet_and_get_more(new):
     assert suspects([few]) == (few.subject,)
 
 
-def test_boards_of_one_layout_are_compared_first_and_more_sharply():
-    """A slowdown of 2 % between kin is found; between boards of unknown or other layouts it is not."""
+def test_boards_of_one_kind_are_compared_more_sharply():
+    """A slowdown of 2 % between kin is found; between boards of unknown or other kinds it is not."""
     kinds = {}
-    for name, layouts in (("kin", ("a", "a")), ("unknown", ("", "")), ("strangers", ("a", "b"))):
+    for name, streams_ratio in (("kin", 1.001), ("unknown", None), ("strangers", 1.01)):
         case = make_evidence(ratio=1.025, new_board="GPU-b", policy=Policy(band=0.01), sd=0.0005)
-        before, now = (
-            tuple(dataclasses.replace(run, environment={"layout": layout}) for run in side)
-            for side, layout in zip((case.baseline, case.new), layouts, strict=True)
-        )
-        kinds[name] = verdict_of(dataclasses.replace(case, baseline=before, new=now)).kind
+        (verdict,) = judge([case], canaries=make_streams({"GPU-a": 1.0}, {"GPU-b": streams_ratio}))
+        kinds[name] = verdict.kind
 
     assert kinds == {
         "kin": VerdictKind.REGRESSION,
@@ -277,12 +274,12 @@ def test_boards_of_one_layout_are_compared_first_and_more_sharply():
 def test_runs_of_a_kindred_board_are_preferred_to_those_of_others():
     """Stored on a kindred board and on another 5 % slower one: compared is only what is alike."""
     case = make_evidence(new_board="GPU-c")
-    kin = tuple(dataclasses.replace(run, board="GPU-b", environment={"layout": "a"}) for run in case.baseline)
+    kin = tuple(dataclasses.replace(run, board="GPU-b") for run in case.baseline)
     far = make_evidence(210_000, board="GPU-d").baseline
-    far = tuple(dataclasses.replace(r, run=f"far{r.run}", session="far", environment={"layout": "b"}) for r in far)
-    new = tuple(dataclasses.replace(run, environment={"layout": "a"}) for run in case.new)
+    far = tuple(dataclasses.replace(run, run=f"far{run.run}", session="far") for run in far)
+    streams = make_streams({"GPU-b": 1.0, "GPU-d": 1.05}, {"GPU-c": 1.002})
 
-    verdict = verdict_of(dataclasses.replace(case, baseline=(*far, *kin), new=new))
+    (verdict,) = judge([dataclasses.replace(case, baseline=(*far, *kin))], canaries=streams)
 
     assert verdict.comparison.baseline_runs == len(kin)
     assert verdict.comparison.ratio == pytest.approx(1.0, abs=1e-3)
