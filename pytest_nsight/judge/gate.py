@@ -65,6 +65,9 @@ def _is_suspect(weighing: Weighing, *, settle: bool) -> bool:
         return trial.structure.is_retiled
     if not trial.new and trial.unsteady and trial.reference.compared and not trial.evidence.incomparable:
         return True
+    if trial.evidence.against and trial.reference.unsteady and not trial.is_sufficient:
+        # Further pairs stand in for the runs that were set aside.
+        return True
     contrast, material = weighing.contrast, weighing.material
     if contrast is None or not trial.is_judgeable:
         return False

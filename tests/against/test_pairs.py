@@ -133,6 +133,16 @@ def test_three_pairs_clear_what_is_unchanged_and_suspect_what_is_slower() -> Non
     assert judge([slower])[0].kind is VerdictKind.INCONCLUSIVE
 
 
+def test_further_pairs_stand_in_for_runs_that_are_set_aside() -> None:
+    stored = make_evidence(stored=3, new=3)
+    drifting = tuple(int(200_000 * (1 + 0.05 * index / 40 + 0.0002 * (-1) ** index)) for index in range(40))
+    first = dataclasses.replace(stored.baseline[0], rounds={"kernel": drifting})
+    aside = dataclasses.replace(stored, baseline=(first, *stored.baseline[1:]))
+
+    assert suspects([aside]) == ()
+    assert suspects([dataclasses.replace(aside, against="1a2b3c4")]) == (stored.subject,)
+
+
 def test_a_case_that_only_one_side_has_is_told() -> None:
     evidence = dataclasses.replace(make_evidence(stored=0, new=1), against="1a2b3c4", absent="not in 1a2b3c4")
 

@@ -89,8 +89,8 @@ def test_the_next_process_imports_while_one_measures_and_measures_after_it(
 ) -> None:
     source = make_source()
 
-    first = source.execute(Turn(CASES), Turn(CASES[::-1]))
-    second = source.execute(Turn(CASES[::-1]))
+    (first,) = source.execute(Turn(CASES), Turn(CASES[::-1]))
+    (second,) = source.execute(Turn(CASES[::-1]))
 
     assert first.manifest.ended == CASES
     assert second.manifest.ended == CASES[::-1]
@@ -121,9 +121,9 @@ def test_what_a_dead_process_left_undone_is_measured_before_the_next_has_its_tur
     (pytester.path / "die").touch()
     source = make_source()
 
-    dead = source.execute(Turn(CASES), Turn(CASES))
-    rescue = source.execute(Turn(CASES[1:]), Turn(CASES))
-    last = source.execute(Turn(CASES))
+    (dead,) = source.execute(Turn(CASES), Turn(CASES))
+    (rescue,) = source.execute(Turn(CASES[1:]), Turn(CASES))
+    (last,) = source.execute(Turn(CASES))
 
     assert "SIGKILL" in dead.death
     assert rescue.manifest.ended == CASES[1:]
