@@ -4,7 +4,7 @@
     python -m benchmarks.sweep --only cross_entropy --rows 4096
     python -m benchmarks.sweep --dry-run                # where there is no GPU: are the candidates well-formed?
 
-What the kernels use is set in `cross_entropy.plan_parts`, `rms_norm_backward.plan` and `_triton.plan_tiles`; it is
+What the kernels use is set in `cross_entropy.plan`, `rms_norm_backward.plan` and `_triton.plan_tiles`; it is
 marked by an asterisk. The share is of the copy bandwidth that the same process measures.
 """
 
@@ -21,17 +21,15 @@ import torch
 from benchmarks.kernels_on_gpu import Stopwatch
 from benchmarks.workload import EPS, Source
 from kernels import _triton, cross_entropy, rms_norm_backward, swiglu_backward
-from kernels.cross_entropy import Parts
+from kernels.cross_entropy import Parts, Walk
 from kernels.rms_norm_backward import Plan
 from perf_tests.llama import MLP_WIDTH, VOCABULARY, WIDTH
 
 Candidates = dict[str, Callable[[], object]]
 
-PARTS = [
-    *(Parts(8192, 32, 1), Parts(8192, 32, 2), Parts(8192, 16, 1), Parts(8192, 16, 2)),
-    *(Parts(4096, 16, 1), Parts(4096, 16, 2), Parts(4096, 8, 1), Parts(4096, 8, 2), Parts(4096, 8, 3)),
-    *(Parts(2048, 8, 1), Parts(2048, 4, 3), Parts(16384, 32, 1), Parts(32768, 32, 1)),
-]
+# (programs of a multiprocessor, warps, stages)
+ROW_WALKS = [(1, 32, 1), (1, 32, 2), (1, 32, 3), (1, 32, 4), (1, 16, 1), (1, 16, 3), (1, 16, 4), (1, 8, 3)]
+PARTS = [Parts(8192, 16), Parts(8192, 32), Parts(4096, 8), Parts(4096, 16), Parts(2048, 8), Parts(16384, 32)]
 # (programs of a multiprocessor, warps, stages)
 WALKS = [(2, 8, 2), (2, 8, 3), (2, 8, 4), (1, 16, 4), (2, 16, 3), (2, 16, 4), (3, 8, 3), (2, 4, 4), (3, 4, 4)]
 # (columns summed by a program, sums loaded at a time), with the walk of the default
@@ -44,12 +42,14 @@ def sweep_cross_entropy(rows: int, source: Source) -> tuple[int, Candidates]:
     logits = source.normal(rows, VOCABULARY)
     targets = torch.randint(VOCABULARY, (rows,), device=source.device)
     losses = torch.empty(rows, dtype=torch.float32, device=source.device)
-    used = cross_entropy.plan_parts(VOCABULARY)
+    sm_count = _count_multiprocessors(source.device)
+    used = cross_entropy.plan(sm_count, rows, VOCABULARY, source.dtype.itemsize)
+    walks = [Walk(min(rows, sm_count * programs), warps, stages) for programs, warps, stages in ROW_WALKS]
+    # A program for each row: no multiprocessor loads ahead, another program may work meanwhile.
+    walks += [Walk(rows, 32, 1), Walk(rows, 16, 1)]
     candidates: Candidates = {
-        _mark(f"parts of {parts.width}, {parts.num_warps} warps, {parts.stages} stages", parts == used): (
-            functools.partial(cross_entropy._launch, logits, targets, losses, parts)
-        )
-        for parts in PARTS
+        _mark(_name(plan), plan == used): (functools.partial(cross_entropy._launch, logits, targets, losses, plan))
+        for plan in [*walks, *PARTS]
     }
     return cross_entropy.cross_entropy_bytes(rows, VOCABULARY, source.dtype.itemsize), candidates
 
@@ -92,6 +92,12 @@ SWEEPS = {
     "rms_norm_backward": sweep_rms_norm_backward,
     "swiglu_backward": sweep_swiglu_backward,
 }
+
+
+def _name(plan: Walk | Parts) -> str:
+    if isinstance(plan, Walk):
+        return f"{plan.programs} programs hold rows, {plan.num_warps} warps, {plan.stages} stages"
+    return f"parts of {plan.width}, {plan.num_warps} warps"
 
 
 def _mark(name: str, is_used: bool) -> str:  # noqa: FBT001

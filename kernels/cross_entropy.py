@@ -2,12 +2,14 @@
 
     d(mean loss)/dx_rj = (softmax(x_r)_j - [j = target_r]) / R
 
-The fused kernel goes over a row twice, part by part, and writes the gradient over the logits: no second tensor of
-their size. The first pass keeps the largest logit and the sum of exponentials so far; the second finds the row
-(64 KB of bf16 at 32000) in the caches, so that for R rows of W logits of B bytes the memory moves 2*R*W*B bytes in
-one launch. Holding a whole row in registers would leave room for one program on a multiprocessor, which waits for
-the memory while it computes. `cross_entropy_unfused` also makes fp32 copies of the logits, their log-softmax and
-its gradient.
+The fused kernel reads a row once, holds its exponentials in registers and writes the gradient over the logits: no
+second tensor of their size, 2*R*W*B bytes for R rows of W logits of B bytes, in one launch. One program of 32 warps
+fills a multiprocessor at 32000 logits, and would wait for the memory while it computes; so programs stay resident
+and walk over the rows, with the next two on their way into shared memory.
+
+Rows of more than 64 KB do not fit: a second kernel goes over them twice, part by part. The first pass keeps the
+largest logit and the sum of exponentials so far; the second starts with the parts read last, which are still in the
+caches. `cross_entropy_unfused` also makes fp32 copies of the logits, their log-softmax and its gradient.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ import torch.nn.functional as F
 from kernels._checks import check_indices, check_tensor
 from kernels._triton import device_of, jit, tl
 
-_PART = 8192
-_ELEMENTS_PER_WARP = 256
+_HELD_ROW_BYTES = 65536
+_ELEMENTS_PER_WARP = 1024
+_MOST_PROGRAMS = 16
 
 Pair = tuple[torch.Tensor, torch.Tensor]
 
@@ -57,42 +60,92 @@ def _cross_entropy_fused_kernel(
     logits_ptr: tl.tensor,
     targets_ptr: tl.tensor,
     losses_ptr: tl.tensor,
+    rows: tl.tensor,
+    scale: tl.tensor,
+    WIDTH: tl.constexpr,
+    BLOCK: tl.constexpr,
+    STAGES: tl.constexpr,
+) -> None:
+    log2e: tl.constexpr = 1.4426950408889634
+    column = tl.arange(0, BLOCK)
+    first = tl.program_id(0)
+    target = tl.load(targets_ptr + first, mask=first < rows, other=0)
+    # The gradient at the target is corrected one row late, so that it needs no barrier of its own.
+    late_ptr = logits_ptr
+    late = tl.cast(0.0, tl.float32)
+    is_late = first < 0
+    # Of STAGES rows all but one are on their way while that one is worked on.
+    for index in tl.range(first, rows, tl.num_programs(0), num_stages=STAGES):
+        row = tl.cast(index, tl.int64)
+        row_ptr = logits_ptr + row * WIDTH
+        # A target outside of the vocabulary cannot raise from here, but it must not pass for a loss either. Its
+        # logit is read before the reductions, at which the whole program waits, and so before it is overwritten.
+        is_valid = (target >= 0) & (target < WIDTH)
+        chosen = tl.load(row_ptr + target, mask=is_valid, other=float("nan")).to(tl.float32)
+        logits = tl.load(row_ptr + column, mask=column < WIDTH, other=float("-inf")).to(tl.float32)
+        highest = tl.max(logits, axis=0)
+        # All warps have passed the reduction, so they have written the row before.
+        tl.store(late_ptr, late.to(logits_ptr.dtype.element_ty), mask=is_late)
+        top = highest * log2e
+        exponentials = tl.exp2(logits * log2e - top)
+        total = tl.sum(exponentials, axis=0)
+        factor = scale / total + tl.where(is_valid, 0.0, float("nan"))
+        gradient = exponentials * factor
+        tl.store(row_ptr + column, gradient.to(logits_ptr.dtype.element_ty), mask=column < WIDTH)
+        tl.store(losses_ptr + row, tl.log(total) + highest - chosen)
+        late = tl.exp2(chosen * log2e - top) * factor - scale
+        late_ptr = row_ptr + target
+        is_late = is_valid
+        following = index + tl.num_programs(0)
+        target = tl.load(targets_ptr + following, mask=following < rows, other=0)
+    tl.debug_barrier()
+    tl.store(late_ptr, late.to(logits_ptr.dtype.element_ty), mask=is_late)
+
+
+@jit
+def _cross_entropy_wide_fused_kernel(
+    logits_ptr: tl.tensor,
+    targets_ptr: tl.tensor,
+    losses_ptr: tl.tensor,
     scale: tl.tensor,
     WIDTH: tl.constexpr,
     PART: tl.constexpr,
-    STAGES: tl.constexpr,
 ) -> None:
+    log2e: tl.constexpr = 1.4426950408889634
     row = tl.program_id(0).to(tl.int64)
     row_ptr = logits_ptr + row * WIDTH
     within = tl.arange(0, PART)
     target = tl.load(targets_ptr + row)
-    # A target outside of the vocabulary cannot raise from here, but it must not pass for a loss either. Its logit
-    # is read before the reductions, at which the whole program waits, and so before the gradient is written.
     is_valid = (target >= 0) & (target < WIDTH)
     chosen = tl.load(row_ptr + target, mask=is_valid, other=float("nan")).to(tl.float32)
-    highest = tl.full((1,), float("-inf"), tl.float32)
+    highest = tl.cast(float("-inf"), tl.float32)
+    top = tl.cast(0.0, tl.float32)
     sums = tl.zeros((PART,), tl.float32)
-    for start in tl.range(0, WIDTH, PART, num_stages=STAGES):
+    for start in tl.range(0, WIDTH, PART):
         column = start + within
         logits = tl.load(
             row_ptr + column, mask=column < WIDTH, other=float("-inf"), eviction_policy="evict_last"
         ).to(tl.float32)
         new = tl.maximum(highest, tl.max(logits, axis=0))
         # Where all logits so far are -inf there is nothing to scale, and -inf less -inf would be no number.
-        shift = tl.where(new == float("-inf"), 0.0, new)
-        sums = sums * tl.exp(highest - shift) + tl.exp(logits - shift)
+        new_top = tl.where(new == float("-inf"), 0.0, new) * log2e
+        shrinking = tl.where(highest == float("-inf"), 0.0, tl.exp2(top - new_top))
+        sums = sums * shrinking + tl.exp2(logits * log2e - new_top)
         highest = new
+        top = new_top
     total = tl.sum(sums, axis=0)
-    tl.store(losses_ptr + row + tl.arange(0, 1), tl.log(total) + highest - chosen)
+    tl.store(losses_ptr + row, tl.log(total) + highest - chosen)
     factor = scale / total + tl.where(is_valid, 0.0, float("nan"))
-    # 32 bits suffice for a column, and cost half as much to compare; an invalid target spoils the row anyway.
-    hit = target.to(tl.int32)
-    for start in tl.range(0, WIDTH, PART, num_stages=STAGES):
-        column = start + within
-        is_inside = column < WIDTH
-        logits = tl.load(row_ptr + column, mask=is_inside, other=0.0, eviction_policy="evict_first").to(tl.float32)
-        gradient = tl.exp(logits - highest) * factor - tl.where(column == hit, scale, 0.0)
-        tl.store(row_ptr + column, gradient.to(logits_ptr.dtype.element_ty), mask=is_inside)
+    for start in tl.range(0, WIDTH, PART):
+        column = (WIDTH - 1) // PART * PART - start + within
+        logits = tl.load(row_ptr + column, mask=column < WIDTH, other=0.0, eviction_policy="evict_first").to(
+            tl.float32
+        )
+        gradient = (tl.exp2(logits * log2e - top) * factor).to(logits_ptr.dtype.element_ty)
+        tl.store(row_ptr + column, gradient, mask=column < WIDTH, cache_modifier=".cs")
+    tl.debug_barrier()
+    at_target = tl.exp2(chosen * log2e - top) * factor - scale
+    tl.store(row_ptr + target, at_target.to(logits_ptr.dtype.element_ty), mask=is_valid)
 
 
 def cross_entropy_fused(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
@@ -113,28 +166,48 @@ def cross_entropy_fused(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
     if logits.device.type == "cpu":
         return _overwrite_on_cpu(logits, targets)
     losses = torch.empty(logits.shape[0], dtype=torch.float32, device=logits.device)
-    return _launch(logits, targets, losses, plan_parts(logits.shape[1]))
+    sm_count = torch.cuda.get_device_properties(logits.device).multi_processor_count
+    return _launch(logits, targets, losses, plan(sm_count, *logits.shape, logits.element_size()))
+
+
+@dataclass(frozen=True, slots=True)
+class Walk:
+    """How programs walk over rows that they hold whole.
+
+    Attributes:
+        programs: in the grid.
+        num_warps: warps of a program.
+        stages: rows that a program has in hand, all but one of them on their way.
+    """
+
+    programs: int
+    num_warps: int
+    stages: int
 
 
 @dataclass(frozen=True, slots=True)
 class Parts:
-    """How a row is cut.
+    """How a row too wide to be held is cut, a program to each.
 
     Attributes:
         width: elements of a part, a power of two.
         num_warps: warps of a program.
-        stages: parts of a row that a program has in hand, all but one of them on their way.
     """
 
-    width: int
-    num_warps: int
-    stages: int = 1
+    width: int = 4096
+    num_warps: int = 8
 
 
-def plan_parts(vocabulary: int) -> Parts:
-    """Cut rows in parts of 8192 logits, a warp for each 256 of them; narrower rows are one part."""
-    width = min(_PART, 1 << (vocabulary - 1).bit_length())
-    return Parts(width, max(1, width // _ELEMENTS_PER_WARP))
+def plan(sm_count: int, rows: int, vocabulary: int, itemsize: int) -> Walk | Parts:
+    """Walk over rows of up to 64 KB, a warp for each 1024 logits, as many programs as hold 64 KB a multiprocessor.
+
+    Where each program has one row, nothing is to be loaded ahead.
+    """
+    block = 1 << (vocabulary - 1).bit_length()
+    if block * itemsize > _HELD_ROW_BYTES:
+        return Parts()
+    programs = min(rows, sm_count * min(_MOST_PROGRAMS, _HELD_ROW_BYTES // (block * itemsize)))
+    return Walk(programs, max(1, block // _ELEMENTS_PER_WARP), 1 if rows <= programs else 3)
 
 
 def _overwrite_on_cpu(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
@@ -145,19 +218,26 @@ def _overwrite_on_cpu(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
     return losses, logits.copy_(gradient)
 
 
-def _launch(logits: torch.Tensor, targets: torch.Tensor, losses: torch.Tensor, parts: Parts) -> Pair:
+def _launch(logits: torch.Tensor, targets: torch.Tensor, losses: torch.Tensor, plan: Walk | Parts) -> Pair:
     rows, width = logits.shape
+    if rows == 0:
+        return losses, logits
+    tensors = (logits, targets, losses)
     with device_of(logits):
-        _cross_entropy_fused_kernel[(rows,)](
-            logits,
-            targets,
-            losses,
-            1 / max(1, rows),
-            WIDTH=width,
-            PART=parts.width,
-            STAGES=parts.stages,
-            num_warps=parts.num_warps,
-        )
+        if isinstance(plan, Walk):
+            _cross_entropy_fused_kernel[(plan.programs,)](
+                *tensors,
+                rows,
+                1 / rows,
+                WIDTH=width,
+                BLOCK=1 << (width - 1).bit_length(),
+                STAGES=plan.stages,
+                num_warps=plan.num_warps,
+            )
+        else:
+            _cross_entropy_wide_fused_kernel[(rows,)](
+                *tensors, 1 / rows, WIDTH=width, PART=plan.width, num_warps=plan.num_warps
+            )
     return losses, logits
 
 
