@@ -32,11 +32,13 @@ def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> to
 def attention_unfused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """Attention as model code writes it: scores in memory, softmax in fp32."""
     length, width = q.shape[-2:]
-    scores = q @ k.transpose(-1, -2) * width**-0.5
+    # Before the scores: the place that the first of them leaves must stay whole, or the next do not fit in it.
     is_later = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
-    # One name for each step in turn, so that of the scores no more than two copies are held at a time.
-    scores = scores.masked_fill(is_later, float("-inf"))
-    scores = scores.float()
+    scaled = q @ k.transpose(-1, -2) * width**-0.5
+    masked = scaled.masked_fill(is_later, float("-inf"))
+    scores = masked.float()
+    # Both at once, after the fp32 copy has its place: together they leave room for the softmax, alone they do not.
+    del scaled, masked
     scores = torch.softmax(scores, dim=-1)
     return scores.to(q.dtype) @ v
 

@@ -23,7 +23,14 @@ def sample_rows(rows: int, generator: torch.Generator) -> torch.Tensor:
     return chosen
 
 
-def assert_rounded(result: torch.Tensor, expected: torch.Tensor, roundings: int = 1, *, scale: float = 1) -> None:
+def assert_rounded(
+    result: torch.Tensor,
+    expected: torch.Tensor,
+    roundings: int = 1,
+    *,
+    scale: float = 1,
+    passed_on: torch.Tensor | float = 0.0,
+) -> None:
     """Demand each element to equal the truth after at most `roundings` roundings to the type of `result`.
 
     For operators that work on each row by itself: every intermediate is fp32 except where the type of the
@@ -34,10 +41,47 @@ def assert_rounded(result: torch.Tensor, expected: torch.Tensor, roundings: int 
         expected: the fp32 truth.
         roundings: how many roundings lie between the inputs and the result.
         scale: what brings typical values to the order of one, below which errors are compared absolutely.
+        passed_on: an intermediate that is rounded too, times the most that its change changes the result: for
+            intermediates that are larger than the result.
     """
-    tolerance = roundings * _ROUNDING[result.dtype] * 1.01 + _FP32_NOISE
+    rounding = _ROUNDING[result.dtype] * 1.01
     assert torch.isfinite(result).all(), "the result has elements that are not finite"
-    torch.testing.assert_close(result.float() * scale, expected * scale, rtol=tolerance, atol=_FP32_NOISE)
+    difference = (result.float() - expected).abs() * scale
+    size = roundings * expected.abs() + passed_on
+    allowed = (rounding * size + _FP32_NOISE * expected.abs()) * scale + _FP32_NOISE
+    worst = int((difference - allowed).argmax())
+    assert (difference <= allowed).all(), (
+        f"element {worst} is {float(result.flatten()[worst]):.6g}, not {float(expected.flatten()[worst]):.6g}: "
+        f"off by {float((difference / allowed).flatten()[worst]):.2f} times what {roundings} roundings explain"
+    )
+
+
+def assert_spread(result: torch.Tensor, expected: torch.Tensor, deviation: torch.Tensor) -> None:
+    """Demand of sums over rounded terms that each element lies as near to the truth as chance would have it.
+
+    Roundings are independent and each changes a value evenly between minus and plus half a unit in the last place,
+    so what they change of an element has at most the deviation given, whatever the number of terms: more than eight
+    of these occur once in 10^13 elements, by the bound that holds for sums of bounded terms. To that comes the
+    rounding of the result. The norm of all errors is held to one deviation.
+
+    Args:
+        result: what the operator gave, bf16 or fp32.
+        expected: the fp32 truth.
+        deviation: of each element, like expected, from `rounding_deviation` of each term.
+    """
+    assert torch.isfinite(result).all(), "the result has elements that are not finite"
+    difference = (result.float() - expected).abs()
+    own = _ROUNDING[result.dtype] * expected.abs() + _FP32_NOISE
+    in_norm = float(difference.square().mean().sqrt())
+    bound = float((deviation.square() + own.square() / 3).mean().sqrt()) + _FP32_NOISE
+    assert in_norm <= bound, f"the result is off by {in_norm:.2e} on average, {bound:.2e} is allowed"
+    worst = float(((difference - own * 1.01) / (deviation + _FP32_NOISE)).max())
+    assert worst <= 8, f"an element is off by {worst:.1f} standard deviations of its roundings, 8 are allowed"
+
+
+def rounding_deviation(dtype: torch.dtype) -> float:
+    """Standard deviation of one rounding, relative to the value, at most."""
+    return _ROUNDING[dtype] / 3**0.5
 
 
 def assert_product(result: torch.Tensor, expected: torch.Tensor, roundings: int = 2) -> None:

@@ -14,13 +14,13 @@ from kernels.swiglu_backward import (
     swiglu_backward_flops,
     swiglu_backward_reference,
 )
-from perf_tests.closeness import assert_product, sample_rows
+from perf_tests.closeness import assert_rounded, sample_rows
 from perf_tests.llama import MLP_WIDTH, Configuration, case
 
 CASES = [
-    case("fused-b1x128", launches=1),
-    case("fused-b8x512", launches=1),
-    case("fused-b32x2048", launches=1),
+    case("fused-b1x128", launches=1, faster_than="unfused", by=2),
+    case("fused-b8x512", launches=1, faster_than="unfused", by=2),
+    case("fused-b32x2048", launches=1, faster_than="unfused", by=2, min_share_of_limit=0.9),
     case("unfused-b1x128", launches=4),
     case("unfused-b8x512", launches=4),
     case("unfused-b32x2048", launches=4),
@@ -49,7 +49,8 @@ def test_swiglu_backward(
 
     checked = sample_rows(rows, fresh_generator)
     expected = swiglu_backward_reference(gradient[checked], gate[checked], up[checked])
-    # Unfused rounds a product or silu(gate), then the result.
-    roundings = {"fused": 1, "unfused": 3}[variant]
+    # Unfused rounds g * up or silu(gate), and then its product with a factor known in fp32: each relative to what
+    # it is a factor of, so that both count in proportion to the result, however small or large that is.
+    roundings = {"fused": 1, "unfused": 2}[variant]
     for out, truth in zip(outs, expected, strict=True):
-        assert_product(out[checked], truth, roundings)
+        assert_rounded(out[checked], truth, roundings)

@@ -24,7 +24,8 @@ def test_every_kernel_equals_its_reference_in_the_interpreter() -> None:
     pytest.importorskip("triton", reason="Triton is not installed here; its kernels cannot be interpreted")
     command = [
         *(sys.executable, "-m", "pytest", str(FOLDER), str(SPOILED), "-q", "--no-header", "-p", "no:cacheprovider"),
-        *("-p", "no:nsight", "-p", "no:randomly", "-o", "python_files=check_*.py"),
+        *("-p", "no:nsight", "-p", "no:randomly", "-p", "tests.kernels.old_interpreter"),
+        *("-o", "python_files=check_*.py"),
         *("-o", "addopts=--import-mode=importlib"),
     ]
     environment = {**os.environ, "TRITON_INTERPRET": "1", "CUDA_VISIBLE_DEVICES": ""}
