@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from kernels.swiglu_backward import swiglu_backward, swiglu_backward_reference
-from perf_tests.closeness import assert_product
+from perf_tests.closeness import assert_rounded
 from tests.kernels.tensors import DTYPES, SHAPES, Random
 
 
@@ -20,10 +20,10 @@ def test_each_variant_equals_the_reference(
 
     outs = swiglu_backward[variant](gradient, gate, up)
 
-    # On the CPU both variants round a product before they scale it; few elements do not average errors out.
+    # On the CPU both variants round a product, then what it is a factor of.
     for out, expected in zip(outs, swiglu_backward_reference(gradient, gate, up), strict=True):
         assert out.dtype == dtype
-        assert_product(out, expected, roundings=6)
+        assert_rounded(out, expected, roundings=2)
     assert all(torch.equal(one, other) for one, other in zip((gradient, gate, up), kept, strict=True))
 
 
