@@ -48,11 +48,18 @@ class ClaimFinding:
         state: whether it held; OPEN where the runs cannot tell, UNCHECKED where no GPU was measured.
         phrase: what was claimed and what was found.
         is_close: whether more runs could turn a failure into a success, or the reverse.
+        launched: the launches that were found in place of those claimed, "" for other claims.
     """
 
     state: ClaimState
     phrase: str
     is_close: bool = False
+    launched: str = ""
+
+    @property
+    def full(self) -> str:
+        """The phrase with the launches."""
+        return f"{self.phrase}: {self.launched}" if self.launched else self.phrase
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +116,7 @@ def _check_launches(runs: Sequence[RunSummary], claimed: int) -> ClaimFinding:
     if claimed in counts:
         return ClaimFinding(ClaimState.OPEN, f"{phrase}, differing from run to run")
     names = [use.shape.name for use in runs[-1].shapes if use.shape.kind in LAUNCH_KINDS for _ in range(use.count)]
-    return ClaimFinding(ClaimState.FAILED, f"{phrase}: {write_names(names)}" if names else phrase)
+    return ClaimFinding(ClaimState.FAILED, phrase, launched=write_names(names))
 
 
 def _check_kernels(runs: Sequence[RunSummary], claimed: Sequence[str]) -> ClaimFinding:

@@ -174,7 +174,9 @@ def _exp(value: float) -> float:
 
 
 def _join_claims(kind: VerdictKind, body: str, claims: Sequence[ClaimFinding]) -> tuple[VerdictKind, str]:
-    failed = [claim.phrase for claim in claims if claim.state is ClaimState.FAILED]
+    # A difference of structure has listed the launches already.
+    is_told = kind is VerdictKind.STRUCTURE
+    failed = [claim.phrase if is_told else claim.full for claim in claims if claim.state is ClaimState.FAILED]
     unchecked = [claim.phrase for claim in claims if claim.state is ClaimState.UNCHECKED]
     is_open = [claim.phrase for claim in claims if claim.state is ClaimState.OPEN]
     if failed and not kind.fails:

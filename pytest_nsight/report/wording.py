@@ -103,10 +103,10 @@ def sentence(verdict: Verdict) -> str:
 
 
 def detail_lines(verdict: Verdict) -> list[str]:
-    """What changed below the sentence: launches that came or went, and the kernels that got slower."""
+    """What changed, below the sentence: the launches that came or went, else the kernels that got slower."""
     lines = [f"{change.before} -> {change.now}  {shape_text(change.shape)}" for change in verdict.changes]
     compared = verdict.comparison
-    if compared is not None and len(compared.slower_kernels) > 1:
+    if compared is not None and len(compared.slower_kernels) > 1 and not verdict.changes:
         for name, before_ns, now_ns in compared.slower_kernels:
             lines.append(f"{duration_pair(before_ns, now_ns)}  {shorten(name, _LONGEST_NAME, '...')}")
     return lines
