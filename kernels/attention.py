@@ -14,6 +14,9 @@ import torch.nn.functional as F
 
 from kernels._checks import check_same, check_tensor
 
+_MOST_SCORES = 2**29
+"""Scores of a step of the unfused path: in fp32 2^31 bytes, above which torch cuts an elementwise launch in two."""
+
 
 def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
     """The truth in fp32.
@@ -30,17 +33,40 @@ def attention_reference(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> to
 
 
 def attention_unfused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
-    """Attention as model code writes it: scores in memory, softmax in fp32."""
-    length, width = q.shape[-2:]
-    # Before the scores: the place that the first of them leaves must stay whole, or the next do not fit in it.
+    """Attention as model code writes it: scores in memory, softmax in fp32.
+
+    One step takes as many sequences as have at most 2^29 scores together (or one sequence, if that has more); most
+    batches take one step. A step holds 8 bytes a score at its peak, the fp32 scores and their softmax: 4.3 GB. On a
+    GPU it is 7 launches in bf16, after 2 for the mask. More than one step has no gradient.
+
+    Args:
+        q: (batch, heads, length, head width).
+        k: like q.
+        v: like q.
+
+    Raises:
+        RuntimeError: more than one step is needed and an argument requires a gradient.
+    """
+    length = q.shape[-2]
     is_later = torch.ones(length, length, dtype=torch.bool, device=q.device).triu(1)
-    scaled = q @ k.transpose(-1, -2) * width**-0.5
-    masked = scaled.masked_fill(is_later, float("-inf"))
-    scores = masked.float()
-    # Both at once, after the fp32 copy has its place: together they leave room for the softmax, alone they do not.
-    del scaled, masked
-    scores = torch.softmax(scores, dim=-1)
-    return scores.to(q.dtype) @ v
+    step = max(1, _MOST_SCORES // (q.shape[1:-1].numel() * length))
+    if step >= q.shape[0]:
+        return _probabilities(q, k, is_later) @ v
+    out = torch.empty_like(v, memory_format=torch.contiguous_format)
+    for first in range(0, q.shape[0], step):
+        some = slice(first, first + step)
+        probabilities = _probabilities(q[some], k[some], is_later)
+        torch.bmm(probabilities.flatten(0, -3), v[some].flatten(0, -3), out=out[some].flatten(0, -3))
+        # Before the next step's are made.
+        del probabilities
+    return out
+
+
+def _probabilities(q: torch.Tensor, k: torch.Tensor, is_later: torch.Tensor) -> torch.Tensor:
+    # One expression, without names: each result is freed as soon as the next is there.
+    return torch.softmax(
+        (q @ k.transpose(-1, -2) * q.shape[-1] ** -0.5).masked_fill(is_later, float("-inf")).float(), dim=-1
+    ).to(q.dtype)
 
 
 def attention_fused(q: torch.Tensor, k: torch.Tensor, v: torch.Tensor) -> torch.Tensor:
