@@ -6,6 +6,7 @@ registered instead of the controller's, and sees the same command line as the us
 
 from __future__ import annotations
 
+import gc
 import os
 import sys
 from collections.abc import Callable, Generator
@@ -221,6 +222,11 @@ class Worker:
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keeps the config, which pytest_runtest_logreport is not given."""
         self._config = session.config
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self) -> None:
+        """Spares this process, whose end the next one waits for, pytest's five last searches for garbage."""
+        gc.freeze()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
