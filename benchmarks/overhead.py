@@ -22,10 +22,10 @@ from pytest_nsight.collect.collector import Collector
 from pytest_nsight.collect.nsys.collector import NsysCollector
 from pytest_nsight.collect.process import start
 from pytest_nsight.collect.torch_profiler import TorchCollector
-from pytest_nsight.job import Job
+from pytest_nsight.launch.job import Job
+from pytest_nsight.launch.tether import Tether
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.summary import summarise
-from pytest_nsight.tether import Tether
+from pytest_nsight.summarise.summary import summarise
 from pytest_nsight.trace.measures import measure
 
 

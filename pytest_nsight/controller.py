@@ -14,17 +14,17 @@ from typing import Any
 import pytest
 
 from pytest_nsight.errors import NsightError
+from pytest_nsight.launch.rendezvous import is_one_of_many
+from pytest_nsight.launch.signals import interrupted_by_sigterm
 from pytest_nsight.mark import find_partner, is_marked, read_mark
 from pytest_nsight.model import Case
 from pytest_nsight.outcome import CaseOutcome
 from pytest_nsight.progress import ProgressLine
-from pytest_nsight.rendezvous import is_one_of_many
 from pytest_nsight.report import terminal
 from pytest_nsight.report.publish import workflow_commands
 from pytest_nsight.result import VerdictKind
 from pytest_nsight.session import NsightSession
 from pytest_nsight.settings import Settings
-from pytest_nsight.signals import interrupted_by_sigterm
 
 # Verdict -> (letter, word, colour) in pytest's progress; what is absent shows as pytest always does.
 _STATUS = {

@@ -8,18 +8,18 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pytest_nsight.baselines.environment import comparable, told
-from pytest_nsight.canaries import died_in_canary
-from pytest_nsight.harvest import Harvest
+from pytest_nsight.harvest.canaries import died_in_canary
+from pytest_nsight.harvest.harvest import Harvest
+from pytest_nsight.harvest.races import put_side_by_side
 from pytest_nsight.judge.confirm import confirm
 from pytest_nsight.judge.gate import Evidence, judge, suspects
+from pytest_nsight.launch.turn import OTHER_TREE, Turn
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
-from pytest_nsight.races import put_side_by_side
-from pytest_nsight.records import INTERRUPTED, ProcessRecord, Yield, summarise_records
 from pytest_nsight.result import Verdict, VerdictKind
 from pytest_nsight.roofline import Limits, measure_limits
+from pytest_nsight.summarise.records import INTERRUPTED, ProcessRecord, Yield, summarise_records
 from pytest_nsight.trace.names import family
-from pytest_nsight.turn import OTHER_TREE, Turn
 from pytest_nsight.units import duration
 
 NOTHING_MEASURED = (

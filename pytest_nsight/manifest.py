@@ -124,7 +124,7 @@ class Manifest:
         rounds: all measured rounds, in order.
         reports: (case, serialised pytest report), in order.
         faults: what went wrong outside of any case.
-        side: which tree was measured, see turn.py.
+        side: which tree was measured, see launch/turn.py.
         surplus: marked tests of the other tree that are no cases.
         leaks: (module, file) of what a worker took from the wrong tree.
         seed: of the order of the cases, None where that was the user's.

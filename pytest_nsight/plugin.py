@@ -71,7 +71,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Gives a parallel test a world of one where nobody has started its ranks."""
     if not any("ranks" in mark.kwargs for mark in item.iter_markers("nsight")):
         return (yield)
-    from pytest_nsight.rendezvous import as_only_rank
+    from pytest_nsight.launch.rendezvous import as_only_rank
 
     with as_only_rank():
         return (yield)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from typing import Any
 
+from pytest_nsight.launch.tail import Progress
 from pytest_nsight.model import Subject
-from pytest_nsight.tail import Progress
 
 
 class ProgressLine:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.fanout import FAILED_FILE
+from pytest_nsight.launch.fanout import FAILED_FILE
 from pytest_nsight.measure.barrier import Barrier
 
 

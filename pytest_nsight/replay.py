@@ -7,12 +7,12 @@ from pathlib import Path
 from pytest_nsight.collect import torch_profiler
 from pytest_nsight.collect.nsys import kept
 from pytest_nsight.errors import CollectorError, RecordingError
-from pytest_nsight.fanout import PLAN_FILE
-from pytest_nsight.fleet import TraceReader, read_recorded_fleet
+from pytest_nsight.launch.fanout import PLAN_FILE
+from pytest_nsight.launch.fleet import TraceReader, read_recorded_fleet
+from pytest_nsight.launch.turn import Turn
 from pytest_nsight.manifest import FILE_NAME, read_manifest
-from pytest_nsight.records import ProcessRecord
+from pytest_nsight.summarise.records import ProcessRecord
 from pytest_nsight.trace.model import Trace
-from pytest_nsight.turn import Turn
 
 
 class ReplaySource:

@@ -20,19 +20,19 @@ from pytest_nsight.collect.collector import Collector
 from pytest_nsight.collect.cuda_driver import gpu_names, gpus
 from pytest_nsight.datasheet import find_datasheet
 from pytest_nsight.errors import NsightError
-from pytest_nsight.fleet import FleetSource
 from pytest_nsight.gate import Gate, Source, Stored
-from pytest_nsight.lanes import choose_lanes
+from pytest_nsight.launch.fleet import FleetSource
+from pytest_nsight.launch.lanes import choose_lanes
+from pytest_nsight.launch.runner import Identity, LiveSource
+from pytest_nsight.launch.side import Side
+from pytest_nsight.launch.tail import Progress
 from pytest_nsight.measure.device import processor
 from pytest_nsight.model import Case
 from pytest_nsight.outcome import CaseOutcome
 from pytest_nsight.replay import ReplaySource
 from pytest_nsight.report.publish import publish, step_summary_path
 from pytest_nsight.result import SessionResult, Verdict
-from pytest_nsight.runner import Identity, LiveSource
 from pytest_nsight.settings import Settings
-from pytest_nsight.side import Side
-from pytest_nsight.tail import Progress
 
 SESSIONS_FOLDER = ".nsight"
 RESULT_FILE = "result.json"

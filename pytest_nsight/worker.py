@@ -1,6 +1,6 @@
 """The inner process: a pytest of its own that measures the cases of one run and tells a manifest about it.
 
-Started by runner.py or fanout.py with a folder; job.json in it says what to do. The plugin object here is
+Started by launch/runner.py or launch/fanout.py with a folder; job.json in it says what to do. The plugin object here is
 registered instead of the controller's, and sees the same command line as the user's pytest.
 """
 
@@ -21,7 +21,8 @@ from pytest_nsight import manifest
 from pytest_nsight.against.mirror import find_leaks
 from pytest_nsight.against.visitor import Visitor
 from pytest_nsight.fixture import Measurement
-from pytest_nsight.job import Job
+from pytest_nsight.launch.job import Job
+from pytest_nsight.launch.tether import Leash
 from pytest_nsight.mark import find_partners, read_mark
 from pytest_nsight.measure.barrier import no_barrier, open_barriers
 from pytest_nsight.measure.canary_rota import CanaryRota
@@ -32,8 +33,7 @@ from pytest_nsight.measure.rounds import WARMUP, Plan, Stopwatch
 from pytest_nsight.measure.stopping import FEWEST
 from pytest_nsight.model import Subject, Work
 from pytest_nsight.rank_worker import RankPlugin, UnablePlugin
-from pytest_nsight.ranks import is_rank_part
-from pytest_nsight.tether import Leash
+from pytest_nsight.summarise.ranks import is_rank_part
 
 T = TypeVar("T")
 
@@ -165,7 +165,7 @@ class Worker:
                 setattr(config.option, name, False)
         config.option.usepdb = False
         if config.pluginmanager.hasplugin("benchmark"):
-            from pytest_nsight.measure.benchmark import BenchmarkPlugin  # noqa: PLC0415 - rarely needed
+            from pytest_nsight.benchmark_worker import BenchmarkPlugin  # noqa: PLC0415 - rarely needed
 
             config.pluginmanager.register(BenchmarkPlugin(self.measurement), "nsight-benchmark")
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from pytest_nsight.collect.cuda_driver import Gpu
 from pytest_nsight.errors import UsageError
-from pytest_nsight.lanes import ALL_GPUS, choose_lanes, share
+from pytest_nsight.launch.lanes import ALL_GPUS, choose_lanes, share
 from pytest_nsight.model import Case, Policy
 
 H200S = tuple(Gpu("NVIDIA H200", f"GPU-{number}") for number in range(4))

@@ -14,7 +14,7 @@ from pytest_nsight.judge.gate import judge
 from pytest_nsight.manifest import Manifest, Round
 from pytest_nsight.model import Policy, RunSummary, Subject
 from pytest_nsight.result import VerdictKind
-from pytest_nsight.summary import summarise
+from pytest_nsight.summarise.summary import summarise
 from pytest_nsight.trace.captures import measure_captured
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.names import family

@@ -9,7 +9,7 @@ import pytest
 from pytest_nsight.collect.nsys.read import read
 from pytest_nsight.manifest import Manifest, Round
 from pytest_nsight.model import RunSummary
-from pytest_nsight.summary import summarise
+from pytest_nsight.summarise.summary import summarise
 from pytest_nsight.trace.captures import measure_captured
 from pytest_nsight.trace.measures import measure
 from tests.trace_builder import TraceBuilder

@@ -13,8 +13,8 @@ from pytest_nsight.against.mirror import Mirror
 from pytest_nsight.against.revision import Revision, check_out, remove
 from pytest_nsight.collect.process import last_lines, start
 from pytest_nsight.errors import CollectorError, UsageError
-from pytest_nsight.side import Side
-from pytest_nsight.turn import OTHER_TREE
+from pytest_nsight.launch.side import Side
+from pytest_nsight.launch.turn import OTHER_TREE
 
 TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
 """Tells the build command a folder that comes first on the other side's sys.path, for `pip install --target`."""

@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collect.torch_profiler import TorchCollector
-from pytest_nsight.runner import Identity, LiveSource
-from pytest_nsight.turn import Turn
+from pytest_nsight.launch.runner import Identity, LiveSource
+from pytest_nsight.launch.turn import Turn
 
 pytestmark = pytest.mark.slow
 

@@ -12,8 +12,8 @@ import pytest
 from pytest_nsight.collect.nsys.read import read
 from pytest_nsight.manifest import Manifest, Round
 from pytest_nsight.model import Subject
-from pytest_nsight.ranks import join_manifests
-from pytest_nsight.records import ProcessRecord, summarise_records
+from pytest_nsight.summarise.ranks import join_manifests
+from pytest_nsight.summarise.records import ProcessRecord, summarise_records
 from pytest_nsight.trace.model import Trace
 from tests.trace_builder import TraceBuilder
 

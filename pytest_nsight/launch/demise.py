@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytest_nsight.against.mirror import explain_leaks
 from pytest_nsight.collect.process import last_lines
+from pytest_nsight.launch.turn import OTHER_TREE
 from pytest_nsight.manifest import Manifest
-from pytest_nsight.turn import OTHER_TREE
 
 FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pytest_nsight.against.mirror import Mirror
-from pytest_nsight.turn import THIS_TREE
+from pytest_nsight.launch.turn import THIS_TREE
 
 JOB_FILE = "job.json"
 
@@ -32,7 +32,7 @@ class Job:
         root_pid: the outer pytest's process.
         rank: which of the cases' ranks this worker is.
         ranks: how many there are; 1 for ordinary tests.
-        side: which tree is measured, see turn.py.
+        side: which tree is measured, see launch/turn.py.
         mirror: leads imports to that tree, None where they go there by themselves.
         unable: case -> why this machine cannot run it.
     """

@@ -8,24 +8,24 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from pytest_nsight.canaries import died_in_canary
 from pytest_nsight.collect.collector import LOG_FILE
 from pytest_nsight.collect.process import Process
-from pytest_nsight.demise import describe_death, describe_refusal, describe_silence
 from pytest_nsight.errors import CollectorError
-from pytest_nsight.fanout import ENDS_FILE, End, Member, Plan, Team, read_ends
-from pytest_nsight.lanes import share
+from pytest_nsight.harvest.canaries import died_in_canary
+from pytest_nsight.launch.demise import describe_death, describe_refusal, describe_silence
+from pytest_nsight.launch.fanout import ENDS_FILE, End, Member, Plan, Team, read_ends
+from pytest_nsight.launch.lanes import share
+from pytest_nsight.launch.rendezvous import rank_environs
+from pytest_nsight.launch.runner import POLL_S, LiveSource, prepare, write_job
+from pytest_nsight.launch.tail import Progress, Tail
+from pytest_nsight.launch.tether import Tether
+from pytest_nsight.launch.turn import Turn
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.measure.barrier import make_barriers
 from pytest_nsight.model import Case
-from pytest_nsight.ranks import has_failed, join_manifests
-from pytest_nsight.records import INTERRUPTED, ProcessRecord
-from pytest_nsight.rendezvous import rank_environs
-from pytest_nsight.runner import POLL_S, LiveSource, prepare, write_job
-from pytest_nsight.tail import Progress, Tail
-from pytest_nsight.tether import Tether
+from pytest_nsight.summarise.ranks import has_failed, join_manifests
+from pytest_nsight.summarise.records import INTERRUPTED, ProcessRecord
 from pytest_nsight.trace.model import Trace
-from pytest_nsight.turn import Turn
 
 TraceReader = Callable[[Path], tuple[Trace | None, str]]
 """Reads the trace of a member's folder; without one, says why."""
@@ -65,7 +65,7 @@ class FleetSource(LiveSource):
             plan.write(folder)
             for tether in tethers:
                 tether.release()
-            with self._start("pytest_nsight.fanout", folder, turn.side) as process:
+            with self._start("pytest_nsight.launch.fanout", folder, turn.side) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(turn.cases)))
             records = read_fleet(folder, plan, code, self._reader(folder))
             # The next processes must not die the same way, whose cases have done nothing wrong.

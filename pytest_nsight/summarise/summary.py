@@ -7,7 +7,7 @@ from collections.abc import Container, Mapping, Sequence
 
 from pytest_nsight.manifest import Conditions, Manifest, Round
 from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject
-from pytest_nsight.pieces import Piece, PieceTable, captured_pieces, find_varying
+from pytest_nsight.summarise.pieces import Piece, PieceTable, captured_pieces, find_varying
 from pytest_nsight.trace.captures import Captured
 from pytest_nsight.trace.measures import Measured
 

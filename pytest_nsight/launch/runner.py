@@ -15,19 +15,19 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.bootstrap import command
-from pytest_nsight.canaries import died_in_canary
 from pytest_nsight.collect.collector import LOG_FILE, Collector
 from pytest_nsight.collect.process import Process, is_running
-from pytest_nsight.demise import describe_death, describe_refusal, describe_silence
 from pytest_nsight.errors import CollectorError
-from pytest_nsight.job import Job
+from pytest_nsight.harvest.canaries import died_in_canary
+from pytest_nsight.launch.demise import describe_death, describe_refusal, describe_silence
+from pytest_nsight.launch.job import Job
+from pytest_nsight.launch.side import Side
+from pytest_nsight.launch.standby import Standby
+from pytest_nsight.launch.tail import Progress, Tail
+from pytest_nsight.launch.tether import Tether
+from pytest_nsight.launch.turn import Turn
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.records import INTERRUPTED, ProcessRecord
-from pytest_nsight.side import Side
-from pytest_nsight.standby import Standby
-from pytest_nsight.tail import Progress, Tail
-from pytest_nsight.tether import Tether
-from pytest_nsight.turn import Turn
+from pytest_nsight.summarise.records import INTERRUPTED, ProcessRecord
 
 POLL_S = 0.05
 NEEDED_BYTES = 16_000_000

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from pytest_nsight.collect.collector import Collector
 from pytest_nsight.collect.process import Process
-from pytest_nsight.tether import Tether
-from pytest_nsight.turn import Turn
+from pytest_nsight.launch.tether import Tether
+from pytest_nsight.launch.turn import Turn
 
 _PATIENCE_S = 5.0
 

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from pytest_nsight.against.harvest import OtherHarvest
-from pytest_nsight.canaries import CanaryHarvest
+from pytest_nsight.harvest.canaries import CanaryHarvest
+from pytest_nsight.harvest.races import RaceHarvest
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import RunSummary
-from pytest_nsight.races import RaceHarvest
 
 
 @dataclass(slots=True)

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import RunSummary
-from pytest_nsight.ranks import join_summaries
-from pytest_nsight.summary import summarise
+from pytest_nsight.summarise.ranks import join_summaries
+from pytest_nsight.summarise.summary import summarise
 from pytest_nsight.trace.boards import UNKNOWN_BOARD
 from pytest_nsight.trace.captures import Captured, measure_captured
 from pytest_nsight.trace.kin import find_parents, note_orphans

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.against.mirror import Mirror
-from pytest_nsight.turn import THIS_TREE
+from pytest_nsight.launch.turn import THIS_TREE
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,0 +1,1 @@
+"""What the runs of a session have yielded so far."""
