@@ -46,8 +46,8 @@ class Spread:
     board: float
 
 
-LONG_KERNELS = Spread(run=0.0010, session=0.0010, kin=0.0020, board=0.0060)
-SHORT_KERNELS = Spread(run=0.0035, session=0.0020, kin=0.0030, board=0.0060)
+LONG_KERNELS = Spread(run=0.0010, session=0.0005, kin=0.0020, board=0.0060)
+SHORT_KERNELS = Spread(run=0.0035, session=0.0010, kin=0.0030, board=0.0060)
 PROCESSOR = Spread(run=0.03, session=0.05, kin=0.05, board=0.05)
 
 
