@@ -106,8 +106,8 @@ class Nsight:
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the measured body; it gets a row and a verdict of its own."""
-        if not isinstance(name, str) or not name or len(name) > 200:
-            raise ValueError(f"nsight.range() takes a name of 1 to 200 characters, got {name!r}")
+        if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
+            raise ValueError(f"nsight.range() takes a name of 1 to 200 printable characters, got {name!r}")
         return self._measurement.range(name)
 
     def work(self, *, bytes: float | None = None, flops: float | None = None) -> None:  # noqa: A002 - as users say
@@ -136,5 +136,9 @@ def prepare(setup: Callable[[], Any] | None) -> tuple[tuple[Any, ...], dict[str,
     prepared = setup() if setup is not None else None
     if prepared is None:
         return (), {}
-    args, kwargs = prepared
-    return tuple(args), dict(kwargs)
+    match prepared:
+        case (tuple() | list()) as args, dict() as kwargs:
+            return tuple(args), kwargs
+    raise TypeError(
+        f"pedantic(setup=...) returns (args, kwargs), such as ((x,), {{}}), or None; got {type(prepared).__name__}"
+    )

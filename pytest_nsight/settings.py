@@ -84,7 +84,10 @@ def read_settings(config: pytest.Config) -> Settings:
     if collector not in COLLECTORS:
         raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(COLLECTORS)}")
     save = bool(config.getoption("nsight_save"))
-    against = config.getoption("nsight_against") or ""
+    against = config.getoption("nsight_against")
+    if against is not None and not against.strip():
+        raise UsageError("--nsight-against is empty; name a git revision, such as origin/main")
+    against = against or ""
     default_runs = RUNS_OF_EACH_TREE if against else RUNS_TO_SAVE if save else RUNS_TO_CHECK
     rounds = given("rounds")
     replay = config.getoption("nsight_replay")

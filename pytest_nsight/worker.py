@@ -1,7 +1,7 @@
 """The inner process: a pytest of its own that measures the cases of one run and tells a manifest about it.
 
-Started by launch/runner.py or launch/fanout.py with a folder; job.json in it says what to do. The plugin object here is
-registered instead of the controller's, and sees the same command line as the user's pytest.
+Started by launch/runner.py or launch/fanout.py with a folder; job.json in it says what to do. The plugin object
+here is registered instead of the controller's, and sees the same command line as the user's pytest.
 """
 
 from __future__ import annotations

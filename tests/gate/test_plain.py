@@ -32,12 +32,16 @@ def test_pedantic(nsight):
     assert nsight.pedantic(lambda a, b: a + b, setup=setup, rounds=9, warmup=4) == 21
     assert made == [1]
     assert nsight.pedantic(pow, (2, 5)) == 32
+    with pytest.raises(TypeError, match="returns \\(args, kwargs\\)"):
+        nsight.pedantic(pow, setup=lambda: (2, 5))
 
 @pytest.mark.nsight
 def test_ranges(nsight):
     with nsight.range("forward"):
         calls.append("forward")
     assert calls.count("forward") == 1
+    with pytest.raises(ValueError, match="printable"):
+        nsight.range("two\\nlines")
 """
 
 
