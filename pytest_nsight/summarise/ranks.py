@@ -1,7 +1,7 @@
 """The ranks of one case become one: its manifest, and its summaries with a row for each rank. Pure.
 
 A step of a parallel program is over when its slowest rank is, so a round costs what it costs the slowest rank,
-metric by metric. docs/decisions/0005-many-gpus.md argues why not the fastest.
+metric by metric. docs/decisions/0012-many-gpus.md argues why not the fastest.
 """
 
 from __future__ import annotations
