@@ -63,7 +63,7 @@ class NsightSession:
         if settings.replay is None:
             self._collector, self._notes = choose(settings.collector, strict=settings.strict)
         self._gpus = () if settings.replay else gpus()
-        self._lanes = () if settings.replay else choose_lanes(settings.workers, self._gpus)
+        self._lanes = () if settings.replay else choose_lanes(settings.workers, self._gpus, settings.most_workers)
         self._revision: Revision | None = None
         if settings.against:
             self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))

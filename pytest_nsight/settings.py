@@ -13,13 +13,14 @@ from typing import Any
 import pytest
 
 from pytest_nsight.errors import UsageError
+from pytest_nsight.launch.lanes import ALL_GPUS
 
 COLLECTORS = ("auto", "nsys", "torch")
 RUNS_TO_CHECK = 1
 RUNS_TO_SAVE = 5
 RUNS_OF_EACH_TREE = 3
 
-_WORKERS = pytest.StashKey[int]()
+_WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -45,7 +46,8 @@ class Settings:
         json: file for the JSON report, None for none.
         markdown: file for the Markdown report, None for none.
         canaries: whether the plugin's own cases are measured beside the user's.
-        workers: processes that measure at once, each on a GPU of its own; 0 for one on every GPU.
+        workers: processes that measure at once, each on a GPU of its own; ALL_GPUS for one on every GPU.
+        most_workers: where that is ALL_GPUS, no more than this many; None for no limit.
     """
 
     root: Path
@@ -67,6 +69,7 @@ class Settings:
     markdown: Path | None = None
     canaries: bool = True
     workers: int = 1
+    most_workers: int | None = None
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -103,6 +106,7 @@ def read_settings(config: pytest.Config) -> Settings:
         raise UsageError(
             "--nsight-pool stores runs for calibration; it goes with neither --nsight-save nor a replay"
         )
+    workers, most_workers = config.stash.get(_WORKERS, (1, None))
     return Settings(
         root=config.rootpath,
         collector=collector,
@@ -122,7 +126,8 @@ def read_settings(config: pytest.Config) -> Settings:
         json=here / given("json") if given("json") else None,
         markdown=here / given("markdown") if given("markdown") else None,
         canaries=bool(given("canaries")),
-        workers=config.stash.get(_WORKERS, 1),
+        workers=workers,
+        most_workers=most_workers,
     )
 
 
@@ -137,8 +142,12 @@ def take_workers(config: pytest.Config) -> None:
     option = config.option
     if option.tx and not option.numprocesses:
         raise pytest.UsageError("--tx with --nsight: tests are measured on this machine only; give -n instead")
-    wanted = 0 if option.numprocesses in ("auto", "logical") else option.numprocesses or 1
-    config.stash[_WORKERS] = min(wanted, option.maxprocesses or wanted)
+    most = option.maxprocesses or None
+    if option.numprocesses in ("auto", "logical"):
+        config.stash[_WORKERS] = (ALL_GPUS, most)
+    else:
+        wanted = option.numprocesses or 1
+        config.stash[_WORKERS] = (min(wanted, most or wanted), None)
     option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
 
 

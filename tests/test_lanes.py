@@ -12,6 +12,7 @@ from pytest_nsight.collect.cuda_driver import Gpu
 from pytest_nsight.errors import UsageError
 from pytest_nsight.launch.lanes import ALL_GPUS, choose_lanes, share
 from pytest_nsight.model import Case, Policy
+from pytest_nsight.settings import read_settings, take_workers
 
 H200S = tuple(Gpu("NVIDIA H200", f"GPU-{number}") for number in range(4))
 
@@ -43,18 +44,39 @@ def test_claims_never_cross_workers_and_the_same_cases_are_shared_alike(data: st
 
 
 @pytest.mark.parametrize(
-    ("workers", "gpus", "lanes"),
+    ("workers", "most", "gpus", "lanes"),
     [
-        (1, H200S, ()),
-        (ALL_GPUS, H200S, ("GPU-0", "GPU-1", "GPU-2", "GPU-3")),
-        (2, H200S, ("GPU-0", "GPU-1")),
-        (ALL_GPUS, H200S[:1], ()),
-        (ALL_GPUS, (), ()),
-        (2, (*H200S[:2], Gpu("NVIDIA A100", "GPU-a")), ("GPU-0", "GPU-1")),
+        (1, None, H200S, ()),
+        (ALL_GPUS, None, H200S, ("GPU-0", "GPU-1", "GPU-2", "GPU-3")),
+        (ALL_GPUS, 2, H200S, ("GPU-0", "GPU-1")),
+        (ALL_GPUS, 8, H200S[:2], ("GPU-0", "GPU-1")),
+        (2, None, H200S, ("GPU-0", "GPU-1")),
+        (ALL_GPUS, None, H200S[:1], ()),
+        (ALL_GPUS, None, (), ()),
+        (2, None, (*H200S[:2], Gpu("NVIDIA A100", "GPU-a")), ("GPU-0", "GPU-1")),
     ],
 )
-def test_each_worker_gets_a_gpu(workers, gpus, lanes) -> None:
-    assert choose_lanes(workers, gpus) == lanes
+def test_each_worker_gets_a_gpu(workers, most, gpus, lanes) -> None:
+    assert choose_lanes(workers, gpus, most) == lanes
+
+
+@pytest.mark.parametrize(
+    ("arguments", "workers", "most"),
+    [
+        ((), 1, None),
+        (("-n", "3"), 3, None),
+        (("-n", "auto"), ALL_GPUS, None),
+        (("-n", "auto", "--maxprocesses", "4"), ALL_GPUS, 4),
+        (("-n", "8", "--maxprocesses", "4"), 4, None),
+    ],
+)
+def test_workers_are_as_many_as_xdist_would_start(pytester, arguments, workers, most) -> None:
+    config = pytester.parseconfig("--nsight", *arguments)
+    take_workers(config)
+
+    settings = read_settings(config)
+
+    assert (settings.workers, settings.most_workers) == (workers, most)
 
 
 @pytest.mark.parametrize(

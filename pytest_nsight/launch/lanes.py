@@ -12,17 +12,18 @@ ALL_GPUS = 0
 """Number of workers that stands for as many as there are GPUs (`-n auto`)."""
 
 
-def choose_lanes(workers: int, gpus: Sequence[Gpu]) -> tuple[str, ...]:
+def choose_lanes(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> tuple[str, ...]:
     """The GPU of each worker, as CUDA_VISIBLE_DEVICES wants it; empty for one worker that sees them all.
 
     Args:
         workers: how many are wanted, ALL_GPUS for one on each GPU.
         gpus: those that are visible.
+        most: no more than this many where ALL_GPUS are wanted, None for no limit.
 
     Raises:
         UsageError: there are too few GPUs, or they are of different models.
     """
-    wanted = workers if workers != ALL_GPUS else len(gpus)
+    wanted = workers if workers != ALL_GPUS else len(gpus[:most])
     if wanted <= 1:
         return ()
     if not gpus:
