@@ -134,6 +134,11 @@ class Clocks:
     round_mhz: tuple[int, ...] = ()
 
 
+def is_gpu(board: str) -> bool:
+    """Whether a board's name is the UUID of a GPU or of a part of one."""
+    return board.startswith(("GPU-", "MIG-"))
+
+
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """One subject in one run: everything that judging and the baseline need.
@@ -173,7 +178,7 @@ class RunSummary:
     @property
     def ran_on_gpu(self) -> bool:
         """Whether a GPU was measured, and not the operators of a processor."""
-        return self.board.startswith(("GPU-", "MIG-"))
+        return is_gpu(self.board)
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -107,3 +108,16 @@ def test_what_varies_from_round_to_round_is_told(summaries):
         ("grid", 1, 0, 1),
         ("grid", 2, 0, 1),
     ]
+
+
+@pytest.mark.parametrize(
+    ("board", "what"), [("GPU-a", "GPU kernel"), ("MIG-a", "GPU kernel"), ("AMD EPYC 9654", "CPU operator")]
+)
+def test_a_round_without_launches_is_told_in_the_words_of_its_board(tmp_path: Path, board: str, what: str) -> None:
+    trace = read(TraceBuilder().range("test_x", 100, 190, payload=100).write(tmp_path / "trace.sqlite"))
+    told = replace(manifest(()), board=board, environment={"collector": "torch"})
+
+    found, problems = summarise(told, measure(trace))
+
+    assert found == ()
+    assert problems[CASE].startswith(f"no {what} ran")

@@ -70,11 +70,6 @@ class Location:
         return self.drift == 0.0 and not (self.modes is not None and self.modes.is_clock)
 
 
-def is_gpu(board: str) -> bool:
-    """Whether a board's name is the UUID of a GPU or of a part of one."""
-    return board.startswith(("GPU-", "MIG-"))
-
-
 def midmean(values: Floats) -> Floats:
     """Return the mean of the middle half along the last axis, as `scipy.stats.trim_mean(values, 0.25, -1)`.
 
@@ -112,7 +107,7 @@ def locate(run: RunSummary, metric: str, kinds: Mapping[str, str] = MappingProxy
     if not rounds:
         return f"run {run.run} has no rounds of {metric} time"
     found = _locate_rounds(
-        rounds, run.clocks.round_mhz, LARGEST_DRIFT if is_gpu(run.board) else LARGEST_PROCESSOR_DRIFT
+        rounds, run.clocks.round_mhz, LARGEST_DRIFT if run.ran_on_gpu else LARGEST_PROCESSOR_DRIFT
     )
     if isinstance(found, str):
         return found.format(run=f"run {run.run}", metric=metric)

@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Container, Mapping, Sequence
 
 from pytest_nsight.manifest import Conditions, Manifest, Round
-from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, is_gpu
 from pytest_nsight.summarise.pieces import Piece, PieceTable, captured_pieces, find_varying
 from pytest_nsight.trace.captures import Captured
 from pytest_nsight.trace.measures import Measured
@@ -83,7 +83,7 @@ def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, dict[i
 
 
 def _nothing_launched(manifest: Manifest) -> str:
-    is_cpu = manifest.environment.get("collector") == "torch" and not manifest.board.startswith("GPU-")
+    is_cpu = manifest.environment.get("collector") == "torch" and not is_gpu(manifest.board)
     where = "CPU operator" if is_cpu else "GPU kernel"
     return (
         f"no {where} ran in the measured rounds: does the measured function do its work on the device, and "
