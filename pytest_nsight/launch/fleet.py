@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from pytest_nsight.launch.demise import describe_death, describe_refusal, descri
 from pytest_nsight.launch.fanout import ENDS_FILE, End, Member, Plan, Team, read_ends
 from pytest_nsight.launch.lanes import share
 from pytest_nsight.launch.rendezvous import rank_environs
-from pytest_nsight.launch.runner import POLL_S, LiveSource, prepare, write_job
+from pytest_nsight.launch.runner import POLL_S, LiveSource, prepare, unwritable, write_job
 from pytest_nsight.launch.tail import Progress, Tail
 from pytest_nsight.launch.tether import Tether
 from pytest_nsight.launch.turn import Turn
@@ -60,8 +60,12 @@ class FleetSource(LiveSource):
         folder, run = self._next_run()
         plan = self._plan(turn.cases)
         prepare(folder)
-        tethers = [tether for team in plan.teams for tether in self._prepare_team(folder, run, team, turn)]
+        tethers: list[Tether] = []
         try:
+            for team in plan.teams:
+                # One by one: what is made is cut below even if the next cannot be made.
+                for tether in self._prepare_team(folder, run, team, turn):
+                    tethers.append(tether)  # noqa: PERF402 - extend() may lose them all
             plan.write(folder)
             for tether in tethers:
                 tether.release()
@@ -109,7 +113,8 @@ class FleetSource(LiveSource):
             for rank, environ in enumerate(rank_environs(ranks))
         )
 
-    def _prepare_team(self, folder: Path, run: str, team: Team, turn: Turn) -> list[Tether]:
+    def _prepare_team(self, folder: Path, run: str, team: Team, turn: Turn) -> Iterator[Tether]:
+        """Makes the folder and the job of each member, and gives its tether."""
         ranks = len(team.members)
         suffix = f".r{ranks}" if ranks > 1 else f".{self._lane_of[team.cases[0]] + 1}" if self._lanes else ""
         unable = {
@@ -117,7 +122,6 @@ class FleetSource(LiveSource):
             for case in team.cases
             if ranks == 1 and self._ranks[case] > 1
         }
-        tethers = []
         try:
             if ranks > 1:
                 make_barriers(folder, ranks)
@@ -132,10 +136,9 @@ class FleetSource(LiveSource):
                     ranks=ranks,
                     unable=unable,
                 )
-                tethers.append(write_job(own, job))
+                yield write_job(own, job)
         except OSError as error:
-            raise CollectorError(f"{folder} cannot be written ({error.strerror}); make room there") from None
-        return tethers
+            raise unwritable(folder, error) from None
 
     def _follow_all(self, process: Process, folder: Path, plan: Plan, progress: Progress) -> int | None:
         """Waits for the end of all workers; None if the user's interrupt ended them."""

@@ -253,7 +253,7 @@ def prepare(folder: Path) -> None:
         (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
         free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error) from None
     if free_bytes < NEEDED_BYTES:
         raise CollectorError(
             f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
@@ -271,10 +271,11 @@ def write_job(folder: Path, job: Job) -> Tether:
         job.write(folder)
         return Tether(folder)
     except OSError as error:
-        raise _unwritable(folder, error) from None
+        raise unwritable(folder, error) from None
 
 
-def _unwritable(folder: Path, error: OSError) -> CollectorError:
+def unwritable(folder: Path, error: OSError) -> CollectorError:
+    """The error for a folder of the session that takes no files."""
     return CollectorError(
         f"{folder} cannot be written ({error.strerror}): the session's files go below pytest's root folder, "
         "so make that writable, or choose another with --rootdir"
