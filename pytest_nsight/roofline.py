@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model import CANARIES, RunSummary, Work
+from pytest_nsight.units import amount
 
 COPY = f"{CANARIES}::copy"
 """The canary that tells the bandwidth: a kernel that reads one large tensor and writes another."""
@@ -53,6 +54,13 @@ class Bound:
     least_ns: float
     limit_per_s: float
 
+    @property
+    def text(self) -> str:
+        """The limit in words."""
+        if self.side == MEMORY:
+            return f"the board's {amount(self.limit_per_s, 'B/s')} copy bandwidth"
+        return f"the board's {amount(self.limit_per_s, 'FLOP/s')} of a bf16 matmul"
+
 
 @dataclass(frozen=True, slots=True)
 class Reach:
@@ -91,11 +99,11 @@ def measure_limits(runs: Iterable[RunSummary]) -> dict[str, Limits]:
     for run in runs:
         if run.work is None or run.subject.part or run.subject.case not in (COPY, MATMUL):
             continue
-        amount = run.work.bytes_moved if run.subject.case == COPY else run.work.flops
+        load = run.work.bytes_moved if run.subject.case == COPY else run.work.flops
         rounds = run.rounds.get("kernel", ())
         duration_ns = statistics.median(rounds) if rounds else 0
-        if amount and duration_ns:
-            rates.setdefault(run.board, {}).setdefault(run.subject.case, []).append(1e9 * amount / duration_ns)
+        if load and duration_ns:
+            rates.setdefault(run.board, {}).setdefault(run.subject.case, []).append(1e9 * load / duration_ns)
     return {
         board: Limits(*(statistics.median(found[case]) if case in found else None for case in (COPY, MATMUL)))
         for board, found in rates.items()
@@ -111,11 +119,11 @@ def find_bound(work: Work, limits: Limits | None) -> Bound | None:
         (COMPUTE, work.flops, limits.flops_per_s),
     ]
     bounds = []
-    for side, amount, limit_per_s in sides:
-        if amount and limit_per_s is None:
+    for side, load, limit_per_s in sides:
+        if load and limit_per_s is None:
             return None
-        if amount and limit_per_s is not None:
-            bounds.append(Bound(side, 1e9 * amount / limit_per_s, limit_per_s))
+        if load and limit_per_s is not None:
+            bounds.append(Bound(side, 1e9 * load / limit_per_s, limit_per_s))
     return max(bounds, key=lambda bound: bound.least_ns, default=None)
 
 

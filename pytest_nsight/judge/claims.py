@@ -21,8 +21,7 @@ from pytest_nsight.judge.races import NEAR_CLAIM, RUNS_NEAR_CLAIM, RaceEstimate,
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.wording import write_count, write_durations, write_names, write_percent
 from pytest_nsight.model import RunSummary, Subject
-from pytest_nsight.roofline import MEMORY, Bound, find_bound, roofline_metric
-from pytest_nsight.units import amount
+from pytest_nsight.roofline import find_bound, roofline_metric
 
 _TAIL = 0.025
 """Each tail of the 95 % interval."""
@@ -176,17 +175,11 @@ def _check_share(evidence: Evidence, claimed: float, prior: Prior) -> ClaimFindi
     share, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
     interval = f"{write_percent(low).removesuffix(' %')} to {write_percent(high)}"
     phrase = (
-        f"reaches {write_percent(share)} of {_write_limit(reached[-1][1])}, {asked} claimed "
+        f"reaches {write_percent(share)} of {reached[-1][1].text}, {asked} claimed "
         f"(95 % CI {interval}, {write_count(found.runs, 'run')})"
     )
     state = ClaimState.FAILED if high < claimed else ClaimState.HELD
     return ClaimFinding(state, phrase, is_close=low < claimed <= high and found.runs < LOOKS[-1])
-
-
-def _write_limit(bound: Bound) -> str:
-    if bound.side == MEMORY:
-        return f"the board's {amount(bound.limit_per_s, 'B/s')} copy bandwidth"
-    return f"the board's {amount(bound.limit_per_s, 'FLOP/s')} of a bf16 matmul"
 
 
 def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) -> ClaimFinding:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_nsight.report import wording
 from pytest_nsight.result import SessionResult, Verdict
-from pytest_nsight.roofline import MEMORY, Bound, Limits, Reach, measure_reach
+from pytest_nsight.roofline import MEMORY, Limits, Reach, measure_reach
 from pytest_nsight.units import amount, duration
 
 _COPIES = ("memcpy", "memset")
@@ -61,13 +61,7 @@ def reach_sentence(reach: Reach) -> str:
     told = f"{' and '.join(work)} in {duration(reach.duration_ns)} of {reach.metric} time: {', '.join(rates)}"
     if reach.bound is None or reach.share is None:
         return f"{told}; the board's limit is not known"
-    return f"{told}; {100 * reach.share:.1f} % of {_limit(reach.bound)}, bound by {reach.bound.side}"
-
-
-def _limit(bound: Bound) -> str:
-    if bound.side == MEMORY:
-        return f"the board's {amount(bound.limit_per_s, 'B/s')} copy bandwidth"
-    return f"the board's {amount(bound.limit_per_s, 'FLOP/s')} of a bf16 matmul"
+    return f"{told}; {100 * reach.share:.1f} % of {reach.bound.text}, bound by {reach.bound.side}"
 
 
 def limits_lines(result: SessionResult) -> list[str]:
