@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
-_SMALLEST_P = 1e-12
+
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 
@@ -79,18 +79,6 @@ def amount(number: float, unit: str) -> str:
     scale, prefix = next((step for step in _PREFIXES if abs(number) >= 0.9995 * step[0]), _PREFIXES[-1])
     text = f"{number:.0f}" if scale == 1 and number == round(number) else _significant(number / scale)
     return f"{text} {prefix}{unit}"
-
-
-def p_value(p: float) -> str:
-    """A p-value: two digits down to a thousandth ("0.03", "0.0051"), one below ("2e-6"), at last "<1e-12"."""
-    if math.isnan(p):
-        return "nan"
-    if p < _SMALLEST_P:
-        return "<1e-12"
-    if p >= 1e-3:
-        return f"{p:.2g}"
-    digit, exponent = f"{p:.0e}".split("e")
-    return f"{digit}e{int(exponent)}"
 
 
 def count(number: int, one: str, many: str = "") -> str:

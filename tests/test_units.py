@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.units import count, duration, duration_pair, p_value, percent
+from pytest_nsight.units import count, duration, duration_pair, percent
 
 SCALES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -78,25 +78,6 @@ def test_a_pair_shares_its_unit_and_is_told_apart(a_ns: float, b_ns: float, text
 def test_a_change_shows_its_sign_and_a_band_has_none(change: float, signed: str, unsigned: str) -> None:
     assert percent(change) == signed
     assert percent(change, signed=False) == unsigned
-
-
-@pytest.mark.parametrize(
-    ("p", "text"),
-    [
-        (1.0, "1"),
-        (0.27, "0.27"),
-        (0.034, "0.034"),
-        (0.03, "0.03"),
-        (0.0051, "0.0051"),
-        (9.9e-5, "1e-4"),
-        (2e-6, "2e-6"),
-        (1e-20, "<1e-12"),
-        (0.0, "<1e-12"),
-        (math.nan, "nan"),
-    ],
-)
-def test_a_p_value_never_reads_as_zero(p: float, text: str) -> None:
-    assert p_value(p) == text
 
 
 def test_a_count_agrees_with_its_noun() -> None:

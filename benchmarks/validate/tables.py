@@ -10,7 +10,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.validate.power import Finding, Truth
-from benchmarks.validate.study import Study, case_of
+from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.alarms import Alarms
 from pytest_nsight.calibrate.levels import Level
 from pytest_nsight.calibrate.rates import Rate, bootstrap_sessions
@@ -258,11 +258,3 @@ def live(study: Study) -> list[str]:
         "",
     ]
     return lines + [f"- {sentence}" for check in failed for sentence in check["failures"]] + [""]
-
-
-def kind_of(level: Level) -> str:
-    """The kind of a level's case, "canary" for a canary."""
-    if level.subject.is_canary:
-        return "canary"
-    case = case_of(level.subject)
-    return case.kind if case else "other"

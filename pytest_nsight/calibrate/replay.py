@@ -29,11 +29,6 @@ class Replay:
     runs: Mapping[Subject, int]
     processes: int
 
-    @property
-    def has_false_alarm(self) -> bool:
-        """Whether any unchanged subject failed."""
-        return any(verdict.kind.fails for verdict in self.verdicts)
-
 
 def replay(split: Split, policies: Mapping[str, Policy], *, fixed: int | None = None) -> Replay:
     """Judges the new runs of a split against its stored ones.

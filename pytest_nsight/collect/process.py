@@ -56,17 +56,6 @@ class Process:
             return 128 - code
         return code
 
-    @property
-    def signal_name(self) -> str | None:
-        """Name of the signal that killed the worker, such as "SIGSEGV"; None if it ended by itself."""
-        code = self.returncode
-        if code is None or code >= 0:
-            return None
-        try:
-            return signal.Signals(-code).name
-        except ValueError:
-            return f"signal {-code}"
-
     def poll(self) -> int | None:
         """The return code if the process has ended, else None; returns at once."""
         self._popen.poll()
