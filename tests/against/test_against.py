@@ -113,7 +113,6 @@ def test_unchanged_code_new_tests_removed_tests_and_a_replay(
         outcome.assert_outcomes(passed=4)
         text = " ".join(outcome.stdout.str().split())
         assert f"test_same: kernel time against {head[:7]} " in text
-        assert "3+3 runs" in text
         assert f"test_breaks: fails in {head[:7]}: RuntimeError: old bug; nothing to compare with" in text
         assert f"test_added: not in {head[:7]}; nothing to compare with" in text
         assert f"1 test of {head[:7]} not here any more: test_case.py::test_removed" in text
@@ -122,7 +121,9 @@ def test_unchanged_code_new_tests_removed_tests_and_a_replay(
     assert_clean(repository)
     seen = facts(repository)
     sides = ["other" if "against" in str(fact["ops"]) else "this" for fact in seen]
-    assert sides.count("other") == 3
+    # Noise may have made it a suspect; test_extra, new here, is measured once.
+    assert sides.count("other") in {3, 5, 9}
+    assert sides.count("this") == sides.count("other") + 1
     caches: dict[str, set[str]] = {"other": set(), "this": set()}
     for fact, side in zip(seen, sides, strict=True):
         caches[side].add(json.dumps(fact["caches"]))
