@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import random
+import statistics
 from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
@@ -169,8 +170,8 @@ class Gate:
         for evidence in self.evidence({}):
             metric = evidence.policy.metric
             metric = metric if metric in evidence.new[0].rounds else next(iter(evidence.new[0].rounds))
-            medians = [sorted(run.rounds[metric])[len(run.rounds[metric]) // 2] for run in evidence.new]
-            now_ns = float(sorted(medians)[len(medians) // 2])
+            medians = [statistics.median_high(run.rounds[metric]) for run in evidence.new]
+            now_ns = float(statistics.median_high(medians))
             sentence = f"{evidence.subject.label}: {len(medians)} runs of {duration(now_ns)} stored"
             verdicts.append(Verdict(evidence.subject, VerdictKind.SAVED, sentence, now_ns, metric=metric))
         return tuple(verdicts)

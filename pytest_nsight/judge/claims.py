@@ -15,7 +15,7 @@ import numpy as np
 
 from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.evidence import LOOKS, Evidence
-from pytest_nsight.judge.location import Location, locate_all
+from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import Prior, expected_spread
 from pytest_nsight.judge.races import NEAR_CLAIM, RUNS_NEAR_CLAIM, RaceEstimate, estimate_races
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
@@ -142,7 +142,7 @@ def _check_max_time(evidence: Evidence, claimed_ns: float, prior: Prior) -> Clai
     found = _estimate(
         [item.log_ns for item in locations], expected, prior, [item.within_error**2 for item in locations]
     )
-    middle, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    middle, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     phrase = (
         f"{metric} time {write_durations(middle)}, at most {write_durations(claimed_ns)} claimed "
         f"(95 % CI {write_durations(low, high, joined_by=' to ')}, {write_count(found.runs, 'run')})"
@@ -172,7 +172,7 @@ def _check_share(evidence: Evidence, claimed: float, prior: Prior) -> ClaimFindi
         prior,
         [item.within_error**2 for item, _ in reached],
     )
-    share, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    share, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     interval = f"{write_percent(low).removesuffix(' %')} to {write_percent(high)}"
     phrase = (
         f"reaches {write_percent(share)} of {reached[-1][1].text}, {asked} claimed "
@@ -208,7 +208,7 @@ def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) ->
         prior,
         [mine.within_error**2 + theirs.within_error**2 for mine, theirs in pairs],
     )
-    factor, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     phrase = (
         f"{factor:.3g}x as fast as {label}, {policy.by:g}x claimed "
         f"(95 % CI {low:.3g} to {high:.3g}x, {write_count(found.runs, 'run')})"
@@ -232,7 +232,7 @@ def _judge_races(raced: Sequence[RaceEstimate], label: str, evidence: Evidence, 
         expected = _run_variance(own, prior) + _run_variance(other, prior)
         errors = [one.standard_error**2 for one in raced]
         found = _estimate([one.mean for one in raced], expected, prior, errors)
-    factor, low, high = (math.exp(min(value, 700.0)) for value in (found.mean, found.low, found.high))
+    factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     pairs = sum(one.pairs for one in raced)
     phrase = (
         f"{factor:.3g}x as fast as {label}, {evidence.policy.by:g}x claimed (95 % CI {low:.3g} to {high:.3g}x, "
@@ -245,7 +245,7 @@ def _judge_races(raced: Sequence[RaceEstimate], label: str, evidence: Evidence, 
 
 
 def _run_variance(locations: Sequence[Location], prior: Prior) -> float:
-    duration_ns = math.exp(min(locations[0].log_ns, 700.0))
+    duration_ns = exp(locations[0].log_ns)
     return prior.scale * expected_spread(duration_ns, locations[0].board).run ** 2
 
 

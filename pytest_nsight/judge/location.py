@@ -29,6 +29,7 @@ BATCHES = 6
 FLOOR_NS = 50.0
 _LARGEST_TICK_NS = 1000
 _FEWEST_STEPS = 8
+_LARGEST_LOG = 700.0
 
 Floats = npt.NDArray[np.float64]
 
@@ -68,6 +69,11 @@ class Location:
     def is_steady(self) -> bool:
         """Whether the run has one level that may be compared: neither a drift nor a clock that hops."""
         return self.drift == 0.0 and not (self.modes is not None and self.modes.is_clock)
+
+
+def exp(log_value: float) -> float:
+    """Return the exponential, or that of 700 where it would overflow."""
+    return math.exp(min(log_value, _LARGEST_LOG))
 
 
 def midmean(values: Floats) -> Floats:

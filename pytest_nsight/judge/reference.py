@@ -14,7 +14,7 @@ from types import MappingProxyType
 import numpy as np
 
 from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
-from pytest_nsight.judge.location import Location, locate_all
+from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import expected_spread
 from pytest_nsight.judge.structure import count_shapes, is_steady
 from pytest_nsight.model import RunSummary
@@ -70,7 +70,7 @@ def choose_reference(
     if located[-1]:
         level = _mean(located[-1])
         newest = located[-1][0]
-        spread = expected_spread(math.exp(min(level, 700.0)), newest.board)
+        spread = expected_spread(exp(level), newest.board)
         sizes = [(1 / len(locations) + 1 / len(located[-1])) if locations else 0.0 for locations in located]
         levels_variance = 2 * (spread.session**2 + spread.board**2)
         keeps = [

@@ -11,7 +11,7 @@ from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS, Evidence
 from pytest_nsight.judge.guards import explain_environment, explain_shift
 from pytest_nsight.judge.kinds import keep_same_software
-from pytest_nsight.judge.location import Location, locate_all, resolution_ns
+from pytest_nsight.judge.location import Location, exp, locate_all, resolution_ns
 from pytest_nsight.judge.looks import material_change
 from pytest_nsight.judge.noise import (
     Prior,
@@ -136,7 +136,7 @@ def learn_prior(trials: Sequence[Trial]) -> Prior:
         squares, df = pool_within([[location.log_ns for location in group] for group in groups])
         if df > 0:
             first = groups[0][0]
-            spread = expected_spread(math.exp(min(first.log_ns, 700.0)), first.board)
+            spread = expected_spread(exp(first.log_ns), first.board)
             ratios.append(squares / df / spread.run**2)
             degrees.append(df)
     return fit_prior(ratios, degrees)
@@ -183,4 +183,4 @@ def _tell_shift(trial: Trial, log_change: float) -> Trial:
 
 
 def _mean_ns(locations: Sequence[Location]) -> float:
-    return math.exp(min(math.fsum(item.log_ns for item in locations) / len(locations), 700.0))
+    return exp(math.fsum(item.log_ns for item in locations) / len(locations))

@@ -14,6 +14,7 @@ from pytest_nsight.judge.blame import find_slower_kernels
 from pytest_nsight.judge.claims import ClaimFinding, ClaimState
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.location import exp
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.trial import Trial, Weighing
@@ -145,17 +146,17 @@ def _compare(weighing: Weighing, significance: Significance) -> Comparison | Non
     mde = detectable_change(contrast, weighing.material, significance.compared)
     return Comparison(
         metric=trial.evidence.policy.metric,
-        baseline_ns=_exp(contrast.baseline_log_ns),
-        now_ns=_exp(contrast.now_log_ns),
-        ratio=_exp(contrast.difference),
-        low=_exp(low),
-        high=_exp(high),
+        baseline_ns=exp(contrast.baseline_log_ns),
+        now_ns=exp(contrast.now_log_ns),
+        ratio=exp(contrast.difference),
+        low=exp(low),
+        high=exp(high),
         p_slower=contrast.p_slower,
         p_faster=contrast.p_faster,
         adjusted_p_slower=significance.slower,
         adjusted_p_faster=significance.faster,
         band=trial.evidence.policy.band,
-        mde=_exp(mde) - 1,
+        mde=exp(mde) - 1,
         standard_error=contrast.standard_error,
         degrees_of_freedom=contrast.degrees_of_freedom,
         run_sd=math.sqrt(contrast.run_variance),
@@ -167,10 +168,6 @@ def _compare(weighing: Weighing, significance: Significance) -> Comparison | Non
         else (),
         basis=tell_basis(weighing, contrast, significance.prior, significance.compared),
     )
-
-
-def _exp(value: float) -> float:
-    return math.exp(min(value, 700.0))
 
 
 def _join_claims(kind: VerdictKind, body: str, claims: Sequence[ClaimFinding]) -> tuple[VerdictKind, str]:
