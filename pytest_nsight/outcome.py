@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.harvest.harvest import is_strict_xpass
 from pytest_nsight.report.junit import properties
 from pytest_nsight.result import Verdict, VerdictKind
 
@@ -47,13 +48,13 @@ class CaseOutcome:
         if call is None or not self.verdicts:
             return reports
         worst = min(self.verdicts, key=lambda verdict: _ORDER.index(verdict.kind))
-        failing = [v for v in self.verdicts if (v.kind.fails_strict if strict else v.kind.fails)]
+        failing = [v for v in self.verdicts if v.kind.fails_in(strict=strict)]
         for report in reports:
             report.user_properties = [
                 *report.user_properties,
                 *(p for v in self.verdicts for p in properties(v)),
             ]
-        expects_failure = hasattr(call, "wasxfail") or str(call.longrepr).startswith("[XPASS(strict)]")
+        expects_failure = hasattr(call, "wasxfail") or is_strict_xpass(call.longrepr)
         if failing and expects_failure:
             call.outcome, call.longrepr = "skipped", None
             call.wasxfail = getattr(call, "wasxfail", failing[0].sentence)

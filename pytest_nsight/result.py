@@ -38,6 +38,10 @@ class VerdictKind(enum.Enum):
             VerdictKind.NO_BASELINE,
         )
 
+    def fails_in(self, *, strict: bool) -> bool:
+        """Whether a test with this verdict fails in a session that is strict, or not."""
+        return self.fails_strict if strict else self.fails
+
 
 @dataclass(frozen=True, slots=True)
 class Level:

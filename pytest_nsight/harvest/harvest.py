@@ -83,4 +83,9 @@ class Harvest:
 
 def _has_passed(report: Mapping[str, Any]) -> bool:
     """A test that was expected to fail and passed has passed: its verdict may be the failure expected."""
-    return report["outcome"] == "passed" or str(report.get("longrepr")).startswith("[XPASS(strict)]")
+    return report["outcome"] == "passed" or is_strict_xpass(report.get("longrepr"))
+
+
+def is_strict_xpass(longrepr: object) -> bool:
+    """Whether a report's text says that a test passed which was expected to fail, strictly."""
+    return str(longrepr).startswith("[XPASS(strict)]")

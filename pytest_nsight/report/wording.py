@@ -61,7 +61,7 @@ def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
 
 def fails(verdict: Verdict, *, strict: bool) -> bool:
     """Whether the verdict fails its test in such a session."""
-    return verdict.kind.fails_strict if strict else verdict.kind.fails
+    return verdict.kind.fails_in(strict=strict)
 
 
 def labels(verdicts: Iterable[Verdict]) -> dict[Subject, str]:
