@@ -21,6 +21,9 @@ from pytest_nsight.model import Work
 FORMAT_VERSION = 1
 FILE_NAME = "manifest.jsonl"
 
+_SHOWN = 200
+"""Characters of an error that a fault keeps."""
+
 
 @dataclass(frozen=True, slots=True)
 class Reading:
@@ -171,6 +174,15 @@ class Journal:
         """Appends one event."""
         self._file.write(json.dumps({"event": event, **values}, default=str) + "\n")
         self._file.flush()
+
+    def write_work(self, case: str, work: Work) -> None:
+        """Appends what a round of the case has to do."""
+        self.write("work", case=case, **asdict(work))
+
+    def write_fault(self, event: str, case: str, error: Exception) -> None:
+        """Appends that something failed beside a case, in one line."""
+        lines = str(error).splitlines() or [""]
+        self.write(event, case=case, text=f"{type(error).__name__}: {lines[0]}"[:_SHOWN])
 
     def write_conditions(self, conditions: Conditions) -> None:
         """Appends how a case went."""

@@ -11,7 +11,6 @@ import os
 import sys
 from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -143,7 +142,7 @@ class Worker:
 
     def tell_work(self, case: str, work: Work) -> None:
         """Tells what a round of the case has to do."""
-        self._journal.write("work", case=case, **asdict(work))
+        self._journal.write_work(case, work)
 
     def measurement(self, item: pytest.Item) -> Measurement:
         """What stands behind the nsight fixture of this test."""

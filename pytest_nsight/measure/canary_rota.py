@@ -6,8 +6,6 @@ from pytest_nsight.manifest import Journal
 from pytest_nsight.measure.canaries import Canary, choose_places, due
 from pytest_nsight.measure.rounds import Plan, Stopwatch
 
-_SHOWN = 200
-
 
 class CanaryRota:
     """The canaries of one run, each measured once at its place."""
@@ -34,8 +32,7 @@ def _measure(canary: Canary, stopwatch: Stopwatch, journal: Journal, rounds: int
         finally:
             stopwatch.device.release()
     except Exception as error:
-        lines = str(error).splitlines() or [""]
-        journal.write("canary_fault", case=canary.case, text=f"{type(error).__name__}: {lines[0]}"[:_SHOWN])
+        journal.write_fault("canary_fault", canary.case, error)
         return
     journal.write("case_end", case=canary.case)
 
@@ -44,7 +41,6 @@ def _prepare_and_measure(canary: Canary, stopwatch: Stopwatch, journal: Journal,
     """A function of its own, so that its tensors are free when it returns."""
     prepared = canary.prepare()
     if prepared.work is not None:
-        work = prepared.work
-        journal.write("work", case=canary.case, bytes_moved=work.bytes_moved, flops=work.flops)
+        journal.write_work(canary.case, prepared.work)
     plan = Plan(rounds=rounds, cold_cache=canary.cold_cache)
     stopwatch.measure(canary.case, f"canary {canary.name}", prepared.body, None, plan)

@@ -17,8 +17,6 @@ PAIRS = 30
 WARMUP = 2
 """Unmeasured rounds of each before a race: both bodies have been measured already."""
 
-_SHOWN = 200
-
 
 @dataclass(frozen=True, slots=True)
 class Racer:
@@ -88,7 +86,6 @@ class RaceTrack:
             stopwatch.take_turns(lanes, pairs)
         except Exception as error:
             # The kept body may need what its test has since torn down; the claim is then judged from the runs.
-            lines = str(error).splitlines() or [""]
-            journal.write("race_fault", case=own.case, text=f"{type(error).__name__}: {lines[0]}"[:_SHOWN])
+            journal.write_fault("race_fault", own.case, error)
             return
         journal.write("race", case=own.case, partner=partner.case, own_rounds=ids[0], partner_rounds=ids[1])
