@@ -6,7 +6,6 @@ each worker ended. It measures nothing, imports neither torch nor pytest, and us
 
 from __future__ import annotations
 
-import contextlib
 import json
 import os
 import signal
@@ -20,6 +19,7 @@ from typing import Any
 
 from pytest_nsight.bootstrap import command
 from pytest_nsight.collect.collector import LOG_FILE
+from pytest_nsight.measure.others import parent_of
 
 PLAN_FILE = "fanout.json"
 ENDS_FILE = "ends.jsonl"
@@ -158,11 +158,11 @@ class _Worker:
 def _children() -> dict[int, list[int]]:
     """Process id -> those of its living children; empty where there is no /proc."""
     children: dict[int, list[int]] = {}
-    for stat in Path("/proc").glob("[0-9]*/stat"):
-        with contextlib.suppress(OSError):
-            # The second field is the program's name in brackets, which may hold spaces and brackets.
-            parent = int(stat.read_text(errors="replace").rpartition(")")[2].split()[1])
-            children.setdefault(parent, []).append(int(stat.parent.name))
+    for folder in Path("/proc").glob("[0-9]*"):
+        pid = int(folder.name)
+        parent = parent_of(pid)
+        if parent is not None:
+            children.setdefault(parent, []).append(pid)
     return children
 
 

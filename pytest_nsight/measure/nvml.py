@@ -40,9 +40,10 @@ class Nvml:
         if self._nvml is None:
             return {"nvml": self.missing}
         nvml, handle = self._nvml, self._handle
+        limit_w = self.power_limit_w()
         questions = {
             "driver": nvml.nvmlSystemGetDriverVersion,
-            "power_limit_w": lambda: f"{nvml.nvmlDeviceGetEnforcedPowerLimit(handle) / 1000:.0f}",
+            "power_limit_w": lambda: None if limit_w is None else f"{limit_w:.0f}",
             "ecc": lambda: ("off", "on")[nvml.nvmlDeviceGetEccMode(handle)[0]],
             "mig": lambda: ("off", "on")[nvml.nvmlDeviceGetMigMode(handle)[0]],
         }
