@@ -15,7 +15,8 @@ from pytest_nsight.errors import CollectorError
 # Says through a pipe with a name that it runs, then sleeps for longer than any test.
 STAYS = """
 import os, signal, sys, time
-if "stubborn" in sys.argv: signal.signal(signal.SIGINT, signal.SIG_IGN)
+# Whoever starts the tests in the background of a shell has them ignore the interrupt from the first.
+signal.signal(signal.SIGINT, signal.SIG_IGN if "stubborn" in sys.argv else signal.default_int_handler)
 with open(sys.argv[1], "w") as pipe: print(os.getpid(), file=pipe)
 time.sleep(600)
 """
