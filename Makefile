@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 # Baselines of machines that the repository stores none for.
 SCRATCH := .nsight/baselines
 
-.PHONY: help setup perf test test-slow lint format benchmark clean
+.PHONY: help setup perf test test-slow test-long lint format benchmark clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -27,7 +27,10 @@ test: $(READY) ## Run the test suite, all that takes under a minute
 	$(PYTEST) tests -n auto --dist loadgroup -m 'not slow'
 
 test-slow: $(READY) ## Run the rest: whole sessions, real workers, Triton's interpreter, simulations
-	$(PYTEST) tests -n auto --dist loadgroup -m slow
+	$(PYTEST) tests -n auto --dist loadgroup -m 'slow and not long'
+
+test-long: $(READY) ## Run what is left: two trees, several workers and ranks, the validation study's suite
+	$(PYTEST) tests -n auto --dist loadgroup -m long
 
 lint: $(READY) ## Check style and types
 	$(BIN)/ruff check .
