@@ -1,7 +1,7 @@
 """Which boards of a model time alike, as the canaries tell.
 
-Boards of one product come in kinds (docs/decisions/0010 has the H200s). Neither the driver nor the spread of the
-multiprocessors over their clusters tells the kinds apart, but the canaries that stream through memory do.
+Boards of one product come in kinds (docs/decisions/0010 has the H200s, and what of this is not yet shown). Neither
+clocks nor the spread of the multiprocessors tells the kinds apart; the canaries that stream through memory should.
 """
 
 from __future__ import annotations
