@@ -4,8 +4,8 @@
     python -m benchmarks.sweep --only cross_entropy --rows 4096
     python -m benchmarks.sweep --dry-run                # where there is no GPU: are the candidates well-formed?
 
-What the kernels use is set in `cross_entropy.plan`, `rms_norm_backward.plan` and `_triton.plan_tiles`; it is
-marked by an asterisk. The share is of the copy bandwidth that the same process measures.
+What the kernels use is set in `cross_entropy.plan`, `rms_norm_backward.plan` and the `FLAT` of each elementwise
+kernel; it is marked by an asterisk. The share is of the copy bandwidth that the same process measures.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ import argparse
 import functools
 from collections.abc import Callable, Iterator
 from dataclasses import replace
-from unittest import mock
 
 import torch
 
 from benchmarks.kernels_on_gpu import Stopwatch
 from benchmarks.workload import EPS, Source
-from kernels import _triton, cross_entropy, rms_norm_backward, swiglu_backward
+from kernels import bias_gelu, cross_entropy, rms_norm_backward, swiglu, swiglu_backward
+from kernels._triton import Flat
 from kernels.cross_entropy import Parts, Walk
 from kernels.rms_norm_backward import Plan
 from perf_tests.llama import MLP_WIDTH, VOCABULARY, WIDTH
@@ -34,8 +34,7 @@ PARTS = [Parts(8192, 16), Parts(8192, 32), Parts(4096, 8), Parts(4096, 16), Part
 WALKS = [(2, 8, 2), (2, 8, 3), (2, 8, 4), (1, 16, 4), (2, 16, 3), (2, 16, 4), (3, 8, 3), (2, 4, 4), (3, 4, 4)]
 # (columns summed by a program, sums loaded at a time), with the walk of the default
 SUMS = [(64, 32), (32, 64), (32, 32), (16, 128)]
-# (elements of a tile, columns of it)
-TILES = [(4096, 1024), (2048, 1024), (8192, 1024), (4096, 512)]
+FLATS = [Flat(block, warps) for block in (1024, 2048, 4096) for warps in (4, 8, 16) if block >= 128 * warps]
 
 
 def sweep_cross_entropy(rows: int, source: Source) -> tuple[int, Candidates]:
@@ -71,26 +70,41 @@ def sweep_rms_norm_backward(rows: int, source: Source) -> tuple[int, Candidates]
     return rms_norm_backward.rms_norm_backward_bytes(rows, WIDTH, source.dtype.itemsize), candidates
 
 
+def sweep_swiglu(rows: int, source: Source) -> tuple[int, Candidates]:
+    gate, up = (source.normal(rows, MLP_WIDTH) for _ in range(2))
+    launch = functools.partial(swiglu._launch, gate, up, torch.empty_like(gate))
+    return swiglu.swiglu_bytes(rows, MLP_WIDTH, source.dtype.itemsize), _cut_flat(launch, swiglu.FLAT)
+
+
 def sweep_swiglu_backward(rows: int, source: Source) -> tuple[int, Candidates]:
     gradient, gate, up = (source.normal(rows, MLP_WIDTH) for _ in range(3))
     outs = (torch.empty_like(gate), torch.empty_like(up))
+    launch = functools.partial(swiglu_backward._launch, gradient, gate, up, outs)
+    bytes_moved = swiglu_backward.swiglu_backward_bytes(rows, MLP_WIDTH, source.dtype.itemsize)
+    return bytes_moved, _cut_flat(launch, swiglu_backward.FLAT)
 
-    def launch(elements: int, columns: int) -> object:
-        with mock.patch.multiple(_triton, _TILE_ELEMENTS=elements, _TILE_COLUMNS=columns):
-            return swiglu_backward._launch(gradient, gate, up, outs)
 
-    used = (_triton._TILE_ELEMENTS, _triton._TILE_COLUMNS)
-    candidates: Candidates = {
-        _mark(f"tiles of {tile[0]} elements, {tile[1]} columns", tile == used): functools.partial(launch, *tile)
-        for tile in TILES
+def sweep_bias_gelu(rows: int, source: Source) -> tuple[int, Candidates]:
+    x, bias = source.normal(rows, MLP_WIDTH), source.normal(MLP_WIDTH)
+    launch = functools.partial(bias_gelu._launch, x, bias, torch.empty_like(x))
+    return bias_gelu.bias_gelu_bytes(rows, MLP_WIDTH, source.dtype.itemsize), _cut_flat(launch, bias_gelu.FLAT)
+
+
+def _cut_flat(launch: Callable[[Flat], object], used: Flat) -> Candidates:
+    return {
+        _mark(f"programs of {flat.block} elements, {flat.num_warps} warps", flat == used): functools.partial(
+            launch, flat
+        )
+        for flat in FLATS
     }
-    return swiglu_backward.swiglu_backward_bytes(rows, MLP_WIDTH, source.dtype.itemsize), candidates
 
 
 SWEEPS = {
     "cross_entropy": sweep_cross_entropy,
     "rms_norm_backward": sweep_rms_norm_backward,
+    "swiglu": sweep_swiglu,
     "swiglu_backward": sweep_swiglu_backward,
+    "bias_gelu": sweep_bias_gelu,
 }
 
 

@@ -1,4 +1,4 @@
-"""The one place that knows whether Triton is installed, and the tiles and row blocks that kernels share."""
+"""The one place that knows whether Triton is installed, and how the kernels that share a launch cut their work."""
 
 from __future__ import annotations
 
@@ -23,14 +23,15 @@ else:
 
 __all__ = [
     "MAX_ROW_ELEMENTS",
+    "Flat",
     "RowBlocks",
-    "Tiles",
     "describe",
     "device_of",
     "jit",
+    "load_flat",
     "load_tile",
     "plan_row_blocks",
-    "plan_tiles",
+    "store_flat",
     "store_tile",
     "tl",
 ]
@@ -38,8 +39,7 @@ __all__ = [
 MAX_ROW_ELEMENTS = 32768
 """Widest row that a one-pass kernel keeps in registers (32 fp32 values for each of 1024 threads)."""
 
-_TILE_ELEMENTS = 4096
-_TILE_COLUMNS = 1024
+_ELEMENTS_PER_PROGRAM = 4096
 _ELEMENTS_PER_WARP = 512
 _PROGRAMS_WANTED = 512
 
@@ -110,7 +110,7 @@ def plan_row_blocks(rows: int, width: int) -> RowBlocks:
     as enough programs remain to fill a large GPU.
     """
     block = 1 << (width - 1).bit_length()
-    rows_per_program = max(1, _TILE_ELEMENTS // block)
+    rows_per_program = max(1, _ELEMENTS_PER_PROGRAM // block)
     while rows_per_program > 1 and rows < rows_per_program * _PROGRAMS_WANTED:
         rows_per_program //= 2
     elements = rows_per_program * block
@@ -125,32 +125,24 @@ def plan_row_blocks(rows: int, width: int) -> RowBlocks:
 
 
 @dataclass(frozen=True, slots=True)
-class Tiles:
-    """How an elementwise kernel over a matrix is launched: a grid of tiles, rows first.
+class Flat:
+    """How an elementwise kernel is launched: each program takes neighbouring elements, whatever the rows.
 
     Attributes:
-        grid: blocks along the rows and along the columns.
-        rows: rows of a tile.
-        columns: columns of a tile.
-        is_exact: whether no tile has anything to mask.
+        block: elements of a program, a power of two.
+        num_warps: warps of a program.
     """
 
-    grid: tuple[int, int]
-    rows: int
-    columns: int
-    is_exact: bool
+    block: int
+    num_warps: int
 
+    def count_programs(self, elements: int) -> int:
+        """Blocks in the grid."""
+        return -(-elements // self.block)
 
-def plan_tiles(rows: int, width: int) -> Tiles:
-    """Cut a matrix in tiles of about 4096 elements, for 8 warps, from the shape alone."""
-    columns = min(_TILE_COLUMNS, 1 << (width - 1).bit_length())
-    tile_rows = _TILE_ELEMENTS // columns
-    return Tiles(
-        grid=(-(-rows // tile_rows), -(-width // columns)),
-        rows=tile_rows,
-        columns=columns,
-        is_exact=rows % tile_rows == 0 and width % columns == 0,
-    )
+    def is_exact(self, elements: int) -> bool:
+        """Whether no program has anything to mask."""
+        return elements % self.block == 0
 
 
 @jit
@@ -188,3 +180,20 @@ def store_tile(
         tl.store(ptrs, rounded)
     else:
         tl.store(ptrs, rounded, mask=(row[:, None] < rows) & (column[None, :] < WIDTH))
+
+
+@jit
+def load_flat(ptr: tl.tensor, index: tl.tensor, elements: tl.tensor, EXACT: tl.constexpr) -> tl.tensor:
+    """Elements of a contiguous array in fp32, anything beyond its end. `index` must be int64: offsets pass 2^31."""
+    mask = None if EXACT else index < elements
+    return tl.load(ptr + index, mask=mask).to(tl.float32)
+
+
+@jit
+def store_flat(
+    ptr: tl.tensor, index: tl.tensor, values: tl.tensor, elements: tl.tensor, EXACT: tl.constexpr
+) -> None:
+    """Counterpart of load_flat: rounds once to the type of `ptr`, writes nothing beyond the end."""
+    rounded = values.to(ptr.dtype.element_ty)
+    mask = None if EXACT else index < elements
+    tl.store(ptr + index, rounded, mask=mask)

@@ -14,7 +14,9 @@ import torch
 import torch.nn.functional as F
 
 from kernels._checks import check_shape, check_tensor
-from kernels._triton import device_of, jit, load_tile, plan_tiles, store_tile, tl
+from kernels._triton import Flat, device_of, jit, load_flat, store_flat, tl
+
+FLAT = Flat(block=2048, num_warps=4)
 
 
 def bias_gelu_reference(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -38,19 +40,17 @@ def _bias_gelu_fused_kernel(
     x_ptr: tl.tensor,
     bias_ptr: tl.tensor,
     out_ptr: tl.tensor,
-    rows: tl.tensor,
+    elements: tl.tensor,
     WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
 ) -> None:
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    bias = load_tile(bias_ptr, tl.zeros((1,), tl.int64), column, 1, WIDTH, EXACT)
-    z = load_tile(x_ptr, row, column, rows, WIDTH, EXACT) + bias
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    bias = tl.load(bias_ptr + index % WIDTH).to(tl.float32)
+    z = load_flat(x_ptr, index, elements, EXACT) + bias
     # 2 * sqrt(2 / pi): tanh written by exp, which the hardware has.
     twice = 1.5957691216057308 * (z + 0.044715 * z * z * z)
-    store_tile(out_ptr, row, column, z / (1 + tl.exp(-twice)), rows, WIDTH, EXACT)
+    store_flat(out_ptr, index, z / (1 + tl.exp(-twice)), elements, EXACT)
 
 
 def bias_gelu_fused(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
@@ -74,21 +74,18 @@ def bias_gelu_fused(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
     return _launch(x, bias, torch.empty_like(x))
 
 
-def _launch(x: torch.Tensor, bias: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    width = x.shape[-1]
-    rows = x.numel() // width
-    tiles = plan_tiles(rows, width)
+def _launch(x: torch.Tensor, bias: torch.Tensor, out: torch.Tensor, flat: Flat = FLAT) -> torch.Tensor:
+    elements = x.numel()
     with device_of(x):
-        _bias_gelu_fused_kernel[tiles.grid](
+        _bias_gelu_fused_kernel[(flat.count_programs(elements),)](
             x,
             bias,
             out,
-            rows,
-            WIDTH=width,
-            ROWS=tiles.rows,
-            COLUMNS=tiles.columns,
-            EXACT=tiles.is_exact,
-            num_warps=8,
+            elements,
+            WIDTH=x.shape[-1],
+            BLOCK=flat.block,
+            EXACT=flat.is_exact(elements),
+            num_warps=flat.num_warps,
         )
     return out
 

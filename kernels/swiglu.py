@@ -12,7 +12,9 @@ import torch
 import torch.nn.functional as F
 
 from kernels._checks import check_same, check_tensor
-from kernels._triton import device_of, jit, load_tile, plan_tiles, store_tile, tl
+from kernels._triton import Flat, device_of, jit, load_flat, store_flat, tl
+
+FLAT = Flat(block=1024, num_warps=4)
 
 
 def swiglu_reference(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -36,17 +38,14 @@ def _swiglu_fused_kernel(
     gate_ptr: tl.tensor,
     up_ptr: tl.tensor,
     out_ptr: tl.tensor,
-    rows: tl.tensor,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    elements: tl.tensor,
+    BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
 ) -> None:
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    gate = load_tile(gate_ptr, row, column, rows, WIDTH, EXACT)
-    up = load_tile(up_ptr, row, column, rows, WIDTH, EXACT)
-    store_tile(out_ptr, row, column, gate / (1 + tl.exp(-gate)) * up, rows, WIDTH, EXACT)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    gate = load_flat(gate_ptr, index, elements, EXACT)
+    up = load_flat(up_ptr, index, elements, EXACT)
+    store_flat(out_ptr, index, gate / (1 + tl.exp(-gate)) * up, elements, EXACT)
 
 
 def swiglu_fused(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
@@ -69,21 +68,17 @@ def swiglu_fused(gate: torch.Tensor, up: torch.Tensor) -> torch.Tensor:
     return _launch(gate, up, torch.empty_like(gate))
 
 
-def _launch(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor) -> torch.Tensor:
-    width = gate.shape[-1]
-    rows = gate.numel() // width
-    tiles = plan_tiles(rows, width)
+def _launch(gate: torch.Tensor, up: torch.Tensor, out: torch.Tensor, flat: Flat = FLAT) -> torch.Tensor:
+    elements = gate.numel()
     with device_of(gate):
-        _swiglu_fused_kernel[tiles.grid](
+        _swiglu_fused_kernel[(flat.count_programs(elements),)](
             gate,
             up,
             out,
-            rows,
-            WIDTH=width,
-            ROWS=tiles.rows,
-            COLUMNS=tiles.columns,
-            EXACT=tiles.is_exact,
-            num_warps=8,
+            elements,
+            BLOCK=flat.block,
+            EXACT=flat.is_exact(elements),
+            num_warps=flat.num_warps,
         )
     return out
 

@@ -16,9 +16,11 @@ import torch
 import torch.nn.functional as F
 
 from kernels._checks import check_same, check_tensor
-from kernels._triton import device_of, jit, load_tile, plan_tiles, store_tile, tl
+from kernels._triton import Flat, device_of, jit, load_flat, store_flat, tl
 
 Pair = tuple[torch.Tensor, torch.Tensor]
+
+FLAT = Flat(block=1024, num_warps=8)
 
 
 def swiglu_backward_reference(gradient: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> Pair:
@@ -47,22 +49,18 @@ def _swiglu_backward_fused_kernel(
     up_ptr: tl.tensor,
     gate_gradient_ptr: tl.tensor,
     up_gradient_ptr: tl.tensor,
-    rows: tl.tensor,
-    WIDTH: tl.constexpr,
-    ROWS: tl.constexpr,
-    COLUMNS: tl.constexpr,
+    elements: tl.tensor,
+    BLOCK: tl.constexpr,
     EXACT: tl.constexpr,
 ) -> None:
-    row = tl.program_id(0).to(tl.int64) * ROWS + tl.arange(0, ROWS)
-    column = tl.program_id(1) * COLUMNS + tl.arange(0, COLUMNS)
-    gradient = load_tile(gradient_ptr, row, column, rows, WIDTH, EXACT)
-    gate = load_tile(gate_ptr, row, column, rows, WIDTH, EXACT)
-    up = load_tile(up_ptr, row, column, rows, WIDTH, EXACT)
+    index = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    gradient = load_flat(gradient_ptr, index, elements, EXACT)
+    gate = load_flat(gate_ptr, index, elements, EXACT)
+    up = load_flat(up_ptr, index, elements, EXACT)
     opening = 1 / (1 + tl.exp(-gate))
     opened = gradient * opening
-    gate_gradient = opened * up * (1 + gate * (1 - opening))
-    store_tile(gate_gradient_ptr, row, column, gate_gradient, rows, WIDTH, EXACT)
-    store_tile(up_gradient_ptr, row, column, opened * gate, rows, WIDTH, EXACT)
+    store_flat(gate_gradient_ptr, index, opened * up * (1 + gate * (1 - opening)), elements, EXACT)
+    store_flat(up_gradient_ptr, index, opened * gate, elements, EXACT)
 
 
 def swiglu_backward_fused(gradient: torch.Tensor, gate: torch.Tensor, up: torch.Tensor) -> Pair:
@@ -88,22 +86,18 @@ def swiglu_backward_fused(gradient: torch.Tensor, gate: torch.Tensor, up: torch.
     return _launch(gradient, gate, up, (torch.empty_like(gate), torch.empty_like(up)))
 
 
-def _launch(gradient: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, outs: Pair) -> Pair:
-    width = gate.shape[-1]
-    rows = gate.numel() // width
-    tiles = plan_tiles(rows, width)
+def _launch(gradient: torch.Tensor, gate: torch.Tensor, up: torch.Tensor, outs: Pair, flat: Flat = FLAT) -> Pair:
+    elements = gate.numel()
     with device_of(gate):
-        _swiglu_backward_fused_kernel[tiles.grid](
+        _swiglu_backward_fused_kernel[(flat.count_programs(elements),)](
             gradient,
             gate,
             up,
             *outs,
-            rows,
-            WIDTH=width,
-            ROWS=tiles.rows,
-            COLUMNS=tiles.columns,
-            EXACT=tiles.is_exact,
-            num_warps=8,
+            elements,
+            BLOCK=flat.block,
+            EXACT=flat.is_exact(elements),
+            num_warps=flat.num_warps,
         )
     return outs
 

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import signal
+
 import pytest
+
+# What a shell starts in the background ignores SIGINT, and so would every process that these tests interrupt.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 _NSYS_MODULES = {"test_ranges.py", "test_nsys.py", "test_nsys_workers.py", "test_show.py", "test_standby.py"}
 
