@@ -1,6 +1,6 @@
 """Turns the collected data into the tables of the validation study.
 
-    python -m benchmarks.validate.analyse docs/validation/data/* --output docs/validation
+    python -m benchmarks.validate.analyse docs/validation/data/* --without fixed-swiglu --output docs/validation
 
 Writes results.md and results.json. Every choice is seeded: the same data give the same tables.
 """
@@ -26,7 +26,7 @@ from benchmarks.validate.false_alarms import (
     share_study,
     spread,
 )
-from benchmarks.validate.power import measure_power, measure_truth
+from benchmarks.validate.power import by_cost, measure_power, measure_truth
 from benchmarks.validate.study import BANDS, Study, load_study
 from pytest_nsight.calibrate.alarms import Alarms
 from pytest_nsight.calibrate.levels import measure_levels
@@ -91,6 +91,7 @@ def analyse(
     if study.injected:
         findings += measure_power(BANDS, power_draws, seed, processes, is_real=True)
     done("power")
+    truths = measure_truth(study)
     controls = judge_controls(study, seed)
     done("controls")
     settings = (
@@ -102,8 +103,11 @@ def analyse(
         "Noise": tables.noise(levels),
         "False alarms": tables.false_alarms(alarms),
         "p-values of unchanged code": tables.p_values(uniform),
-        "What the injected work costs": tables.truth(measure_truth(study)),
+        "What the injected work costs": tables.truth(truths),
         "Power by length": tables.power(findings, lambda one: one.length, "length"),
+        "Power by what the injected work really cost": tables.power(
+            by_cost(findings, truths), lambda one: one.length, "length"
+        ),
         "Power by kind": tables.power([one for one in findings if one.is_real], lambda one: one.kind, "kind"),
         "Power of simpler rules": tables.rules_power(findings, BANDS[0]),
         "Cost of a verdict": tables.cost(study, alarms),
@@ -147,13 +151,14 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("folders", nargs="+", type=Path, help="folders of collect.py")
     parser.add_argument("--output", type=Path, default=Path("docs/validation"))
+    parser.add_argument("--without", nargs="*", default=[], metavar="CASE", help="names of cases to leave out")
     parser.add_argument("--splits", type=int, default=5000)
     parser.add_argument("--power-draws", type=int, default=100)
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
     text, numbers = analyse(
-        load_study(options.folders),
+        load_study(options.folders, options.without),
         splits=options.splits,
         power_draws=options.power_draws,
         seed=options.seed,

@@ -18,7 +18,7 @@ from benchmarks.validation_suite.injection import LEVELS
 from pytest_nsight.calibrate.pool import Process
 from pytest_nsight.calibrate.replay import replay
 from pytest_nsight.calibrate.rules import RULES, is_flagged
-from pytest_nsight.calibrate.splits import STORED_RUNS, Situation, Split, draw_splits, group_by_session
+from pytest_nsight.calibrate.splits import Situation, Split, draw_splits, draw_stored, group_by_session
 from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS
 from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.model import RunSummary, Subject
@@ -101,6 +101,19 @@ def measure_truth(study: Study) -> list[Truth]:
             if differences:
                 error = math.sqrt(sum(variances)) / len(differences)
                 found.append(Truth(subject, level, math.expm1(np.mean(differences)), error, runs))
+    return found
+
+
+def by_cost(findings: Sequence[Finding], truths: Sequence[Truth]) -> list[Finding]:
+    """The injected findings by what the work really cost: the nearest level, if it is within a quarter of it."""
+    costs = {(truth.subject, truth.per_mille): 1000 * truth.change for truth in truths}
+    found = []
+    for finding in findings:
+        cost = costs.get((finding.subject, finding.per_mille)) if finding.is_real else None
+        if cost is not None and cost > 0:
+            nearest = min(SLOWDOWNS, key=lambda level: abs(math.log(cost / level)))
+            if abs(cost / nearest - 1) <= 0.25:
+                found.append(replace(finding, per_mille=nearest))
     return found
 
 
@@ -203,7 +216,7 @@ def draw_injected(
     new = _weave(new_columns, len(new_columns[slowed]))
     if is_ab:
         return Split(situation, _weave(stored_columns, len(stored_columns[slowed])), new, is_paired=True)
-    stored = _draw_stored(study, situation, session[0], rng)
+    stored = draw_stored(group_by_session(study.sound), session, situation, rng)
     return Split(situation, stored, new) if stored else None
 
 
@@ -214,18 +227,3 @@ def _weave(columns: dict[Subject, list[Process]], rows: int) -> tuple[Process, .
         first = next(iter(columns.values()))[0]
         woven.append(Process(f"{first.session}/woven-{index}", first.session, first.board, summaries))
     return tuple(woven)
-
-
-def _draw_stored(
-    study: Study, situation: Situation, new: Process, rng: np.random.Generator
-) -> tuple[Process, ...] | None:
-    wants_same = situation is Situation.SAME_BOARD
-    sessions = [
-        runs
-        for runs in group_by_session(study.sound)
-        if (runs[0].board == new.board) is wants_same and len(runs) >= STORED_RUNS
-    ]
-    if not sessions:
-        return None
-    runs = sessions[int(rng.integers(len(sessions)))]
-    return tuple(runs[index] for index in sorted(rng.choice(len(runs), STORED_RUNS, replace=False)))

@@ -58,8 +58,13 @@ class Study:
         return self.policies.get(subject.case, Policy())
 
 
-def load_study(folders: Sequence[Path]) -> Study:
-    """Reads collections."""
+def load_study(folders: Sequence[Path], without: Sequence[str] = ()) -> Study:
+    """Reads collections.
+
+    Args:
+        folders: of collect.py.
+        without: names of cases to leave out, for instance because their code changed from one folder to another.
+    """
     summaries: dict[str, list[RunSummary]] = {}
     seconds: dict[str, float] = {}
     policies: dict[str, Policy] = {}
@@ -70,7 +75,9 @@ def load_study(folders: Sequence[Path]) -> Study:
         for entry in log["pools"]:
             pool = read_pool(folder / entry["file"])
             name = "injected" if entry["inject"] else f"control {entry['control']}" if entry["control"] else "sound"
-            summaries.setdefault(name, []).extend(pool.summaries)
+            summaries.setdefault(name, []).extend(
+                run for run in pool.summaries if _name_of(run.subject) not in without
+            )
             seconds.update(pool.seconds)
             policies.update(pool.policies)
     processes = {name: list_processes(runs) for name, runs in summaries.items()}
@@ -88,8 +95,12 @@ def load_study(folders: Sequence[Path]) -> Study:
 
 def case_of(subject: Subject) -> Case | None:
     """The suite's case behind a subject; None for a subject of another suite."""
-    name = subject.case.rpartition("[")[2].removesuffix("]")
+    name = _name_of(subject)
     return next((case for case in CASES if name == f"{case.kind}-{case.name}"), None)
+
+
+def _name_of(subject: Subject) -> str:
+    return subject.case.rpartition("[")[2].removesuffix("]")
 
 
 def injectable(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Case, int]]:

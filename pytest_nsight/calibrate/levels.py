@@ -17,6 +17,9 @@ from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.judge.noise import pool_within
 from pytest_nsight.model import Policy, Subject
 
+ONE_SESSION_STORED = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)
+"""Situations that the smallest slowdown is told for."""
+
 _DRAWS = 5
 _LATER = "a later session"
 _OTHER_BOARD = "-other"
@@ -110,7 +113,7 @@ def find_detectable(
     found: dict[Subject, dict[Situation, list[float]]] = {}
     for _ in range(_DRAWS):
         order = [runs[index] for index in rng.permutation(len(runs))[: stored + 1]]
-        for situation in Situation:
+        for situation in ONE_SESSION_STORED:
             split = Split(situation, tuple(order[:-1]), (_move(order[-1], situation),))
             for verdict in replay(split, policies, fixed=1).verdicts:
                 if verdict.comparison is not None:

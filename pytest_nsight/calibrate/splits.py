@@ -14,6 +14,8 @@ from pytest_nsight.judge.evidence import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_N
 from pytest_nsight.model import RunSummary, Subject
 
 STORED_RUNS = 5
+STORED_BOARDS = 4
+"""Boards that SEVERAL_BOARDS stores runs of, each as many as one alone would have."""
 
 
 class Situation(enum.Enum):
@@ -22,6 +24,7 @@ class Situation(enum.Enum):
     SAME_SESSION = "A/B in one session"
     SAME_BOARD = "same board, other session"
     OTHER_BOARD = "other board"
+    SEVERAL_BOARDS = f"other board, {STORED_BOARDS} boards stored"
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,9 +70,10 @@ def draw_splits(
 ) -> Iterator[Split]:
     """Yields random splits without end; none if the pool has no sessions for the situation.
 
-    The stored runs come from one session, as a save makes them, and the new ones from one session, without
-    replacement. Every pair of sessions is as likely as any other. There are 9 new runs where the session has
-    as many, else as many as it has, at least 5.
+    The stored runs come from one session, as a save makes them, or from a session of each of several boards; the
+    new ones come from one session, without replacement. Every session is as likely as any other to be the new one,
+    and of those that may be stored beside it every one is. There are 9 new runs where the session has as many, else
+    as many as it has, at least 5.
 
     Args:
         processes: runs of a pool.
@@ -81,19 +85,16 @@ def draw_splits(
     if situation is Situation.SAME_SESSION:
         yield from _draw_alternating([runs for runs in sessions if len(runs) >= 2 * MINIMUM_NEW_RUNS], rng)
         return
-    wants_same = situation is Situation.SAME_BOARD
-    pairs = [
-        (before, now)
-        for before, now in itertools.permutations(sessions, 2)
-        if (before[0].board == now[0].board) is wants_same
-        and len(before) >= stored
-        and len(now) >= MINIMUM_NEW_RUNS
+    checked = [
+        now
+        for now in sessions
+        if len(now) >= MINIMUM_NEW_RUNS and draw_stored(sessions, now, situation, rng, stored=stored)
     ]
-    while pairs:
-        before, now = pairs[int(rng.integers(len(pairs)))]
-        saved = sorted(rng.choice(len(before), stored, replace=False))
-        checked = rng.choice(len(now), min(LOOKS[-1], len(now)), replace=False)
-        yield Split(situation, tuple(before[i] for i in saved), tuple(now[i] for i in checked))
+    while checked:
+        now = checked[int(rng.integers(len(checked)))]
+        saved = draw_stored(sessions, now, situation, rng, stored=stored)
+        new = rng.choice(len(now), min(LOOKS[-1], len(now)), replace=False)
+        yield Split(situation, saved, tuple(now[index] for index in new))
 
 
 def _draw_alternating(sessions: Sequence[Sequence[Process]], rng: np.random.Generator) -> Iterator[Split]:
@@ -109,6 +110,40 @@ def _draw_alternating(sessions: Sequence[Sequence[Process]], rng: np.random.Gene
             sides[first].append(runs[start + 2 * pair])
             sides[1 - first].append(runs[start + 2 * pair + 1])
         yield Split(Situation.SAME_SESSION, tuple(sides[0]), tuple(sides[1]), is_paired=True)
+
+
+def draw_stored(
+    sessions: Sequence[Sequence[Process]],
+    now: Sequence[Process],
+    situation: Situation,
+    rng: np.random.Generator,
+    *,
+    stored: int = STORED_RUNS,
+) -> tuple[Process, ...]:
+    """Runs that could have been saved before a session; none if the situation asks for sessions that are not there.
+
+    Args:
+        sessions: runs session by session.
+        now: runs of the session that is checked.
+        situation: where the stored runs come from; not one session with the new ones.
+        rng: chooses.
+        stored: number of runs of each stored session.
+    """
+    board, session = now[0].board, now[0].session
+    own: dict[str, list[Sequence[Process]]] = {}
+    for runs in sessions:
+        if len(runs) >= stored and (runs[0].board, runs[0].session) != (board, session):
+            own.setdefault(runs[0].board, []).append(runs)
+    same = own.pop(board, [])
+    if situation is Situation.SEVERAL_BOARDS:
+        boards = sorted(own)
+        few = rng.permutation(len(boards))[:STORED_BOARDS] if len(boards) >= STORED_BOARDS else ()
+        chosen = [own[boards[index]] for index in few]
+    else:
+        candidates = same if situation is Situation.SAME_BOARD else list(itertools.chain(*own.values()))
+        chosen = [candidates] if candidates else []
+    saved = (runs[int(rng.integers(len(runs)))] for runs in chosen)
+    return tuple(runs[index] for runs in saved for index in sorted(rng.choice(len(runs), stored, replace=False)))
 
 
 def group_by_session(processes: Sequence[Process]) -> list[list[Process]]:

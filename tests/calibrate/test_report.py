@@ -10,11 +10,11 @@ import pytest
 
 from pytest_nsight.calibrate import replay as replaying
 from pytest_nsight.calibrate.alarms import Alarms, measure_alarms
-from pytest_nsight.calibrate.levels import measure_levels
+from pytest_nsight.calibrate.levels import ONE_SESSION_STORED, measure_levels
 from pytest_nsight.calibrate.pool import Pool, Process, list_processes
 from pytest_nsight.calibrate.replay import replay
 from pytest_nsight.calibrate.report import report
-from pytest_nsight.calibrate.splits import Situation, draw_splits
+from pytest_nsight.calibrate.splits import STORED_BOARDS, Situation, draw_splits
 from pytest_nsight.errors import UsageError
 from pytest_nsight.judge import gate, looks, trial, verdict
 from pytest_nsight.model import RunSummary
@@ -60,7 +60,7 @@ def test_a_pool_of_one_session_knows_no_shift_and_still_tells_what_would_be_foun
     for level in levels:
         assert level.session_shift is None
         assert level.board_shift is None
-        own = [level.mde[situation] for situation in Situation]
+        own = [level.mde[situation] for situation in ONE_SESSION_STORED]
         assert 0.02 < own[0] <= own[1] <= own[2]
 
 
@@ -83,7 +83,8 @@ def test_a_slowdown_of_the_mde_is_found_and_half_the_band_never_is() -> None:
 
 @pytest.mark.parametrize("situation", list(Situation))
 def test_the_gate_raises_no_alarm_over_a_quiet_pool_where_naive_rules_do(situation: Situation) -> None:
-    found = alarms_of(make_pool(QUIET), situation)
+    boards = STORED_BOARDS + 1 if situation is Situation.SEVERAL_BOARDS else 2
+    found = alarms_of(make_pool(replace(QUIET, boards=boards)), situation)
 
     assert found.gate.suites.hits == 0
     assert found.processes < 1.5
@@ -159,7 +160,7 @@ def test_the_report_has_a_row_for_each_case_and_a_table_for_each_situation() -> 
     assert "a run takes 8.0 s, 0.67 s for each subject" in text
     rows = [line for line in text.splitlines() if re.match(r"(test_case\[\d\d\]|copy|triad) ", line)]
     assert len(rows) == 14
-    for situation in Situation:
+    for situation in ONE_SESSION_STORED:
         assert f"{situation.value}: 10 random splits" in text
     assert text.count("this gate  ") == 3
 

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 
 import numpy as np
 import pytest
 
 from pytest_nsight.calibrate.pool import list_processes
-from pytest_nsight.calibrate.splits import Situation, draw_splits
+from pytest_nsight.calibrate.splits import STORED_BOARDS, Situation, draw_splits
 from tests.calibrate.pools import Sessions, make_pool
 
 PROCESSES = list_processes(make_pool(Sessions(boards=2, sessions=2, runs=12, subjects=2)).summaries)
@@ -19,9 +20,12 @@ def draw(situation: Situation, number: int = 50, seed: int = 1, processes: objec
     return list(itertools.islice(splits, number))
 
 
+FLEET = list_processes(make_pool(Sessions(boards=6, sessions=2, runs=9, subjects=2)).summaries)
+
+
 @pytest.mark.parametrize("situation", list(Situation))
 def test_no_run_is_on_both_sides_or_twice_on_one(situation: Situation) -> None:
-    for split in draw(situation):
+    for split in draw(situation, processes=FLEET):
         runs = [process.run for process in (*split.stored, *split.new)]
         assert len(set(runs)) == len(runs)
 
@@ -38,6 +42,15 @@ def test_stored_and_new_runs_are_of_two_sessions_of_one_board() -> None:
 def test_stored_and_new_runs_are_of_two_boards() -> None:
     for split in draw(Situation.OTHER_BOARD):
         assert {process.board for process in split.stored}.isdisjoint({process.board for process in split.new})
+
+
+def test_several_boards_are_stored_with_a_session_of_each_and_none_is_the_new_one() -> None:
+    for split in draw(Situation.SEVERAL_BOARDS, processes=FLEET):
+        stored = Counter((process.board, process.session) for process in split.stored)
+        assert len({board for board, _ in stored}) == STORED_BOARDS
+        assert set(stored.values()) == {5}
+        assert split.new[0].board not in {board for board, _ in stored}
+    assert draw(Situation.SEVERAL_BOARDS) == []
 
 
 def test_alternating_runs_neighbour_each_other_and_neither_side_is_always_first() -> None:

@@ -14,6 +14,7 @@ from pytest_nsight.judge.noise import (
     SESSION_PRIOR_DF,
     SHIPPED_PRIOR,
     SHORT_KERNELS,
+    Component,
     Prior,
     _invert_trigamma,
     estimate_noise,
@@ -103,7 +104,14 @@ def test_stored_boards_that_differ_raise_the_board_variance():
     noise = estimate_noise(baseline, place([10.0], "c"), SHIPPED_PRIOR, LONG_KERNELS)
 
     assert noise.board.variance > 4 * LONG_KERNELS.board**2
-    assert noise.board.degrees_of_freedom == BOARD_PRIOR_DF + 1
+    assert noise.board.degrees_of_freedom == BOARD_PRIOR_DF
+
+
+def test_stored_boards_that_agree_leave_the_board_variance_as_expected():
+    baseline = [run for board in "abcd" for run in place([10.0, 10.001], board, f"GPU-{board}")]
+    noise = estimate_noise(baseline, place([10.0], "e", "GPU-e"), SHIPPED_PRIOR, LONG_KERNELS)
+
+    assert noise.board == Component(LONG_KERNELS.board**2, BOARD_PRIOR_DF)
 
 
 def test_session_variance_is_estimated_without_bias():

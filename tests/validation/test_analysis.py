@@ -18,8 +18,9 @@ from benchmarks.validate.false_alarms import (
     measure_false_alarms,
     share_study,
 )
-from benchmarks.validate.power import draw_injected, measure_power, measure_truth
+from benchmarks.validate.power import Truth, by_cost, draw_injected, measure_power, measure_truth
 from benchmarks.validate.study import Study, injectable, level_in, load_study
+from pytest_nsight.calibrate.levels import ONE_SESSION_STORED
 from pytest_nsight.calibrate.splits import Situation
 from pytest_nsight.result import VerdictKind
 from tests.validation.collections import make_collection
@@ -44,6 +45,24 @@ def test_pools_are_told_apart(study: Study) -> None:
     assert len(study.live) == 20
 
 
+def test_a_case_that_is_left_out_is_gone(folder: Path, study: Study) -> None:
+    name = study.subjects[0].case.rpartition("[")[2].removesuffix("]")
+
+    assert load_study([folder], [name]).subjects == study.subjects[1:]
+
+
+def test_findings_are_told_by_what_the_work_really_cost(study: Study) -> None:
+    share_study(study)
+    found = measure_power([0.02], 2, 1, 1, is_real=True)
+    subject = found[0].subject
+
+    costly = [Truth(subject, level, 0.031, 0.0, 9) for level in (5, 10, 20, 30, 50)]
+    odd = [Truth(subject, level, 0.0141, 0.0, 9) for level in (5, 10, 20, 30, 50)]
+
+    assert {finding.per_mille for finding in by_cost(found, costly)} == {30}
+    assert by_cost(found, odd) == []
+
+
 def test_the_truth_of_an_injection_is_measured(study: Study) -> None:
     found = measure_truth(study)
 
@@ -54,7 +73,7 @@ def test_the_truth_of_an_injection_is_measured(study: Study) -> None:
     assert all(0.0002 < truth.error < 0.001 for truth in found)
 
 
-@pytest.mark.parametrize("situation", list(Situation))
+@pytest.mark.parametrize("situation", ONE_SESSION_STORED)
 def test_one_case_is_slower_in_an_injected_split_and_no_other(study: Study, situation: Situation) -> None:
     subject, _, position = list(injectable(study.subjects))[2]
     split = draw_injected(study, situation, subject, position, 50, np.random.default_rng(1))
