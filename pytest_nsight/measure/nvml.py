@@ -36,13 +36,14 @@ class Nvml:
             self.missing = ""
 
     def environment(self) -> dict[str, str]:
-        """Driver, power limit, ECC and MIG mode; a value that cannot be read is left out."""
+        """Driver, board part number, power limit, ECC and MIG mode; a value that cannot be read is left out."""
         if self._nvml is None:
             return {"nvml": self.missing}
         nvml, handle = self._nvml, self._handle
         limit_w = self.power_limit_w()
         questions = {
             "driver": nvml.nvmlSystemGetDriverVersion,
+            "board_part": lambda: nvml.nvmlDeviceGetBoardPartNumber(handle),
             "power_limit_w": lambda: None if limit_w is None else f"{limit_w:.0f}",
             "ecc": lambda: ("off", "on")[nvml.nvmlDeviceGetEccMode(handle)[0]],
             "mig": lambda: ("off", "on")[nvml.nvmlDeviceGetMigMode(handle)[0]],

@@ -61,6 +61,25 @@ def test_energy_limit_and_processes_are_read(monkeypatch: pytest.MonkeyPatch) ->
     assert (board.energy_mj(), board.power_limit_w(), board.pids()) == (123_456, 700.0, (7, 9))
 
 
+def test_the_environment_names_what_times_depend_on(monkeypatch: pytest.MonkeyPatch) -> None:
+    board = nvml(
+        monkeypatch,
+        Driver(
+            nvmlSystemGetDriverVersion="580.159.04",
+            nvmlDeviceGetBoardPartNumber="692-2G520-0282-001",
+            nvmlDeviceGetEnforcedPowerLimit=700_000,
+            nvmlDeviceGetEccMode=(1, 1),
+        ),
+    )
+
+    assert board.environment() == {
+        "driver": "580.159.04",
+        "board_part": "692-2G520-0282-001",
+        "power_limit_w": "700",
+        "ecc": "on",
+    }
+
+
 def test_a_driver_that_refuses_everything_says_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     board = nvml(monkeypatch, Driver())
 
