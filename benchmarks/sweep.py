@@ -1,6 +1,6 @@
 """Time candidates for the launch of the memory-bound kernels at 65536 rows, and name the fastest of each.
 
-    python -m benchmarks.sweep                          # everything, under a minute on an H200
+    python -m benchmarks.sweep                          # everything
     python -m benchmarks.sweep --only cross_entropy --rows 4096
     python -m benchmarks.sweep --dry-run                # where there is no GPU: are the candidates well-formed?
 

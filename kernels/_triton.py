@@ -137,7 +137,7 @@ class Flat:
     num_warps: int
 
     def count_programs(self, elements: int) -> int:
-        """Blocks in the grid."""
+        """Programs in the grid."""
         return -(-elements // self.block)
 
     def is_exact(self, elements: int) -> bool:

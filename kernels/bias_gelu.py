@@ -17,6 +17,7 @@ from kernels._checks import check_shape, check_tensor
 from kernels._triton import Flat, device_of, jit, load_flat, store_flat, tl
 
 FLAT = Flat(block=2048, num_warps=4)
+"""The fastest of benchmarks.sweep on an H200."""
 
 
 def bias_gelu_reference(x: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:

@@ -32,7 +32,7 @@ from pytest_nsight.calibrate.alarms import Alarms
 from pytest_nsight.calibrate.levels import measure_levels
 from pytest_nsight.calibrate.pool import Process
 from pytest_nsight.calibrate.replay import replay
-from pytest_nsight.calibrate.splits import STORED_RUNS, Situation, Split, group_by_session
+from pytest_nsight.calibrate.splits import STORED_RUNS, Situation, Split, draw_stored, group_by_session, list_stored
 from pytest_nsight.judge.evidence import LOOKS
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE
 from pytest_nsight.result import VerdictKind
@@ -46,16 +46,12 @@ def judge_controls(study: Study, seed: int) -> dict[str, dict[Situation, Counter
     for name, runs in study.controls.items():
         rng = np.random.default_rng(seed)
         for situation in (Situation.SAME_BOARD, Situation.OTHER_BOARD):
-            pairs = [
-                (stored, new)
-                for stored in group_by_session(study.sound)
-                for new in group_by_session(runs)
-                if (stored[0].board == new[0].board) is (situation is Situation.SAME_BOARD)
-                and len(stored) >= STORED_RUNS
-            ]
+            sessions = group_by_session(study.sound)
+            candidates = [(list_stored(sessions, new, situation), new) for new in group_by_session(runs)]
+            pairs = [(groups, new) for groups, new in candidates if groups]
             for _ in range(CONTROL_CHECKS if pairs else 0):
-                stored, new = pairs[int(rng.integers(len(pairs)))]
-                split = Split(situation, _take(stored, STORED_RUNS, rng), _take(new, LOOKS[-1], rng))
+                groups, new = pairs[int(rng.integers(len(pairs)))]
+                split = Split(situation, draw_stored(groups, situation, rng), _take(new, LOOKS[-1], rng))
                 kinds = (verdict.kind for verdict in replay(split, study.policies).verdicts)
                 found.setdefault(name, {}).setdefault(situation, Counter()).update(kinds)
     return found
@@ -96,7 +92,8 @@ def analyse(
     done("controls")
     settings = (
         f"Frozen settings: looks {LOOKS}, false discovery rate {FALSE_DISCOVERY_RATE:.1%}, {STORED_RUNS} stored "
-        f"runs, {splits} splits for each situation and band, {power_draws} draws for each level, seed {seed}."
+        f"runs, {splits} splits for each situation and band, {power_draws} draws for each level, seed {seed}"
+        + (f"; without the case {', '.join(study.left_out)}." if study.left_out else ".")
     )
     sections = {
         "Data": tables.data(study),
@@ -123,7 +120,7 @@ def analyse(
     text += [settings, ""]
     for title, lines in sections.items():
         text += [f"## {title}", "", *lines]
-    return text, {"splits": splits, "seed": seed, "gate": _numbers(alarms)}
+    return text, {"splits": splits, "seed": seed, "without": study.left_out, "gate": _numbers(alarms)}
 
 
 def _numbers(alarms: dict[tuple[Situation, float], Alarms]) -> list[dict[str, object]]:

@@ -18,7 +18,7 @@ from benchmarks.validation_suite.injection import LEVELS
 from pytest_nsight.calibrate.pool import Process
 from pytest_nsight.calibrate.replay import replay
 from pytest_nsight.calibrate.rules import RULES, is_flagged
-from pytest_nsight.calibrate.splits import Situation, Split, draw_splits, draw_stored, group_by_session
+from pytest_nsight.calibrate.splits import Situation, Split, draw_splits, draw_stored, group_by_session, list_stored
 from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS
 from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.model import RunSummary, Subject
@@ -216,8 +216,8 @@ def draw_injected(
     new = _weave(new_columns, len(new_columns[slowed]))
     if is_ab:
         return Split(situation, _weave(stored_columns, len(stored_columns[slowed])), new, is_paired=True)
-    stored = draw_stored(group_by_session(study.sound), session, situation, rng)
-    return Split(situation, stored, new) if stored else None
+    groups = list_stored(group_by_session(study.sound), session, situation)
+    return Split(situation, draw_stored(groups, situation, rng), new) if groups else None
 
 
 def _weave(columns: dict[Subject, list[Process]], rows: int) -> tuple[Process, ...]:

@@ -30,6 +30,7 @@ class Study:
         live: whole checks, as collection.json tells them.
         seconds: run -> wall time.
         policies: case -> policy at the default band of the collection.
+        left_out: names of cases that were collected and are not looked at.
     """
 
     sound: tuple[Process, ...]
@@ -38,6 +39,7 @@ class Study:
     live: tuple[Mapping[str, Any], ...]
     seconds: Mapping[str, float]
     policies: Mapping[str, Policy]
+    left_out: tuple[str, ...] = ()
 
     @cached_property
     def boards(self) -> Mapping[str, str]:
@@ -64,6 +66,9 @@ def load_study(folders: Sequence[Path], without: Sequence[str] = ()) -> Study:
     Args:
         folders: of collect.py.
         without: names of cases to leave out, for instance because their code changed from one folder to another.
+
+    Raises:
+        ValueError: no case has such a name.
     """
     summaries: dict[str, list[RunSummary]] = {}
     seconds: dict[str, float] = {}
@@ -75,12 +80,16 @@ def load_study(folders: Sequence[Path], without: Sequence[str] = ()) -> Study:
         for entry in log["pools"]:
             pool = read_pool(folder / entry["file"])
             name = "injected" if entry["inject"] else f"control {entry['control']}" if entry["control"] else "sound"
-            summaries.setdefault(name, []).extend(
-                run for run in pool.summaries if _name_of(run.subject) not in without
-            )
+            summaries.setdefault(name, []).extend(pool.summaries)
             seconds.update(pool.seconds)
             policies.update(pool.policies)
-    processes = {name: list_processes(runs) for name, runs in summaries.items()}
+    names = {_name_of(run.subject) for runs in summaries.values() for run in runs}
+    if unknown := [name for name in without if name not in names]:
+        raise ValueError(f"no case is named {', '.join(unknown)}; there are {', '.join(sorted(names))}")
+    processes = {
+        name: list_processes(run for run in runs if _name_of(run.subject) not in without)
+        for name, runs in summaries.items()
+    }
     return Study(
         sound=processes.get("sound", ()),
         injected=processes.get("injected", ()),
@@ -90,6 +99,7 @@ def load_study(folders: Sequence[Path], without: Sequence[str] = ()) -> Study:
         live=tuple(live),
         seconds=seconds,
         policies=policies,
+        left_out=tuple(without),
     )
 
 

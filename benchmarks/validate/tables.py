@@ -155,7 +155,7 @@ def rate_of(findings: Sequence[Finding], hit: Callable[[Finding], bool | None]) 
     names = [f"{finding.subject.label} {finding.session}" for finding, _ in hits]
     rate = Rate(sum(answer for _, answer in hits), len(hits))
     rng = np.random.default_rng(1)
-    over = bootstrap_sessions([answer for _, answer in hits], [(name, name) for name in names], rng)
+    over = bootstrap_sessions([answer for _, answer in hits], [(name,) for name in names], rng)
     if over is None:
         # All alike: as many independent trials as there are cases and sessions, at least.
         cases = len(set(names))

@@ -24,6 +24,9 @@ All other fields are only told. Versions of torch, triton or CUDA above all: wha
 kernels is exactly what the gate must judge.
 """
 
+OF_BOARD = ("board_part",)
+"""Fields of which the stored runs may have several values, board by board: told if none of them is the new one."""
+
 
 def comparable(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> tuple[tuple[RunSummary, ...], str]:
     """The stored runs that were measured like the new ones.
@@ -61,7 +64,8 @@ def told(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> str:
     if not baseline:
         return ""
     newest = baseline[-1].environment
-    changed = _differences(newest, now, sorted(set(newest) - set(BLOCKING)))
+    known = {name for name in OF_BOARD if any(run.environment.get(name) == now.get(name) for run in baseline)}
+    changed = _differences(newest, now, sorted(set(newest) - set(BLOCKING) - known))
     return f"changed since the baseline: {', '.join(changed)}" if changed else ""
 
 

@@ -69,7 +69,7 @@ class Outcome:
     """What became of one split.
 
     Attributes:
-        sessions: of its stored and its new runs.
+        sessions: of its stored and its new runs, each once.
         kinds: verdicts of its subjects, counted.
         processes: fresh processes that the check took.
         runs: new runs of all subjects.
@@ -77,7 +77,7 @@ class Outcome:
         flagged: for each of RULES the number of subjects called slower; None where it could not be asked.
     """
 
-    sessions: tuple[str, str]
+    sessions: tuple[str, ...]
     kinds: Counter[VerdictKind]
     processes: int
     runs: int

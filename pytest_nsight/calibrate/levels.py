@@ -18,7 +18,7 @@ from pytest_nsight.judge.noise import pool_within
 from pytest_nsight.model import Policy, Subject
 
 ONE_SESSION_STORED = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)
-"""Situations that the smallest slowdown is told for."""
+"""Situations that the smallest slowdown is told for: one session has all the runs that these take."""
 
 _DRAWS = 5
 _LATER = "a later session"

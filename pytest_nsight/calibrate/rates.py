@@ -46,32 +46,37 @@ class Rate:
 
 
 def bootstrap_sessions(
-    hits: Sequence[bool], sessions: Sequence[tuple[str, str]], rng: np.random.Generator
+    hits: Sequence[bool], sessions: Sequence[tuple[str, ...]], rng: np.random.Generator
 ) -> tuple[float, float] | None:
     """The 95 % interval of a rate over splits, by resampling the sessions that the splits were drawn from.
 
     Splits of one pool share runs and sessions, so they are no independent trials: sessions are. Each resample
-    draws sessions with replacement and weighs a split by how often its two sessions were drawn, the product
-    for two different ones (the pigeonhole bootstrap, Owen 2007, doi 10.1214/07-AOAS122).
+    draws sessions with replacement and weighs a split by how often its sessions were drawn, the product for
+    different ones (the pigeonhole bootstrap, Owen 2007, doi 10.1214/07-AOAS122).
 
     Args:
         hits: whether it happened, for each split.
-        sessions: of the stored and of the new runs of each split.
+        sessions: of the stored and of the new runs of each split, each once.
         rng: resamples.
 
     Returns:
         The interval; None with fewer than 3 sessions, and where every split agrees, for then there is nothing
         to resample and the interval would wrongly be a point.
     """
-    names = sorted({name for pair in sessions for name in pair})
+    names = sorted({name for own in sessions for name in own})
     values = np.asarray(hits, dtype=np.float64)
     if len(names) < 3 or values.min() == values.max():
         return None
     position = {name: index for index, name in enumerate(names)}
-    before = np.array([position[pair[0]] for pair in sessions])
-    now = np.array([position[pair[1]] for pair in sessions])
+    # A session that every resample draws once, for splits that have fewer sessions than others.
+    none = len(names)
+    most = max(map(len, sessions))
+    columns = ([position[own[k]] if k < len(own) else none for own in sessions] for k in range(most))
     drawn = rng.multinomial(len(names), np.full(len(names), 1 / len(names)), size=_RESAMPLES)
-    weights = np.where(before == now, drawn[:, now], drawn[:, before] * drawn[:, now])
+    drawn = np.column_stack([drawn, np.ones(_RESAMPLES, dtype=drawn.dtype)])
+    weights = np.ones((_RESAMPLES, len(sessions)))
+    for column in columns:
+        weights *= drawn[:, column]
     totals = weights.sum(axis=1)
     found = (weights @ values)[totals > 0] / totals[totals > 0]
     low, high = np.quantile(found, [(1 - CONFIDENCE) / 2, (1 + CONFIDENCE) / 2])

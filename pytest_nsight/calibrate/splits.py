@@ -45,9 +45,9 @@ class Split:
     is_paired: bool = False
 
     @property
-    def sessions(self) -> tuple[str, str]:
-        """Sessions of the stored and of the new runs."""
-        return self.stored[0].session, self.new[0].session
+    def sessions(self) -> tuple[str, ...]:
+        """Sessions of the stored runs and of the new ones, each once."""
+        return tuple(dict.fromkeys(process.session for process in (*self.stored, *self.new)))
 
     def stored_at(self, new_runs: int) -> tuple[Process, ...]:
         """The stored runs that there are beside this many new ones."""
@@ -72,8 +72,8 @@ def draw_splits(
 
     The stored runs come from one session, as a save makes them, or from a session of each of several boards; the
     new ones come from one session, without replacement. Every session is as likely as any other to be the new one,
-    and of those that may be stored beside it every one is. There are 9 new runs where the session has as many, else
-    as many as it has, at least 5.
+    and so is beside it every one that may be stored; of several boards each board, then each session of it. There
+    are 9 new runs where the session has as many, else as many as it has, at least 5.
 
     Args:
         processes: runs of a pool.
@@ -85,16 +85,12 @@ def draw_splits(
     if situation is Situation.SAME_SESSION:
         yield from _draw_alternating([runs for runs in sessions if len(runs) >= 2 * MINIMUM_NEW_RUNS], rng)
         return
-    checked = [
-        now
-        for now in sessions
-        if len(now) >= MINIMUM_NEW_RUNS and draw_stored(sessions, now, situation, rng, stored=stored)
-    ]
+    candidates = [(now, list_stored(sessions, now, situation, stored)) for now in sessions]
+    checked = [(now, groups) for now, groups in candidates if groups and len(now) >= MINIMUM_NEW_RUNS]
     while checked:
-        now = checked[int(rng.integers(len(checked)))]
-        saved = draw_stored(sessions, now, situation, rng, stored=stored)
+        now, groups = checked[int(rng.integers(len(checked)))]
         new = rng.choice(len(now), min(LOOKS[-1], len(now)), replace=False)
-        yield Split(situation, saved, tuple(now[index] for index in new))
+        yield Split(situation, draw_stored(groups, situation, rng, stored), tuple(now[index] for index in new))
 
 
 def _draw_alternating(sessions: Sequence[Sequence[Process]], rng: np.random.Generator) -> Iterator[Split]:
@@ -112,22 +108,20 @@ def _draw_alternating(sessions: Sequence[Sequence[Process]], rng: np.random.Gene
         yield Split(Situation.SAME_SESSION, tuple(sides[0]), tuple(sides[1]), is_paired=True)
 
 
-def draw_stored(
-    sessions: Sequence[Sequence[Process]],
-    now: Sequence[Process],
-    situation: Situation,
-    rng: np.random.Generator,
-    *,
-    stored: int = STORED_RUNS,
-) -> tuple[Process, ...]:
-    """Runs that could have been saved before a session; none if the situation asks for sessions that are not there.
+def list_stored(
+    sessions: Sequence[Sequence[Process]], now: Sequence[Process], situation: Situation, stored: int = STORED_RUNS
+) -> list[list[Sequence[Process]]]:
+    """The sessions that could have been saved before another one, for `draw_stored`.
 
     Args:
         sessions: runs session by session.
         now: runs of the session that is checked.
         situation: where the stored runs come from; not one session with the new ones.
-        rng: chooses.
-        stored: number of runs of each stored session.
+        stored: number of runs that are taken of a session.
+
+    Returns:
+        Groups of sessions, board by board where several boards are stored, else one; none if the situation asks
+        for what is not there.
     """
     board, session = now[0].board, now[0].session
     own: dict[str, list[Sequence[Process]]] = {}
@@ -135,14 +129,23 @@ def draw_stored(
         if len(runs) >= stored and (runs[0].board, runs[0].session) != (board, session):
             own.setdefault(runs[0].board, []).append(runs)
     same = own.pop(board, [])
+    others = [own[name] for name in sorted(own)]
     if situation is Situation.SEVERAL_BOARDS:
-        boards = sorted(own)
-        few = rng.permutation(len(boards))[:STORED_BOARDS] if len(boards) >= STORED_BOARDS else ()
-        chosen = [own[boards[index]] for index in few]
-    else:
-        candidates = same if situation is Situation.SAME_BOARD else list(itertools.chain(*own.values()))
-        chosen = [candidates] if candidates else []
-    saved = (runs[int(rng.integers(len(runs)))] for runs in chosen)
+        return others if len(others) >= STORED_BOARDS else []
+    group = same if situation is Situation.SAME_BOARD else list(itertools.chain(*others))
+    return [group] if group else []
+
+
+def draw_stored(
+    groups: Sequence[Sequence[Sequence[Process]]],
+    situation: Situation,
+    rng: np.random.Generator,
+    stored: int = STORED_RUNS,
+) -> tuple[Process, ...]:
+    """Runs of a session from one group, or from each of 4 groups where several boards are stored."""
+    wanted = STORED_BOARDS if situation is Situation.SEVERAL_BOARDS else 1
+    chosen = (groups[index] for index in rng.permutation(len(groups))[:wanted])
+    saved = (sessions[int(rng.integers(len(sessions)))] for sessions in chosen)
     return tuple(runs[index] for runs in saved for index in sorted(rng.choice(len(runs), stored, replace=False)))
 
 

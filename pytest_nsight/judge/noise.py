@@ -2,7 +2,8 @@
 
 Nested levels, each with a variance of log time: run < session < board < kind of board. Every variance of a
 subject is its own estimate drawn towards a prior: the moderated variance of limma (Smyth 2004, doi
-10.2202/1544-6115.1027). Where each constant comes from is told in docs/statistics.md.
+10.2202/1544-6115.1027); those of boards are never below it. Where each constant comes from is told in
+docs/statistics.md.
 """
 
 from __future__ import annotations

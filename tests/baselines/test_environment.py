@@ -68,3 +68,10 @@ def test_the_explanation_is_about_the_nearest_run_and_the_newest_of_those() -> N
 def test_no_stored_run_is_not_a_difference() -> None:
     assert comparable([], ENVIRONMENT) == ((), "")
     assert told([], ENVIRONMENT) == ""
+
+
+def test_another_board_is_told_unless_runs_of_its_like_are_stored() -> None:
+    stored = [run(1, environment={"board_part": "001"}), run(2, environment={"board_part": "000"})]
+
+    assert told(stored, {"board_part": "001"}) == ""
+    assert told(stored, {"board_part": "041"}) == "changed since the baseline: board_part 000 -> 041"

@@ -53,5 +53,17 @@ def test_splits_that_all_agree_have_no_interval(hit: bool) -> None:
     assert bootstrap_sessions([hit] * 3, pairs, np.random.default_rng(1)) is None
 
 
+def test_every_session_of_a_split_counts() -> None:
+    rng = np.random.default_rng(3)
+    draws = [rng.permutation(12)[:4] for _ in range(600)]
+    splits = [tuple(f"s{one}" for one in draw) for draw in draws]
+    hits = ["s3" in split for split in splits]
+
+    # One session, stored or new, is behind every hit: the rate is 0 where it is not drawn.
+    low, high = bootstrap_sessions(hits, splits, np.random.default_rng(1)) or (1, 1)
+    assert low == 0
+    assert high > 2 * np.mean(hits)
+
+
 def test_two_sessions_are_too_few() -> None:
     assert bootstrap_sessions([True, False], [("a", "b"), ("b", "a")], np.random.default_rng(1)) is None

@@ -30,15 +30,18 @@ def streams(boards: dict[str, tuple[float, float]]) -> list[Evidence]:
     ]
 
 
-def test_the_two_kinds_of_h200_are_told_apart() -> None:
-    boards = {f"GPU-{index}": times for index, times in enumerate([*LARGER, *SMALLER])}
+@pytest.mark.parametrize("order", [1, -1])
+def test_the_two_kinds_of_h200_are_told_apart(order: int) -> None:
+    boards = {f"GPU-{index}": times for index, times in enumerate([*LARGER, *SMALLER][::order])}
 
     kinds = find_kinds(streams(boards))
 
-    found = [kinds[board] for board in boards]
-    assert len(set(found[:5])) == 1
-    assert len(set(found[5:])) == 1
-    assert found[0] != found[-1]
+    by_time = {
+        times in LARGER: {kinds[board] for board, own in boards.items() if (own in LARGER) == (times in LARGER)}
+        for times in boards.values()
+    }
+    assert [len(found) for found in by_time.values()] == [1, 1]
+    assert by_time[True].isdisjoint(by_time[False])
 
 
 def test_the_ratio_tells_what_neither_stream_tells_alone() -> None:

@@ -1,4 +1,4 @@
-import dataclasses
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -107,11 +107,14 @@ def test_stored_boards_that_differ_raise_the_board_variance():
     assert noise.board.degrees_of_freedom == BOARD_PRIOR_DF
 
 
-def test_stored_boards_that_agree_leave_the_board_variance_as_expected():
-    baseline = [run for board in "abcd" for run in place([10.0, 10.001], board, f"GPU-{board}")]
+def test_stored_boards_that_agree_leave_the_board_variances_as_expected():
+    baseline = [
+        replace(run, kind="GPU-a") for board in "abcd" for run in place([10.0, 10.001], board, f"GPU-{board}")
+    ]
     noise = estimate_noise(baseline, place([10.0], "e", "GPU-e"), SHIPPED_PRIOR, LONG_KERNELS)
 
     assert noise.board == Component(LONG_KERNELS.board**2, BOARD_PRIOR_DF)
+    assert noise.kin == Component(LONG_KERNELS.kin**2, BOARD_PRIOR_DF)
 
 
 def test_session_variance_is_estimated_without_bias():
@@ -197,7 +200,7 @@ def test_what_nine_runs_would_show_is_foretold_from_one():
     """With the variances held fixed, the forecast is what the later contrast has."""
     baseline, new = place([10.0, 10.001, 10.002], "a"), place([10.0] * 9, "b")
     later = contrast(baseline, new, estimate_noise(baseline, new, SHIPPED_PRIOR, LONG_KERNELS))
-    early = dataclasses.replace(later, new_runs=1, run_df=later.run_df - 8)
+    early = replace(later, new_runs=1, run_df=later.run_df - 8)
 
     assert early.variance_with(9) == pytest.approx(later.standard_error**2)
     assert early.degrees_with(9) == pytest.approx(later.degrees_of_freedom)

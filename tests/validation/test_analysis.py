@@ -49,6 +49,8 @@ def test_a_case_that_is_left_out_is_gone(folder: Path, study: Study) -> None:
     name = study.subjects[0].case.rpartition("[")[2].removesuffix("]")
 
     assert load_study([folder], [name]).subjects == study.subjects[1:]
+    with pytest.raises(ValueError, match="no case is named typo; there are "):
+        load_study([folder], ["typo"])
 
 
 def test_findings_are_told_by_what_the_work_really_cost(study: Study) -> None:

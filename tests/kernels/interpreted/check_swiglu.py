@@ -7,7 +7,7 @@ from kernels import swiglu as operator
 from tests.kernels.tensors import DTYPES, SHAPES, Random, assert_guarded, assert_interpreted, poisoned
 
 
-# One more shape: wider than a tile.
+# More shapes: several programs, with and without something to mask.
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [*SHAPES, (5, 1500), (4, 1024)])
 def test_the_kernel_equals_the_reference(shape: tuple[int, int], dtype: torch.dtype, draw: Random) -> None:
