@@ -213,7 +213,7 @@ class Policy:
         min_share_of_limit: share of the board's limit that it must reach, None for no claim.
     """
 
-    band: float = 0.02
+    band: float = 0.01
     metric: str = "kernel"
     launches: int | None = None
     kernels: tuple[str, ...] | None = None

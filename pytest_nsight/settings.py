@@ -55,7 +55,7 @@ class Settings:
     baselines: Path = Path("baselines")
     runs: int = RUNS_TO_CHECK
     rounds: int | None = None
-    band: float = 0.02
+    band: float = 0.01
     strict: bool = False
     keep: bool = False
     save: bool = False

@@ -86,7 +86,7 @@ def make_evidence(
 ) -> Evidence:
     return Evidence(
         subject,
-        policy or Policy(),
+        policy or Policy(band=0.02),
         baseline=make_runs(
             wobble(before_ns, stored, sd),
             "stored",
