@@ -47,7 +47,7 @@ def test_scale_does_not_matter(ratio, stored, new, sd):
 def test_the_order_of_runs_does_not_matter(ratio, stored, new, sd, rng: random.Random):
     evidence = make_evidence(ratio=ratio, stored=stored, new=new, sd=sd)
     baseline, fresh = (rng.sample(runs, len(runs)) for runs in (evidence.baseline, evidence.new))
-    shuffled = Evidence(SUBJECT, Policy(), tuple(baseline), tuple(fresh))
+    shuffled = dataclasses.replace(evidence, baseline=tuple(baseline), new=tuple(fresh))
 
     assert without_history(judge_one(shuffled)) == without_history(judge_one(evidence))
     assert suspects([shuffled]) == suspects([evidence])
