@@ -13,12 +13,13 @@ from typing import Any
 import pytest
 
 from pytest_nsight.errors import UsageError
+from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
 from pytest_nsight.launch.lanes import ALL_GPUS
 
 COLLECTORS = ("auto", "nsys", "torch")
 RUNS_TO_CHECK = 1
 RUNS_TO_SAVE = 5
-RUNS_OF_EACH_TREE = 3
+RUNS_OF_EACH_TREE = MINIMUM_BASELINE_RUNS
 
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 

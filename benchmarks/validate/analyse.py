@@ -135,7 +135,7 @@ def _numbers(alarms: dict[tuple[Situation, float], Alarms]) -> list[dict[str, ob
             "regressions": found.regressions,
             "improvements": found.improvements,
             "verdicts": {kind.value: number for kind, number in found.verdicts.items()},
-            "extra_runs": found.extra_runs,
+            "runs": found.runs,
             "rules": {
                 rule.name: [rule.suites.hits, rule.suites.trials, rule.subjects.hits] for rule in found.rules
             },

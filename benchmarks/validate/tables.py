@@ -93,13 +93,13 @@ def false_alarms(found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
                 alarms.improved_suites.write(),
                 alarms.verdicts.get(VerdictKind.INCONCLUSIVE, 0),
                 alarms.verdicts.get(VerdictKind.ENVIRONMENT, 0),
-                f"{alarms.extra_runs:.3f}",
+                f"{alarms.runs:.2f}",
             )
         )
     header = (
         *("stored and new", "band", "splits", "suites with a false alarm [exact 95 %]", "by sessions"),
         *("regressions : improvements", "other failures", "suites with a false improvement"),
-        *("INCONCLUSIVE", "ENVIRONMENT", "extra runs a case"),
+        *("INCONCLUSIVE", "ENVIRONMENT", "runs measured a case"),
     )
     lines = table(header, rows)
     largest = max((band for _, band in found), default=0.0)
@@ -217,15 +217,15 @@ def cost(study: Study, found: Mapping[tuple[Situation, float], Alarms]) -> list[
     rows: list[tuple[object, ...]] = [
         (
             f"this gate, {situation.value}, band {percent(band, 1)}",
-            f"{1 + alarms.extra_runs:.3f}",
+            f"{alarms.runs:.2f}",
             f"{alarms.processes:.2f}",
-            f"{each * (1 + alarms.extra_runs):.2f} s",
+            f"{each * alarms.runs:.2f} s",
         )
         for (situation, band), alarms in found.items()
     ]
     rows.append(("a rule on one new run", 1, 1, f"{each:.2f} s"))
     rows.append(("t on run means", MINIMUM_NEW_RUNS, MINIMUM_NEW_RUNS, f"{each * MINIMUM_NEW_RUNS:.2f} s"))
-    return table(("rule", "new runs a case", "processes a check", "seconds a case"), rows)
+    return table(("rule", "runs measured a case", "processes a check", "seconds a case"), rows)
 
 
 def controls(verdicts: Mapping[str, Mapping[Situation, Counter[VerdictKind]]]) -> list[str]:

@@ -48,7 +48,7 @@ class Alarms:
         improved_suites: splits in which any subject was told IMPROVEMENT.
         verdicts: kind -> subjects.
         processes: mean number of processes that a check took.
-        extra_runs: mean number of runs of a subject beyond the first.
+        runs: mean number of runs that were measured of a subject, another tree's included.
         rules: alarms of the other rules.
     """
 
@@ -60,7 +60,7 @@ class Alarms:
     improved_suites: Rate
     verdicts: Mapping[VerdictKind, int]
     processes: float
-    extra_runs: float
+    runs: float
     rules: tuple[RuleAlarms, ...] = ()
 
 
@@ -72,7 +72,7 @@ class Outcome:
         sessions: of its stored and its new runs, each once.
         kinds: verdicts of its subjects, counted.
         processes: fresh processes that the check took.
-        runs: new runs of all subjects.
+        runs: runs that were measured of all subjects.
         subjects: number of subjects.
         flagged: for each of RULES the number of subjects called slower; None where it could not be asked.
     """
@@ -144,7 +144,7 @@ def sum_up(situation: Situation, outcomes: Sequence[Outcome], rng: np.random.Gen
         improved_suites=Rate(improved, len(outcomes)),
         verdicts=kinds,
         processes=sum(outcome.processes for outcome in outcomes) / len(outcomes),
-        extra_runs=sum(outcome.runs - outcome.subjects for outcome in outcomes) / max(total, 1),
+        runs=sum(outcome.runs for outcome in outcomes) / max(total, 1),
         rules=tuple(rules),
     )
 

@@ -13,6 +13,7 @@ import numpy as np
 from pytest_nsight.calibrate.pool import Process
 from pytest_nsight.calibrate.replay import replay
 from pytest_nsight.calibrate.splits import Situation, Split, group_by_session
+from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
 from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.judge.noise import pool_within
 from pytest_nsight.model import Policy, Subject
@@ -112,23 +113,29 @@ def find_detectable(
         return {}
     found: dict[Subject, dict[Situation, list[float]]] = {}
     for _ in range(_DRAWS):
-        order = [runs[index] for index in rng.permutation(len(runs))[: stored + 1]]
-        for situation in ONE_SESSION_STORED:
-            split = Split(situation, tuple(order[:-1]), (_move(order[-1], situation),))
-            for verdict in replay(split, policies, fixed=1).verdicts:
+        order = [runs[index] for index in rng.permutation(len(runs))]
+        splits = (_stand_in(order, situation, stored) for situation in ONE_SESSION_STORED)
+        for split in (split for split in splits if len(split.new) == split.first_look):
+            for verdict in replay(split, policies, fixed=split.first_look).verdicts:
                 if verdict.comparison is not None:
                     by_situation = found.setdefault(verdict.subject, {})
-                    by_situation.setdefault(situation, []).append(verdict.comparison.mde)
+                    by_situation.setdefault(split.situation, []).append(verdict.comparison.mde)
     return {
         subject: {situation: statistics.median(values) for situation, values in by_situation.items()}
         for subject, by_situation in found.items()
     }
 
 
+def _stand_in(order: Sequence[Process], situation: Situation, stored: int) -> Split:
+    """What there is at the first look, in pairs or beside stored runs."""
+    if situation is Situation.SAME_SESSION:
+        pairs = MINIMUM_BASELINE_RUNS
+        return Split(situation, tuple(order[:pairs]), tuple(order[pairs : 2 * pairs]), is_paired=True)
+    return Split(situation, tuple(order[:stored]), (_move(order[stored], situation),))
+
+
 def _move(process: Process, situation: Situation) -> Process:
     """The run under the name of another session or board."""
-    if situation is Situation.SAME_SESSION:
-        return process
     session = _LATER
     board = process.board + (_OTHER_BOARD if situation is Situation.OTHER_BOARD else "")
     summaries = {

@@ -8,11 +8,12 @@ from dataclasses import dataclass
 from pytest_nsight.baselines.environment import comparable
 from pytest_nsight.calibrate.splits import Split
 from pytest_nsight.judge.confirm import confirm
-from pytest_nsight.judge.evidence import LOOKS
 from pytest_nsight.judge.gate import Evidence, judge, suspects
 from pytest_nsight.model import Policy, RunSummary, Subject
 from pytest_nsight.result import Verdict
 from pytest_nsight.trace.names import family
+
+_OTHER_TREE = "the runs between"
 
 
 @dataclass(frozen=True, slots=True)
@@ -21,8 +22,8 @@ class Replay:
 
     Attributes:
         verdicts: one per subject, canaries apart.
-        runs: subject -> new runs that were asked for.
-        processes: fresh processes that were started.
+        runs: subject -> runs that were measured, another tree's included.
+        processes: fresh processes that were started for them.
     """
 
     verdicts: tuple[Verdict, ...]
@@ -38,16 +39,18 @@ def replay(split: Split, policies: Mapping[str, Policy], *, fixed: int | None = 
         policies: case -> what its verdict must obey; cases that are not in it get the default.
         fixed: this many new runs of every subject and no looks; None for the looks of the live gate.
     """
-    gathering = _Gathering(split, policies, fixed or LOOKS[0])
+    gathering = _Gathering(split, policies, fixed or split.first_look)
     if fixed is None:
         confirm(
             lambda: suspects(gathering.subjects(), family=family, canaries=gathering.canaries()),
             gathering.extend,
+            first=split.first_look,
         )
+    trees = 2 if split.is_paired else 1
     return Replay(
         judge(gathering.subjects(), family=family, canaries=gathering.canaries()),
-        gathering.counts,
-        gathering.processes,
+        {subject: trees * count for subject, count in gathering.counts.items()},
+        trees * gathering.processes,
     )
 
 
@@ -91,5 +94,10 @@ class _Gathering:
             self._stored[key] = comparable(saved, new[-1].environment)
         baseline, incomparable = self._stored[key]
         return Evidence(
-            subject, self._policies.get(subject.case, Policy()), baseline, new, incomparable=incomparable
+            subject,
+            self._policies.get(subject.case, Policy()),
+            baseline,
+            new,
+            incomparable=incomparable,
+            against=_OTHER_TREE if self._split.is_paired else "",
         )

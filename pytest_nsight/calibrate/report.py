@@ -119,7 +119,7 @@ def _alarms(alarms: Alarms, width: int) -> list[str]:
         del columns[2]
     kinds = sorted(alarms.verdicts.items(), key=lambda item: item[0].value)
     told = ", ".join(f"{number} {kind.value}" for kind, number in kinds if number)
-    cost = f"{alarms.processes:.2f} processes a check, {alarms.extra_runs:.3f} extra runs a subject"
+    cost = f"{alarms.processes:.2f} processes a check, {alarms.runs:.2f} runs a subject"
     return [
         f"{alarms.situation.value}: {count(alarms.splits, 'random split')}",
         *align(columns, width, ".."),

@@ -35,8 +35,8 @@ class Split:
         situation: where the runs come from.
         stored: the stored runs.
         new: the new runs in the order in which the looks take them.
-        is_paired: whether the stored runs are measured beside the new ones, so that there are only as many of
-            them as of new ones, and at least 3.
+        is_paired: whether the stored runs are another tree's, measured beside the new ones, so that there are only
+            as many of them as of new ones.
     """
 
     situation: Situation
@@ -49,9 +49,14 @@ class Split:
         """Sessions of the stored runs and of the new ones, each once."""
         return tuple(dict.fromkeys(process.session for process in (*self.stored, *self.new)))
 
+    @property
+    def first_look(self) -> int:
+        """New runs of every subject before the first look, as the live gate makes them."""
+        return MINIMUM_BASELINE_RUNS if self.is_paired else LOOKS[0]
+
     def stored_at(self, new_runs: int) -> tuple[Process, ...]:
         """The stored runs that there are beside this many new ones."""
-        return self.stored[: max(new_runs, MINIMUM_BASELINE_RUNS)] if self.is_paired else self.stored
+        return self.stored[:new_runs] if self.is_paired else self.stored
 
     def change(self, alter: Callable[[RunSummary], RunSummary], subject: Subject) -> Split:
         """The same split with the new runs of one subject altered."""

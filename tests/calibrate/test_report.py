@@ -38,6 +38,13 @@ def slow(factor: float):
     return alter
 
 
+def drift(run: RunSummary) -> RunSummary:
+    rounds = run.rounds["kernel"]
+    return replace(
+        run, rounds={"kernel": tuple(round(ns * (1 + 0.05 * i / len(rounds))) for i, ns in enumerate(rounds))}
+    )
+
+
 def test_deviations_and_shifts_are_those_that_the_pool_was_made_with() -> None:
     pool = make_pool(
         Sessions(boards=2, sessions=3, runs=30, subjects=10, run_sd=0.004, session_sd=0.002, board_sd=0.02)
@@ -87,7 +94,8 @@ def test_the_gate_raises_no_alarm_over_a_quiet_pool_where_naive_rules_do(situati
     found = alarms_of(make_pool(replace(QUIET, boards=boards)), situation)
 
     assert found.gate.suites.hits == 0
-    assert found.processes < 1.5
+    # Two trees take three pairs before the first look.
+    assert found.processes < (8 if situation is Situation.SAME_SESSION else 1.5)
     by_name = {rule.name: rule.suites.value for rule in found.rules}
     assert by_name["Welch on rounds, p < .05"] > 0.5
     assert by_name["Mann-Whitney, p < .05 (google/benchmark)"] > 0.5
@@ -136,6 +144,22 @@ def test_only_suspects_get_more_runs_and_no_more_than_nine() -> None:
     assert found.runs[victim] == 9
     assert found.processes == 9
     assert {runs for subject, runs in found.runs.items() if subject != victim} == {1}
+    assert {v.subject: v.kind for v in found.verdicts}[victim] is VerdictKind.REGRESSION
+
+
+def test_a_comparison_of_two_trees_is_replayed_in_pairs_and_further_pairs_stand_in_for_runs_set_aside() -> None:
+    pool = make_pool(Sessions(runs=40, subjects=12))
+    split = next(draw_splits(list_processes(pool.summaries), Situation.SAME_SESSION, np.random.default_rng(1)))
+    victim, *others = split.new[0].summaries
+    drifting = tuple(
+        replace(one, summaries={**one.summaries, victim: drift(one.summaries[victim])}) if index == 0 else one
+        for index, one in enumerate(split.stored)
+    )
+
+    found = replay(replace(split, stored=drifting).change(slow(1.05), victim), pool.policies)
+
+    assert found.runs == {victim: 18} | dict.fromkeys(others, 6)
+    assert found.processes == 18
     assert {v.subject: v.kind for v in found.verdicts}[victim] is VerdictKind.REGRESSION
 
 

@@ -62,10 +62,12 @@ def test_alternating_runs_neighbour_each_other_and_neither_side_is_always_first(
         assert len(split.sessions) == 1
 
 
-def test_a_paired_split_has_as_many_stored_as_new_runs_and_at_least_three() -> None:
-    split = draw(Situation.SAME_SESSION, 1)[0]
+def test_a_paired_split_begins_with_three_pairs_and_has_as_many_stored_as_new_runs() -> None:
+    split, beside_stored = draw(Situation.SAME_SESSION, 1)[0], draw(Situation.SAME_BOARD, 1)[0]
 
-    assert [len(split.stored_at(new)) for new in (1, 3, 5)] == [3, 3, 5]
+    assert (split.first_look, beside_stored.first_look) == (3, 1)
+    assert [len(split.stored_at(new)) for new in (3, 5)] == [3, 5]
+    assert [len(beside_stored.stored_at(new)) for new in (1, 9)] == [5, 5]
 
 
 def test_every_pair_of_sessions_comes_up() -> None:
