@@ -7,8 +7,10 @@ process of its own. The wall time means something only on an idle machine; the p
 ``python benchmarks/read_export.py 100000 --compare [--nsys-ai PROGRAM]`` gives the same export, one after the
 other, to this project, to both reports of `nsys stats` that tie kernels to ranges (nvtxkernsum and nvtxgpuproj of
 versions up to 2023.3, nvtx_kern_sum and nvtx_gpu_proj_sum of later ones) and to nsys-ai (nvtx_layer_breakdown
-and nvtx_kernel_map), each in a process of its own, start-up included. The cheapest of --repeat runs counts. What is
-not installed is named and left out; what is not done after --limit seconds is ended, and told as a lower bound.
+and nvtx_kernel_map), each in a process of its own, start-up included. Beside them it tells what SQLite alone takes
+to find the largest of every value that is read, which no reader that goes through it undercuts. The cheapest of
+--repeat runs counts. What is not installed is named and left out; what is not done after --limit seconds is ended,
+and told as a lower bound.
 """
 
 from __future__ import annotations
@@ -28,13 +30,26 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
+from pytest_nsight.collect.nsys import read_host, read_launches
 from pytest_nsight.collect.nsys.read import read
+from pytest_nsight.collect.nsys.read_file import open_export
 from pytest_nsight.trace.measures import measure
 from tests.synthetic_export import write_synthetic_export
 
 ROOT = Path(__file__).resolve().parents[1]
 RENAMED = (2023, 4)
 """From this version on the reports of `nsys stats` have their present names."""
+
+SCAN = """
+import sqlite3, sys
+from concurrent.futures import ThreadPoolExecutor
+
+def look(statement):
+    sqlite3.connect("file:{export}?immutable=1", uri=True).execute(statement).fetchone()
+
+with ThreadPoolExecutor() as pool:
+    list(pool.map(look, sys.argv[1:]))
+"""
 
 
 class Cost(NamedTuple):
@@ -97,6 +112,7 @@ def compare(path: Path, nsys_ai: str, limit_s: float, repeat: int) -> None:
     mine = f"from pathlib import Path; from benchmarks.read_export import *; measure(read(Path({str(path)!r})))"
     own = cheapest([sys.executable, "-c", mine], path, limit_s, repeat)
     tell("this project", own, own)
+    tell("SQLite alone", cheapest([sys.executable, "-c", SCAN, *scans(path)], path, limit_s, repeat), own)
     nsys = shutil.which("nsys")
     if nsys is None:
         print("nsys stats: no nsys on PATH")
@@ -113,6 +129,16 @@ def compare(path: Path, nsys_ai: str, limit_s: float, repeat: int) -> None:
         for skill in ("nvtx_layer_breakdown", "nvtx_kernel_map"):
             command = [program, "skill", "run", skill, "{export}", "--format", "json"]
             tell(f"nsys-ai {skill}", cheapest(command, path, limit_s, repeat), own)
+
+
+def scans(path: Path) -> list[str]:
+    """A statement for each table that makes SQLite look at every value that is read of it."""
+    export = open_export(path)
+    statements = []
+    for table, columns in {**read_host.COLUMNS, **read_launches.COLUMNS}.items():
+        values = [f"max({column.source})" for column in columns if export.has(table, column.source)]
+        statements += [f"SELECT {', '.join(values)} FROM {table}"] if values else []
+    return statements
 
 
 def tell(name: str, cost: Cost, own: Cost) -> None:
