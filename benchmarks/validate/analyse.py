@@ -20,9 +20,11 @@ import numpy as np
 
 from benchmarks.validate import tables
 from benchmarks.validate.false_alarms import (
+    Strictness,
     collect_p_values,
     describe_p_values,
     measure_false_alarms,
+    measure_strictness,
     share_study,
     spread,
 )
@@ -38,6 +40,7 @@ from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE
 from pytest_nsight.result import VerdictKind
 
 CONTROL_CHECKS = 20
+STRICT_SPLITS = 300
 
 
 def judge_controls(study: Study, seed: int) -> dict[str, dict[Situation, Counter[VerdictKind]]]:
@@ -80,6 +83,12 @@ def analyse(
         if found is not None:
             alarms[situation, band] = found
         done(f"false alarms, {situation.value}, band {band:.1%}")
+    strict: dict[tuple[Situation, float], Strictness] = {}
+    for situation, band in itertools.product(Situation, BANDS):
+        settled = measure_strictness(situation, band, min(splits, STRICT_SPLITS), seed, processes)
+        if settled is not None:
+            strict[situation, band] = settled
+    done("--nsight-strict")
     samples = spread(collect_p_values, [(situation, 100, seed) for situation in Situation], processes)
     uniform = {s: describe_p_values(values) for s, values in zip(Situation, samples, strict=True) if values}
     done("p-values")
@@ -99,6 +108,7 @@ def analyse(
         "Data": tables.data(study),
         "Noise": tables.noise(levels),
         "False alarms": tables.false_alarms(alarms),
+        "Under --nsight-strict": tables.strictness(strict),
         "p-values of unchanged code": tables.p_values(uniform),
         "What the injected work costs": tables.truth(truths),
         "Power by length": tables.power(findings, lambda one: one.length, "length"),

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
 from multiprocessing import get_context
 from typing import TypeVar
 
@@ -13,8 +15,10 @@ from scipy import stats
 
 from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.alarms import Alarms, Outcome, judge_split, sum_up
+from pytest_nsight.calibrate.rates import Rate
 from pytest_nsight.calibrate.replay import replay
 from pytest_nsight.calibrate.splits import Situation, draw_splits
+from pytest_nsight.model import Subject
 
 CHUNK = 50
 T = TypeVar("T")
@@ -67,6 +71,55 @@ def _judge_chunk(situation: Situation, band: float, splits: int, seed: int, with
     drawn = itertools.islice(draw_splits(study.sound, situation, rng), splits)
     policies = study.with_band(band)
     return [judge_split(split, policies, with_rules=with_rules) for split in drawn]
+
+
+@dataclass(frozen=True)
+class Strictness:
+    """What --nsight-strict makes of unchanged code.
+
+    Attributes:
+        suites: splits in which any case was not settled.
+        cases: cases of all splits that were not.
+        worst: the three cases that most often were not, with how often.
+        runs: mean number of runs that were measured of a case.
+    """
+
+    suites: Rate
+    cases: Rate
+    worst: tuple[tuple[Subject, int], ...]
+    runs: float
+
+
+def measure_strictness(
+    situation: Situation, band: float, splits: int, seed: int, processes: int
+) -> Strictness | None:
+    """Judges random splits as --nsight-strict does; None where the data has no sessions for the situation."""
+    tasks: list[Task] = [
+        (situation, band, min(CHUNK, splits - start), seed + start) for start in range(0, splits, CHUNK)
+    ]
+    found = [replayed for chunk in spread(_judge_strictly, tasks, processes) for replayed in chunk]
+    if not found:
+        return None
+    unsettled = Counter(subject for subjects, _ in found for subject in subjects)
+    total = len(found) * len(shared_study().subjects)
+    return Strictness(
+        Rate(sum(bool(subjects) for subjects, _ in found), len(found)),
+        Rate(unsettled.total(), total),
+        tuple(unsettled.most_common(3)),
+        sum(runs for _, runs in found) / total,
+    )
+
+
+def _judge_strictly(
+    situation: Situation, band: float, splits: int, seed: int
+) -> list[tuple[tuple[Subject, ...], int]]:
+    study = shared_study()
+    policies, found = study.with_band(band), []
+    for split in itertools.islice(draw_splits(study.sound, situation, np.random.default_rng(seed)), splits):
+        replayed = replay(split, policies, is_strict=True)
+        unsettled = tuple(verdict.subject for verdict in replayed.verdicts if verdict.kind.fails_strict)
+        found.append((unsettled, sum(replayed.runs.values())))
+    return found
 
 
 def collect_p_values(situation: Situation, splits: int, seed: int) -> list[float]:

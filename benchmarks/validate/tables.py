@@ -9,6 +9,7 @@ from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 import numpy as np
 from scipy import stats
 
+from benchmarks.validate.false_alarms import Strictness
 from benchmarks.validate.power import Finding, Truth
 from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.alarms import Alarms
@@ -114,6 +115,30 @@ def false_alarms(found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
         rows.append((rule.name, f"{rule.stored} : {rule.new}", *cells))
     header = ("rule", "runs stored : new", *(c for s in chosen for c in (f"suites, {s.value}", "cases")))
     return lines + (table(header, rows) if chosen else [])
+
+
+def strictness(found: Mapping[tuple[Situation, float], Strictness]) -> list[str]:
+    """What --nsight-strict fails of unchanged code, and for the sake of which cases."""
+    rows = [
+        (
+            situation.value,
+            percent(band, 1),
+            strict.suites.write(),
+            percent(strict.cases.value),
+            f"{strict.runs:.2f}",
+            ", ".join(f"{one.label} {percent(count / strict.suites.trials, 0)}" for one, count in strict.worst),
+        )
+        for (situation, band), strict in found.items()
+    ]
+    header = (
+        "stored and new",
+        "band",
+        "suites that fail [exact 95 %]",
+        "cases",
+        "runs measured a case",
+        "most often",
+    )
+    return table(header, rows)
 
 
 def p_values(described: Mapping[Situation, Mapping[str, float]]) -> list[str]:

@@ -31,18 +31,21 @@ class Replay:
     processes: int
 
 
-def replay(split: Split, policies: Mapping[str, Policy], *, fixed: int | None = None) -> Replay:
+def replay(
+    split: Split, policies: Mapping[str, Policy], *, fixed: int | None = None, is_strict: bool = False
+) -> Replay:
     """Judges the new runs of a split against its stored ones.
 
     Args:
         split: what was saved and what is checked.
         policies: case -> what its verdict must obey; cases that are not in it get the default.
         fixed: this many new runs of every subject and no looks; None for the looks of the live gate.
+        is_strict: whether cases that more runs may settle get them, too, as under --nsight-strict.
     """
     gathering = _Gathering(split, policies, fixed or split.first_look)
     if fixed is None:
         confirm(
-            lambda: suspects(gathering.subjects(), family=family, canaries=gathering.canaries()),
+            lambda: suspects(gathering.subjects(), family=family, settle=is_strict, canaries=gathering.canaries()),
             gathering.extend,
             first=split.first_look,
         )

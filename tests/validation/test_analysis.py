@@ -16,6 +16,7 @@ from benchmarks.validate.false_alarms import (
     collect_p_values,
     describe_p_values,
     measure_false_alarms,
+    measure_strictness,
     share_study,
 )
 from benchmarks.validate.power import Truth, by_cost, draw_injected, measure_power, measure_truth
@@ -122,6 +123,18 @@ def test_false_alarms_are_the_same_however_many_processes_count_them(study: Stud
     assert one is not None
     assert one.splits == 60
     assert one.gate.suites.hits == 0
+
+
+def test_a_strict_check_settles_what_a_wide_band_lets_it_and_tells_what_no_band_settles(study: Study) -> None:
+    share_study(study)
+    wide, narrow = (measure_strictness(Situation.SAME_BOARD, band, 20, 1, 1) for band in (0.05, 0.0001))
+
+    assert wide is not None
+    assert (wide.suites.hits, wide.worst, wide.runs) == (0, (), 1)
+    assert narrow is not None
+    assert narrow.suites.hits == 20
+    assert narrow.cases.trials == 20 * len(study.subjects)
+    assert {subject for subject, _ in narrow.worst} < set(study.subjects)
 
 
 def test_p_values_of_alternating_runs_are_nearly_uniform(study: Study) -> None:
