@@ -40,6 +40,7 @@ from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE
 from pytest_nsight.result import VerdictKind
 
 CONTROL_CHECKS = 20
+ACROSS_BOARDS = (Situation.OTHER_BOARD, Situation.SEVERAL_BOARDS)
 STRICT_SPLITS = 300
 
 
@@ -114,6 +115,11 @@ def analyse(
         "Power by length": tables.power(findings, lambda one: one.length, "length"),
         "Power by what the injected work really cost": tables.power(
             by_cost(findings, truths), lambda one: one.length, "length"
+        ),
+        "Power across boards, 50 us and more": tables.power(
+            [one for one in findings if one.length == "long" and one.situation in ACROSS_BOARDS],
+            lambda one: "of a kind" if one.is_kin else "of two kinds",
+            "boards",
         ),
         "Power by kind": tables.power([one for one in findings if one.is_real], lambda one: one.kind, "kind"),
         "Power of simpler rules": tables.rules_power(findings, BANDS[0]),

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -43,6 +43,7 @@ class Finding:
         verdict: of the slowed case.
         others: subjects that failed though they were unchanged.
         processes: fresh processes that the check took.
+        is_kin: whether the canaries take the new runs' board for one of the kind of a stored one.
         flagged: for each of RULES whether it called the case slower.
     """
 
@@ -57,6 +58,7 @@ class Finding:
     verdict: VerdictKind
     others: int
     processes: int
+    is_kin: bool
     flagged: tuple[bool | None, ...]
 
     @property
@@ -167,6 +169,7 @@ def _find(
                 kinds[subject],
                 sum(kind.fails for other, kind in kinds.items() if other != subject),
                 replayed.processes,
+                _is_kin(split, replayed.kinds),
                 tuple(is_flagged(rule, split, subject, policies) for rule in RULES),
             )
         )
@@ -177,6 +180,11 @@ def _length(split: Split, subject: Subject) -> str:
     place = locate(split.stored[0].summaries[subject], "kernel")
     time_ns = math.exp(place.log_ns) if isinstance(place, Location) else math.inf
     return "short" if time_ns < SHORT_NS else "long" if time_ns >= LONG_NS else "middle"
+
+
+def _is_kin(split: Split, kinds: Mapping[str, str]) -> bool:
+    known = {kinds[process.board] for process in split.stored if process.board in kinds}
+    return kinds.get(split.new[0].board) in known
 
 
 def _multiply(run: RunSummary, factor: float) -> RunSummary:

@@ -12,18 +12,16 @@ import numpy as np
 
 from pytest_nsight.calibrate.pool import Process
 from pytest_nsight.calibrate.replay import replay
-from pytest_nsight.calibrate.splits import Situation, Split, group_by_session
-from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
+from pytest_nsight.calibrate.splits import Situation, Split, draw_splits, group_by_session
 from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.judge.noise import pool_within
 from pytest_nsight.model import Policy, Subject
 
 ONE_SESSION_STORED = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)
-"""Situations that the smallest slowdown is told for: one session has all the runs that these take."""
+"""Situations that the smallest slowdown is told for."""
 
-_DRAWS = 5
+_DRAWS = 9
 _LATER = "a later session"
-_OTHER_BOARD = "-other"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +35,7 @@ class Level:
         session_shift: largest difference of the means of two sessions on one board, of log time; None where
             no board has two.
         board_shift: largest difference of the means of two boards, of log time; None with one board.
-        mde: situation -> smallest relative slowdown that the gate finds with probability .95.
+        mde: situation -> smallest relative slowdown that the gate finds with probability .95, where the pool tells.
     """
 
     subject: Subject
@@ -105,40 +103,39 @@ def find_detectable(
 ) -> dict[Subject, dict[Situation, float]]:
     """Asks the gate itself for the smallest slowdown that it would find: what it would print beside a verdict.
 
-    The runs of the pool's largest session stand for the stored ones and, under the name of a later session or
-    of another board, for the new one.
+    It is the median over random splits. A pool of one session has none with a later one: then its largest session
+    stands for the stored runs and, under another name, for the new one. Nothing stands for another board, since
+    how far boards differ is for boards to tell.
     """
-    runs = max(group_by_session(processes), key=len)
-    if len(runs) <= stored:
-        return {}
     found: dict[Subject, dict[Situation, list[float]]] = {}
-    for _ in range(_DRAWS):
-        order = [runs[index] for index in rng.permutation(len(runs))]
-        splits = (_stand_in(order, situation, stored) for situation in ONE_SESSION_STORED)
-        for split in (split for split in splits if len(split.new) == split.first_look):
+    for situation in ONE_SESSION_STORED:
+        drawn = draw_splits(processes, situation, rng, stored=stored)
+        splits = list(itertools.islice(drawn, _DRAWS))
+        if not splits and situation is Situation.SAME_BOARD:
+            splits = _stand_in(processes, stored, rng)
+        for split in splits:
             for verdict in replay(split, policies, fixed=split.first_look).verdicts:
                 if verdict.comparison is not None:
                     by_situation = found.setdefault(verdict.subject, {})
-                    by_situation.setdefault(split.situation, []).append(verdict.comparison.mde)
+                    by_situation.setdefault(situation, []).append(verdict.comparison.mde)
     return {
         subject: {situation: statistics.median(values) for situation, values in by_situation.items()}
         for subject, by_situation in found.items()
     }
 
 
-def _stand_in(order: Sequence[Process], situation: Situation, stored: int) -> Split:
-    """What there is at the first look, in pairs or beside stored runs."""
-    if situation is Situation.SAME_SESSION:
-        pairs = MINIMUM_BASELINE_RUNS
-        return Split(situation, tuple(order[:pairs]), tuple(order[pairs : 2 * pairs]), is_paired=True)
-    return Split(situation, tuple(order[:stored]), (_move(order[stored], situation),))
+def _stand_in(processes: Sequence[Process], stored: int, rng: np.random.Generator) -> list[Split]:
+    """Splits of the largest session whose new run goes under the name of a later one."""
+    runs = max(group_by_session(processes), key=len)
+    if len(runs) <= stored:
+        return []
+    orders = [rng.permutation(len(runs))[: stored + 1] for _ in range(_DRAWS)]
+    return [
+        Split(Situation.SAME_BOARD, tuple(runs[index] for index in saved), (_move_later(runs[last]),))
+        for *saved, last in orders
+    ]
 
 
-def _move(process: Process, situation: Situation) -> Process:
-    """The run under the name of another session or board."""
-    session = _LATER
-    board = process.board + (_OTHER_BOARD if situation is Situation.OTHER_BOARD else "")
-    summaries = {
-        subject: replace(summary, session=session, board=board) for subject, summary in process.summaries.items()
-    }
-    return Process(process.run, session, board, summaries)
+def _move_later(process: Process) -> Process:
+    summaries = {subject: replace(summary, session=_LATER) for subject, summary in process.summaries.items()}
+    return Process(process.run, _LATER, process.board, summaries)

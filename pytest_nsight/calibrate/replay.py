@@ -9,6 +9,7 @@ from pytest_nsight.baselines.environment import comparable
 from pytest_nsight.calibrate.splits import Split
 from pytest_nsight.judge.confirm import confirm
 from pytest_nsight.judge.gate import Evidence, judge, suspects
+from pytest_nsight.judge.kinds import find_kinds
 from pytest_nsight.model import Policy, RunSummary, Subject
 from pytest_nsight.result import Verdict
 from pytest_nsight.trace.names import family
@@ -24,11 +25,13 @@ class Replay:
         verdicts: one per subject, canaries apart.
         runs: subject -> runs that were measured, another tree's included.
         processes: fresh processes that were started for them.
+        kinds: board -> its kind, as far as canaries tell.
     """
 
     verdicts: tuple[Verdict, ...]
     runs: Mapping[Subject, int]
     processes: int
+    kinds: Mapping[str, str]
 
 
 def replay(
@@ -54,6 +57,7 @@ def replay(
         judge(gathering.subjects(), family=family, canaries=gathering.canaries()),
         {subject: trees * count for subject, count in gathering.counts.items()},
         trees * gathering.processes,
+        find_kinds(gathering.canaries()),
     )
 
 

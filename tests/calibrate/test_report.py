@@ -59,7 +59,7 @@ def test_deviations_and_shifts_are_those_that_the_pool_was_made_with() -> None:
     assert np.mean([level.board_shift for level in levels]) == pytest.approx(1.13 * 0.02, rel=0.6)
 
 
-def test_a_pool_of_one_session_knows_no_shift_and_still_tells_what_would_be_found() -> None:
+def test_a_pool_of_one_session_knows_no_shift_and_tells_what_would_be_found_on_its_board() -> None:
     pool = make_pool(Sessions(runs=10, subjects=11))
 
     levels = measure_levels(list_processes(pool.summaries), pool.policies, 5, np.random.default_rng(1))
@@ -67,8 +67,18 @@ def test_a_pool_of_one_session_knows_no_shift_and_still_tells_what_would_be_foun
     for level in levels:
         assert level.session_shift is None
         assert level.board_shift is None
-        own = [level.mde[situation] for situation in ONE_SESSION_STORED]
-        assert 0.02 < own[0] <= own[1] <= own[2]
+        assert 0.02 < level.mde[Situation.SAME_SESSION] <= level.mde[Situation.SAME_BOARD]
+        assert Situation.OTHER_BOARD not in level.mde
+
+
+def test_boards_that_differ_hide_slowdowns_that_boards_alike_show() -> None:
+    found = {}
+    for board_sd in (0.0, 0.01):
+        pool = make_pool(Sessions(boards=3, runs=10, subjects=11, canaries=2, board_sd=board_sd))
+        levels = measure_levels(list_processes(pool.summaries), pool.policies, 5, np.random.default_rng(1))
+        found[board_sd] = [level.mde[Situation.OTHER_BOARD] for level in levels if level.mde]
+
+    assert max(found[0.0]) < min(found[0.01])
 
 
 def test_a_slowdown_of_the_mde_is_found_and_half_the_band_never_is() -> None:
