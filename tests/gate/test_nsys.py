@@ -74,9 +74,13 @@ def test_a_dying_worker_is_named_and_the_rest_goes_on(
     )
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize(
+    "numbers",
+    [(signal.SIGINT,), (signal.SIGTERM,), (signal.SIGINT, signal.SIGINT)],
+    ids=["interrupt", "terminate", "impatient"],
+)
 def test_an_interrupt_leaves_no_process_and_no_secret_behind(
-    pytester: pytest.Pytester, number: signal.Signals
+    pytester: pytest.Pytester, numbers: tuple[signal.Signals, ...]
 ) -> None:
     pytester.makepyfile(
         test_case="""
@@ -87,16 +91,26 @@ def test_an_interrupt_leaves_no_process_and_no_secret_behind(
         """
     )
     command = [sys.executable, "-m", "pytest", "--nsight", "--nsight-collector=nsys", "--nsight-runs=2"]
-    started = subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+    temporary = pytester.mkdir("temporary")
+    started = subprocess.Popen(
+        command,
+        cwd=pytester.path,
+        env={**os.environ, "TMPDIR": str(temporary)},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+    )
     manifest = _wait_for(pytester.path, "*/run-001/manifest.jsonl", '"case"')
     _wait_for(pytester.path, "*/run-002/manifest.jsonl", '"run"')
 
-    started.send_signal(number)
+    for number in numbers:
+        started.send_signal(number)
+        time.sleep(0.3)
     output, _ = started.communicate(timeout=60)
 
     assert started.returncode == pytest.ExitCode.INTERRUPTED, output.decode()
     assert not list(manifest.parents[1].rglob("*.nsys-rep"))
-    assert not (manifest.parents[1] / "run-002").exists()
+    assert not [*temporary.rglob("*.qdstrm"), *temporary.rglob("*.nsys-rep")]
+    assert len(numbers) > 1 or not (manifest.parents[1] / "run-002").exists()
     left = [pid for pid in Path("/proc").glob("[0-9]*") if _mentions(pid, str(pytester.path))]
     assert left == []
 

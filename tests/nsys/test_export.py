@@ -10,7 +10,7 @@ from contextlib import closing
 import pytest
 
 from pytest_nsight.collect.nsys.command import profile_command
-from pytest_nsight.collect.nsys.export import export, find_report
+from pytest_nsight.collect.nsys.export import export, find_report, remove_unfinished
 from pytest_nsight.collect.nsys.profile import profile
 from pytest_nsight.errors import NsysError
 from tests.nsys.real import environment, run
@@ -123,6 +123,29 @@ def test_a_real_report_becomes_a_database(installation, tmp_path):
     with closing(sqlite3.connect(tmp_path / "r.sqlite")) as database:
         assert database.execute("pragma integrity_check").fetchone() == ("ok",)
         assert database.execute("select count(*) from StringIds").fetchone()[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "is_removed"),
+    [
+        ("test_case.py Generating '{tmp}/nsys-report-1a2b.qdstrm'\n", True),
+        ("Generating '{tmp}/nsys-report-1a2b.qdstrm'\nGenerated:\n    {tmp}/nsys-report-1a2b.qdstrm\n", False),
+        ("Generating '{tmp}/../{name}/nsys-report-1a2b.qdstrm'\n", False),
+        ("Generating '{tmp}/mine.qdstrm'\n", False),
+        ("", False),
+    ],
+    ids=["cut short", "told to the user", "another folder", "another name", "nothing said"],
+)
+def test_only_what_a_run_cut_short_began_is_removed(said, is_removed, tmp_path):
+    drafts = [tmp_path / "nsys-report-1a2b.qdstrm", tmp_path / "mine.qdstrm"]
+    for draft in drafts:
+        draft.write_text("secret")
+    log = tmp_path / "r.log"
+    log.write_text(said.format(tmp=tmp_path, name=tmp_path.name))
+
+    remove_unfinished(log, {"TMPDIR": str(tmp_path)})
+
+    assert [draft.exists() for draft in drafts] == [not is_removed, True]
 
 
 def test_a_really_full_disk_is_told(installation, tmp_path):

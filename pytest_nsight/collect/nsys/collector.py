@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_nsight.collect.collector import LOG_FILE
-from pytest_nsight.collect.nsys.export import export, find_report
+from pytest_nsight.collect.nsys.export import export, find_report, remove_unfinished
 from pytest_nsight.collect.nsys.find import Installation, find
 from pytest_nsight.collect.nsys.kept import KEPT_FILE, read_explained
 from pytest_nsight.collect.nsys.profile import profile
@@ -63,6 +63,7 @@ class NsysCollector:
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes report and export, which hold the whole environment; keeps a scrubbed copy only if asked."""
+        remove_unfinished(folder / LOG_FILE, os.environ)
         exported = folder / EXPORT_FILE
         if not keep:
             (folder / KEPT_FILE).unlink(missing_ok=True)

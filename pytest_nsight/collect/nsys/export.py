@@ -60,6 +60,25 @@ def find_report(report: Path, log: Path, environ: Mapping[str, str]) -> Path:
     raise NsysError(_explain(text, report, log, temporary_folder(environ), raw))
 
 
+def remove_unfinished(log: Path, environ: Mapping[str, str]) -> None:
+    """Removes what a run that was cut short left in the temporary folder: events, and the whole environment.
+
+    What nsys itself names as left behind stays, since the user is told of it.
+
+    Args:
+        log: the output of the run, the worker's included.
+        environ: environment variables of the run.
+    """
+    text = _read(log)
+    if _generated(text):
+        return
+    folder = temporary_folder(environ)
+    for path in map(Path, re.findall(r"Generating '(.+?)'\n", text)):
+        # The worker writes into the same log, before it on the line and otherwise.
+        if path.parent == folder and re.fullmatch(r"nsys-report-[0-9a-f]+\.qdstrm", path.name):
+            path.unlink(missing_ok=True)
+
+
 def export(installation: Installation, report: Path, sqlite: Path, environ: Mapping[str, str]) -> None:
     """Writes a report's contents into an SQLite database, which appears whole or not at all.
 
