@@ -20,8 +20,7 @@ def check_tensor(name: str, tensor: torch.Tensor, dimensions: int | None = None)
         TypeError: not a tensor, or neither bf16 nor fp32.
         ValueError: on another device than CUDA or the CPU, not contiguous, or of another rank.
     """
-    if not isinstance(tensor, torch.Tensor):
-        raise TypeError(f"{name} is {type(tensor).__name__}, a torch.Tensor is needed")
+    _check_type(name, tensor)
     if tensor.dtype not in DTYPES:
         raise TypeError(f"{name} is {tensor.dtype}, torch.bfloat16 or torch.float32 is needed")
     _check_place(name, tensor)
@@ -65,9 +64,10 @@ def check_indices(name: str, tensor: torch.Tensor, length: int, device: torch.de
     """Refuse a tensor that is not a vector of `length` int64 indices on `device`.
 
     Raises:
-        TypeError: not int64.
+        TypeError: not a tensor, or not int64.
         ValueError: other shape or device, or not contiguous.
     """
+    _check_type(name, tensor)
     if tensor.dtype != torch.int64:
         raise TypeError(f"{name} is {tensor.dtype}, torch.int64 is needed")
     if tuple(tensor.shape) != (length,):
@@ -75,6 +75,16 @@ def check_indices(name: str, tensor: torch.Tensor, length: int, device: torch.de
     _check_place(name, tensor)
     if tensor.device != device:
         raise ValueError(f"{name} is on {tensor.device}, {device} is needed")
+
+
+def check_overwritable(name: str, tensor: torch.Tensor) -> None:
+    """Refuse a tensor whose gradient is wanted where its elements are to be written over.
+
+    Raises:
+        ValueError: it requires grad.
+    """
+    if tensor.requires_grad:
+        raise ValueError(f"{name} requires grad and would be written over; pass {name}.detach()")
 
 
 def check_at_most(name: str, tensor: torch.Tensor, width: int) -> None:
@@ -109,6 +119,11 @@ def check_aligned(name: str, tensor: torch.Tensor, alignment_bytes: int) -> None
         raise ValueError(
             f"{name} does not start at a multiple of {alignment_bytes} bytes in memory; pass {name}.clone()"
         )
+
+
+def _check_type(name: str, tensor: object) -> None:
+    if not isinstance(tensor, torch.Tensor):
+        raise TypeError(f"{name} is {type(tensor).__name__}, a torch.Tensor is needed")
 
 
 def _check_place(name: str, tensor: torch.Tensor) -> None:

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 import torch
 import torch.nn.functional as F
 
-from kernels._checks import check_indices, check_tensor
+from kernels._checks import check_indices, check_overwritable, check_tensor
 from kernels._triton import device_of, jit, tl
 
 _HELD_ROW_BYTES = 65536
@@ -163,6 +163,7 @@ def cross_entropy_fused(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
     """
     check_tensor("logits", logits, dimensions=2)
     check_indices("targets", targets, logits.shape[0], logits.device)
+    check_overwritable("logits", logits)
     if logits.device.type == "cpu":
         return _overwrite_on_cpu(logits, targets)
     losses = torch.empty(logits.shape[0], dtype=torch.float32, device=logits.device)
@@ -211,6 +212,9 @@ def plan(sm_count: int, rows: int, vocabulary: int, itemsize: int) -> Walk | Par
 
 
 def _overwrite_on_cpu(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
+    wrong = targets[(targets < 0) | (targets >= logits.shape[1])]
+    if wrong.numel():
+        raise ValueError(f"targets holds {int(wrong[0])}, 0 to {logits.shape[1] - 1} is needed")
     losses = F.cross_entropy(logits.float(), targets, reduction="none")
     gradient = torch.softmax(logits, dim=-1, dtype=torch.float32)
     gradient[torch.arange(logits.shape[0]), targets] -= 1

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
 import shutil
+import signal
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -30,9 +32,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     options.others = others
     try:
         code: int = options.run(options)
+        sys.stdout.flush()
     except NsightError as error:
         print(f"pytest-nsight: {error}", file=sys.stderr)
         return 2
+    except BrokenPipeError:
+        # The reader, `head` say, has had enough. Else Python would try again to write, at its end.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 128 + signal.SIGPIPE
     return code
 
 
@@ -69,7 +76,9 @@ def _parser() -> argparse.ArgumentParser:
         "--from", dest="pools", nargs="+", type=Path, default=[], metavar="POOL", help="measure nothing, read pools"
     )
     calibrate.add_argument("--stored", type=_positive, default=5, metavar="K", help="stored runs (default: 5)")
-    calibrate.add_argument("--splits", type=int, default=200, metavar="N", help="random splits (default: 200)")
+    calibrate.add_argument(
+        "--splits", type=_whole, default=200, metavar="N", help="random splits (default: 200), 0 for none"
+    )
     calibrate.add_argument("--seed", type=int, default=1, help="of the random splits (default: 1)")
     calibrate.set_defaults(run=_calibrate)
     return parser
@@ -78,6 +87,12 @@ def _parser() -> argparse.ArgumentParser:
 def _positive(text: str) -> int:
     if not text.isdecimal() or not int(text):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def _whole(text: str) -> int:
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
     return int(text)
 
 

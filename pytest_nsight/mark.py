@@ -87,6 +87,13 @@ def parse_duration(where: str, value: object) -> int:
     return round(float(match[1]) * units[match[2]])
 
 
+def _time(where: str, value: object) -> int:
+    time_ns = parse_duration(where, value)
+    if not time_ns:
+        raise UsageError(f"{where} is {value!r}, which nothing keeps; give a longer time")
+    return time_ns
+
+
 def _count(least: int) -> Callable[[str, Any], int]:
     def parse(where: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or value < least:
@@ -151,7 +158,7 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
     "metric": ("metric", _metric),
     "launches": ("launches", _count(0)),
     "kernels": ("kernels", _names),
-    "max_time": ("max_time_ns", parse_duration),
+    "max_time": ("max_time_ns", _time),
     "faster_than": ("faster_than", _text),
     "by": ("by", _factor),
     "bytes": ("bytes_moved", _amount),
@@ -213,10 +220,25 @@ def check_marks(items: Iterable[pytest.Item]) -> None:
 
 def _complaint(item: pytest.Item) -> str:
     try:
-        read_mark(item)
+        _check_claim(item, read_mark(item))
     except UsageError as error:
         return str(error)
     return ""
+
+
+def _check_claim(item: pytest.Item, mark: Mark) -> None:
+    """Refuses a claim that can never be checked; one of a whole function or class need not fit each case."""
+    if mark.faster_than is None:
+        return
+    where = f"{item.nodeid}: nsight(faster_than={mark.faster_than!r})"
+    callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        if any("faster_than" in own.kwargs for own in item.own_markers if own.name == "nsight"):
+            raise UsageError(f"{where} names the id of another parameter, and the test has no parameters")
+    elif mark.faster_than in callspec.id.split("-") and any(
+        "faster_than" in own.kwargs for own in callspec.marks if own.name == "nsight"
+    ):
+        raise UsageError(f"{where} claims that the case beats itself; name the id of another parameter")
 
 
 def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:

@@ -20,6 +20,9 @@ wall: length of the range on the host · launch: host time in launch calls.
 CANARIES = "nsight_canaries"
 """Module part of the node ids of the canaries, the plugin's own cases: `nsight_canaries::copy`."""
 
+DEFAULT_BAND = 0.01
+"""Relative change that counts where the user does not say; docs/validation says why."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class Subject:
@@ -213,7 +216,7 @@ class Policy:
         min_share_of_limit: share of the board's limit that it must reach, None for no claim.
     """
 
-    band: float = 0.01
+    band: float = DEFAULT_BAND
     metric: str = "kernel"
     launches: int | None = None
     kernels: tuple[str, ...] | None = None

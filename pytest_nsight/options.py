@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-_VALUES = {
+VALUES = {
     "collector": ("auto|nsys|torch", "what records the kernels (default: auto, the best that works here)"),
     "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
     "runs": (
@@ -15,8 +15,8 @@ _VALUES = {
         "fresh processes that measure every case (default: 1; 5 with --nsight-save, 3 with --nsight-against)",
     ),
     "rounds": ("N", "rounds of a case in a run (default: 30 to 100, as the noise asks)"),
-    "band": ("PCT", "smallest change that counts, such as 2%% (default) or 0.5%%"),
-    "against-build": ("COMMAND", "shell command that builds the worktree of --nsight-against, run there once"),
+    "band": ("PCT", "smallest change that counts, such as 1%% (default) or 0.5%%"),
+    "against_build": ("COMMAND", "shell command that builds the worktree of --nsight-against, run there once"),
     "json": ("PATH", "write the result as pytest-benchmark's JSON"),
     "markdown": ("PATH", "write the result as Markdown"),
 }
@@ -42,9 +42,9 @@ def add_options(parser: pytest.Parser) -> None:
     # What `pytest-nsight calibrate` starts pytest with.
     group.addoption("--nsight-pool", metavar="FILE", help="store all runs in FILE, judge nothing (see calibrate)")
     group.addoption("--nsight-pool-minutes", metavar="M", help="with --nsight-pool: stop before M minutes are over")
-    for name, (metavar, text) in _VALUES.items():
-        group.addoption(f"--nsight-{name}", metavar=metavar, default=None, help=text)
-        parser.addini(f"nsight_{name.replace('-', '_')}", text.replace("%%", "%"), default=None)
+    for name, (metavar, text) in VALUES.items():
+        group.addoption(f"--nsight-{name.replace('_', '-')}", metavar=metavar, default=None, help=text)
+        parser.addini(f"nsight_{name}", text.replace("%%", "%"), default=None)
     for name, text in _SWITCHES.items():
         group.addoption(f"--nsight-{name}", action="store_true", default=None, help=text)
         parser.addini(f"nsight_{name}", text, type="bool", default=False)

@@ -15,6 +15,8 @@ import pytest
 from pytest_nsight.errors import UsageError
 from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
 from pytest_nsight.launch.lanes import ALL_GPUS
+from pytest_nsight.model import DEFAULT_BAND
+from pytest_nsight.options import VALUES
 
 COLLECTORS = ("auto", "nsys", "torch")
 RUNS_TO_CHECK = 1
@@ -56,7 +58,7 @@ class Settings:
     baselines: Path = Path("baselines")
     runs: int = RUNS_TO_CHECK
     rounds: int | None = None
-    band: float = 0.01
+    band: float = DEFAULT_BAND
     strict: bool = False
     keep: bool = False
     save: bool = False
@@ -82,16 +84,19 @@ def read_settings(config: pytest.Config) -> Settings:
 
     def given(name: str) -> Any:
         value = config.getoption(f"nsight_{name}")
-        return config.getini(f"nsight_{name}") if value is None else value
+        if value is not None:
+            return value
+        try:
+            return config.getini(f"nsight_{name}")
+        except (ValueError, pytest.UsageError) as error:  # by pytest's version
+            raise UsageError(f"nsight_{name} in the ini file: {error}; give true or false") from None
 
+    _refuse_empty(config)
     collector = given("collector") or "auto"
     if collector not in COLLECTORS:
         raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(COLLECTORS)}")
     save = bool(config.getoption("nsight_save"))
-    against = config.getoption("nsight_against")
-    if against is not None and not against.strip():
-        raise UsageError("--nsight-against is empty; name a git revision, such as origin/main")
-    against = against or ""
+    against = config.getoption("nsight_against") or ""
     default_runs = RUNS_OF_EACH_TREE if against else RUNS_TO_SAVE if save else RUNS_TO_CHECK
     rounds = given("rounds")
     replay = config.getoption("nsight_replay")
@@ -114,7 +119,7 @@ def read_settings(config: pytest.Config) -> Settings:
         baselines=_baselines_folder(config),
         runs=_enough(_positive("--nsight-runs", given("runs") or default_runs), against),
         rounds=None if rounds is None else _positive("--nsight-rounds", rounds),
-        band=parse_band("--nsight-band", given("band") or "2%"),
+        band=parse_band("--nsight-band", given("band") or DEFAULT_BAND),
         strict=bool(given("strict")),
         keep=bool(given("keep")),
         save=save,
@@ -130,6 +135,15 @@ def read_settings(config: pytest.Config) -> Settings:
         workers=workers,
         most_workers=most_workers,
     )
+
+
+def _refuse_empty(config: pytest.Config) -> None:
+    """A variable that is not set must not turn a replay into a measurement."""
+    for name in ("replay", "against", "pool", "pool_minutes", *VALUES):
+        value = config.getoption(f"nsight_{name}")
+        if value is not None and not value.strip():
+            option = f"--nsight-{name.replace('_', '-')}"
+            raise UsageError(f"{option} is empty; give it a value, or leave it out")
 
 
 def take_workers(config: pytest.Config) -> None:

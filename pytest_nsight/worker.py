@@ -218,6 +218,16 @@ class Worker:
             self._canaries.measure(self._stopwatch, self._journal, done, self.job.rounds)
         return result
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_call(self) -> Generator[None, object, object]:
+        """Keeps pytest.exit from ending a run of which the user's pytest would then learn nothing."""
+        try:
+            return (yield)
+        except pytest.exit.Exception as wish:
+            pytest.fail(f"pytest.exit: {wish.msg} (with --nsight it ends this test only)", pytrace=False)
+
+    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+
     def pytest_sessionstart(self, session: pytest.Session) -> None:
         """Keeps the config, which pytest_runtest_logreport is not given."""
         self._config = session.config

@@ -170,8 +170,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
+    if min(options.splits, options.power_draws, options.processes) < 1:
+        parser.error("--splits, --power-draws and --processes are at least 1")
+    if not options.output.is_dir():
+        parser.error(f"--output {options.output} is no folder")
+    try:
+        study = load_study(options.folders, options.without)
+    except (FileNotFoundError, ValueError) as error:
+        parser.error(str(error))
     text, numbers = analyse(
-        load_study(options.folders, options.without),
+        study,
         splits=options.splits,
         power_draws=options.power_draws,
         seed=options.seed,

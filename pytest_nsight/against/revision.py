@@ -56,7 +56,8 @@ def resolve(root: Path, name: str, *, may_build: bool) -> Revision:
     found = _ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if found.returncode:
         raise UsageError(
-            f"--nsight-against {name}: git knows no such commit; fetch it, or give a branch, a tag or a hash"
+            f"--nsight-against {name}: git knows no such commit; fetch it (a shallow clone holds few), "
+            "or give a branch, a tag or a hash"
         )
     commit = found.stdout.strip().splitlines()[-1]
     entries = _ask(repository, "ls-tree", "-r", commit).stdout.splitlines()

@@ -11,26 +11,27 @@ from pathlib import Path
 
 from pytest_nsight.errors import BaselineError
 
-_OTHER_FOLDER = "choose another with --nsight-baselines"
+_BASELINES_ELSEWHERE = "choose another with --nsight-baselines"
 _REMEDIES = {
     errno.ENOSPC: "free some space on that disk and save again",
     errno.EDQUOT: "free some of your quota on that disk and save again",
-    errno.EACCES: f"check who owns it, or {_OTHER_FOLDER}",
-    errno.EPERM: f"check who owns it, or {_OTHER_FOLDER}",
-    errno.EROFS: f"the file system is read-only, {_OTHER_FOLDER}",
-    errno.ENOTDIR: f"move away the file that is where a folder is needed, or {_OTHER_FOLDER}",
-    errno.EEXIST: f"move away the file that is where a folder is needed, or {_OTHER_FOLDER}",
+    errno.EACCES: "check who owns it, or {elsewhere}",
+    errno.EPERM: "check who owns it, or {elsewhere}",
+    errno.EROFS: "the file system is read-only, {elsewhere}",
+    errno.ENOTDIR: "move away the file that is where a folder is needed, or {elsewhere}",
+    errno.EEXIST: "move away the file that is where a folder is needed, or {elsewhere}",
     errno.ENAMETOOLONG: "shorten the path of the test module",
 }
 
 
 @contextlib.contextmanager
-def explaining(verb: str, path: Path) -> Iterator[None]:
+def explaining(verb: str, path: Path, elsewhere: str = _BASELINES_ELSEWHERE) -> Iterator[None]:
     """Turns an error of the operating system into one for the user.
 
     Args:
         verb: what was tried: "read", "write".
         path: on what.
+        elsewhere: how to name another place, for the remedy.
 
     Raises:
         BaselineError: what was tried on which path, why it failed, and the remedy.
@@ -39,7 +40,7 @@ def explaining(verb: str, path: Path) -> Iterator[None]:
         yield
     except OSError as error:
         reason = (error.strerror or str(error)).lower()
-        remedy = _REMEDIES.get(error.errno or 0, f"check the folder, or {_OTHER_FOLDER}")
+        remedy = _REMEDIES.get(error.errno or 0, "check the path, or {elsewhere}").format(elsewhere=elsewhere)
         raise BaselineError(f"cannot {verb} {path}: {reason}; {remedy}") from error
 
 
@@ -52,15 +53,20 @@ def replace(path: Path, text: str) -> None:
     replace_bytes(path, text.encode("utf-8"))
 
 
-def replace_bytes(path: Path, content: bytes) -> None:
+def replace_bytes(path: Path, content: bytes, elsewhere: str = _BASELINES_ELSEWHERE) -> None:
     """Writes a file whole, as `replace` does, of bytes.
+
+    Args:
+        path: the file.
+        content: all that it is to hold.
+        elsewhere: how to name another place, for the remedy.
 
     Raises:
         BaselineError: if the folder or its disk does not allow it; the old file is as it was.
     """
     # The process id keeps apart savers on a file system whose locks do nothing.
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
-    with explaining("write", path):
+    with explaining("write", path, elsewhere):
         try:
             with draft.open("wb") as file:
                 file.write(content)

@@ -5,11 +5,13 @@ from __future__ import annotations
 import shutil
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_nsight.calibrate.pool import join_pools, read_pool
+from pytest_nsight.baselines.disk import explaining
+from pytest_nsight.calibrate.pool import ELSEWHERE, join_pools, read_pool
 from pytest_nsight.calibrate.report import report
 from pytest_nsight.errors import UsageError
 
@@ -48,6 +50,7 @@ def find_pools(
 
     Raises:
         UsageError: nothing was measured, or the output exists.
+        BaselineError: the output cannot be written.
     """
     if given:
         if arguments:
@@ -59,6 +62,11 @@ def find_pools(
     path = output or Path(".nsight", f"pool-{now:%Y%m%d-%H%M%S}.json.gz")
     if path.exists():
         raise UsageError(f"{path} exists; give another place with --output")
+    with explaining("write", path, ELSEWHERE):
+        # Measuring takes minutes: what would fail after it had better fail now.
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=path.parent):
+            pass
     code = collect_pool(path, arguments, runs=runs, minutes=minutes)
     if not path.exists():
         raise UsageError(f"nothing was measured: pytest ended with exit code {code}, see above")

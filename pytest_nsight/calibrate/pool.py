@@ -22,6 +22,7 @@ from pytest_nsight.model import Policy, RunSummary, Subject
 
 FORMAT_VERSION = 1
 _COMPRESSION = 6
+ELSEWHERE = "choose another place with --output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,10 +73,10 @@ def write_pool(path: Path, pool: Pool) -> None:
     for summary in pool.summaries:
         runs[summary.subject] = (*runs.get(summary.subject, ()), _slim(summary, pool.policies))
     text = json.dumps(head) + "\n" + encode(runs)
-    with explaining("write", path):
+    with explaining("write", path, ELSEWHERE):
         path.parent.mkdir(parents=True, exist_ok=True)
     # Without a time in its head the file depends on the runs alone.
-    replace_bytes(path, gzip.compress(text.encode(), _COMPRESSION, mtime=0))
+    replace_bytes(path, gzip.compress(text.encode(), _COMPRESSION, mtime=0), ELSEWHERE)
 
 
 def _slim(summary: RunSummary, policies: Mapping[str, Policy]) -> RunSummary:
@@ -90,7 +91,7 @@ def read_pool(path: Path) -> Pool:
         BaselineError: if the file is missing, damaged, or no pool.
     """
     try:
-        with explaining("read", path):
+        with explaining("read", path, "give the file of a pool"):
             head, _, body = gzip.decompress(path.read_bytes()).decode().partition("\n")
         fields = json.loads(head)
         _check_version(int(fields["pool"]))

@@ -4,12 +4,18 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from pathlib import Path
 
 import pytest
 
 from pytest_nsight.mark import read_mark
+from pytest_nsight.model import Policy
+from pytest_nsight.options import VALUES
+from pytest_nsight.settings import Settings, read_settings
 
 pytestmark = pytest.mark.slow
+
+WITH_A_VALUE = ("replay", "against", "pool", "pool-minutes", *(name.replace("_", "-") for name in VALUES))
 
 PLAIN = """
 import pytest
@@ -61,7 +67,9 @@ def test_a_marked_test_runs_once_and_gets_its_result(pytester: pytest.Pytester) 
         ("rounds=True", "*nsight(rounds=...) is True; give a whole number*"),
         ("max_time=5", "*nsight(max_time=...) is 5; give a duration with its unit*"),
         ("metric='speed'", "*nsight(metric=...) is 'speed'; choose one of kernel, busy*"),
+        ("max_time='0us'", "*nsight(max_time=...) is '0us', which nothing keeps; give a longer time*"),
         ("by=1.2", "*nsight(by=...) needs faster_than=*"),
+        ("faster_than='other'", "*nsight(faster_than='other') names *, and the test has no parameters*"),
         ("kernels='one'", "*nsight(kernels=...) is 'one'; give a list of kernel names*"),
         ("typo=1", "*test_it: nsight has no argument 'typo'; allowed are rounds, warmup,*"),
         ("3", "*nsight takes keyword arguments only, got 3; allowed are rounds*"),
@@ -84,6 +92,7 @@ def test_a_wrong_mark_ends_the_collection_with_a_sentence(
         (["--nsight", "--nsight-band=abc"], "*--nsight-band is 'abc'; give a percentage*"),
         (["--nsight", "--nsight-runs=0"], "*--nsight-runs is '0'; give a whole number*"),
         (["--nsight", "--nsight-collector=ncu"], "*'ncu'; choose one of auto, nsys, torch*"),
+        *((["--nsight", f"--nsight-{name}="], f"*--nsight-{name} is empty; *") for name in WITH_A_VALUE),
         (["--nsight", "--nsight-replay=nowhere"], "*--nsight-replay nowhere: no such folder*"),
         (["--nsight-save"], "*need --nsight*"),
     ],
@@ -95,6 +104,46 @@ def test_a_wrong_option_is_a_usage_error(pytester: pytest.Pytester, options: lis
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
+
+
+def test_a_switch_in_the_ini_file_that_is_neither_is_named(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\nnsight_strict = maybe\n")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--nsight")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: nsight_strict in the ini file: *'maybe'; give true or false"])
+
+
+def test_a_case_cannot_claim_to_beat_itself_while_a_whole_function_may(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import pytest
+        own = pytest.mark.nsight(faster_than="fused")
+
+        @pytest.mark.nsight
+        @pytest.mark.parametrize("variant", [pytest.param("fused", marks=own, id="fused"), "unfused"])
+        def test_own(variant): pass
+
+        @pytest.mark.nsight(faster_than="unfused")
+        @pytest.mark.parametrize("variant", ["fused", "unfused"])
+        def test_all(variant): pass
+        """
+    )
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    complaints = [line for line in result.errlines if "faster_than" in line]
+    assert len(complaints) == 1
+    assert "test_own[fused]: nsight(faster_than='fused') claims that the case beats itself" in complaints[0]
+
+
+def test_who_says_nothing_gets_the_default_band_that_the_help_tells(pytester: pytest.Pytester) -> None:
+    settings = read_settings(pytester.parseconfigure("--nsight"))
+
+    assert settings.band == Settings(Path()).band == Policy().band == 0.01
+    assert "such as 1% (default)" in pytester.runpytest_inprocess("--help").stdout.str().replace("\n", " ")
 
 
 def test_loading_the_plugin_imports_nothing_heavy() -> None:

@@ -118,6 +118,34 @@ def test_op(nsight, n):
     result.stdout.fnmatch_lines(["*the worker process died with SIGSEGV while test_case.py::test_op[[]1[]] ran*"])
 
 
+def test_a_test_that_wants_to_end_the_session_ends_itself_and_its_reason_is_told(gate: Gate) -> None:
+    body = """
+@pytest.fixture
+def impatient():
+    pytest.exit("no more fixtures")
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", range(3))
+def test_op(nsight, n):
+    nsight(square, torch.ones(8, 8))
+    if n == 1:
+        pytest.exit("enough is enough", returncode=7)
+
+@pytest.mark.nsight
+def test_fixture(nsight, impatient):
+    nsight(square, torch.ones(8, 8))
+"""
+    result = gate("-v", body=body)
+
+    result.assert_outcomes(passed=2, failed=1, errors=1)
+    result.stdout.fnmatch_lines_random(
+        [
+            "*pytest.exit: enough is enough (with --nsight it ends this test only)*",
+            "*pytest.exit: no more fixtures*",
+        ]
+    )
+
+
 def test_a_second_measurement_in_a_test_is_an_error_with_a_remedy(gate: Gate) -> None:
     body = """
 @pytest.mark.nsight

@@ -63,6 +63,25 @@ def test_targets_of_another_type_are_named() -> None:
         cross_entropy_fused(torch.ones(2, 8), torch.zeros(2, dtype=torch.int32))
 
 
+def test_targets_that_are_no_tensor_are_named() -> None:
+    with pytest.raises(TypeError, match=r"targets is list, a torch\.Tensor is needed"):
+        cross_entropy_fused(torch.ones(2, 8), [0, 1])  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("wrong", [-100, 8])
+def test_targets_outside_of_the_vocabulary_are_named_and_nothing_is_written(wrong: int) -> None:
+    logits = torch.ones(2, 8)
+
+    with pytest.raises(ValueError, match=rf"targets holds {wrong}, 0 to 7 is needed"):
+        cross_entropy_fused(logits, torch.tensor([0, wrong]))
+    assert torch.equal(logits, torch.ones(2, 8))
+
+
+def test_logits_whose_gradient_is_wanted_are_not_written_over() -> None:
+    with pytest.raises(ValueError, match=r"logits requires grad and .*; pass logits\.detach\(\)"):
+        cross_entropy_fused(torch.ones(2, 8, requires_grad=True), torch.zeros(2, dtype=torch.int64))
+
+
 def test_too_few_targets_are_named() -> None:
     with pytest.raises(ValueError, match=r"targets has shape \(3,\), \(2,\) is needed"):
         cross_entropy_fused(torch.ones(2, 8), torch.zeros(3, dtype=torch.int64))

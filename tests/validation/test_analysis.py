@@ -54,6 +54,23 @@ def test_a_case_that_is_left_out_is_gone(folder: Path, study: Study) -> None:
         load_study([folder], ["typo"])
 
 
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--without", "typo"], "no case is named typo; there are"),
+        (["--splits", "0"], "--splits, --power-draws and --processes are at least 1"),
+        (["--output", "/dev/null"], "--output /dev/null is no folder"),
+        (["nowhere"], "nowhere/collection.json"),
+    ],
+)
+def test_a_wrong_argument_is_told(
+    folder: Path, arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        analyse([str(folder), *arguments])
+    assert sentence in capsys.readouterr().err
+
+
 def test_findings_are_told_by_what_the_work_really_cost(study: Study) -> None:
     share_study(study)
     found = measure_power([0.02], 2, 1, 1, is_real=True)

@@ -1,0 +1,68 @@
+"""The command line `pytest-nsight`: what is common to its commands."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.calibrate.pool import write_pool
+from pytest_nsight.cli import main
+from tests.calibrate.pools import Sessions, make_pool
+
+
+@pytest.fixture
+def pool(tmp_path: Path) -> Path:
+    path = tmp_path / "pool.json.gz"
+    write_pool(path, make_pool(Sessions(runs=5, subjects=3)))
+    return path
+
+
+def test_a_reader_that_has_had_enough_gets_no_traceback(pool: Path) -> None:
+    """As with `| head -1`, whose pipe is closed before the report is written."""
+    command = [sys.executable, "-m", "pytest_nsight.cli", "calibrate", "--splits", "0", "--from", str(pool)]
+    process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    assert process.stdout is not None
+    process.stdout.close()
+
+    assert process.stderr is not None
+    assert process.stderr.read() == b""
+    assert process.wait() == 128 + 13
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["--splits", "-5"], "argument --splits: '-5' is not a whole number"),
+        (["--runs", "0"], "argument --runs: '0' is not a whole number above 0"),
+    ],
+)
+def test_numbers_that_make_no_sense_are_refused(
+    arguments: list[str], sentence: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(["calibrate", *arguments])
+    assert sentence in capsys.readouterr().err
+
+
+def test_a_pool_that_is_not_there_is_told_without_a_word_of_baselines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["calibrate", "--from", str(tmp_path / "none")]) == 2
+    assert capsys.readouterr().err == (
+        f"pytest-nsight: cannot read {tmp_path / 'none'}: no such file or directory; "
+        "check the path, or give the file of a pool\n"
+    )
+
+
+def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "file").write_text("")
+
+    assert main(["calibrate", "--output", str(tmp_path / "file" / "pool")]) == 2
+    out, err = capsys.readouterr()
+    assert out == ""
+    assert "choose another place with --output" in err
