@@ -39,7 +39,9 @@ def _write_signed_percent(ratio: float) -> str:
     percent = 100 * ratio
     if abs(percent) < 0.05:
         percent = 0.0
-    return f"{percent:+.1f} %" if abs(percent) < 1000 else f"{percent:+.3g} %"
+    if abs(percent) < 1000:
+        return f"{percent:+.1f} %"
+    return f"{float(f'{percent:.3g}'):+.0f} %" if percent < 1e6 else f"{percent:+.3g} %"
 
 
 def write_percent(ratio: float) -> str:

@@ -29,7 +29,7 @@ def test_durations_share_the_unit_that_suits_the_smaller(durations, text):
 
 
 @pytest.mark.parametrize(
-    ("ratio", "text"), [(1.07, "+7.0 %"), (0.9, "-10.0 %"), (0.9999, "+0.0 %"), (90, "+8.9e+03 %")]
+    ("ratio", "text"), [(1.07, "+7.0 %"), (0.9, "-10.0 %"), (0.9999, "+0.0 %"), (90, "+8900 %"), (1e6, "+1e+08 %")]
 )
 def test_changes_are_signed_percentages(ratio, text):
     assert write_change(math.log(ratio)) == text
