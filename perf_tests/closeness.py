@@ -91,7 +91,8 @@ def assert_product(result: torch.Tensor, expected: torch.Tensor, roundings: int 
     relative to the norm of the result they are as large as one rounding is relative to a value, whatever the
     length. The norm is held to that; a single element, which may be small by cancellation, to eight times as
     much of the typical element of its row (of 10^8 normal values none lies beyond 6 standard deviations). Rows
-    differ: the first of a causal attention average over few values and are larger than the last.
+    differ: the first of a causal attention average over few values and are larger than the last. The norm of few
+    errors is itself random, by about one part in the square root of their number: three of these are let pass.
 
     Args:
         result: what the operator gave, bf16 or fp32.
@@ -102,7 +103,8 @@ def assert_product(result: torch.Tensor, expected: torch.Tensor, roundings: int 
     assert torch.isfinite(result).all(), "the result has elements that are not finite"
     difference = result.float() - expected
     in_norm = float(difference.square().mean().sqrt() / expected.square().mean().sqrt())
-    assert in_norm <= bound, f"the result is off by {in_norm:.2e} of its norm, {bound:.2e} is allowed"
+    most = bound * (1 + 3 / max(1, difference.numel()) ** 0.5)
+    assert in_norm <= most, f"the result is off by {in_norm:.2e} of its norm, {most:.2e} is allowed"
     typical = expected.square().mean(-1, keepdim=True).sqrt()
     worst = float(((difference.abs() - _ROUNDING[result.dtype] * expected.abs()) / typical).max())
     assert worst <= 8 * bound, f"an element is off by {worst:.2e} of the typical, {8 * bound:.2e} is allowed"
