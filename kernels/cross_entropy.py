@@ -159,7 +159,8 @@ def cross_entropy_fused(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
 
     Raises:
         TypeError: an unsupported element type.
-        ValueError: an unsupported shape, device or memory layout.
+        ValueError: an unsupported shape, device or memory layout; `logits` that require grad; on the CPU a target
+            outside of the vocabulary.
     """
     check_tensor("logits", logits, dimensions=2)
     check_indices("targets", targets, logits.shape[0], logits.device)

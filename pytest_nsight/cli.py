@@ -22,7 +22,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows the program's name; the process's own where None.
 
     Returns:
-        0 if all is well, 1 if the command found a fault, 2 if it could not do its work.
+        0 if all is well, 1 if the command found a fault, 2 if it could not do its work, 141 if nobody reads on.
     """
     parser = _parser()
     options, others = parser.parse_known_args(arguments)

@@ -90,7 +90,7 @@ def parse_duration(where: str, value: object) -> int:
 def _time(where: str, value: object) -> int:
     time_ns = parse_duration(where, value)
     if not time_ns:
-        raise UsageError(f"{where} is {value!r}, which nothing keeps; give a longer time")
+        raise UsageError(f"{where} is {value!r}, and no kernel is that fast; give a longer time")
     return time_ns
 
 

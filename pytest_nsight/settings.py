@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.errors import UsageError
-from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
+from pytest_nsight.judge.evidence import FIRST_PAIRS
 from pytest_nsight.launch.lanes import ALL_GPUS
 from pytest_nsight.model import DEFAULT_BAND
 from pytest_nsight.options import VALUES
@@ -21,7 +21,7 @@ from pytest_nsight.options import VALUES
 COLLECTORS = ("auto", "nsys", "torch")
 RUNS_TO_CHECK = 1
 RUNS_TO_SAVE = 5
-RUNS_OF_EACH_TREE = MINIMUM_BASELINE_RUNS
+RUNS_OF_EACH_TREE = FIRST_PAIRS
 
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 

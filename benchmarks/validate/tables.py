@@ -13,7 +13,7 @@ from benchmarks.validate.false_alarms import Strictness
 from benchmarks.validate.power import Finding, Truth
 from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.alarms import Alarms
-from pytest_nsight.calibrate.levels import ONE_SESSION_STORED, Level
+from pytest_nsight.calibrate.levels import TOLD_SITUATIONS, Level
 from pytest_nsight.calibrate.rates import Rate, bootstrap_sessions
 from pytest_nsight.calibrate.report import write_interval
 from pytest_nsight.calibrate.rules import RULES
@@ -68,7 +68,7 @@ def noise(levels: Sequence[Level]) -> list[str]:
                 percent(level.run_sd),
                 percent(level.session_shift),
                 percent(level.board_shift),
-                *(percent(level.mde.get(situation)) for situation in ONE_SESSION_STORED),
+                *(percent(level.mde.get(situation)) for situation in TOLD_SITUATIONS),
             )
             for level in levels
         ],
@@ -234,36 +234,41 @@ def _across(findings: Sequence[Finding], levels: Sequence[int], hit: Callable[[F
 
 
 def cost(study: Study, found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
-    """Seconds on the GPU's machine for a verdict on one unchanged case."""
+    """What a verdict on one unchanged case takes: runs measured, and processes, each of which starts anew."""
     seconds = [study.seconds[one.run] for one in study.sound if one.run in study.seconds]
     if not seconds:
         return ["No run tells how long it took.", ""]
-    each = statistics.median(seconds) / len(study.subjects)
+    middle = statistics.median(seconds)
     rows: list[tuple[object, ...]] = [
         (
             f"this gate, {situation.value}, band {percent(band, 1)}",
             f"{alarms.runs:.2f}",
             f"{alarms.processes:.2f}",
-            f"{each * alarms.runs:.2f} s",
         )
         for (situation, band), alarms in found.items()
     ]
-    rows.append(("a rule on one new run", 1, 1, f"{each:.2f} s"))
-    rows.append(("t on run means", MINIMUM_NEW_RUNS, MINIMUM_NEW_RUNS, f"{each * MINIMUM_NEW_RUNS:.2f} s"))
-    return table(("rule", "runs measured a case", "processes a check", "seconds a case"), rows)
+    rows.append(("a rule on one new run", 1, 1))
+    rows.append(("t on run means", MINIMUM_NEW_RUNS, MINIMUM_NEW_RUNS))
+    return [
+        f"In a session of many a run of all cases takes {middle:.1f} s.",
+        "",
+        *table(("rule", "runs measured a case", "processes a check"), rows),
+    ]
 
 
-def controls(verdicts: Mapping[str, Mapping[Situation, Counter[VerdictKind]]]) -> list[str]:
-    """Verdicts on runs under negative controls, against sound stored runs."""
+def controls(study: Study, verdicts: Mapping[str, Mapping[Situation, Counter[VerdictKind]]]) -> list[str]:
+    """Verdicts on runs under negative controls, against sound stored runs; none on too few to fail."""
     kinds = sorted(
         {kind for by in verdicts.values() for found in by.values() for kind in found}, key=list(VerdictKind).index
     )
     rows = [
-        (name, situation.value, *(found[kind] for kind in kinds))
+        (name, len(study.controls[name]), situation.value, *(found[kind] for kind in kinds))
         for name, by in sorted(verdicts.items())
         for situation, found in by.items()
     ]
-    return table(("control", "stored and new", *(kind.value for kind in kinds)), rows)
+    few = [f"{name} ({len(runs)})" for name, runs in sorted(study.controls.items()) if name not in verdicts]
+    note = [f"Too few runs to be judged: {', '.join(few)}.", ""] if few else []
+    return note + table(("control", "runs", "stored and new", *(kind.value for kind in kinds)), rows)
 
 
 def live(study: Study) -> list[str]:
@@ -278,8 +283,8 @@ def live(study: Study) -> list[str]:
         kinds.update(check["verdicts"])
     lines = [
         f"{len(study.live)} checks, exit code other than 0 in {rate.write()}, "
-        f"median {statistics.median(seconds):.0f} s; verdicts: "
-        + ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())),
+        f"{min(seconds):.0f} to {max(seconds):.0f} s, median {statistics.median(seconds):.0f} s, all of "
+        "pytest included; verdicts: " + ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())),
         "",
     ]
     return lines + [f"- {sentence}" for check in failed for sentence in check["failures"]] + [""]

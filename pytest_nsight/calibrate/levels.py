@@ -13,11 +13,12 @@ import numpy as np
 from pytest_nsight.calibrate.pool import Process
 from pytest_nsight.calibrate.replay import replay
 from pytest_nsight.calibrate.splits import Situation, Split, draw_splits, group_by_session
+from pytest_nsight.judge.evidence import FIRST_PAIRS
 from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.judge.noise import pool_within
 from pytest_nsight.model import Policy, Subject
 
-ONE_SESSION_STORED = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)
+TOLD_SITUATIONS = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)
 """Situations that the smallest slowdown is told for."""
 
 _DRAWS = 9
@@ -103,16 +104,15 @@ def find_detectable(
 ) -> dict[Subject, dict[Situation, float]]:
     """Asks the gate itself for the smallest slowdown that it would find: what it would print beside a verdict.
 
-    It is the median over random splits. A pool of one session has none with a later one: then its largest session
-    stands for the stored runs and, under another name, for the new one. Nothing stands for another board, since
-    how far boards differ is for boards to tell.
+    It is the median over random splits. Where the pool has none, its largest session stands in: a few pairs of its
+    runs for two trees, and one of them, under another name, for the run of a later session. Nothing stands for
+    another board, since how far boards differ is for boards to tell.
     """
     found: dict[Subject, dict[Situation, list[float]]] = {}
-    for situation in ONE_SESSION_STORED:
+    for situation in TOLD_SITUATIONS:
         drawn = draw_splits(processes, situation, rng, stored=stored)
         splits = list(itertools.islice(drawn, _DRAWS))
-        if not splits and situation is Situation.SAME_BOARD:
-            splits = _stand_in(processes, stored, rng)
+        splits = splits or _stand_in(processes, situation, stored, rng)
         for split in splits:
             for verdict in replay(split, policies, fixed=split.first_look).verdicts:
                 if verdict.comparison is not None:
@@ -124,16 +124,22 @@ def find_detectable(
     }
 
 
-def _stand_in(processes: Sequence[Process], stored: int, rng: np.random.Generator) -> list[Split]:
-    """Splits of the largest session whose new run goes under the name of a later one."""
+def _stand_in(
+    processes: Sequence[Process], situation: Situation, stored: int, rng: np.random.Generator
+) -> list[Split]:
     runs = max(group_by_session(processes), key=len)
-    if len(runs) <= stored:
+    is_ab = situation is Situation.SAME_SESSION
+    taken = 2 * FIRST_PAIRS if is_ab else stored + 1
+    if situation is Situation.OTHER_BOARD or len(runs) < taken:
         return []
-    orders = [rng.permutation(len(runs))[: stored + 1] for _ in range(_DRAWS)]
-    return [
-        Split(Situation.SAME_BOARD, tuple(runs[index] for index in saved), (_move_later(runs[last]),))
-        for *saved, last in orders
-    ]
+    splits = []
+    for _ in range(_DRAWS):
+        chosen = tuple(runs[index] for index in rng.permutation(len(runs))[:taken])
+        if is_ab:
+            splits.append(Split(situation, chosen[::2], chosen[1::2], is_paired=True))
+        else:
+            splits.append(Split(situation, chosen[:-1], (_move_later(chosen[-1]),)))
+    return splits
 
 
 def _move_later(process: Process) -> Process:

@@ -68,7 +68,7 @@ def _head(pool: Pool, processes: Sequence[Process], stored: int) -> list[str]:
     beside = f" and {count(canaries, 'canary', 'canaries')}" if canaries else ""
     what = (
         f"{count(len(processes), 'run')} of {count(len(subjects) - canaries, 'subject')}{beside}, "
-        f"{sessions}, {boards}; smallest slowdown found (MDE) with {stored} stored runs"
+        f"{sessions}, {boards}; smallest slowdown found (MDE): A/B in pairs of runs, else with {stored} stored runs"
     )
     lines = [what]
     if left_out:

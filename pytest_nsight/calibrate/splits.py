@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_nsight.calibrate.pool import Process
-from pytest_nsight.judge.evidence import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_NEW_RUNS
+from pytest_nsight.judge.evidence import FIRST_PAIRS, LOOKS, MINIMUM_NEW_RUNS
 from pytest_nsight.model import RunSummary, Subject
 
 STORED_RUNS = 5
@@ -52,7 +52,7 @@ class Split:
     @property
     def first_look(self) -> int:
         """New runs of every subject before the first look, as the live gate makes them."""
-        return MINIMUM_BASELINE_RUNS if self.is_paired else LOOKS[0]
+        return FIRST_PAIRS if self.is_paired else LOOKS[0]
 
     def stored_at(self, new_runs: int) -> tuple[Process, ...]:
         """The stored runs that there are beside this many new ones."""

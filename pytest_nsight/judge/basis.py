@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from pytest_nsight.judge.contrast import Contrast, contrast
-from pytest_nsight.judge.evidence import LOOKS, MINIMUM_BASELINE_RUNS
+from pytest_nsight.judge.evidence import FIRST_PAIRS, LOOKS
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import equality_margin, may_differ
 from pytest_nsight.judge.noise import Prior
@@ -60,7 +60,7 @@ def _retrace_looks(weighing: Weighing, found: Contrast) -> tuple[Look, ...]:
     for runs in LOOKS:
         if runs >= found.new_runs:
             break
-        if found.is_paired and runs < MINIMUM_BASELINE_RUNS:
+        if found.is_paired and runs < FIRST_PAIRS:
             continue
         # A revision's runs are made along with the new ones.
         compared = weighing.compared[:runs] if found.is_paired else weighing.compared

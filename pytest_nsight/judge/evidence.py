@@ -14,6 +14,9 @@ LOOKS = (1, 3, 5, 9)
 MINIMUM_BASELINE_RUNS = 3
 """With fewer stored runs the gate knows too little of a case's own noise to fail or clear it on time."""
 
+FIRST_PAIRS = MINIMUM_BASELINE_RUNS
+"""Runs of each of two trees before the first look."""
+
 MINIMUM_NEW_RUNS = 5
 """A regression must have been seen in this many fresh processes; the controller makes 9."""
 

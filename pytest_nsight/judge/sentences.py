@@ -147,7 +147,7 @@ def no_baseline(absent: str) -> str:
     """Nothing to compare with; in an A/B comparison, why."""
     if absent:
         return f"{absent}; nothing to compare with"
-    return f"nothing is stored for it on such a machine; save {_SAVED_AT_ONCE} runs with --nsight-save"
+    return f"no baseline of this test for this machine's model; save {_SAVED_AT_ONCE} runs with --nsight-save"
 
 
 def incomparable(why: str, against: str) -> str:

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_nsight.calibrate import replay as replaying
 from pytest_nsight.calibrate.alarms import Alarms, measure_alarms
-from pytest_nsight.calibrate.levels import ONE_SESSION_STORED, measure_levels
+from pytest_nsight.calibrate.levels import TOLD_SITUATIONS, measure_levels
 from pytest_nsight.calibrate.pool import Pool, Process, list_processes
 from pytest_nsight.calibrate.replay import replay
 from pytest_nsight.calibrate.report import report
@@ -194,7 +194,7 @@ def test_the_report_has_a_row_for_each_case_and_a_table_for_each_situation() -> 
     assert "a run takes 8.0 s, 0.67 s for each subject" in text
     rows = [line for line in text.splitlines() if re.match(r"(test_case\[\d\d\]|copy|triad) ", line)]
     assert len(rows) == 14
-    for situation in ONE_SESSION_STORED:
+    for situation in TOLD_SITUATIONS:
         assert f"{situation.value}: 10 random splits" in text
     assert text.count("this gate  ") == 3
 

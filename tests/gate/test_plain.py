@@ -67,7 +67,7 @@ def test_a_marked_test_runs_once_and_gets_its_result(pytester: pytest.Pytester) 
         ("rounds=True", "*nsight(rounds=...) is True; give a whole number*"),
         ("max_time=5", "*nsight(max_time=...) is 5; give a duration with its unit*"),
         ("metric='speed'", "*nsight(metric=...) is 'speed'; choose one of kernel, busy*"),
-        ("max_time='0us'", "*nsight(max_time=...) is '0us', which nothing keeps; give a longer time*"),
+        ("max_time='0us'", "*nsight(max_time=...) is '0us', and no kernel is that fast; give a longer time*"),
         ("by=1.2", "*nsight(by=...) needs faster_than=*"),
         ("faster_than='other'", "*nsight(faster_than='other') names *, and the test has no parameters*"),
         ("kernels='one'", "*nsight(kernels=...) is 'one'; give a list of kernel names*"),

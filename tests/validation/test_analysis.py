@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from pathlib import Path
 
 import numpy as np
@@ -21,7 +22,7 @@ from benchmarks.validate.false_alarms import (
 )
 from benchmarks.validate.power import Truth, by_cost, draw_injected, measure_power, measure_truth
 from benchmarks.validate.study import Study, injectable, level_in, load_study
-from pytest_nsight.calibrate.levels import ONE_SESSION_STORED
+from pytest_nsight.calibrate.levels import TOLD_SITUATIONS
 from pytest_nsight.calibrate.splits import Situation
 from pytest_nsight.result import VerdictKind
 from tests.validation.collections import make_collection
@@ -93,7 +94,7 @@ def test_the_truth_of_an_injection_is_measured(study: Study) -> None:
     assert all(0.0002 < truth.error < 0.001 for truth in found)
 
 
-@pytest.mark.parametrize("situation", ONE_SESSION_STORED)
+@pytest.mark.parametrize("situation", TOLD_SITUATIONS)
 def test_one_case_is_slower_in_an_injected_split_and_no_other(study: Study, situation: Situation) -> None:
     subject, _, position = list(injectable(study.subjects))[2]
     split = draw_injected(study, situation, subject, position, 50, np.random.default_rng(1))
@@ -151,7 +152,7 @@ def test_a_strict_check_settles_what_a_wide_band_lets_it_and_tells_what_no_band_
     assert narrow is not None
     assert narrow.suites.hits == 20
     assert narrow.cases.trials == 20 * len(study.subjects)
-    assert {subject for subject, _ in narrow.worst} < set(study.subjects)
+    assert [count for _, count in narrow.worst] == [20, 20, 20]
 
 
 def test_p_values_of_alternating_runs_are_nearly_uniform(study: Study) -> None:
@@ -178,7 +179,7 @@ def test_every_table_is_written(folder: Path, tmp_path: Path) -> None:
 
     text = (tmp_path / "results.md").read_text()
     for title in ("Data", "Noise", "False alarms", "Power by length", "Negative controls", "Live checks"):
-        assert f"## {title}\n\n" in text
+        assert re.search(rf"^## {title}.*\n\n", text, re.MULTILINE)
     assert "20 checks, exit code other than 0 in 0.00 % [0.00, 16.84]" in text
     assert "nan" not in text
     gate = json.loads((tmp_path / "results.json").read_text())["gate"]

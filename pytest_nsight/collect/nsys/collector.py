@@ -63,7 +63,6 @@ class NsysCollector:
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes report and export, which hold the whole environment; keeps a scrubbed copy only if asked."""
-        remove_unfinished(folder / LOG_FILE, os.environ)
         exported = folder / EXPORT_FILE
         if not keep:
             (folder / KEPT_FILE).unlink(missing_ok=True)
@@ -74,3 +73,4 @@ class NsysCollector:
             exported.unlink(missing_ok=True)
             for path in folder.glob("report.*"):
                 path.unlink(missing_ok=True)
+            remove_unfinished(folder / LOG_FILE, os.environ)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import shutil
@@ -76,7 +77,8 @@ def remove_unfinished(log: Path, environ: Mapping[str, str]) -> None:
     for path in map(Path, re.findall(r"Generating '(.+?)'\n", text)):
         # The worker writes into the same log, before it on the line and otherwise.
         if path.parent == folder and re.fullmatch(r"nsys-report-[0-9a-f]+\.qdstrm", path.name):
-            path.unlink(missing_ok=True)
+            with contextlib.suppress(OSError):
+                path.unlink()
 
 
 def export(installation: Installation, report: Path, sqlite: Path, environ: Mapping[str, str]) -> None:
