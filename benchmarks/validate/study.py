@@ -13,6 +13,8 @@ from benchmarks.validate.collect import LOG
 from benchmarks.validation_suite.cases import CASES, Case, position_of
 from benchmarks.validation_suite.injection import number_of, rotate
 from pytest_nsight.calibrate.pool import Process, list_processes, read_pool
+from pytest_nsight.judge.evidence import Evidence
+from pytest_nsight.judge.kinds import find_kinds
 from pytest_nsight.model import Policy, RunSummary, Subject
 
 BANDS = (0.005, 0.01, 0.02)
@@ -46,6 +48,17 @@ class Study:
         """UUID -> a short name."""
         seen = dict.fromkeys(process.board for process in (*self.sound, *self.injected))
         return {board: chr(ord("A") + index) for index, board in enumerate(seen)}
+
+    @cached_property
+    def kinds(self) -> Mapping[str, str]:
+        """UUID -> short name of a board of its kind, as the canaries of all sound runs tell."""
+        runs: dict[Subject, list[RunSummary]] = {}
+        for process in self.sound:
+            for subject, summary in process.summaries.items():
+                if subject.is_canary:
+                    runs.setdefault(subject, []).append(summary)
+        found = find_kinds([Evidence(subject, Policy(), tuple(own), ()) for subject, own in runs.items()])
+        return {board: self.boards[kind] for board, kind in found.items()}
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:

@@ -43,9 +43,9 @@ def data(study: Study) -> list[str]:
             middle = statistics.median(seconds) if seconds else float("nan")
             board = study.boards.get(session[0].board, "-")
             driver = next(iter(session[0].summaries.values())).environment.get("driver", "-")
-            each = f"{middle / len(study.subjects):.2f} s"
-            rows.append((name, session[0].session, board, driver, len(session), f"{middle:.1f} s", each))
-    return table(("runs of", "session", "board", "driver", "runs", "a run", "a run and case"), rows)
+            kind = study.kinds.get(session[0].board, "-")
+            rows.append((name, session[0].session, board, kind, driver, len(session), f"{middle:.1f} s"))
+    return table(("runs of", "session", "board", "kind", "driver", "runs", "a run"), rows)
 
 
 def noise(levels: Sequence[Level]) -> list[str]:
@@ -95,12 +95,13 @@ def false_alarms(found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
                 alarms.verdicts.get(VerdictKind.INCONCLUSIVE, 0),
                 alarms.verdicts.get(VerdictKind.ENVIRONMENT, 0),
                 f"{alarms.runs:.2f}",
+                ", ".join(f"{one.label} {count}" for one, count in sorted(alarms.failed.items())),
             )
         )
     header = (
         *("stored and new", "band", "splits", "suites with a false alarm [exact 95 %]", "by sessions"),
         *("regressions : improvements", "other failures", "suites with a false improvement"),
-        *("INCONCLUSIVE", "ENVIRONMENT", "runs measured a case"),
+        *("INCONCLUSIVE", "ENVIRONMENT", "runs measured a case", "cases that failed"),
     )
     lines = table(header, rows)
     largest = max((band for _, band in found), default=0.0)

@@ -14,7 +14,7 @@ from pytest_nsight.calibrate.rates import Rate, bootstrap_sessions
 from pytest_nsight.calibrate.replay import Replay, replay
 from pytest_nsight.calibrate.rules import RULES, is_flagged
 from pytest_nsight.calibrate.splits import STORED_RUNS, Situation, Split, draw_splits
-from pytest_nsight.model import Policy
+from pytest_nsight.model import Policy, Subject
 from pytest_nsight.result import VerdictKind
 
 
@@ -49,6 +49,7 @@ class Alarms:
         verdicts: kind -> subjects.
         processes: mean number of processes that a check took.
         runs: mean number of runs that were measured of a subject, another tree's included.
+        failed: subject -> splits in which it failed.
         rules: alarms of the other rules.
     """
 
@@ -61,6 +62,7 @@ class Alarms:
     verdicts: Mapping[VerdictKind, int]
     processes: float
     runs: float
+    failed: Mapping[Subject, int]
     rules: tuple[RuleAlarms, ...] = ()
 
 
@@ -74,6 +76,7 @@ class Outcome:
         processes: fresh processes that the check took.
         runs: runs that were measured of all subjects.
         subjects: number of subjects.
+        failed: those that failed.
         flagged: for each of RULES the number of subjects called slower; None where it could not be asked.
     """
 
@@ -82,12 +85,8 @@ class Outcome:
     processes: int
     runs: int
     subjects: int
+    failed: tuple[Subject, ...]
     flagged: tuple[int | None, ...] = field(default=())
-
-    @property
-    def failing(self) -> int:
-        """Subjects that failed."""
-        return sum(number for kind, number in self.kinds.items() if kind.fails)
 
 
 def judge_split(split: Split, policies: Mapping[str, Policy], *, with_rules: bool = True) -> Outcome:
@@ -105,6 +104,7 @@ def judge_split(split: Split, policies: Mapping[str, Policy], *, with_rules: boo
         found.processes,
         sum(found.runs.values()),
         len(subjects),
+        tuple(verdict.subject for verdict in found.verdicts if verdict.kind.fails),
         tuple(flagged),
     )
 
@@ -138,13 +138,14 @@ def sum_up(situation: Situation, outcomes: Sequence[Outcome], rng: np.random.Gen
     return Alarms(
         situation=situation,
         splits=len(outcomes),
-        gate=_count("this gate", outcomes, [outcome.failing for outcome in outcomes], rng),
+        gate=_count("this gate", outcomes, [len(outcome.failed) for outcome in outcomes], rng),
         regressions=kinds[VerdictKind.REGRESSION],
         improvements=kinds[VerdictKind.IMPROVEMENT],
         improved_suites=Rate(improved, len(outcomes)),
         verdicts=kinds,
         processes=sum(outcome.processes for outcome in outcomes) / len(outcomes),
         runs=sum(outcome.runs for outcome in outcomes) / max(total, 1),
+        failed=Counter(subject for outcome in outcomes for subject in outcome.failed),
         rules=tuple(rules),
     )
 

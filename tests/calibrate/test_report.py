@@ -122,6 +122,7 @@ def test_a_level_that_is_too_generous_is_found_out(monkeypatch: pytest.MonkeyPat
 
     assert sound.gate.suites.hits <= 2
     assert generous.gate.suites.interval[0] > 0.1
+    assert sum(generous.failed.values()) == generous.gate.subjects.hits > 0
 
 
 def test_a_gate_that_takes_rounds_for_the_unit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
