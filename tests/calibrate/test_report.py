@@ -71,6 +71,18 @@ def test_a_pool_of_one_session_knows_no_shift_and_tells_what_would_be_found_on_i
         assert Situation.OTHER_BOARD not in level.mde
 
 
+@pytest.mark.parametrize(
+    ("runs", "told"),
+    [(4, set()), (5, set()), (6, {Situation.SAME_SESSION, Situation.SAME_BOARD})],
+)
+def test_few_runs_tell_what_they_suffice_for(runs: int, told: set[Situation]) -> None:
+    pool = make_pool(Sessions(runs=runs, subjects=3))
+
+    levels = measure_levels(list_processes(pool.summaries), pool.policies, 5, np.random.default_rng(1))
+
+    assert [set(level.mde) for level in levels] == [told] * 3
+
+
 def test_boards_that_differ_hide_slowdowns_that_boards_alike_show() -> None:
     found = {}
     for board_sd in (0.0, 0.01):
