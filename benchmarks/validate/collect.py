@@ -3,10 +3,11 @@
     python -m benchmarks.validate.collect FOLDER --minutes 8 --sound 40 --sessions 2
     python -m benchmarks.validate.collect FOLDER --minutes 9 --inject 54
     python -m benchmarks.validate.collect FOLDER --minutes 8 --live 20
+    python -m benchmarks.validate.collect FOLDER --minutes 8 --against HEAD --live 5
     python -m benchmarks.validate.collect FOLDER --minutes 8 --control hot idle no-warmup reversed co-running
 
 Steps are done in this order: sound pools (each a session of its own), the pool of injected slowdowns, live checks
-(which first save baselines, unless --baselines has some), negative controls. FOLDER/collection.json tells what was
+(which first save baselines, unless --baselines has some, or compare with a git revision), negative controls. FOLDER/collection.json tells what was
 done; analyse.py reads it. What follows `--` goes to pytest.
 """
 
@@ -111,6 +112,13 @@ class Collection:
             print(f"save: exit code {code}, {seconds:.0f} s, {self.left_s:.0f} s left", flush=True)
             if code:
                 return
+        self._repeat_check(options, checks)
+
+    def compare(self, revision: str, checks: int) -> None:
+        """Compares the working tree with a revision whose suite is the same, as a user would."""
+        self._repeat_check([f"--nsight-against={revision}", "-q"], checks, against=revision)
+
+    def _repeat_check(self, options: Sequence[str], checks: int, against: str = "") -> None:
         longest_s = 0.0
         for number in range(1, checks + 1):
             if self.left_s < longest_s + _MARGIN_S:
@@ -119,21 +127,25 @@ class Collection:
             with tempfile.TemporaryDirectory() as scratch:
                 result = Path(scratch, "result.json")
                 code, seconds = self.pytest([f"--nsight-json={result}", *options], {})
-                kinds, failures = read_verdicts(result)
+                told = read_verdicts(result)
             longest_s = max(longest_s, seconds)
-            self.live.append({"exit": code, "seconds": round(seconds, 1), "verdicts": kinds, "failures": failures})
-            print(f"check {number}: exit code {code}, {seconds:.0f} s, {kinds}", flush=True)
+            self.live.append({"against": against, "exit": code, "seconds": round(seconds, 1), **told})
+            print(f"check {number}: exit code {code}, {seconds:.0f} s, {told['verdicts']}", flush=True)
             self.write()
 
 
-def read_verdicts(path: Path) -> tuple[dict[str, int], list[str]]:
-    """Counts the verdicts of a result, and takes the sentences of those that fail."""
+def read_verdicts(path: Path) -> dict[str, Any]:
+    """What a result says: how many of each verdict, the sentences of those that fail, the bands."""
     if not path.exists():
-        return {}, []
+        return {"verdicts": {}, "failures": [], "bands": []}
     result = json.loads(path.read_text(encoding="utf-8"))
-    told = [entry["extra_info"]["nsight"] for entry in result["benchmarks"]] + result["nsight"]["unmeasured"]
-    kinds = Counter(str(entry["verdict"]) for entry in told)
-    return dict(kinds), [str(entry["sentence"]) for entry in told if entry["verdict"] in FAILING]
+    measured = [entry["extra_info"]["nsight"] for entry in result["benchmarks"]]
+    told = measured + result["nsight"]["unmeasured"]
+    return {
+        "verdicts": dict(Counter(str(entry["verdict"]) for entry in told)),
+        "failures": [str(entry["sentence"]) for entry in told if entry["verdict"] in FAILING],
+        "bands": sorted({entry["comparison"]["band"] for entry in measured if entry["comparison"]}),
+    }
 
 
 @contextmanager
@@ -158,7 +170,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         "--inject", type=int, default=0, metavar="N", help="runs with rotating slowdowns, 54 or more"
     )
     parser.add_argument("--live", type=int, default=0, metavar="N", help="whole checks")
-    parser.add_argument("--baselines", type=Path, help="of the checks (default: FOLDER/baselines)")
+    compared = parser.add_mutually_exclusive_group()
+    compared.add_argument("--baselines", type=Path, help="of the checks (default: FOLDER/baselines)")
+    compared.add_argument("--against", default="", metavar="REF", help="compare with this git revision instead")
     parser.add_argument("--control", nargs="*", default=[], choices=CONTROLS)
     parser.add_argument("--control-runs", type=int, default=10, metavar="N")
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -175,7 +189,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         collection.fill("sound", share)
     if options.inject:
         collection.fill("inject", options.inject, inject="rotate")
-    if options.live:
+    if options.live and options.against:
+        collection.compare(options.against, options.live)
+    elif options.live:
         collection.check(options.baselines or options.folder / "baselines", options.live)
     for control in options.control:
         with co_running(wanted=control == "co-running"):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -273,19 +274,33 @@ def controls(study: Study, verdicts: Mapping[str, Mapping[Situation, Counter[Ver
 
 
 def live(study: Study) -> list[str]:
-    """Whole executions."""
+    """Whole executions, by what they compared with and at which band."""
     if not study.live:
         return ["None.", ""]
-    failed = [check for check in study.live if check["exit"] != 0]
-    rate = Rate(len(failed), len(study.live))
-    seconds = [float(check["seconds"]) for check in study.live]
-    kinds: Counter[str] = Counter()
+    groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for check in study.live:
+        compared = f"git {check['against']}" if check["against"] else "baselines"
+        groups.setdefault((compared, " ".join(percent(band, 1) for band in check["bands"])), []).append(check)
+    rows = [(*how, *_live_row(checks)) for how, checks in sorted(groups.items())]
+    header = (
+        *("compared with", "band", "checks", "exit code other than 0 [exact 95 %]"),
+        *("s, all of pytest included", "s a case, median", "s a case, at most", "verdicts"),
+    )
+    failed = [sentence for check in study.live if check["exit"] for sentence in check["failures"]]
+    return table(header, rows) + [f"- {sentence}" for sentence in failed] + [""]
+
+
+def _live_row(checks: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
+    seconds = [float(check["seconds"]) for check in checks]
+    by_case = [float(check["seconds"]) / max(sum(check["verdicts"].values()), 1) for check in checks]
+    kinds: Counter[str] = Counter()
+    for check in checks:
         kinds.update(check["verdicts"])
-    lines = [
-        f"{len(study.live)} checks, exit code other than 0 in {rate.write()}, "
-        f"{min(seconds):.0f} to {max(seconds):.0f} s, median {statistics.median(seconds):.0f} s, all of "
-        "pytest included; verdicts: " + ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())),
-        "",
-    ]
-    return lines + [f"- {sentence}" for check in failed for sentence in check["failures"]] + [""]
+    return (
+        len(checks),
+        Rate(sum(check["exit"] != 0 for check in checks), len(checks)).write(),
+        f"{min(seconds):.0f} to {max(seconds):.0f}",
+        f"{statistics.median(by_case):.1f}",
+        f"{max(by_case):.1f}",
+        ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())),
+    )

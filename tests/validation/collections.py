@@ -65,7 +65,8 @@ def make_collection(folder: Path, *, run_sd: float = 0.001, cases: int = 12) -> 
     for name, (pool, inject, what) in pools.items():
         write_pool(folder / name, pool)
         entries.append({"file": name, "inject": inject, "control": what, "exit": 0, "seconds": 100.0})
-    live = [{"exit": 0, "seconds": 20.0, "verdicts": {"UNCHANGED": cases}, "failures": []}]
-    log = {"collection": 1, "pools": entries, "live": live * 20}
+    check = {"exit": 0, "seconds": 24.0, "verdicts": {"UNCHANGED": cases}, "failures": [], "bands": [0.01]}
+    live = [{"against": "", **check}] * 15 + [{"against": "HEAD", **check, "seconds": 48.0}] * 5
+    log = {"collection": 1, "pools": entries, "live": live}
     (folder / "collection.json").write_text(json.dumps(log), encoding="utf-8")
     return folder

@@ -180,7 +180,8 @@ def test_every_table_is_written(folder: Path, tmp_path: Path) -> None:
     text = (tmp_path / "results.md").read_text()
     for title in ("Data", "Noise", "False alarms", "Power by length", "Negative controls", "Live checks"):
         assert re.search(rf"^## {title}.*\n\n", text, re.MULTILINE)
-    assert "20 checks, exit code other than 0 in 0.00 % [0.00, 16.84]" in text
+    assert "| baselines | 1.0 % | 15 | 0.00 % [0.00, 21.80] | 24 to 24 | 2.0 | 2.0 | 180 UNCHANGED |" in text
+    assert "| git HEAD | 1.0 % | 5 | 0.00 % [0.00, 52.18] | 48 to 48 | 4.0 | 4.0 | 60 UNCHANGED |" in text
     assert "nan" not in text
     gate = json.loads((tmp_path / "results.json").read_text())["gate"]
     assert [entry["splits"] for entry in gate] == [10] * 9
@@ -206,4 +207,4 @@ def test_collecting_stops_in_time_and_tells_what_it_has(tmp_path: Path, monkeypa
 
 
 def test_a_check_without_a_result_has_no_verdicts(tmp_path: Path) -> None:
-    assert read_verdicts(tmp_path / "missing.json") == ({}, [])
+    assert read_verdicts(tmp_path / "missing.json") == {"verdicts": {}, "failures": [], "bands": []}
