@@ -7,8 +7,8 @@
     python -m benchmarks.validate.collect FOLDER --minutes 8 --control hot idle no-warmup reversed co-running
 
 Steps are done in this order: sound pools (each a session of its own), the pool of injected slowdowns, live checks
-(which first save baselines, unless --baselines has some, or compare with a git revision), negative controls. FOLDER/collection.json tells what was
-done; analyse.py reads it. What follows `--` goes to pytest.
+(which compare with a git revision, or with the baselines of --baselines, or with those that they save first),
+negative controls. FOLDER/collection.json tells what was done; analyse.py reads it. What follows `--` goes to pytest.
 """
 
 from __future__ import annotations
