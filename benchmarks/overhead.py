@@ -24,6 +24,7 @@ from pytest_nsight.collect.process import start
 from pytest_nsight.collect.torch_profiler import TorchCollector
 from pytest_nsight.launch.job import Job
 from pytest_nsight.launch.tether import Tether
+from pytest_nsight.launch.turn import Turn
 from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.summarise.summary import summarise
 from pytest_nsight.trace.measures import measure
@@ -93,13 +94,12 @@ def write_job(folder: Path, recorder: str, cases: tuple[str, ...], tests: list[s
         recorded="",
         commit="",
         recorder=recorder,
-        cases=cases,
         rounds=None,
         arguments=(*tests, "-p", "no:cacheprovider"),
         path=tuple(sys.path),
         environment={},
     ).write(folder)
-    Tether(folder).release()
+    Tether(folder).release(Turn(cases))
 
 
 def rests_s(manifest: Manifest) -> float:

@@ -13,7 +13,7 @@ from pytest_nsight.harvest.canaries import died_in_canary
 from pytest_nsight.harvest.harvest import Harvest
 from pytest_nsight.harvest.races import put_side_by_side
 from pytest_nsight.judge.confirm import confirm
-from pytest_nsight.judge.gate import Evidence, judge, suspects
+from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
 from pytest_nsight.launch.turn import OTHER_TREE, Turn
 from pytest_nsight.manifest import Manifest
 from pytest_nsight.model import Case, RunSummary, Subject
@@ -30,18 +30,23 @@ NOTHING_MEASURED = (
 
 CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kernels, and no GPU was measured"
 
+_WORTH_GUESSING = 5
+"""Of so many cases one is probably doubtful after the first look; of fewer none, and the session would have to wait
+for the end of processes that nobody needs."""
+
 Stored = Mapping[Subject, Sequence[RunSummary]]
 
 
 class Source(Protocol):
     """Where runs come from: a machine, or a recorded session."""
 
-    def execute(self, turn: Turn, upcoming: Turn | None = None) -> Sequence[ProcessRecord]:
+    def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> Sequence[ProcessRecord]:
         """Measures cases in a fresh process, or several side by side; none when a recording has no more.
 
         Args:
             turn: what to measure.
-            upcoming: the next call's turn if nothing happens in between, None if that is not known.
+            upcoming: the next calls' turns if nothing happens in between; without cases those of which no more is
+                known than that they may come.
         """
 
     def close(self) -> None:
@@ -68,6 +73,7 @@ class Gate:
         self._order = order
         self._is_paired = is_paired
         self._planned = 0
+        self._most = 0
         self._ahead: list[Turn] = []
         self.harvest = Harvest()
 
@@ -87,13 +93,15 @@ class Gate:
         claims = ((case.id, case.policy.faster_than) for case in self._cases.values())
         return {case: partner for case, partner in claims if partner is not None}
 
-    def measure(self, runs: int, *, goes_on: bool = False) -> None:
+    def measure(self, runs: int, *, goes_on: bool = False, is_judged: bool = False) -> None:
         """Measures every case in `runs` fresh processes, or pairs of them.
 
         Args:
             runs: how many.
             goes_on: whether another call will probably follow, whose first process may get ready.
+            is_judged: whether `confirm` will follow, for which processes may get ready.
         """
+        self._most = max(runs, LOOKS[-1]) if is_judged else runs
         if self._is_paired:
             # What the other tree does not have needs no more than one pair.
             if self._repeat(self.cases, 1) and runs > 1:
@@ -182,23 +190,31 @@ class Gate:
 
     def _turns(self, cases: Sequence[str]) -> tuple[Turn, ...]:
         """One run's turn, or a pair's: both in one order of cases, and the tree that goes first changes (ABBA)."""
-        turn, is_even = Turn(tuple(cases)), self._planned % 2 == 0
-        self._planned += 1
+        turn = Turn(tuple(cases))
         if self._order is not None:
             seed, order = self._order.getrandbits(32), list(cases)
             random.Random(seed).shuffle(order)
             turn = Turn(tuple(put_side_by_side(order, self.partners)), seed)
-        if not self._is_paired:
-            return (turn,)
+        turns = self._both_sides(turn) if self._is_paired else (turn,)
+        self._planned += 1
+        return turns
+
+    def _both_sides(self, turn: Turn) -> tuple[Turn, Turn]:
         other = dataclasses.replace(turn, side=OTHER_TREE)
-        return (other, turn) if is_even else (turn, other)
+        return (other, turn) if self._planned % 2 == 0 else (turn, other)
 
     def _run_all(self, turns: Sequence[Turn], ahead: Sequence[Turn] = ()) -> bool:
         """Measures turn by turn; `ahead` is what will probably follow."""
-        following = (*turns[1:], ahead[0] if ahead else None)
-        return all(self._run(turn, after) for turn, after in zip(turns, following, strict=True))
+        following = (*turns, *ahead, *self._prospects())
+        return all(self._run(turn, following[number:]) for number, turn in enumerate(turns, 1))
 
-    def _run(self, turn: Turn, upcoming: Turn | None) -> bool:
+    def _prospects(self) -> tuple[Turn, ...]:
+        """Turns that the next look may ask for, of which nobody knows the cases yet."""
+        if self._planned >= self._most or len(self._cases) < _WORTH_GUESSING:
+            return ()
+        return self._both_sides(Turn(())) if self._is_paired else (Turn(()), Turn(()))
+
+    def _run(self, turn: Turn, upcoming: Sequence[Turn]) -> bool:
         """Measures cases in a fresh process; after a crash, what is left in another. False: none to be had."""
         todo = list(turn.cases)
         while todo:

@@ -1,8 +1,8 @@
 """The worker's append-only account of a run: what it ran, when, on which device, with which outcome.
 
 One JSON object a line, so that whatever dies, everything before is readable. Events, by "event":
-run (format, run, session, recorded, commit, pid, seed, side) · device (name, board, environment) · case · round ·
-conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
+run (format, run, session, recorded, commit, pid, side) · turn (seed) · device (name, board, environment) · case ·
+round · conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
 race (case, partner, own_rounds, partner_rounds) · race_fault (case, text) · fault (a collection error) ·
 surplus (cases that only the other tree has) · leak (module, file) · end.
 """
@@ -241,7 +241,8 @@ def read_manifest(path: Path) -> Manifest:
             reports=tuple((event["case"], event["report"]) for event in known.get("report", [])),
             faults=tuple(event["text"] for event in known.get("fault", [])),
             exit_code=known["end"][0]["code"] if "end" in known else None,
-            seed=head.get("seed"),
+            # Until 0.1 was out the head told it.
+            seed=known.get("turn", [head])[0].get("seed"),
             side=head.get("side", ""),
             surplus=tuple(case for event in known.get("surplus", []) for case in event["cases"]),
             leaks=tuple((event["module"], event["file"]) for event in known.get("leak", [])),

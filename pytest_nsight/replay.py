@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_nsight.collect import torch_profiler
@@ -37,7 +38,7 @@ class ReplaySource:
     def execute(
         self,
         turn: Turn,  # noqa: ARG002 - what was recorded decides
-        upcoming: Turn | None = None,  # noqa: ARG002
+        upcoming: Sequence[Turn] = (),  # noqa: ARG002
     ) -> tuple[ProcessRecord, ...]:
         """The next recorded process, or those that ran side by side.
 

@@ -150,7 +150,7 @@ class NsightSession:
                 minutes=self._settings.pool_minutes,
             )
             return
-        gate.measure(self._settings.runs)
+        gate.measure(self._settings.runs, is_judged=not self._settings.save)
         if not self._settings.save:
             gate.confirm(self._load, settle=self._settings.strict)
 

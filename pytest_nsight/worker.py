@@ -1,7 +1,8 @@
 """The inner process: a pytest of its own that measures the cases of one run and tells a manifest about it.
 
-Started by launch/runner.py or launch/fanout.py with a folder; job.json in it says what to do. The plugin object
-here is registered instead of the controller's, and sees the same command line as the user's pytest.
+Started by launch/runner.py or launch/fanout.py with a folder; job.json in it says what to do, turn.json with which
+cases once it is this process's turn. The plugin object here is registered instead of the controller's, and sees the
+same command line as the user's pytest.
 """
 
 from __future__ import annotations
@@ -10,31 +11,27 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Generator
-from contextlib import AbstractContextManager
 from pathlib import Path
-from typing import Any, TypeVar
 
 import pytest
 
 from pytest_nsight import manifest
 from pytest_nsight.against.mirror import find_leaks
 from pytest_nsight.against.visitor import Visitor
+from pytest_nsight.case_worker import CaseMeasurement
 from pytest_nsight.fixture import Measurement
 from pytest_nsight.launch.job import Job
 from pytest_nsight.launch.tether import Leash
-from pytest_nsight.mark import find_partners, read_mark
+from pytest_nsight.launch.turn import Turn
+from pytest_nsight.mark import find_partners
 from pytest_nsight.measure.barrier import no_barrier, open_barriers
 from pytest_nsight.measure.canary_rota import CanaryRota
 from pytest_nsight.measure.device import current_device
 from pytest_nsight.measure.races import Racer, RaceTrack
 from pytest_nsight.measure.recorder import Recorder
-from pytest_nsight.measure.rounds import WARMUP, Plan, Stopwatch
-from pytest_nsight.measure.stopping import FEWEST
-from pytest_nsight.model import Subject, Work
+from pytest_nsight.measure.rounds import Stopwatch
+from pytest_nsight.model import Work
 from pytest_nsight.rank_worker import RankPlugin, UnablePlugin
-from pytest_nsight.summarise.ranks import is_rank_part
-
-T = TypeVar("T")
 
 PLUGIN_NAME = "nsight-worker"
 
@@ -43,58 +40,6 @@ _SELECTIONS = ("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip", "st
 
 # Options of report writers whose files belong to the user's pytest: the worker must not write them too.
 _REPORT_FILES = ("xmlpath", "htmlpath", "report_log", "json_report_file", "allure_report_dir", "csv_path")
-
-
-class CaseMeasurement:
-    """Stands behind the nsight fixture while one case runs."""
-
-    def __init__(self, worker: Worker, item: pytest.Item) -> None:
-        self._worker = worker
-        self._item = item
-        self._mark = read_mark(item)
-        self.has_measured = False
-        self._is_whole = False
-        if self._mark.work is not None:
-            self.declare(self._mark.work)
-
-    def measure(
-        self, body: Callable[..., T], setup: Callable[[], Any] | None, rounds: int | None, warmup: int | None
-    ) -> T:
-        """Measures the body; once in a test, for a test has one baseline."""
-        if self.has_measured:
-            raise RuntimeError(
-                "this test has been measured already: call nsight(...) once in a test, and name parts of "
-                'what it measures with nsight.range("...")'
-            )
-        self.has_measured = True
-        # Ranks must agree on the number of rounds beforehand: none may stop early.
-        least = FEWEST if self._worker.job.ranks > 1 else None
-        plan = Plan(
-            rounds=rounds or self._mark.rounds or self._worker.job.rounds or least,
-            warmup=next((n for n in (warmup, self._mark.warmup) if n is not None), WARMUP),
-            rest_ns=self._mark.rest_ns,
-            cold_cache=self._mark.cold_cache,
-        )
-        label = Subject(self._item.nodeid).label[:200]
-        result = self._worker.stopwatch.measure(self._item.nodeid, label, body, setup, plan)
-        if setup is None and not self._is_whole:
-            self._worker.race(Racer(self._item.nodeid, body, plan))
-        return result
-
-    def measure_whole(self, body: Callable[[], T]) -> T:
-        """Measures a whole test, which cannot run again once its fixtures are torn down."""
-        self._is_whole = True
-        return self.measure(body, None, None, None)
-
-    def range(self, name: str) -> AbstractContextManager[None]:
-        """Names a part of the round."""
-        if self._worker.job.ranks > 1 and is_rank_part(name):
-            raise ValueError(f"nsight.range({name!r}): a test with ranks has rows of that name; choose another")
-        return self._worker.stopwatch.part(name)
-
-    def declare(self, work: Work) -> None:
-        """Tells what a round has to do; what is told last counts."""
-        self._worker.tell_work(self._item.nodeid, work)
 
 
 class Worker:
@@ -117,8 +62,9 @@ class Worker:
         self._recorder = recorder
         self._stopwatch: Stopwatch | None = None
         self._measurements: dict[str, CaseMeasurement] = {}
-        self._track = RaceTrack(job.cases, {})
-        self._canaries = CanaryRota(len(job.cases), job.seed or 0)
+        self._turn = Turn(())
+        self._track = RaceTrack((), {})
+        self._canaries = CanaryRota(0, 0)
 
     @property
     def stopwatch(self) -> Stopwatch:
@@ -168,29 +114,34 @@ class Worker:
 
             config.pluginmanager.register(BenchmarkPlugin(self.measurement), "nsight-benchmark")
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Selects and orders the cases as the job says."""
-        position = {case: index for index, case in enumerate(self.job.cases)}
-        deselected = [item for item in items if item.nodeid not in position]
-        items[:] = sorted(
-            (item for item in items if item.nodeid in position), key=lambda item: position[item.nodeid]
-        )
-        self._track = RaceTrack(self.job.cases, find_partners(items))
-        if deselected:
-            config.hook.pytest_deselected(items=deselected)
-
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Tells of a module that cannot be imported here, though the user's pytest could."""
         if report.failed:
             self._journal.write("fault", text=f"{report.nodeid}: {report.longreprtext}")
 
     @pytest.hookimpl(tryfirst=True)
-    def pytest_runtestloop(self) -> None:
+    def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Waits for its turn: everything is imported and collected, and no fixture has touched the device yet."""
-        if not self._leash.wait():
+        turn = self._leash.wait()
+        if turn is None:
             # Nobody waits for the result; what would be torn down here was never set up.
             os._exit(0)
+        self._turn = turn
+        self._journal.write("turn", seed=turn.seed)
+        self._canaries = CanaryRota(len(turn.cases), turn.seed or 0)
+        self._select(session)
+
+    def _select(self, session: pytest.Session) -> None:
+        """Leaves the cases of the turn, in its order."""
+        position = {case: index for index, case in enumerate(self._turn.cases)}
+        deselected = [item for item in session.items if item.nodeid not in position]
+        session.items = sorted(
+            (item for item in session.items if item.nodeid in position), key=lambda item: position[item.nodeid]
+        )
+        session.testscollected = len(session.items)
+        self._track = RaceTrack(self._turn.cases, find_partners(session.items))
+        if deselected:
+            session.config.hook.pytest_deselected(items=deselected)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Tells that a case begins."""
@@ -213,8 +164,8 @@ class Worker:
         result = yield
         if self._stopwatch is not None:
             self._track.leave(item.nodeid, self._stopwatch)
-        if self.job.canaries and self._stopwatch is not None and item.nodeid in self.job.cases:
-            done = self.job.cases.index(item.nodeid) + 1 if nextitem else len(self.job.cases)
+        if self.job.canaries and self._stopwatch is not None and item.nodeid in self._turn.cases:
+            done = self._turn.cases.index(item.nodeid) + 1 if nextitem else len(self._turn.cases)
             self._canaries.measure(self._stopwatch, self._journal, done, self.job.rounds)
         return result
 
@@ -284,7 +235,6 @@ def main(folder: Path) -> int:
         recorded=job.recorded,
         commit=job.commit,
         pid=os.getpid(),
-        seed=job.seed,
         side=job.side,
     )
     # As in the user's pytest, so that both import the same modules.

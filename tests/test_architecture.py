@@ -33,6 +33,7 @@ EDGE = {
     "controller.py",
     "outcome.py",
     "worker.py",
+    "case_worker.py",
     "rank_worker.py",
     "benchmark_worker.py",
     "against/visitor.py",

@@ -13,10 +13,11 @@ import importlib.metadata
 import json
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
+from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import unquote, urlparse
@@ -137,16 +138,34 @@ def explain_leaks(commit: str, leaks: Sequence[tuple[str, str]]) -> str:
 def _installed_copies(mirror: Mirror) -> Iterator[str]:
     """Files of distributions that pip installed from the user's tree, which both sides would share.
 
-    Left out is what an editable install consists of: files that only point into the tree.
+    Left out are what an editable install consists of, files that only point into the tree, and archives that merely
+    lie there, such as a folder of wheels: what was built from the tree has its sources in it.
     """
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("direct_url.json")
-        url = urlparse(json.loads(text).get("url", "")) if text else None
-        if url is None or url.scheme != "file" or not mirror.owns(unquote(url.path)):
+        origin = json.loads(text) if text else {}
+        url = urlparse(origin.get("url", ""))
+        if url.scheme != "file" or not mirror.owns(unquote(url.path)):
             continue
-        for file in distribution.files or ():
-            if file.suffix in {".py", ".so", ".pyd"} and "editable" not in file.name:
-                yield os.path.realpath(str(distribution.locate_file(file)))
+        modules = [
+            file
+            for file in distribution.files or ()
+            if file.suffix in {".py", ".so", ".pyd"} and "editable" not in file.name
+        ]
+        if "archive_info" in origin and not _has_sources(mirror, {file.parts[0] for file in modules}):
+            continue
+        for file in modules:
+            yield os.path.realpath(str(distribution.locate_file(file)))
+
+
+def _has_sources(mirror: Mirror, names: Iterable[str]) -> bool:
+    """Whether the user's tree has a folder or a file of one of these names, of whatever suffix, near its top."""
+    stems = {name.partition(".")[0] for name in names}
+    for depth in ("*", "*/*", "*/*/*"):
+        for path in Path(mirror.root).glob(depth):
+            if path.name.partition(".")[0] in stems and mirror.owns(str(path)):
+                return True
+    return False
 
 
 def _is_below(path: str, folders: Sequence[str]) -> bool:

@@ -49,7 +49,7 @@ class FleetSource(LiveSource):
         self._ranks = {case.id: case.ranks for case in cases}
         self._lane_of = share([case for case in cases if case.ranks == 1 or self._lacks(case.ranks)], len(lanes))
 
-    def execute(self, turn: Turn, upcoming: Turn | None = None) -> tuple[ProcessRecord, ...]:  # noqa: ARG002
+    def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> tuple[ProcessRecord, ...]:  # noqa: ARG002
         """Measures the cases, each in one of several fresh processes, or on all of its ranks.
 
         Nothing gets ready beside them: they use many processors and boards.
@@ -60,15 +60,18 @@ class FleetSource(LiveSource):
         folder, run = self._next_run()
         plan = self._plan(turn.cases)
         prepare(folder)
-        tethers: list[Tether] = []
+        tethers: list[tuple[Tether, Turn]] = []
         try:
             for team in plan.teams:
                 # One by one: what is made is cut below even if the next cannot be made.
-                for tether in self._prepare_team(folder, run, team, turn):
-                    tethers.append(tether)  # noqa: PERF402 - extend() may lose them all
-            plan.write(folder)
-            for tether in tethers:
-                tether.release()
+                for tether in self._prepare_team(folder, run, team, turn.side):
+                    tethers.append((tether, replace(turn, cases=team.cases)))  # noqa: PERF401 - extend() may lose all
+            try:
+                plan.write(folder)
+                for tether, own in tethers:
+                    tether.release(own)
+            except OSError as error:
+                raise unwritable(folder, error) from None
             with self._start("pytest_nsight.launch.fanout", folder, turn.side) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(turn.cases)))
             records = read_fleet(folder, plan, code, self._reader(folder))
@@ -76,7 +79,7 @@ class FleetSource(LiveSource):
             self._canaries = self._canaries and not any(died_in_canary(one.manifest, one.death) for one in records)
             return records
         finally:
-            for tether in tethers:
+            for tether, _ in tethers:
                 tether.cut()
             for member in (member for team in plan.teams for member in team.members):
                 self._collector.tidy(folder / member.folder, keep=self._keep)
@@ -113,7 +116,7 @@ class FleetSource(LiveSource):
             for rank, environ in enumerate(rank_environs(ranks))
         )
 
-    def _prepare_team(self, folder: Path, run: str, team: Team, turn: Turn) -> Iterator[Tether]:
+    def _prepare_team(self, folder: Path, run: str, team: Team, side: str) -> Iterator[Tether]:
         """Makes the folder and the job of each member, and gives its tether."""
         ranks = len(team.members)
         suffix = f".r{ranks}" if ranks > 1 else f".{self._lane_of[team.cases[0]] + 1}" if self._lanes else ""
@@ -130,7 +133,7 @@ class FleetSource(LiveSource):
                 own.mkdir()
                 (own / FILE_NAME).touch()
                 job = replace(
-                    self._job(run + suffix, replace(turn, cases=team.cases)),
+                    self._job(run + suffix, side),
                     canaries=self._canaries and ranks == 1,
                     rank=rank,
                     ranks=ranks,

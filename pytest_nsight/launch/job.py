@@ -1,4 +1,4 @@
-"""What one worker process has to do, as a file in its run's folder."""
+"""What a worker process must know from its start, as a file in its run's folder; turn.py tells the rest."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ JOB_FILE = "job.json"
 
 @dataclass(frozen=True, slots=True)
 class Job:
-    """What one worker process has to do.
+    """What a worker process must know from its start.
 
     Attributes:
         run: id of the run.
@@ -22,12 +22,10 @@ class Job:
         recorded: UTC time of the session, ISO 8601.
         commit: git commit of the tested tree, "" when unknown.
         recorder: "nsys" or "torch".
-        cases: node ids to measure, in this order.
         rounds: rounds of a case, None to let the measurement choose.
         arguments: the user's pytest arguments.
         path: the user's sys.path.
         environment: what the controller knows of the run's environment.
-        seed: of the run's order, None where the order is the user's.
         canaries: whether the plugin's own cases are measured, too.
         root_pid: the outer pytest's process.
         rank: which of the cases' ranks this worker is.
@@ -42,12 +40,10 @@ class Job:
     recorded: str
     commit: str
     recorder: str
-    cases: tuple[str, ...]
     rounds: int | None
     arguments: tuple[str, ...]
     path: tuple[str, ...]
     environment: dict[str, str]
-    seed: int | None = None
     canaries: bool = True
     root_pid: int = 0
     rank: int = 0
@@ -64,7 +60,7 @@ class Job:
     def read(cls, folder: Path) -> Job:
         """Reads the job of a run's folder."""
         values = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
-        for name in ("cases", "arguments", "path"):
+        for name in ("arguments", "path"):
             values[name] = tuple(values[name])
         values["mirror"] = Mirror.of(values["mirror"]) if values["mirror"] else None
         return cls(**values)

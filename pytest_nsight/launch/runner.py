@@ -1,11 +1,10 @@
 """Live runs: one worker process measures after the other, each under the chosen collector, in the session's folder.
 
-While one measures, the next may already import and collect; see `standby.py`.
+While one measures, the next ones may already import and collect; see `standby.py`.
 """
 
 from __future__ import annotations
 
-import contextlib
 import os
 import shutil
 import sys
@@ -22,7 +21,7 @@ from pytest_nsight.harvest.canaries import died_in_canary
 from pytest_nsight.launch.demise import describe_death, describe_refusal, describe_silence
 from pytest_nsight.launch.job import Job
 from pytest_nsight.launch.side import Side
-from pytest_nsight.launch.standby import Standby
+from pytest_nsight.launch.standby import Bench, Standby
 from pytest_nsight.launch.tail import Progress, Tail
 from pytest_nsight.launch.tether import Tether
 from pytest_nsight.launch.turn import Turn
@@ -31,6 +30,10 @@ from pytest_nsight.summarise.records import INTERRUPTED, ProcessRecord
 
 POLL_S = 0.05
 NEEDED_BYTES = 16_000_000
+
+_PROCESSORS_PER_STANDBY = 4
+_MOST_STANDBYS = 2
+"""Imports take about twice as long as a process that measures a few cases."""
 
 # Exit codes of a pytest that came to its end: all passed, or some failed.
 _MEASURED = (0, 1)
@@ -95,25 +98,28 @@ class LiveSource:
         self._canaries = canaries
         self._environment = {**environment, **collector.environment}
         self._watch = watch
-        self._standby: Standby | None = None
+        processors = os.cpu_count() or 1
+        most = max(1, min(_MOST_STANDBYS, processors // _PROCESSORS_PER_STANDBY))
+        self._bench = Bench(self._get_ready, collector, most)
 
-    def execute(self, turn: Turn, upcoming: Turn | None = None) -> tuple[ProcessRecord, ...]:
+    def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> tuple[ProcessRecord, ...]:
         """Measures the cases in one fresh process.
 
         Args:
             turn: what to measure.
-            upcoming: the next call's, where that is known: its process starts, imports and collects while this one
-                measures, and measures while this one's trace is read.
+            upcoming: the next calls', where those are known or likely: their processes start, import and collect
+                while this one measures; the first one measures while this one's trace is read, if its cases are
+                known.
 
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
-        running = self._take_standby(turn) or self._get_ready(turn)
+        running = self._bench.take(turn)
         folder, journal, log = running.folder, running.folder / FILE_NAME, running.folder / LOG_FILE
         try:
-            running.tether.release()
             with running.process:
-                code = self._follow(running, upcoming)
+                release(running, turn)
+                code = self._follow(running, turn, upcoming)
             if code is None:
                 return (self._record(read_manifest(journal), folder, INTERRUPTED),)
             manifest = self._manifest(journal, code, log)
@@ -129,48 +135,38 @@ class LiveSource:
             self._collector.tidy(folder, keep=self._keep)
 
     def close(self) -> None:
-        """Ends a process that waits for a turn that will not come."""
-        standby, self._standby = self._standby, None
-        if standby is not None:
-            standby.call_off(self._collector)
+        """Ends the processes that wait for a turn that will not come."""
+        self._bench.close()
 
-    def _take_standby(self, turn: Turn) -> Standby | None:
-        if self._standby is None or self._standby.turn != turn:
-            return None
-        standby, self._standby = self._standby, None
-        return standby
-
-    def _get_ready(self, turn: Turn) -> Standby:
+    def _get_ready(self, side: str) -> Standby:
         """Starts a worker, which gets as far as its first test and waits."""
         folder, run = self._next_run()
         prepare(folder)
-        tether = write_job(folder, self._job(run, turn))
+        tether = write_job(folder, self._job(run, side))
         try:
-            process = self._start("pytest_nsight.worker", folder, turn.side)
+            process = self._start("pytest_nsight.worker", folder, side)
         except BaseException:
             tether.cut()
             raise
-        return Standby(turn, run, folder, process, tether)
+        return Standby(side, run, folder, process, tether)
 
     def _next_run(self) -> tuple[Path, str]:
         """Folder and id of the run that begins."""
         self._started += 1
         return self._folder / f"run-{self._started:03}", f"{self._identity.session}/{self._started:03}"
 
-    def _job(self, run: str, turn: Turn) -> Job:
-        side = self._sides[turn.side]
+    def _job(self, run: str, side_name: str) -> Job:
+        side = self._sides[side_name]
         return Job(
             run=run,
             session=self._identity.session,
             recorded=self._identity.recorded,
             commit=side.commit or self._identity.commit,
             recorder=self._collector.recorder,
-            cases=turn.cases,
             rounds=self._rounds,
             arguments=side.arguments,
             path=side.path,
             environment=self._environment,
-            seed=turn.seed,
             canaries=self._canaries,
             root_pid=os.getpid(),
             side=side.name,
@@ -183,16 +179,16 @@ class LiveSource:
         environ = {**os.environ, "PYTHONUNBUFFERED": "1", **side.environ}
         return self._collector.start(command(module, folder), folder, side.where, environ)
 
-    def _follow(self, running: Standby, upcoming: Turn | None) -> int | None:
+    def _follow(self, running: Standby, turn: Turn, upcoming: Sequence[Turn]) -> int | None:
         """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
         process, journal = running.process, running.folder / FILE_NAME
-        progress = Progress(running.run, "", 0, len(running.turn.cases))
+        progress = Progress(running.run, "", 0, len(turn.cases))
         tail = Tail(journal)
         try:
             while process.poll() is None:
                 progress = tail.advance(progress)
                 self._watch(progress)
-                self._look_ahead(tail, progress, upcoming)
+                upcoming = self._look_ahead(tail, progress, upcoming)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             tail.advance(progress)
@@ -203,23 +199,30 @@ class LiveSource:
         self._look_ahead(tail, tail.advance(progress), upcoming)
         return process.poll()
 
-    def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Turn | None) -> None:
-        """Starts the next process once this one measures, and gives it its turn once this one is gone.
+    def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Sequence[Turn]) -> Sequence[Turn]:
+        """Starts the next processes once this one measures, and gives the first its turn once this one is gone.
 
         A process that failed keeps the turn: what it left undone is measured first.
+
+        Returns:
+            What there still is to look ahead to.
         """
-        if upcoming is None:
-            return
+        if not upcoming:
+            return ()
         has_ended = tail.exit_code in _MEASURED and not is_running(tail.pid)
-        # Not earlier: two sessions of nsys 2022.4 that start in the same moment end each other. Where the processor
-        # is what is measured, not before the end: importing would be seen in the measurement.
-        is_time = has_ended if self._collector.times_processor else bool(progress.case or progress.done)
-        if self._standby is None and is_time:
+        # Not earlier: it would disturb this one's start. Where the processor is what is measured, not before the
+        # end, and none that may not be needed: importing would be seen in the measurement.
+        times_processor = self._collector.times_processor
+        is_time = has_ended if times_processor else bool(progress.case or progress.done)
+        try:
+            if is_time and not (times_processor and not upcoming[0].cases):
+                self._bench.fill(upcoming[:1] if times_processor else upcoming)
+            if has_ended and not times_processor:
+                self._bench.release(upcoming[0])
+        except (CollectorError, OSError):
             # What keeps it from starting is told when its turn comes.
-            with contextlib.suppress(CollectorError):
-                self._standby = self._get_ready(upcoming)
-        if self._standby is not None and has_ended and not self._collector.times_processor:
-            self._standby.tether.release()
+            return ()
+        return upcoming
 
     def _manifest(self, path: Path, code: int, log: Path) -> Manifest:
         if not path.exists():
@@ -259,6 +262,18 @@ def prepare(folder: Path) -> None:
             f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
             f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
         )
+
+
+def release(standby: Standby, turn: Turn) -> None:
+    """Gives a worker its turn.
+
+    Raises:
+        CollectorError: its folder does not take it.
+    """
+    try:
+        standby.release(turn)
+    except OSError as error:
+        raise unwritable(standby.folder, error) from None
 
 
 def write_job(folder: Path, job: Job) -> Tether:

@@ -1,8 +1,8 @@
 """Ties a worker process to the one that started it: it waits for its turn, and ends when its starter does.
 
-A named pipe in the run's folder. The starter holds it open: a byte in it means "go", its end means "end yourself",
-whether the starter let go of it or died. A profiler between the two does not matter, and waiting costs no time of
-any processor.
+A named pipe in the run's folder. The starter holds it open: a byte in it means "here is your turn", its end means
+"end yourself", whether the starter let go of it or died. A profiler between the two does not matter, and waiting
+costs no time of any processor.
 """
 
 from __future__ import annotations
@@ -13,6 +13,8 @@ import select
 import signal
 import threading
 from pathlib import Path
+
+from pytest_nsight.launch.turn import Turn
 
 FILE_NAME = "tether"
 _GO = b"!"
@@ -27,17 +29,21 @@ class Tether:
         Raises:
             OSError: the folder cannot hold one.
         """
+        self._folder = folder
         self._path = folder / FILE_NAME
         os.mkfifo(self._path)
         # For reading, too, so that opening does not wait for the worker.
         self._pipe: int | None = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
-        self.is_released = False
 
-    def release(self) -> None:
-        """Lets the worker go on."""
-        if self._pipe is not None and not self.is_released:
+    def release(self, turn: Turn) -> None:
+        """Gives the worker its turn, once.
+
+        Raises:
+            OSError: the folder does not take it.
+        """
+        if self._pipe is not None:
+            turn.write(self._folder)
             os.write(self._pipe, _GO)
-            self.is_released = True
 
     def cut(self) -> None:
         """Ends the worker if it still waits or runs."""
@@ -57,10 +63,11 @@ class Leash:
         Raises:
             OSError: there is none: the starter is gone.
         """
+        self._folder = folder
         self._pipe = os.open(folder / FILE_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
-    def wait(self) -> bool:
-        """Waits for the starter's word; False if it is gone. From then on this process dies with the starter."""
+    def wait(self) -> Turn | None:
+        """Waits for the starter's word; None if it is gone. From then on this process dies with the starter."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
         try:
@@ -68,9 +75,10 @@ class Leash:
         except BlockingIOError:
             poll.poll()
             word = os.read(self._pipe, 1)
-        if word:
-            threading.Thread(target=self._die_with_starter, daemon=True).start()
-        return bool(word)
+        if not word:
+            return None
+        threading.Thread(target=self._die_with_starter, daemon=True).start()
+        return Turn.read(self._folder)
 
     def _die_with_starter(self) -> None:
         poll = select.poll()

@@ -1,12 +1,16 @@
-"""What one process has to measure."""
+"""What one process has to measure, as a file in its run's folder: its starter may not know it when it starts it."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import json
+from dataclasses import asdict, dataclass
+from pathlib import Path
 
 THIS_TREE = ""
 OTHER_TREE = "against"
 """Name of the side that --nsight-against measures beside the user's tree."""
+
+_FILE = "turn.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -14,7 +18,7 @@ class Turn:
     """The task of one fresh process.
 
     Attributes:
-        cases: node ids, in the order to measure them.
+        cases: node ids, in the order to measure them; none where nobody knows them yet.
         seed: of that order, None where it is the user's.
         side: which tree is measured, THIS_TREE or OTHER_TREE.
     """
@@ -22,3 +26,13 @@ class Turn:
     cases: tuple[str, ...]
     seed: int | None = None
     side: str = THIS_TREE
+
+    def write(self, folder: Path) -> None:
+        """Writes the turn where the worker looks for it."""
+        (folder / _FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
+
+    @classmethod
+    def read(cls, folder: Path) -> Turn:
+        """Reads the turn of a run's folder."""
+        values = json.loads((folder / _FILE).read_text(encoding="utf-8"))
+        return cls(tuple(values["cases"]), values["seed"], values["side"])

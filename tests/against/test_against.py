@@ -237,7 +237,7 @@ def test_a_failing_build_is_told(against: Gate, repository: Path) -> None:
     [
         ("nowhere", (), "*--nsight-against nowhere: git knows no such commit; fetch it*"),
         ("--all", (), "*--nsight-against --all: git knows no such commit*"),
-        ("", (), "*--nsight-against is empty; name a git revision*"),
+        ("", (), "*--nsight-against is empty; give it a value*"),
         ("HEAD", ("--nsight-save",), "*run it without --nsight-save*"),
         ("HEAD", ("--nsight-replay=src",), "*run it without --nsight-replay*"),
         ("HEAD", ("--nsight-runs=2",), "*--nsight-runs is 2; --nsight-against needs at least 3 of each tree*"),

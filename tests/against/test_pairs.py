@@ -28,10 +28,10 @@ class Recorder:
 
     def __init__(self, missing: Sequence[str] = ()) -> None:
         self.turns: list[Turn] = []
-        self.announced: list[Turn | None] = []
+        self.announced: list[Sequence[Turn]] = []
         self._missing = missing
 
-    def execute(self, turn: Turn, upcoming: Turn | None = None) -> tuple[ProcessRecord, ...]:
+    def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> tuple[ProcessRecord, ...]:
         self.turns.append(turn)
         self.announced.append(upcoming)
         ran = tuple(case for case in turn.cases if turn.side == THIS_TREE or case not in self._missing)
@@ -87,7 +87,33 @@ def test_a_source_is_told_what_comes_next() -> None:
 
     Gate(source, CASES, random.Random(1)).measure(3)
 
-    assert source.announced == [*source.turns[1:], None]
+    assert [list(told) for told in source.announced] == [source.turns[1:], source.turns[2:], []]
+
+
+def test_a_source_is_told_what_a_look_may_ask_for() -> None:
+    source, many = Recorder(), [Case(f"t.py::{number}") for number in range(5)]
+    unknown, other = Turn(()), Turn((), side=OTHER_TREE)
+
+    Gate(source, many, None).measure(2, is_judged=True)
+    assert [list(told) for told in source.announced] == [[source.turns[1], unknown, unknown], [unknown, unknown]]
+
+    source = Recorder()
+    Gate(source, many, None, is_paired=True).measure(3, is_judged=True)
+    # After three pairs this tree had the first and the last turn of each but the second.
+    assert source.announced[-1] == (unknown, other)
+    assert source.announced[0] == (source.turns[1], unknown, other)
+
+    source = Recorder()
+    Gate(source, many, None).measure(9, is_judged=True)
+    assert source.announced[-1] == ()
+
+
+def test_a_process_that_probably_nobody_needs_does_not_get_ready() -> None:
+    source = Recorder()
+
+    Gate(source, CASES, None).measure(1, is_judged=True)
+
+    assert source.announced == [()]
 
 
 def test_both_sides_grow_together() -> None:

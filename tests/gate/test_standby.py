@@ -89,7 +89,7 @@ def test_the_next_process_imports_while_one_measures_and_measures_after_it(
 ) -> None:
     source = make_source()
 
-    (first,) = source.execute(Turn(CASES), Turn(CASES[::-1]))
+    (first,) = source.execute(Turn(CASES), [Turn(CASES[::-1])])
     (second,) = source.execute(Turn(CASES[::-1]))
 
     assert first.manifest.ended == CASES
@@ -103,12 +103,42 @@ def test_the_next_process_imports_while_one_measures_and_measures_after_it(
     assert not list(pytester.path.rglob("tether"))
 
 
+def test_what_waits_is_told_its_cases_when_they_are_known(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setenv("SLEEP", "4")
+    source = make_source()
+
+    source.execute(Turn(CASES), [Turn(()), Turn(())])
+    waiting = [pid for what, pid in events(pytester.path) if what == "import"][1:]
+    monkeypatch.setenv("SLEEP", "0")
+    (doubtful,) = source.execute(Turn(CASES[1:], 7))
+    (again,) = source.execute(Turn(CASES[::-1]))
+
+    assert len(waiting) == 2
+    assert [str(one.manifest.pid) for one in (doubtful, again)] == waiting
+    assert (doubtful.manifest.ended, doubtful.manifest.seed) == (CASES[1:], 7)
+    assert (again.manifest.ended, again.manifest.seed) == (CASES[::-1], None)
+    assert_one_at_a_time(events(pytester.path))
+
+
+def test_nothing_gets_ready_on_the_measured_processor_that_may_not_be_needed(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester
+) -> None:
+    source = make_source(times_processor=True)
+
+    source.execute(Turn(CASES), [Turn(())])
+
+    assert left(pytester.path) == []
+
+
 def test_nothing_runs_beside_a_measurement_of_the_processor(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester
 ) -> None:
     source = make_source(times_processor=True)
 
-    source.execute(Turn(CASES), Turn(CASES))
+    source.execute(Turn(CASES), [Turn(CASES)])
     source.execute(Turn(CASES))
 
     order = [what for what, _ in events(pytester.path)]
@@ -121,8 +151,8 @@ def test_what_a_dead_process_left_undone_is_measured_before_the_next_has_its_tur
     (pytester.path / "die").touch()
     source = make_source()
 
-    (dead,) = source.execute(Turn(CASES), Turn(CASES))
-    (rescue,) = source.execute(Turn(CASES[1:]), Turn(CASES))
+    (dead,) = source.execute(Turn(CASES), [Turn(CASES)])
+    (rescue,) = source.execute(Turn(CASES[1:]), [Turn(CASES)])
     (last,) = source.execute(Turn(CASES))
 
     assert "SIGKILL" in dead.death
@@ -131,11 +161,13 @@ def test_what_a_dead_process_left_undone_is_measured_before_the_next_has_its_tur
     assert_one_at_a_time(events(pytester.path))
 
 
+@pytest.mark.parametrize("upcoming", [Turn(CASES[:1]), Turn(())], ids=["told", "waiting"])
 def test_a_process_whose_turn_never_comes_is_gone_without_a_trace(
-    make_source: Callable[..., LiveSource], pytester: pytest.Pytester
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester, upcoming: Turn
 ) -> None:
     source = make_source()
-    source.execute(Turn(CASES), Turn(CASES[:1]))
+    source.execute(Turn(CASES), [upcoming])
+    assert left(pytester.path)
 
     source.close()
 
