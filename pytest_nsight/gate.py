@@ -103,14 +103,25 @@ class Gate:
         """
         self._most = max(runs, LOOKS[-1]) if is_judged else runs
         if self._is_paired:
-            # What the other tree does not have needs no more than one pair.
-            if self._repeat(self.cases, 1) and runs > 1:
-                self._repeat([case for case in self._cases if case not in self.harvest.other.absent], runs - 1)
+            first, rest = (
+                self._turns(self.cases),
+                [turn for _ in range(1, runs) for turn in self._turns(self.cases)],
+            )
+
+            def following() -> list[Turn]:
+                # What the other tree does not have needs no more than one pair.
+                kept = (tuple(case for case in turn.cases if not self._is_absent(case)) for turn in rest)
+                return [
+                    dataclasses.replace(turn, cases=cases) for turn, cases in zip(rest, kept, strict=True) if cases
+                ]
+
+            if self._run_all(first, following):
+                self._run_all(following())
             return
         while len(self._ahead) < runs + goes_on:
             self._ahead += self._turns(self.cases)
         turns, self._ahead = self._ahead[:runs], self._ahead[runs:]
-        self._run_all(turns, self._ahead)
+        self._run_all(turns, lambda: self._ahead)
 
     def confirm(self, load: Callable[[str], Stored], *, settle: bool) -> None:
         """Gives suspicious cases more fresh processes, until none is left or the last look is reached.
@@ -203,10 +214,14 @@ class Gate:
         other = dataclasses.replace(turn, side=OTHER_TREE)
         return (other, turn) if self._planned % 2 == 0 else (turn, other)
 
-    def _run_all(self, turns: Sequence[Turn], ahead: Sequence[Turn] = ()) -> bool:
-        """Measures turn by turn; `ahead` is what will probably follow."""
-        following = (*turns, *ahead, *self._prospects())
-        return all(self._run(turn, following[number:]) for number, turn in enumerate(turns, 1))
+    def _is_absent(self, case: str) -> bool:
+        return case in self.harvest.other.absent
+
+    def _run_all(self, turns: Sequence[Turn], ahead: Callable[[], Sequence[Turn]] = tuple) -> bool:
+        """Measures turn by turn; `ahead` tells what will probably follow, by what is known when it is asked."""
+        return all(
+            self._run(turn, (*turns[number:], *ahead(), *self._prospects())) for number, turn in enumerate(turns, 1)
+        )
 
     def _prospects(self) -> tuple[Turn, ...]:
         """Turns that the next look may ask for, of which nobody knows the cases yet."""

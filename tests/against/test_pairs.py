@@ -99,13 +99,23 @@ def test_a_source_is_told_what_a_look_may_ask_for() -> None:
 
     source = Recorder()
     Gate(source, many, None, is_paired=True).measure(3, is_judged=True)
-    # After three pairs this tree had the first and the last turn of each but the second.
-    assert source.announced[-1] == (unknown, other)
-    assert source.announced[0] == (source.turns[1], unknown, other)
+    assert [list(told) for told in source.announced] == [
+        [*source.turns[number:], unknown, other] for number in range(1, 7)
+    ]
 
     source = Recorder()
     Gate(source, many, None).measure(9, is_judged=True)
     assert source.announced[-1] == ()
+
+
+def test_what_the_other_tree_lacks_is_not_announced_beyond_the_first_pair() -> None:
+    source = Recorder(missing=["t.py::b"])
+
+    Gate(source, CASES, None, is_paired=True).measure(2)
+
+    # What a turn announces as the next one is the next one: a process may have begun with it.
+    assert [told[0] for told in source.announced[:-1]] == source.turns[1:]
+    assert [len(turn.cases) for turn in source.turns] == [3, 3, 2, 2]
 
 
 def test_a_process_that_probably_nobody_needs_does_not_get_ready() -> None:
