@@ -115,6 +115,32 @@ def test_an_interrupt_leaves_no_process_and_no_secret_behind(
     assert left == []
 
 
+def test_a_process_that_got_ready_for_nothing_leaves_nothing(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_case="""
+        import time, pytest
+        with open("imports", "a") as file:
+            print("once", file=file)
+        @pytest.mark.nsight(rounds=3)
+        @pytest.mark.parametrize("number", range(6))
+        def test_many(nsight, number):
+            nsight(time.sleep, 0.3)
+        """
+    )
+    temporary = pytester.mkdir("temporary")
+    command = [sys.executable, "-m", "pytest", "--nsight", "--nsight-collector=nsys"]
+    environ = {**os.environ, "TMPDIR": str(temporary)}
+    done = subprocess.run(command, cwd=pytester.path, env=environ, capture_output=True, text=True, check=False)
+
+    assert "no GPU kernel ran" in done.stdout, done.stdout
+    # The outer pytest's, that of the one run, and that of the process that no look asked for.
+    assert (pytester.path / "imports").read_text().count("once") == 3
+    (session,) = (pytester.path / ".nsight").glob("2*")
+    assert [path.name for path in session.glob("run-*")] == ["run-001"]
+    assert not [*pytester.path.rglob("*.nsys-rep"), *pytester.path.rglob("*.qdstrm")]
+    assert not [process for process in Path("/proc").glob("[0-9]*") if _mentions(process, str(pytester.path))]
+
+
 def _wait_for(folder: Path, pattern: str, text: str) -> Path:
     for _ in range(600):
         for path in (folder / ".nsight").glob(pattern):
