@@ -116,7 +116,9 @@ class Gate:
                 ]
 
             if self._run_all(first, following):
-                self._run_all(following())
+                left = following()
+                self._planned = runs if left else 1
+                self._run_all(left)
             return
         while len(self._ahead) < runs + goes_on:
             self._ahead += self._turns(self.cases)

@@ -73,6 +73,12 @@ class Collection:
                 process.send_signal(signal_number)
         return process.wait(), time.monotonic() - began_s
 
+    def _asked_bands(self) -> list[float]:
+        """The band on the command line, as a ratio: all that is known of a check without a result."""
+        option = "--nsight-band="
+        asked = [argument.removeprefix(option) for argument in self.arguments if argument.startswith(option)]
+        return [float(asked[-1].removesuffix("%")) / 100] if asked else []
+
     def fill(self, name: str, runs: int, *, inject: str = "", control: str = "") -> None:
         """Fills one pool, if there is time."""
         if self.left_s < 2 * _MARGIN_S:
@@ -127,7 +133,7 @@ class Collection:
             with tempfile.TemporaryDirectory() as scratch:
                 result = Path(scratch, "result.json")
                 code, seconds = self.pytest([f"--nsight-json={result}", *options], {})
-                told = read_verdicts(result)
+                told = read_verdicts(result) or {"verdicts": {}, "failures": [], "bands": self._asked_bands()}
             longest_s = max(longest_s, seconds)
             self.live.append({"against": against, "exit": code, "seconds": round(seconds, 1), **told})
             print(f"check {number}: exit code {code}, {seconds:.0f} s, {told['verdicts']}", flush=True)
@@ -135,9 +141,9 @@ class Collection:
 
 
 def read_verdicts(path: Path) -> dict[str, Any]:
-    """What a result says: how many of each verdict, the sentences of those that fail, the bands."""
+    """What a result says: how many of each verdict, the sentences of those that fail, the bands; {} without one."""
     if not path.exists():
-        return {"verdicts": {}, "failures": [], "bands": []}
+        return {}
     result = json.loads(path.read_text(encoding="utf-8"))
     measured = [entry["extra_info"]["nsight"] for entry in result["benchmarks"]]
     told = measured + result["nsight"]["unmeasured"]

@@ -292,7 +292,8 @@ def live(study: Study) -> list[str]:
 
 def _live_row(checks: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
     seconds = [float(check["seconds"]) for check in checks]
-    by_case = [float(check["seconds"]) / max(sum(check["verdicts"].values()), 1) for check in checks]
+    ended = [check for check in checks if check["verdicts"]]
+    by_case = [float(check["seconds"]) / sum(check["verdicts"].values()) for check in ended]
     kinds: Counter[str] = Counter()
     for check in checks:
         kinds.update(check["verdicts"])
@@ -300,7 +301,7 @@ def _live_row(checks: Sequence[Mapping[str, Any]]) -> tuple[object, ...]:
         len(checks),
         Rate(sum(check["exit"] != 0 for check in checks), len(checks)).write(),
         f"{min(seconds):.0f} to {max(seconds):.0f}",
-        f"{statistics.median(by_case):.1f}",
-        f"{max(by_case):.1f}",
+        f"{statistics.median(by_case):.1f}" if by_case else "",
+        f"{max(by_case):.1f}" if by_case else "",
         ", ".join(f"{number} {kind}" for kind, number in sorted(kinds.items())),
     )

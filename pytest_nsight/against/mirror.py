@@ -9,18 +9,16 @@ from __future__ import annotations
 
 import importlib
 import importlib.abc
-import importlib.metadata
-import json
 import os
 import sys
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
-from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import unquote, urlparse
+
+from pytest_nsight.against.copies import installed_copies
 
 _INSTRUMENT = "pytest_nsight"
 """Measures both trees with the same code, even where the trees hold versions of it."""
@@ -114,7 +112,7 @@ class MirrorFinder(importlib.abc.MetaPathFinder):
 
 def find_leaks(mirror: Mirror) -> Iterator[tuple[str, str]]:
     """Yields (module, file) of all that this process imported from the user's tree or from a copy of it."""
-    copies = frozenset(_installed_copies(mirror))
+    copies = frozenset(installed_copies(mirror.root, mirror.owns))
     for name, module in sorted(sys.modules.items()):
         fields = getattr(module, "__dict__", {})
         file = fields.get("__file__") if isinstance(fields, Mapping) else None
@@ -133,39 +131,6 @@ def explain_leaks(commit: str, leaks: Sequence[tuple[str, str]]) -> str:
         "the same code; install the package with pip install --editable, or have nsight_against_build put the "
         "revision's own into $PYTEST_NSIGHT_AGAINST_TARGET"
     )
-
-
-def _installed_copies(mirror: Mirror) -> Iterator[str]:
-    """Files of distributions that pip installed from the user's tree, which both sides would share.
-
-    Left out are what an editable install consists of, files that only point into the tree, and archives that merely
-    lie there, such as a folder of wheels: what was built from the tree has its sources in it.
-    """
-    for distribution in importlib.metadata.distributions():
-        text = distribution.read_text("direct_url.json")
-        origin = json.loads(text) if text else {}
-        url = urlparse(origin.get("url", ""))
-        if url.scheme != "file" or not mirror.owns(unquote(url.path)):
-            continue
-        modules = [
-            file
-            for file in distribution.files or ()
-            if file.suffix in {".py", ".so", ".pyd"} and "editable" not in file.name
-        ]
-        if "archive_info" in origin and not _has_sources(mirror, {file.parts[0] for file in modules}):
-            continue
-        for file in modules:
-            yield os.path.realpath(str(distribution.locate_file(file)))
-
-
-def _has_sources(mirror: Mirror, names: Iterable[str]) -> bool:
-    """Whether the user's tree has a folder or a file of one of these names, of whatever suffix, near its top."""
-    stems = {name.partition(".")[0] for name in names}
-    for depth in ("*", "*/*", "*/*/*"):
-        for path in Path(mirror.root).glob(depth):
-            if path.name.partition(".")[0] in stems and mirror.owns(str(path)):
-                return True
-    return False
 
 
 def _is_below(path: str, folders: Sequence[str]) -> bool:

@@ -21,7 +21,7 @@ from pytest_nsight.harvest.canaries import died_in_canary
 from pytest_nsight.launch.demise import describe_death, describe_refusal, describe_silence
 from pytest_nsight.launch.job import Job
 from pytest_nsight.launch.side import Side
-from pytest_nsight.launch.standby import Bench, Standby
+from pytest_nsight.launch.standby import Bench, Standby, most_standbys
 from pytest_nsight.launch.tail import Progress, Tail
 from pytest_nsight.launch.tether import Tether
 from pytest_nsight.launch.turn import Turn
@@ -30,10 +30,6 @@ from pytest_nsight.summarise.records import INTERRUPTED, ProcessRecord
 
 POLL_S = 0.05
 NEEDED_BYTES = 16_000_000
-
-_PROCESSORS_PER_STANDBY = 4
-_MOST_STANDBYS = 2
-"""Imports take about twice as long as a process that measures a few cases."""
 
 # Exit codes of a pytest that came to its end: all passed, or some failed.
 _MEASURED = (0, 1)
@@ -98,9 +94,7 @@ class LiveSource:
         self._canaries = canaries
         self._environment = {**environment, **collector.environment}
         self._watch = watch
-        processors = os.cpu_count() or 1
-        most = max(1, min(_MOST_STANDBYS, processors // _PROCESSORS_PER_STANDBY))
-        self._bench = Bench(self._get_ready, collector, most)
+        self._bench = Bench(self._get_ready, collector, most_standbys())
 
     def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> tuple[ProcessRecord, ...]:
         """Measures the cases in one fresh process.

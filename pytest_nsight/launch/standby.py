@@ -6,7 +6,10 @@ not begin with seconds of imports.
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,6 +21,11 @@ from pytest_nsight.launch.turn import Turn
 from pytest_nsight.manifest import FILE_NAME
 
 _PATIENCE_S = 5.0
+_POLL_S = 0.05
+
+_PROCESSORS_PER_STANDBY = 4
+_MOST_STANDBYS = 2
+"""Imports take about twice as long as a process that measures a few cases."""
 
 
 @dataclass(slots=True)
@@ -42,8 +50,13 @@ class Standby:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has come as far as our code."""
-        return (self.folder / FILE_NAME).exists()
+        """Whether it has come as far as our code, or to its end."""
+        return (self.folder / FILE_NAME).exists() or self.process.poll() is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it ended while it waited, of which its turn is not to blame."""
+        return self.turn is None and self.process.poll() is not None
 
     def release(self, turn: Turn) -> None:
         """Gives it its turn, once.
@@ -52,8 +65,8 @@ class Standby:
             OSError: its folder does not take it.
         """
         if self.turn is None:
-            self.turn = turn
             self.tether.release(turn)
+            self.turn = turn
 
     def can_take(self, turn: Turn) -> bool:
         """Whether it measures this, or could."""
@@ -64,7 +77,7 @@ class Standby:
         self.tether.cut()
         try:
             with self.process:
-                # It ends by itself now; a profiler then tidies up behind itself.
+                # It ends by itself at the next module to import; a profiler then tidies up behind itself.
                 self.process.wait(_PATIENCE_S)
         finally:
             collector.tidy(self.folder, keep=False)
@@ -93,11 +106,24 @@ class Bench:
         Raises:
             CollectorError: it cannot be started.
         """
+        for lost in [standby for standby in self._waiting if standby.is_lost]:
+            self._waiting.remove(lost)
+            lost.call_off(self._collector)
         found = next((standby for standby in self._waiting if standby.can_take(turn)), None)
         if found is None:
+            self._wait_for_beginnings()
             return self._start(turn.side)
         self._waiting.remove(found)
         return found
+
+    def _wait_for_beginnings(self) -> None:
+        """Two sessions of nsys 2022.4 that start in the same moment end each other."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline_s and not self._have_begun():
+            time.sleep(_POLL_S)
+
+    def _have_begun(self) -> bool:
+        return all(standby.has_begun for standby in self._waiting)
 
     def fill(self, upcoming: Sequence[Turn]) -> None:
         """Starts a worker that these turns want and that is not there yet.
@@ -109,8 +135,8 @@ class Bench:
         for turn in upcoming[: self._most]:
             if turn.side in there:
                 there.remove(turn.side)
-            elif all(standby.has_begun for standby in self._waiting):
-                # One by one: two sessions of nsys 2022.4 that start in the same moment end each other.
+            elif self._have_begun():
+                # One by one, for the reason above.
                 self._waiting.append(self._start(turn.side))
                 return
 
@@ -125,8 +151,14 @@ class Bench:
     def close(self) -> None:
         """Ends all of them: their turn will not come."""
         waiting, self._waiting = self._waiting, []
-        for standby in waiting:
-            # All at once, so that they end side by side.
-            standby.tether.cut()
-        for standby in waiting:
-            standby.call_off(self._collector)
+        with contextlib.ExitStack() as stack:
+            for standby in waiting:
+                # All at once, so that they end side by side; and each, whatever becomes of the one before.
+                standby.tether.cut()
+                stack.callback(standby.call_off, self._collector)
+
+
+def most_standbys() -> int:
+    """How many processes may get ready beside one that measures, by the processors that this session may use."""
+    processors = len(os.sched_getaffinity(0))
+    return max(1, min(_MOST_STANDBYS, processors // _PROCESSORS_PER_STANDBY))

@@ -66,6 +66,13 @@ class Leash:
         self._folder = folder
         self._pipe = os.open(folder / FILE_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
+    @property
+    def is_cut(self) -> bool:
+        """Whether the starter is gone or wants no more of this process."""
+        poll = select.poll()
+        poll.register(self._pipe, 0)
+        return bool(poll.poll(0))
+
     def wait(self) -> Turn | None:
         """Waits for the starter's word; None if it is gone. From then on this process dies with the starter."""
         poll = select.poll()

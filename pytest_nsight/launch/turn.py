@@ -19,7 +19,8 @@ class Turn:
 
     Attributes:
         cases: node ids, in the order to measure them; none where nobody knows them yet.
-        seed: of that order, None where it is the user's.
+        seed: of that order, None where it is the user's. Where two trees are compared, the later pairs leave out
+            what only one tree has.
         side: which tree is measured, THIS_TREE or OTHER_TREE.
     """
 

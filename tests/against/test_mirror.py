@@ -153,26 +153,40 @@ def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: Mirror, tmp_pat
     assert printed == [f"[('ops', {str(site / 'ops.py')!r})]"]
 
 
-@pytest.mark.parametrize(("installed", "is_leak"), [("ops", True), ("stranger", False)])
-def test_a_wheel_in_the_tree_is_a_copy_of_it_if_the_tree_has_its_sources(
-    trees: Mirror, tmp_path: Path, installed: str, is_leak: bool
+@pytest.mark.parametrize(
+    ("installed", "project", "leaks"),
+    [
+        pytest.param("ops", 'name = "else"', ["ops"], id="sources in the tree"),
+        pytest.param("built", '[project]\nname = "So.Me"', ["built"], id="a project of the tree"),
+        pytest.param("stranger", '[project]\nname = "ops"\ndependencies = ["so-me"]', [], id="a stranger"),
+        pytest.param("stranger", "", ["stranger"], id="nobody can tell"),
+    ],
+)
+def test_a_wheel_in_the_tree_is_a_copy_of_it_unless_it_is_a_stranger(
+    trees: Mirror, tmp_path: Path, installed: str, project: str, leaks: list[str]
 ) -> None:
+    # As deep as a workspace has it; a clone's own folder of data is none of its projects.
+    member = Path(trees.root, "packages/some/pyproject.toml")
+    member.parent.mkdir(parents=True)
+    member.write_text(project)
+    Path(trees.root, ".cache").mkdir()
+    Path(trees.root, ".cache/setup.cfg").write_text("[metadata]\nname = so-me\n")
     wheel = Path(trees.root, "dist/some-1-py3-none-any.whl")
     wheel.parent.mkdir()
     wheel.touch()
     site = tmp_path / "site"
-    info = site / "some-1.dist-info"
+    info = site / "so_me-1.dist-info"
     info.mkdir(parents=True)
     (site / installed).mkdir()
     (site / installed / "__init__.py").write_text("")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: some\nVersion: 1\n")
-    (info / "RECORD").write_text(f"{installed}/__init__.py,,\n")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: so_me\nVersion: 1\n")
+    (info / "RECORD").write_text(f"{installed}/__init__.py,,\n../../../bin/some.py,,\n")
     (info / "direct_url.json").write_text(json.dumps({"url": wheel.as_uri(), "archive_info": {}}))
     path = (str(site),)
 
     printed = run(trees, f"import {installed}; print([name for name, _ in find_leaks(mirror)])", path=path)
 
-    assert printed == [str([installed] if is_leak else [])]
+    assert printed == [str(leaks)]
 
 
 def test_an_environment_inside_of_the_tree_is_shared(trees: Mirror) -> None:

@@ -106,7 +106,7 @@ def test_the_next_process_imports_while_one_measures_and_measures_after_it(
 def test_what_waits_is_told_its_cases_when_they_are_known(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "cpu_count", lambda: 8)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
     monkeypatch.setenv("SLEEP", "4")
     source = make_source()
 
@@ -172,6 +172,66 @@ def test_a_process_whose_turn_never_comes_is_gone_without_a_trace(
     source.close()
 
     assert sorted(path.name for path in (pytester.path / ".nsight/session").iterdir()) == ["run-001"]
+    assert left(pytester.path) == []
+
+
+def test_a_turn_that_could_not_be_told_is_told_again(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write, failures = Turn.write, [OSError(28, "No space left on device")]
+
+    def fail_once(turn: Turn, folder: Path) -> None:
+        if "run-002" in str(folder) and failures:
+            raise failures.pop()
+        write(turn, folder)
+
+    monkeypatch.setattr(Turn, "write", fail_once)
+    source = make_source()
+
+    source.execute(Turn(CASES), [Turn(CASES[:1])])
+    (told,) = source.execute(Turn(CASES[:1]))
+
+    assert not failures
+    assert told.manifest.ended == CASES[:1]
+
+
+def test_a_process_that_died_waiting_is_replaced(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester
+) -> None:
+    source = make_source()
+    source.execute(Turn(CASES), [Turn(())])
+    (waiting,) = left(pytester.path)
+    os.kill(int(waiting), signal.SIGKILL)
+    wait_for(lambda: left(pytester.path) == [])
+    time.sleep(0.5)
+
+    (record,) = source.execute(Turn(CASES))
+
+    assert record.death == ""
+    assert record.manifest.ended == CASES
+    assert sorted(path.name for path in (pytester.path / ".nsight/session").iterdir()) == ["run-001", "run-003"]
+
+
+def test_all_that_wait_are_tidied_away_even_if_one_cannot_be(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setenv("SLEEP", "4")
+    source = make_source()
+    source.execute(Turn(CASES), [Turn(()), Turn(())])
+    assert len(left(pytester.path)) == 2
+    tidied: list[str] = []
+
+    def fail(_: TorchCollector, folder: Path, *, keep: bool) -> None:
+        tidied.append(folder.name)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(TorchCollector, "tidy", fail)
+    with pytest.raises(KeyboardInterrupt):
+        source.close()
+    monkeypatch.undo()
+
+    assert sorted(tidied) == ["run-002", "run-003"]
     assert left(pytester.path) == []
 
 

@@ -1,0 +1,90 @@
+"""Finds what pip installed as a copy from the user's tree: both sides of a comparison would import it.
+
+A folder that was installed is a copy. An archive that lies in the tree may as well be a stranger, such as a wheel
+that a project carries along: it is one if no project of the tree has its name, and nothing near the tree's top has
+the name of a module.
+"""
+
+from __future__ import annotations
+
+import importlib.metadata
+import json
+import os
+import re
+from collections.abc import Callable, Iterator
+from functools import cache
+from importlib.metadata import Distribution, PackagePath
+from pathlib import Path
+from urllib.parse import unquote, urlparse
+
+_MODULE_SUFFIXES = {".py", ".so", ".pyd"}
+_PROJECT_FILES = {"pyproject.toml", "setup.cfg", "setup.py"}
+_NAME = re.compile(r"""(?<![\w.-])name\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
+"""A project's name in any of these files; other names that it finds do no harm."""
+
+_DEPTH = 3
+"""Folders between the top and the sources: `packages/name/src/name`."""
+
+
+def installed_copies(root: str, owns: Callable[[str], bool]) -> Iterator[str]:
+    """Yields real paths of the files of distributions that are copies of the tree.
+
+    Left out is what an editable install consists of: files that only point into the tree.
+
+    Args:
+        root: top folder of the tree.
+        owns: whether a path is the tree's own.
+    """
+
+    @cache
+    def read_tree() -> tuple[frozenset[str], frozenset[str]]:
+        return _read_tree(root, owns)
+
+    for distribution in importlib.metadata.distributions():
+        text = distribution.read_text("direct_url.json")
+        origin = json.loads(text) if text else {}
+        url = urlparse(origin.get("url", ""))
+        if url.scheme != "file" or not owns(unquote(url.path)):
+            continue
+        for file in _copied(distribution, read_tree) if "archive_info" in origin else _modules(distribution):
+            yield os.path.realpath(str(distribution.locate_file(file)))
+
+
+def _copied(
+    distribution: Distribution, read_tree: Callable[[], tuple[frozenset[str], frozenset[str]]]
+) -> Iterator[PackagePath]:
+    """The modules of an archive that come from the tree."""
+    projects, names = read_tree()
+    # A tree whose projects nobody can name may have built anything.
+    is_built_here = not projects or _normalise(distribution.metadata["Name"] or "") in projects
+    for file in _modules(distribution):
+        if is_built_here or _stem(file.parts[0]) in names:
+            yield file
+
+
+def _modules(distribution: Distribution) -> Iterator[PackagePath]:
+    for file in distribution.files or ():
+        if file.suffix in _MODULE_SUFFIXES and "editable" not in file.name and file.parts[0] != os.pardir:
+            yield file
+
+
+def _read_tree(root: str, owns: Callable[[str], bool]) -> tuple[frozenset[str], frozenset[str]]:
+    """Names of the projects in the tree, and of all files and folders near its top."""
+    projects, names = set(), set()
+    for folder, below, files in os.walk(root):
+        below[:] = [name for name in below if name[0] != "." and owns(f"{folder}/{name}")]
+        if len(Path(folder).relative_to(root).parts) <= _DEPTH:
+            names |= {_stem(name) for name in (*below, *files) if name[0] != "."}
+        for name in _PROJECT_FILES.intersection(files):
+            text = Path(folder, name).read_text(encoding="utf-8", errors="replace")
+            projects |= {_normalise(found) for found in _NAME.findall(text)}
+    return frozenset(projects), frozenset(names)
+
+
+def _normalise(name: str) -> str:
+    """A project's name as PEP 503 compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def _stem(name: str) -> str:
+    return name.partition(".")[0]
