@@ -8,6 +8,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.manifest import read_manifest
+
 pytestmark = pytest.mark.slow
 
 Gate = Callable[..., pytest.RunResult]
@@ -74,9 +76,8 @@ def test_the_seed_of_an_order_is_told(gate: Gate, pytester: pytest.Pytester) -> 
     gate("--nsight-runs=2", body=BODY)
 
     seeds = _result(pytester)["seeds"]
-    manifests = sorted((pytester.path / ".nsight").glob("*/run-*/manifest.jsonl"))
-    heads = [json.loads(path.read_text().split("\n", 1)[0]) for path in manifests]
-    assert seeds == {head["run"]: head["seed"] for head in heads}
+    manifests = [read_manifest(path) for path in (pytester.path / ".nsight").glob("*/run-*/manifest.jsonl")]
+    assert seeds == {manifest.run: manifest.seed for manifest in manifests}
     assert len(set(seeds.values())) == 2  # type: ignore[attr-defined]
 
 
