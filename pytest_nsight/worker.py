@@ -16,7 +16,6 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight import manifest
-from pytest_nsight.against.mirror import find_leaks
 from pytest_nsight.against.visitor import Visitor
 from pytest_nsight.case_worker import CaseMeasurement
 from pytest_nsight.fixture import Measurement
@@ -247,9 +246,7 @@ def main(folder: Path) -> int:
     plugins = _plugins(job, folder, journal, leash)
     if job.mirror is not None:
         job.mirror.install()
-        plugins.append(Visitor(journal))
+        plugins.append(Visitor(journal, job.mirror))
     code = pytest.main(list(job.arguments), plugins=plugins)
-    for module, file in find_leaks(job.mirror) if job.mirror is not None else ():
-        journal.write("leak", module=module, file=file)
     journal.write("end", code=int(code))
     return int(code)

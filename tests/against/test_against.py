@@ -194,10 +194,21 @@ def test_what_leaks_all_the_same_is_refused_by_name(against: Gate, repository: P
     result = against()
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(
-        [f"ERROR: the runs of {head[:7]} imported ops from {repository}/src/ops.py, which belongs to this tree*"]
+    refusal = (
+        f"ERROR: the runs of {head[:7]} imported ops from {repository}/src/ops.py, which belongs to this tree*"
     )
+    result.stderr.fnmatch_lines([refusal])
+    # Known before minutes of measuring.
+    assert not (repository.parent / "facts").exists()
     assert_clean(repository)
+
+    late = SUITE.replace("import ops\n", "").replace("    tell(", "    global ops\n    import ops\n    tell(")
+    (repository / "test_case.py").write_text(late)
+    commit(repository)
+    result = against()
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: the runs of * imported ops from *, which belongs to this tree*"])
 
 
 def test_the_instrument_is_the_same_on_both_sides_and_the_build_runs_once_in_the_revision(
