@@ -15,7 +15,7 @@ import pytest
 
 from pytest_nsight.errors import NsightError
 from pytest_nsight.launch.rendezvous import is_one_of_many
-from pytest_nsight.launch.signals import interrupted_by_sigterm
+from pytest_nsight.launch.signals import interrupted_by_signals
 from pytest_nsight.mark import find_partner, is_marked, read_mark
 from pytest_nsight.model import Case
 from pytest_nsight.outcome import CaseOutcome
@@ -71,7 +71,7 @@ class Controller:
         items = [item for item in session.items if is_marked(item)]
         has_broken_modules = session.testsfailed and not session.config.option.continue_on_collection_errors
         if items and not session.config.option.collectonly and not has_broken_modules:
-            with interrupted_by_sigterm():
+            with interrupted_by_signals():
                 self._measure(session, items)
         return (yield)
 

@@ -52,8 +52,10 @@ def pytest_configure(config: pytest.Config) -> None:
         except NsightError as error:
             raise pytest.UsageError(str(error)) from None
         config.pluginmanager.register(controller, "nsight-controller")
-    elif any(config.getoption(name) for name in ("nsight_save", "nsight_replay", "nsight_against", "nsight_pool")):
-        raise pytest.UsageError("--nsight-save, --nsight-replay, --nsight-against and --nsight-pool need --nsight")
+        return
+    names = ("nsight_save", "nsight_replay", "nsight_against", "nsight_pool")
+    for option in ("--" + name.replace("_", "-") for name in names if config.getoption(name)):
+        raise pytest.UsageError(f"{option} needs --nsight, too")
 
 
 @pytest.hookimpl(tryfirst=True)

@@ -1,17 +1,18 @@
 """Finds what pip installed as a copy from the user's tree: both sides of a comparison would import it.
 
-A folder that was installed is a copy. An archive that lies in the tree may as well be a stranger, such as a wheel
-that a project carries along: it is one if no project of the tree has its name, and nothing near the tree's top has
-the name of a module.
+A folder that was installed is a copy, and so is the tree's own project, wherever its wheel came from. Another
+archive that lies in the tree may as well be a stranger, such as a wheel that a project carries along: it is one
+if no project of the tree has its name, and nothing near the tree's top has the name of a module.
 """
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import json
 import os
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from functools import cache
 from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
@@ -20,7 +21,7 @@ from urllib.parse import unquote, urlparse
 _MODULE_SUFFIXES = {".py", ".so", ".pyd"}
 _PROJECT_FILES = {"pyproject.toml", "setup.cfg", "setup.py"}
 _NAME = re.compile(r"""(?<![\w.-])name\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
-"""A project's name in any of these files; other names that it finds do no harm."""
+_OWN_SECTION = re.compile(r"^\[(?:project|tool\.poetry|metadata)\]$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 
 _DEPTH = 3
 """Folders between the top and the sources: `packages/name/src/name`."""
@@ -40,13 +41,18 @@ def installed_copies(root: str, owns: Callable[[str], bool]) -> Iterator[str]:
     def read_tree() -> tuple[frozenset[str], frozenset[str]]:
         return _read_tree(root, owns)
 
+    own = _named_in(root, _PROJECT_FILES)
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("direct_url.json")
         origin = json.loads(text) if text else {}
         url = urlparse(origin.get("url", ""))
-        if url.scheme != "file" or not owns(unquote(url.path)):
-            continue
-        for file in _copied(distribution, read_tree) if "archive_info" in origin else _modules(distribution):
+        is_from_here = url.scheme == "file" and owns(unquote(url.path))
+        files: Iterable[PackagePath] = ()
+        if _name_of(distribution) in own or (is_from_here and "archive_info" not in origin):
+            files = _modules(distribution)
+        elif is_from_here:
+            files = _copied(distribution, read_tree)
+        for file in files:
             yield os.path.realpath(str(distribution.locate_file(file)))
 
 
@@ -56,7 +62,7 @@ def _copied(
     """The modules of an archive that come from the tree."""
     projects, names = read_tree()
     # A tree whose projects nobody can name may have built anything.
-    is_built_here = not projects or _normalise(distribution.metadata["Name"] or "") in projects
+    is_built_here = not projects or _name_of(distribution) in projects
     for file in _modules(distribution):
         if is_built_here or _stem(file.parts[0]) in names:
             yield file
@@ -75,10 +81,24 @@ def _read_tree(root: str, owns: Callable[[str], bool]) -> tuple[frozenset[str], 
         below[:] = [name for name in below if name[0] != "." and owns(f"{folder}/{name}")]
         if len(Path(folder).relative_to(root).parts) <= _DEPTH:
             names |= {_stem(name) for name in (*below, *files) if name[0] != "."}
-        for name in _PROJECT_FILES.intersection(files):
-            text = Path(folder, name).read_text(encoding="utf-8", errors="replace")
-            projects |= {_normalise(found) for found in _NAME.findall(text)}
+        projects |= _named_in(folder, _PROJECT_FILES.intersection(files))
     return frozenset(projects), frozenset(names)
+
+
+def _named_in(folder: str, files: Iterable[str]) -> set[str]:
+    """Names of the projects that a folder's files declare."""
+    names = set()
+    for file in files:
+        with contextlib.suppress(OSError):
+            text = Path(folder, file).read_text(encoding="utf-8", errors="replace")
+            # In setup.py a name may stand anywhere, elsewhere below the project's own heading.
+            sections = [text] if file == "setup.py" else _OWN_SECTION.findall(text)
+            names |= {_normalise(name) for section in sections for name in _NAME.findall(section)}
+    return names
+
+
+def _name_of(distribution: Distribution) -> str:
+    return _normalise(distribution.metadata["Name"] or "")
 
 
 def _normalise(name: str) -> str:

@@ -49,7 +49,7 @@ def resolve(root: Path, name: str, *, may_build: bool) -> Revision:
     top = _ask(root, "rev-parse", "--show-toplevel")
     if top.returncode:
         raise UsageError(
-            f"--nsight-against {name}: {root} is in no git repository ({_last_line(top.stderr)}); "
+            f"--nsight-against {name}: {root} is in no git repository ({_complaint(top.stderr)}); "
             "without one, compare with stored baselines"
         )
     repository = Path(top.stdout.strip()).resolve()
@@ -83,7 +83,7 @@ def check_out(revision: Revision, folder: Path) -> None:
         *(str(folder), revision.commit),
     )
     if made.returncode:
-        raise UsageError(f"--nsight-against {revision.name}: git made no worktree: {_last_line(made.stderr)}")
+        raise UsageError(f"--nsight-against {revision.name}: git made no worktree: {_complaint(made.stderr)}")
 
 
 def remove(revision: Revision, folder: Path) -> None:
@@ -116,5 +116,8 @@ def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
         raise UsageError(f"--nsight-against needs git, which cannot be started: {error.strerror}") from None
 
 
-def _last_line(text: str) -> str:
-    return (text.strip().splitlines() or ["git said nothing"])[-1].removeprefix("fatal: ")
+def _complaint(text: str) -> str:
+    """What git says went wrong, which may take several lines, without what it says of its doings."""
+    lines = text.strip().splitlines() or ["git said nothing"]
+    causes = [line for line in lines if line.startswith(("error: ", "fatal: "))]
+    return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in causes[:3] or lines[-1:])

@@ -13,6 +13,7 @@ from pytest_nsight.against.mirror import Mirror
 from pytest_nsight.against.revision import Revision, check_out, remove
 from pytest_nsight.collect.process import last_lines, start
 from pytest_nsight.errors import CollectorError, UsageError
+from pytest_nsight.launch.runner import unwritable
 from pytest_nsight.launch.side import Side
 from pytest_nsight.launch.turn import OTHER_TREE
 
@@ -77,15 +78,18 @@ class Workspace:
 
         Raises:
             UsageError: pytest was started outside of the repository, or git cannot check the revision out.
-            CollectorError: the build fails.
+            CollectorError: the build fails, or the session's folder cannot be written.
         """
         if not self._mirror.owns(str(where)):
             raise UsageError(
                 f"--nsight-against {self._revision.name}: start pytest inside of the repository "
                 f"{self._revision.repository}"
             )
-        self._folder.mkdir(parents=True, exist_ok=True)
-        self._folder.parent.joinpath(".gitignore").write_text("*\n", encoding="utf-8")
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.parent.joinpath(".gitignore").write_text("*\n", encoding="utf-8")
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
         check_out(self._revision, self._tree)
         here, there = (Path(self._mirror.map(str(path))) for path in (where, root))
         for folder in (here, there, self._target):

@@ -286,7 +286,7 @@ def test_submodules_ask_for_a_build_command(against: Gate, repository: Path, pyt
     result.stderr.fnmatch_lines(["ERROR: *it has submodules (vendored)*git submodule update --init*"])
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_an_interrupt_leaves_no_worktree_behind(repository: Path, number: signal.Signals) -> None:
     test_case = repository / "test_case.py"
     test_case.write_text(SUITE + "    import time\n    time.sleep(600)\n")

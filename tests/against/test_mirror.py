@@ -156,9 +156,14 @@ def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: Mirror, tmp_pat
 @pytest.mark.parametrize(
     ("installed", "project", "leaks"),
     [
-        pytest.param("ops", 'name = "else"', ["ops"], id="sources in the tree"),
+        pytest.param("ops", '[project]\nname = "else"', ["ops"], id="sources in the tree"),
         pytest.param("built", '[project]\nname = "So.Me"', ["built"], id="a project of the tree"),
-        pytest.param("stranger", '[project]\nname = "ops"\ndependencies = ["so-me"]', [], id="a stranger"),
+        pytest.param(
+            "stranger",
+            '[project]\nname = "ops"\ndependencies = ["so-me"]\n[[index]]\nname = "so-me"',
+            [],
+            id="a stranger",
+        ),
         pytest.param("stranger", "", ["stranger"], id="nobody can tell"),
     ],
 )
@@ -187,6 +192,23 @@ def test_a_wheel_in_the_tree_is_a_copy_of_it_unless_it_is_a_stranger(
     printed = run(trees, f"import {installed}; print([name for name, _ in find_leaks(mirror)])", path=path)
 
     assert printed == [str(leaks)]
+
+
+@pytest.mark.parametrize("name", ["So.Me", "else"])
+def test_the_trees_own_project_is_a_copy_wherever_its_wheel_came_from(
+    trees: Mirror, tmp_path: Path, name: str
+) -> None:
+    Path(trees.root, "setup.cfg").write_text(f"[options]\nname = x\n\n[metadata]\nname = {name}\n")
+    site = tmp_path / "site"
+    info = site / "so_me-1.dist-info"
+    info.mkdir(parents=True)
+    (site / "built.py").write_text("")
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: so_me\nVersion: 1\n")
+    (info / "RECORD").write_text("built.py,,\n")
+
+    printed = run(trees, "import built; print([name for name, _ in find_leaks(mirror)])", path=(str(site),))
+
+    assert printed == [str(["built"] if name == "So.Me" else [])]
 
 
 def test_an_environment_inside_of_the_tree_is_shared(trees: Mirror) -> None:

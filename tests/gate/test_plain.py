@@ -94,7 +94,7 @@ def test_a_wrong_mark_ends_the_collection_with_a_sentence(
         (["--nsight", "--nsight-collector=ncu"], "*'ncu'; choose one of auto, nsys, torch*"),
         *((["--nsight", f"--nsight-{name}="], f"*--nsight-{name} is empty; *") for name in WITH_A_VALUE),
         (["--nsight", "--nsight-replay=nowhere"], "*--nsight-replay nowhere: no such folder*"),
-        (["--nsight-save"], "*need --nsight*"),
+        (["--nsight-save"], "*--nsight-save needs --nsight, too*"),
     ],
 )
 def test_a_wrong_option_is_a_usage_error(pytester: pytest.Pytester, options: list[str], sentence: str) -> None:

@@ -46,7 +46,14 @@ def test_a_report_that_went_to_the_temporary_folder_is_found(after, tmp_path):
     [
         ("no-importer", ["its importer is missing", "r.qdstrm", "pytest-nsight doctor"]),
         ("importer-fails", ["its importer failed", "nsys-report-c47c.qdstrm", "pytest-nsight doctor"]),
-        ("disk-full", ["the disk is full", "nsys-report-c47c.qdstrm", "make room there or set TMPDIR"]),
+        (
+            "disk-full",
+            [
+                "the disk is full",
+                "nsys-report-c47c.qdstrm",
+                "or choose other folders with --rootdir and TMPDIR",
+            ],
+        ),
         ("unusable", ["cannot work in its temporary folder", "set TMPDIR"]),
         ("nothing", ["its last words are \"Generating '", "run it again"]),
     ],

@@ -139,7 +139,7 @@ def _find_cause(text: str, folder: Path, temporary: Path) -> tuple[str, str]:
     full = [str(each) for each in (folder, temporary) if _is_cramped(each)]
     if full or "No space left on device" in text:
         where = " and ".join(full) or f"{folder} or {temporary}"
-        return f"the disk is full at {where}", "make room there or set TMPDIR to another folder"
+        return f"the disk is full at {where}", "make room there, or choose other folders with --rootdir and TMPDIR"
     for pattern, cause, remedy in _CAUSES:
         if match := re.search(pattern, text, re.MULTILINE):
             return cause.format(*match.groups(), temporary=temporary), remedy
