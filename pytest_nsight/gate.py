@@ -103,27 +103,30 @@ class Gate:
         """
         self._most = max(runs, LOOKS[-1]) if is_judged else runs
         if self._is_paired:
-            first, rest = (
-                self._turns(self.cases),
-                [turn for _ in range(1, runs) for turn in self._turns(self.cases)],
-            )
-
-            def following() -> list[Turn]:
-                # What the other tree does not have needs no more than one pair.
-                kept = (tuple(case for case in turn.cases if not self._is_absent(case)) for turn in rest)
-                return [
-                    dataclasses.replace(turn, cases=cases) for turn, cases in zip(rest, kept, strict=True) if cases
-                ]
-
-            if self._run_all(first, following):
-                left = following()
-                self._planned = runs if left else 1
-                self._run_all(left)
+            self._measure_pairs(runs)
             return
         while len(self._ahead) < runs + goes_on:
             self._ahead += self._turns(self.cases)
         turns, self._ahead = self._ahead[:runs], self._ahead[runs:]
         self._run_all(turns, lambda: self._ahead)
+
+    def _measure_pairs(self, runs: int) -> None:
+        """Plans all pairs at once; of what the other tree turns out not to have one pair is enough."""
+        first, *others = [self._turns(self.cases) for _ in range(runs)]
+
+        def shared() -> list[Turn]:
+            absent = self.harvest.other.absent
+            turns = (turn for pair in others for turn in pair)
+            kept = [
+                dataclasses.replace(turn, cases=tuple(case for case in turn.cases if case not in absent))
+                for turn in turns
+            ]
+            return [turn for turn in kept if turn.cases]
+
+        if self._run_all(first, shared):
+            left = shared()
+            self._planned = runs if left else 1
+            self._run_all(left)
 
     def confirm(self, load: Callable[[str], Stored], *, settle: bool) -> None:
         """Gives suspicious cases more fresh processes, until none is left or the last look is reached.
@@ -215,9 +218,6 @@ class Gate:
     def _both_sides(self, turn: Turn) -> tuple[Turn, Turn]:
         other = dataclasses.replace(turn, side=OTHER_TREE)
         return (other, turn) if self._planned % 2 == 0 else (turn, other)
-
-    def _is_absent(self, case: str) -> bool:
-        return case in self.harvest.other.absent
 
     def _run_all(self, turns: Sequence[Turn], ahead: Callable[[], Sequence[Turn]] = tuple) -> bool:
         """Measures turn by turn; `ahead` tells what will probably follow, by what is known when it is asked."""
