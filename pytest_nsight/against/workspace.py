@@ -13,7 +13,7 @@ from pytest_nsight.against.mirror import Mirror
 from pytest_nsight.against.revision import Revision, check_out, remove
 from pytest_nsight.collect.process import last_lines, start
 from pytest_nsight.errors import CollectorError, UsageError
-from pytest_nsight.launch.runner import unwritable
+from pytest_nsight.launch.folder import unwritable
 from pytest_nsight.launch.side import Side
 from pytest_nsight.launch.turn import OTHER_TREE
 

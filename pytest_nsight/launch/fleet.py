@@ -14,9 +14,10 @@ from pytest_nsight.errors import CollectorError
 from pytest_nsight.harvest.canaries import died_in_canary
 from pytest_nsight.launch.demise import describe_death, describe_refusal, describe_silence
 from pytest_nsight.launch.fanout import ENDS_FILE, End, Member, Plan, Team, read_ends
+from pytest_nsight.launch.folder import prepare, unwritable
 from pytest_nsight.launch.lanes import share
 from pytest_nsight.launch.rendezvous import rank_environs
-from pytest_nsight.launch.runner import POLL_S, LiveSource, prepare, unwritable, write_job
+from pytest_nsight.launch.runner import POLL_S, LiveSource, write_job
 from pytest_nsight.launch.tail import Progress, Tail
 from pytest_nsight.launch.tether import Tether
 from pytest_nsight.launch.turn import Turn
@@ -68,10 +69,10 @@ class FleetSource(LiveSource):
                     tethers.append((tether, replace(turn, cases=team.cases)))  # noqa: PERF401 - extend() may lose all
             try:
                 plan.write(folder)
-                for tether, own in tethers:
-                    tether.release(own)
             except OSError as error:
                 raise unwritable(folder, error) from None
+            for tether, own in tethers:
+                tether.release(own)
             with self._start("pytest_nsight.launch.fanout", folder, turn.side) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(turn.cases)))
             records = read_fleet(folder, plan, code, self._reader(folder))

@@ -6,7 +6,6 @@ While one measures, the next ones may already import and collect; see `standby.p
 from __future__ import annotations
 
 import os
-import shutil
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -19,6 +18,7 @@ from pytest_nsight.collect.process import Process, is_running
 from pytest_nsight.errors import CollectorError
 from pytest_nsight.harvest.canaries import died_in_canary
 from pytest_nsight.launch.demise import describe_death, describe_refusal, describe_silence
+from pytest_nsight.launch.folder import prepare, unwritable
 from pytest_nsight.launch.job import Job
 from pytest_nsight.launch.side import Side
 from pytest_nsight.launch.standby import Bench, Standby, most_standbys
@@ -29,7 +29,6 @@ from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.summarise.records import INTERRUPTED, ProcessRecord
 
 POLL_S = 0.05
-NEEDED_BYTES = 16_000_000
 
 # Exit codes of a pytest that came to its end: all passed, or some failed.
 _MEASURED = (0, 1)
@@ -112,7 +111,7 @@ class LiveSource:
         folder, journal, log = running.folder, running.folder / FILE_NAME, running.folder / LOG_FILE
         try:
             with running.process:
-                release(running, turn)
+                running.release(turn)
                 code = self._follow(running, turn, upcoming)
             if code is None:
                 return (self._record(read_manifest(journal), folder, INTERRUPTED),)
@@ -213,7 +212,7 @@ class LiveSource:
                 self._bench.fill(upcoming[:1] if times_processor else upcoming)
             if has_ended and not times_processor:
                 self._bench.release(upcoming[0])
-        except (CollectorError, OSError):
+        except CollectorError:
             # What keeps it from starting is told when its turn comes.
             return ()
         return upcoming
@@ -239,37 +238,6 @@ class LiveSource:
         return ProcessRecord(manifest, trace, death)
 
 
-def prepare(folder: Path) -> None:
-    """Makes a run's folder, if there is room for what a run leaves.
-
-    Raises:
-        CollectorError: there is none, or it cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True)
-        (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
-        free_bytes = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise unwritable(folder, error) from None
-    if free_bytes < NEEDED_BYTES:
-        raise CollectorError(
-            f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
-            f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
-        )
-
-
-def release(standby: Standby, turn: Turn) -> None:
-    """Gives a worker its turn.
-
-    Raises:
-        CollectorError: its folder does not take it.
-    """
-    try:
-        standby.release(turn)
-    except OSError as error:
-        raise unwritable(standby.folder, error) from None
-
-
 def write_job(folder: Path, job: Job) -> Tether:
     """Writes the job where its worker looks for it, and makes what ties the worker to this process.
 
@@ -281,11 +249,3 @@ def write_job(folder: Path, job: Job) -> Tether:
         return Tether(folder)
     except OSError as error:
         raise unwritable(folder, error) from None
-
-
-def unwritable(folder: Path, error: OSError) -> CollectorError:
-    """The error for a folder of the session that takes no files."""
-    return CollectorError(
-        f"{folder} cannot be written ({error.strerror}): the session's files go below pytest's root folder, "
-        "so make that writable, or choose another with --rootdir"
-    )

@@ -62,7 +62,7 @@ class Standby:
         """Gives it its turn, once.
 
         Raises:
-            OSError: its folder does not take it.
+            CollectorError: its folder does not take it.
         """
         if self.turn is None:
             self.tether.release(turn)
@@ -141,7 +141,11 @@ class Bench:
                 return
 
     def release(self, turn: Turn) -> None:
-        """Has one that waits go on with this turn, which comes next, if its cases are known."""
+        """Has one that waits go on with this turn, which comes next, if its cases are known.
+
+        Raises:
+            CollectorError: it cannot be told.
+        """
         if turn.cases and all(standby.turn is None for standby in self._waiting):
             for standby in self._waiting:
                 if standby.can_take(turn):

@@ -14,6 +14,7 @@ import signal
 import threading
 from pathlib import Path
 
+from pytest_nsight.launch.folder import unwritable
 from pytest_nsight.launch.turn import Turn
 
 FILE_NAME = "tether"
@@ -39,11 +40,15 @@ class Tether:
         """Gives the worker its turn, once.
 
         Raises:
-            OSError: the folder does not take it.
+            CollectorError: the folder does not take it.
         """
-        if self._pipe is not None:
+        if self._pipe is None:
+            return
+        try:
             turn.write(self._folder)
-            os.write(self._pipe, _GO)
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
+        os.write(self._pipe, _GO)
 
     def cut(self) -> None:
         """Ends the worker if it still waits or runs."""
