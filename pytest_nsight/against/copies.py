@@ -41,19 +41,22 @@ def installed_copies(root: str, owns: Callable[[str], bool]) -> Iterator[str]:
     def read_tree() -> tuple[frozenset[str], frozenset[str]]:
         return _read_tree(root, owns)
 
-    own = _named_in(root, _PROJECT_FILES)
+    for own in _named_in(root, _PROJECT_FILES):
+        for distribution in importlib.metadata.distributions(name=own):
+            yield from _locate(distribution, _modules(distribution))
     for distribution in importlib.metadata.distributions():
         text = distribution.read_text("direct_url.json")
         origin = json.loads(text) if text else {}
         url = urlparse(origin.get("url", ""))
-        is_from_here = url.scheme == "file" and owns(unquote(url.path))
-        files: Iterable[PackagePath] = ()
-        if _name_of(distribution) in own or (is_from_here and "archive_info" not in origin):
-            files = _modules(distribution)
-        elif is_from_here:
-            files = _copied(distribution, read_tree)
-        for file in files:
-            yield os.path.realpath(str(distribution.locate_file(file)))
+        if url.scheme == "file" and owns(unquote(url.path)):
+            is_archive = "archive_info" in origin
+            files = _copied(distribution, read_tree) if is_archive else _modules(distribution)
+            yield from _locate(distribution, files)
+
+
+def _locate(distribution: Distribution, files: Iterable[PackagePath]) -> Iterator[str]:
+    for file in files:
+        yield os.path.realpath(str(distribution.locate_file(file)))
 
 
 def _copied(

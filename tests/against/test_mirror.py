@@ -7,6 +7,7 @@ import json
 import py_compile
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -138,15 +139,32 @@ def test_a_module_that_was_loaded_from_the_users_tree_is_named(trees: Mirror) ->
     assert "pip install --editable" in explain_leaks("1234567890", [tuple(leak)])
 
 
-def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: Mirror, tmp_path: Path) -> None:
-    site = tmp_path / "site"
-    info = site / "ops-1.dist-info"
+def install(folder: Path, name: str, files: Sequence[str], origin: Mapping[str, object] | None = None) -> Path:
+    """Puts a distribution into a folder of packages, which it returns.
+
+    Args:
+        folder: where that is made.
+        name: of the distribution.
+        files: as its record names them, all of them empty.
+        origin: what pip notes of it unless it came from an index.
+    """
+    site = folder / "site"
+    info = site / f"{name}-1.dist-info"
     info.mkdir(parents=True)
-    (site / "ops.py").write_text("")
+    (info / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1\n")
+    (info / "RECORD").write_text("".join(f"{file},,\n" for file in files))
+    if origin is not None:
+        (info / "direct_url.json").write_text(json.dumps(origin))
+    for file in files:
+        (site / file).parent.mkdir(exist_ok=True)
+        (site / file).touch()
+    return site
+
+
+def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: Mirror, tmp_path: Path) -> None:
+    origin = {"url": Path(trees.root).as_uri(), "dir_info": {}}
+    site = install(tmp_path, "ops", ["ops.py", "__editable___ops_finder.py"], origin)
     (site / "other.py").write_text("")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: ops\nVersion: 1\n")
-    (info / "RECORD").write_text("ops.py,,\n__editable___ops_finder.py,,\n")
-    (info / "direct_url.json").write_text(json.dumps({"url": Path(trees.root).as_uri(), "dir_info": {}}))
 
     printed = run(trees, "import ops, other; print([*find_leaks(mirror)])", path=(str(site),))
 
@@ -179,15 +197,8 @@ def test_a_wheel_in_the_tree_is_a_copy_of_it_unless_it_is_a_stranger(
     wheel = Path(trees.root, "dist/some-1-py3-none-any.whl")
     wheel.parent.mkdir()
     wheel.touch()
-    site = tmp_path / "site"
-    info = site / "so_me-1.dist-info"
-    info.mkdir(parents=True)
-    (site / installed).mkdir()
-    (site / installed / "__init__.py").write_text("")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: so_me\nVersion: 1\n")
-    (info / "RECORD").write_text(f"{installed}/__init__.py,,\n../../../bin/some.py,,\n")
-    (info / "direct_url.json").write_text(json.dumps({"url": wheel.as_uri(), "archive_info": {}}))
-    path = (str(site),)
+    origin = {"url": wheel.as_uri(), "archive_info": {}}
+    path = (str(install(tmp_path, "so_me", [f"{installed}/__init__.py", "../bin/some.py"], origin)),)
 
     printed = run(trees, f"import {installed}; print([name for name, _ in find_leaks(mirror)])", path=path)
 
@@ -199,12 +210,7 @@ def test_the_trees_own_project_is_a_copy_wherever_its_wheel_came_from(
     trees: Mirror, tmp_path: Path, name: str
 ) -> None:
     Path(trees.root, "setup.cfg").write_text(f"[options]\nname = x\n\n[metadata]\nname = {name}\n")
-    site = tmp_path / "site"
-    info = site / "so_me-1.dist-info"
-    info.mkdir(parents=True)
-    (site / "built.py").write_text("")
-    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: so_me\nVersion: 1\n")
-    (info / "RECORD").write_text("built.py,,\n")
+    site = install(tmp_path, "so_me", ["built.py"])
 
     printed = run(trees, "import built; print([name for name, _ in find_leaks(mirror)])", path=(str(site),))
 

@@ -72,6 +72,15 @@ def make_source(pytester: pytest.Pytester) -> Iterator[Callable[..., LiveSource]
         source.close()
 
 
+def make_two_wait(make_source: Callable[..., LiveSource], monkeypatch: pytest.MonkeyPatch) -> LiveSource:
+    """A source that has measured once, slowly enough for two processes to get ready beside it."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
+    monkeypatch.setenv("SLEEP", "4")
+    source = make_source()
+    source.execute(Turn(CASES), [Turn(()), Turn(())])
+    return source
+
+
 def events(folder: Path) -> list[tuple[str, str]]:
     return [(line.split()[0], line.split()[1]) for line in (folder / "events").read_text().splitlines()]
 
@@ -106,11 +115,7 @@ def test_the_next_process_imports_while_one_measures_and_measures_after_it(
 def test_what_waits_is_told_its_cases_when_they_are_known(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setenv("SLEEP", "4")
-    source = make_source()
-
-    source.execute(Turn(CASES), [Turn(()), Turn(())])
+    source = make_two_wait(make_source, monkeypatch)
     waiting = [pid for what, pid in events(pytester.path) if what == "import"][1:]
     monkeypatch.setenv("SLEEP", "0")
     (doubtful,) = source.execute(Turn(CASES[1:], 7))
@@ -215,10 +220,7 @@ def test_a_process_that_died_waiting_is_replaced(
 def test_all_that_wait_are_tidied_away_even_if_one_cannot_be(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(8)))
-    monkeypatch.setenv("SLEEP", "4")
-    source = make_source()
-    source.execute(Turn(CASES), [Turn(()), Turn(())])
+    source = make_two_wait(make_source, monkeypatch)
     assert len(left(pytester.path)) == 2
     tidied: list[str] = []
 
