@@ -241,7 +241,7 @@ def read_manifest(path: Path) -> Manifest:
             reports=tuple((event["case"], event["report"]) for event in known.get("report", [])),
             faults=tuple(event["text"] for event in known.get("fault", [])),
             exit_code=known["end"][0]["code"] if "end" in known else None,
-            # Until 0.1 was out the head told it.
+            # In older recordings the head tells it.
             seed=known.get("turn", [head])[0].get("seed"),
             side=head.get("side", ""),
             surplus=tuple(case for event in known.get("surplus", []) for case in event["cases"]),
