@@ -18,8 +18,8 @@ import pytest
 
 from pytest_nsight.baselines.store import load
 from pytest_nsight.judge.structure import count_launches
-from pytest_nsight.mark import Mark, find_partner, read_mark
-from pytest_nsight.model import RunSummary, Subject
+from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.protocol.mark import Mark, find_partner, read_mark
 
 ROOT = Path(__file__).parents[1]
 MODEL = "nvidia-h200"

@@ -17,17 +17,16 @@ import tempfile
 import time
 from pathlib import Path
 
-from pytest_nsight.bootstrap import command
-from pytest_nsight.collect.collector import Collector
-from pytest_nsight.collect.nsys.collector import NsysCollector
-from pytest_nsight.collect.process import start
-from pytest_nsight.collect.torch_profiler import TorchCollector
-from pytest_nsight.launch.job import Job
-from pytest_nsight.launch.tether import Tether
-from pytest_nsight.launch.turn import Turn
-from pytest_nsight.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.summarise.summary import summarise
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.collectors.child_process import start
+from pytest_nsight.collectors.nsys.collector import NsysCollector
+from pytest_nsight.collectors.torch.recorder import TorchCollector
+from pytest_nsight.controller.worker_run import command
+from pytest_nsight.protocol.job import Job, Turn
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.parent_pipe import Tether
 from pytest_nsight.trace.measures import measure
+from pytest_nsight.trace.run_summary import summarise
 
 
 def main() -> None:
@@ -64,7 +63,7 @@ def time_plain_s(cases: tuple[str, ...], tests: list[str]) -> float:
         folder = Path(name)
         write_job(folder, "nsys", cases, tests)
         began_s = time.perf_counter()
-        worker = command("pytest_nsight.worker", folder)
+        worker = command("pytest_nsight.worker.inner_pytest", folder)
         start(worker, folder / "worker.log", Path.cwd(), dict(os.environ)).wait()
         return time.perf_counter() - began_s - rests_s(read_manifest(folder / FILE_NAME))
 
@@ -75,7 +74,7 @@ def time_recorded_s(collector: Collector, cases: tuple[str, ...], tests: list[st
         folder = Path(name)
         write_job(folder, collector.recorder, cases, tests)
         began_s = time.perf_counter()
-        worker = command("pytest_nsight.worker", folder)
+        worker = command("pytest_nsight.worker.inner_pytest", folder)
         collector.start(worker, folder, Path.cwd(), dict(os.environ)).wait()
         trace = collector.collect(folder)
         manifest = read_manifest(folder / FILE_NAME)

@@ -30,9 +30,10 @@ from typing import NamedTuple
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from pytest_nsight.collect.nsys import read_host, read_launches
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.collect.nsys.read_file import open_export
+from pytest_nsight.collectors.nsys import device_tables as read_launches
+from pytest_nsight.collectors.nsys import host_tables as read_host
+from pytest_nsight.collectors.nsys.open_export import open_export
+from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace.measures import measure
 from tests.synthetic_export import write_synthetic_export
 

@@ -34,10 +34,10 @@ import numpy as np
 import numpy.typing as npt
 from scipy import signal, stats
 
-from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
-from pytest_nsight.judge.kinds import STREAMS
-from pytest_nsight.model import CANARIES, Policy, RunSummary, Subject
-from pytest_nsight.result import Verdict, VerdictKind
+from pytest_nsight.judge.board_groups import STREAMS
+from pytest_nsight.judge.judge import LOOKS, Evidence, judge, suspects
+from pytest_nsight.model.values import CANARIES, Policy, RunSummary, Subject
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 ROUNDS = 40
 EFFECTS = (0.02, 0.03, 0.05, 0.10)

@@ -13,9 +13,9 @@ import argparse
 import numpy as np
 
 from benchmarks.simulate_gate import POPULATIONS, Rounds, draw_rounds, write_rate
-from pytest_nsight.judge.gate import LOOKS, Evidence, judge, suspects
-from pytest_nsight.model import Policy, RunSummary, Subject
-from pytest_nsight.result import Verdict, VerdictKind
+from pytest_nsight.judge.judge import LOOKS, Evidence, judge, suspects
+from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 FIRST = 3
 SUBJECTS = 50

@@ -11,8 +11,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight._version import __version__
-from pytest_nsight.errors import NsightError
+from pytest_nsight import __version__
+from pytest_nsight.model.errors import NsightError
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -98,14 +98,14 @@ def _whole(text: str) -> int:
 
 def _model(_: argparse.Namespace) -> int:
     from pytest_nsight.baselines.store import model_slug  # noqa: PLC0415 - each command imports its own needs
-    from pytest_nsight.measure.device import current_device  # noqa: PLC0415
+    from pytest_nsight.collectors.machine import measured_product  # noqa: PLC0415
 
-    print(model_slug(current_device().name))
+    print(model_slug(measured_product()))
     return 0
 
 
 def _doctor(_: argparse.Namespace) -> int:
-    from pytest_nsight.doctor import checks, render  # noqa: PLC0415
+    from pytest_nsight.collectors.doctor import checks, render  # noqa: PLC0415
 
     found = checks()
     print(render(found))

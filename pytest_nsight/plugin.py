@@ -7,10 +7,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_nsight.options import add_options
+from pytest_nsight.controller.options import add_options
 
 if TYPE_CHECKING:
-    from pytest_nsight.fixture import Nsight
+    from pytest_nsight.worker.fixture import Nsight
 
 # ruff: noqa: PLC0415 - imports wait until they are needed
 
@@ -24,7 +24,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     """Takes `-n` from pytest-xdist before it starts anything: under --nsight it is about the measured tests."""
     if config.getoption("nsight"):
-        from pytest_nsight.settings import take_workers
+        from pytest_nsight.controller.settings import take_workers
 
         take_workers(config)
     return (yield)
@@ -41,12 +41,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("nsight-worker"):
         return
     if config.getoption("nsight"):
-        from pytest_nsight.errors import NsightError
-        from pytest_nsight.settings import read_settings
+        from pytest_nsight.controller.settings import read_settings
+        from pytest_nsight.model.errors import NsightError
 
         try:
             settings = read_settings(config)
-            from pytest_nsight.controller import Controller
+            from pytest_nsight.controller.outer_pytest import Controller
 
             controller = Controller(settings, config)
         except NsightError as error:
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Refuses wrong marks, with or without --nsight."""
     marked = [item for item in items if item.get_closest_marker("nsight")]
     if marked:
-        from pytest_nsight.mark import check_marks
+        from pytest_nsight.protocol.mark import check_marks
 
         check_marks(marked)
 
@@ -73,7 +73,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
     """Gives a parallel test a world of one where nobody has started its ranks."""
     if not any("ranks" in mark.kwargs for mark in item.iter_markers("nsight")):
         return (yield)
-    from pytest_nsight.launch.rendezvous import as_only_rank
+    from pytest_nsight.protocol.ranks import as_only_rank
 
     with as_only_rank():
         return (yield)
@@ -82,7 +82,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 @pytest.fixture
 def nsight(request: pytest.FixtureRequest) -> Nsight:
     """Measures what a test passes to it; without --nsight it just calls it."""
-    from pytest_nsight.fixture import Nsight, PlainMeasurement
+    from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
 
     worker = request.config.pluginmanager.get_plugin("nsight-worker")
     return Nsight(worker.measurement(request.node) if worker else PlainMeasurement())

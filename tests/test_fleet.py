@@ -7,12 +7,12 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_nsight.errors import CollectorError
-from pytest_nsight.launch import fleet
-from pytest_nsight.launch.runner import Identity
-from pytest_nsight.launch.tether import FILE_NAME
-from pytest_nsight.launch.turn import Turn
-from pytest_nsight.model import Case
+from pytest_nsight.controller import worker_group as fleet
+from pytest_nsight.controller.worker_run import Identity
+from pytest_nsight.model.errors import CollectorError
+from pytest_nsight.model.values import Case
+from pytest_nsight.protocol.job import Turn
+from pytest_nsight.protocol.parent_pipe import FILE_NAME
 
 CASES = ("t.py::test_a", "t.py::test_b")
 

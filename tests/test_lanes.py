@@ -8,11 +8,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.collect.cuda_driver import Gpu
-from pytest_nsight.errors import UsageError
-from pytest_nsight.launch.lanes import ALL_GPUS, choose_lanes, share
-from pytest_nsight.model import Case, Policy
-from pytest_nsight.settings import read_settings, take_workers
+from pytest_nsight.collectors.machine import Gpu
+from pytest_nsight.controller.gpu_assignment import ALL_GPUS, choose_lanes, share
+from pytest_nsight.controller.settings import read_settings, take_workers
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.values import Case, Policy
 
 H200S = tuple(Gpu("NVIDIA H200", f"GPU-{number}") for number in range(4))
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.manifest import FILE_NAME, read_manifest
+from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 
 
 @pytest.mark.parametrize(

@@ -13,12 +13,12 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.collect.nsys import read_columns
-from pytest_nsight.collect.nsys.read import explain_emptiness, read
-from pytest_nsight.collect.nsys.read_groups import group_rows
-from pytest_nsight.errors import TraceError
+from pytest_nsight.collectors.nsys import columns as read_columns
+from pytest_nsight.collectors.nsys.packed_columns import group_rows
+from pytest_nsight.collectors.nsys.read import explain_emptiness, read
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.trace import Device
 from pytest_nsight.trace.measures import measure
-from pytest_nsight.trace.model import Device
 from tests.synthetic_export import write_synthetic_export
 from tests.trace_builder import VINTAGES, TraceBuilder
 

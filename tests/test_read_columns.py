@@ -14,11 +14,11 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.collect.nsys import read_columns
-from pytest_nsight.collect.nsys.read_columns import Arrays, Column, process_ids, thread_ids
-from pytest_nsight.collect.nsys.read_file import open_export
-from pytest_nsight.collect.nsys.read_words import HIGHEST, LOWEST
-from pytest_nsight.errors import TraceError
+from pytest_nsight.collectors.nsys import columns as read_columns
+from pytest_nsight.collectors.nsys.columns import Arrays, Column, process_ids, thread_ids
+from pytest_nsight.collectors.nsys.open_export import open_export
+from pytest_nsight.collectors.nsys.packed_columns import HIGHEST, LOWEST
+from pytest_nsight.model.errors import TraceError
 
 COLUMNS = (
     Column("a"),

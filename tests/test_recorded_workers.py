@@ -13,11 +13,11 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.manifest import Manifest, read_manifest
-from pytest_nsight.model import RunSummary
-from pytest_nsight.summarise.summary import summarise
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.protocol.manifest import Manifest, read_manifest
 from pytest_nsight.trace.measures import measure
+from pytest_nsight.trace.run_summary import summarise
 from tests.gpu.programs.sizes_two_gpus import CASES, ROUNDS
 from tests.gpu.test_two_gpus import IN_ROUNDS, KERNELS
 

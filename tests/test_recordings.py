@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.read import explain_emptiness, read
-from pytest_nsight.trace.captures import measure_captured
+from pytest_nsight.collectors.nsys.read import explain_emptiness, read
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.measures import Measured, measure
-from pytest_nsight.trace.model import Trace
 
 RECORDINGS = Path(__file__).parent / "data" / "recordings"
 

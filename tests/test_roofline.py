@@ -6,18 +6,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.datasheet import find_datasheet
-from pytest_nsight.model import RunSummary, Subject, Work
-from pytest_nsight.roofline import (
+from pytest_nsight.model.roofline import (
     COMPUTE,
     COPY,
     MATMUL,
     MEMORY,
     Limits,
     find_bound,
+    find_datasheet,
     measure_limits,
     measure_reach,
 )
+from pytest_nsight.model.values import RunSummary, Subject, Work
 
 H200 = Limits(bytes_per_s=4.2e12, flops_per_s=7.9e14)
 

@@ -11,14 +11,13 @@ import numpy as np
 import pytest
 
 from pytest_nsight.cli import main
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.collect.nsys.scrub import pack
-from pytest_nsight.errors import NsysError, UsageError
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.collectors.nsys.scrub import pack
+from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.show import show
-from pytest_nsight.show.layout import bandwidth, byte_count
-from pytest_nsight.show.range_names import fold_counters
-from pytest_nsight.show.ranking import rank
-from pytest_nsight.trace.gaps import NO_RANGE, find_gaps
+from pytest_nsight.show.layout import bandwidth, byte_count, rank
+from pytest_nsight.show.view import fold_counters
+from pytest_nsight.trace.idle_gaps import NO_RANGE, find_gaps
 from tests.nsys.real import require_nsys, run
 from tests.trace_builder import TraceBuilder
 
@@ -247,7 +246,7 @@ def test_a_run_s_folder_is_shown_from_torch_s_trace(tmp_path):
 def test_a_report_is_exported_and_shown(tmp_path, monkeypatch):
     installation = require_nsys()
     (tmp_path / "temporary").mkdir()
-    code = "from pytest_nsight.measure.ranges import emitter as e; r = e(); r.start(); r.push('work', 1); r.pop()"
+    code = "from pytest_nsight.worker.ranges import emitter as e; r = e(); r.start(); r.push('work', 1); r.pop()"
     assert run(installation, tmp_path, code) == 0
     report = tmp_path / "r.nsys-rep"
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))

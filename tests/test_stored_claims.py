@@ -16,10 +16,10 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines import store
-from pytest_nsight.judge.gate import Evidence, judge
-from pytest_nsight.model import Policy, RunSummary, Subject
-from pytest_nsight.result import Verdict, VerdictKind
-from pytest_nsight.roofline import measure_limits
+from pytest_nsight.judge.judge import Evidence, judge
+from pytest_nsight.model.roofline import measure_limits
+from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 ROOT = Path(__file__).parents[1]
 
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[1]
 COLLECT = """
 import dataclasses, json, sys
 import pytest
-from pytest_nsight.mark import find_partner, read_mark
+from pytest_nsight.protocol.mark import find_partner, read_mark
 
 class Listener:
     def pytest_collection_finish(self, session):

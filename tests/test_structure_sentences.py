@@ -8,16 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS, Evidence
-from pytest_nsight.judge.gate import judge
-from pytest_nsight.manifest import Manifest, Round
-from pytest_nsight.model import Policy, RunSummary, Subject
-from pytest_nsight.result import VerdictKind
-from pytest_nsight.summarise.summary import summarise
-from pytest_nsight.trace.captures import measure_captured
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.judge.judge import judge
+from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS, Evidence
+from pytest_nsight.model.kernel_names import family
+from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.protocol.manifest import Manifest, Round
+from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.measures import measure
-from pytest_nsight.trace.names import family
+from pytest_nsight.trace.run_summary import summarise
 from tests.trace_builder import TraceBuilder
 
 ROUNDS = 12

@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.manifest import Manifest, Round
-from pytest_nsight.model import RunSummary
-from pytest_nsight.summarise.summary import summarise
-from pytest_nsight.trace.captures import measure_captured
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.protocol.manifest import Manifest, Round
+from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.measures import measure
+from pytest_nsight.trace.run_summary import summarise
 from tests.trace_builder import TraceBuilder
 
 CASE = "test_x.py::test_x"

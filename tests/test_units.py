@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.units import count, duration, duration_pair, percent
+from pytest_nsight.model.units import count, duration, duration_pair, percent
 
 SCALES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 

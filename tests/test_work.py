@@ -8,10 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_nsight.fixture import Nsight, PlainMeasurement
-from pytest_nsight.manifest import read_manifest
-from pytest_nsight.mark import read_mark
-from pytest_nsight.model import Work
+from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.mark import read_mark
+from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
 
 
 class Listener(PlainMeasurement):

@@ -30,15 +30,22 @@ from benchmarks.validate.false_alarms import (
 )
 from benchmarks.validate.power import by_cost, measure_power, measure_truth
 from benchmarks.validate.study import BANDS, Study, load_study
-from pytest_nsight.calibrate.alarms import Alarms
-from pytest_nsight.calibrate.levels import measure_levels
+from pytest_nsight.calibrate.false_alarms import Alarms
+from pytest_nsight.calibrate.noise_levels import measure_levels
 from pytest_nsight.calibrate.pool import Process
-from pytest_nsight.calibrate.replay import replay
-from pytest_nsight.calibrate.splits import STORED_RUNS, Situation, Split, draw_stored, group_by_session, list_stored
-from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.calibrate.replayed_gate import replay
+from pytest_nsight.calibrate.resampling import (
+    STORED_RUNS,
+    Situation,
+    Split,
+    draw_stored,
+    group_by_session,
+    list_stored,
+)
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE
-from pytest_nsight.model import DEFAULT_BAND
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.judge.reference import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.model.values import DEFAULT_BAND
+from pytest_nsight.model.verdicts import VerdictKind
 
 CONTROL_CHECKS = 20
 ACROSS_BOARDS = (Situation.OTHER_BOARD, Situation.SEVERAL_BOARDS)

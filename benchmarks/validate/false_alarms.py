@@ -14,11 +14,10 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.validate.study import Study
-from pytest_nsight.calibrate.alarms import Alarms, Outcome, judge_split, sum_up
-from pytest_nsight.calibrate.rates import Rate
-from pytest_nsight.calibrate.replay import replay
-from pytest_nsight.calibrate.splits import Situation, draw_splits
-from pytest_nsight.model import Subject
+from pytest_nsight.calibrate.false_alarms import Alarms, Outcome, Rate, judge_split, sum_up
+from pytest_nsight.calibrate.replayed_gate import replay
+from pytest_nsight.calibrate.resampling import Situation, draw_splits
+from pytest_nsight.model.values import Subject
 
 CHUNK = 50
 T = TypeVar("T")

@@ -15,14 +15,21 @@ import numpy as np
 from benchmarks.validate.false_alarms import Task, shared_study, spread
 from benchmarks.validate.study import LONG_NS, SHORT_NS, Study, injectable, level_in
 from benchmarks.validation_suite.injection import LEVELS
+from pytest_nsight.calibrate.other_rules import RULES, is_flagged
 from pytest_nsight.calibrate.pool import Process
-from pytest_nsight.calibrate.replay import replay
-from pytest_nsight.calibrate.rules import RULES, is_flagged
-from pytest_nsight.calibrate.splits import Situation, Split, draw_splits, draw_stored, group_by_session, list_stored
-from pytest_nsight.judge.evidence import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.calibrate.replayed_gate import replay
+from pytest_nsight.calibrate.resampling import (
+    Situation,
+    Split,
+    draw_splits,
+    draw_stored,
+    group_by_session,
+    list_stored,
+)
 from pytest_nsight.judge.location import Location, locate
-from pytest_nsight.model import RunSummary, Subject
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.judge.reference import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.model.verdicts import VerdictKind
 
 SLOWDOWNS = LEVELS[1:]
 

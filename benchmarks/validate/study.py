@@ -13,9 +13,9 @@ from benchmarks.validate.collect import LOG
 from benchmarks.validation_suite.cases import CASES, Case, position_of
 from benchmarks.validation_suite.injection import number_of, rotate
 from pytest_nsight.calibrate.pool import Process, list_processes, read_pool
-from pytest_nsight.judge.evidence import Evidence
-from pytest_nsight.judge.kinds import find_kinds
-from pytest_nsight.model import Policy, RunSummary, Subject
+from pytest_nsight.judge.board_groups import find_kinds
+from pytest_nsight.judge.reference import Evidence
+from pytest_nsight.model.values import Policy, RunSummary, Subject
 
 BANDS = (0.005, 0.01, 0.02)
 SHORT_NS, LONG_NS = 10_000, 50_000

@@ -13,15 +13,14 @@ from scipy import stats
 from benchmarks.validate.false_alarms import Strictness
 from benchmarks.validate.power import Finding, Truth
 from benchmarks.validate.study import Study
-from pytest_nsight.calibrate.alarms import Alarms
-from pytest_nsight.calibrate.levels import TOLD_SITUATIONS, Level
-from pytest_nsight.calibrate.rates import Rate, bootstrap_sessions
-from pytest_nsight.calibrate.report import write_interval
-from pytest_nsight.calibrate.rules import RULES
-from pytest_nsight.calibrate.splits import Situation, group_by_session
-from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
-from pytest_nsight.result import VerdictKind
-from pytest_nsight.units import duration
+from pytest_nsight.calibrate.calibration_report import write_interval
+from pytest_nsight.calibrate.false_alarms import Alarms, Rate, bootstrap_sessions
+from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, Level
+from pytest_nsight.calibrate.other_rules import RULES
+from pytest_nsight.calibrate.resampling import Situation, group_by_session
+from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS
+from pytest_nsight.model.units import duration
+from pytest_nsight.model.verdicts import VerdictKind
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:

@@ -6,10 +6,10 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import NoReturn
 
-from pytest_nsight.baselines.record import Record, is_count
-from pytest_nsight.baselines.schema import FORMAT_VERSION, MergeConflictError, NewerFormatError, Runs, by_age
-from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.baselines.encode import FORMAT_VERSION, MergeConflictError, NewerFormatError, Runs, by_age
+from pytest_nsight.baselines.strict_fields import Record, is_count
+from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
 
 # A count in the file must not be able to ask for all memory.
 _MOST_ROUNDS = 1_000_000

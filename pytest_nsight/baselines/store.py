@@ -10,12 +10,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_nsight.baselines.atomic_files import explaining, locked, replace
 from pytest_nsight.baselines.decode import decode
-from pytest_nsight.baselines.disk import explaining, locked, replace
-from pytest_nsight.baselines.encode import encode
-from pytest_nsight.baselines.schema import MergeConflictError, NewerFormatError, Runs, by_age
-from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import CANARIES, RunSummary, Subject
+from pytest_nsight.baselines.encode import MergeConflictError, NewerFormatError, Runs, by_age, encode
+from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.values import CANARIES, RunSummary, Subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,11 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from pytest_nsight.baselines.atomic_files import explaining, replace_bytes
 from pytest_nsight.baselines.decode import decode
-from pytest_nsight.baselines.disk import explaining, replace_bytes
 from pytest_nsight.baselines.encode import encode
-from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import Policy, RunSummary, Subject
+from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.values import Policy, RunSummary, Subject
 
 FORMAT_VERSION = 1
 _COMPRESSION = 6

@@ -1,17 +1,24 @@
-"""Every number behind a verdict on time, so that a reader of the JSON can work it out again."""
+"""Every number behind a verdict on time, so that a reader of the JSON can work it out again.
+
+MERGED: Which kernels explain a slowdown.
+"""
 
 from __future__ import annotations
 
 import math
+import statistics
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_nsight.judge.contrast import Contrast, contrast
-from pytest_nsight.judge.evidence import FIRST_PAIRS, LOOKS
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import equality_margin, may_differ
 from pytest_nsight.judge.noise import Prior
+from pytest_nsight.judge.reference import FIRST_PAIRS, LOOKS
+from pytest_nsight.judge.structure import LAUNCH_KINDS, identify
 from pytest_nsight.judge.trial import Weighing
-from pytest_nsight.result import Basis, Level, Look, RunLevel
+from pytest_nsight.model.values import RunSummary, Shape
+from pytest_nsight.model.verdicts import Basis, Level, Look, RunLevel
 
 
 def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int) -> Basis:
@@ -95,3 +102,37 @@ def _tell_run(location: Location, side: str, *, is_compared: bool) -> RunLevel:
         is_clock_mode=modes.is_clock if modes else None,
         is_compared=is_compared,
     )
+
+
+_EXPLAINING_SHARE = 0.1
+
+
+def find_slower_kernels(
+    baseline: Sequence[RunSummary], new: Sequence[RunSummary]
+) -> tuple[tuple[str, float, float], ...]:
+    """Return (name, baseline ns, now ns) of the launches that got slower, worst first.
+
+    Times are medians over runs of the shape's total in a round. Left out is what makes up less than a tenth
+    of the sum of all growth.
+    """
+    before, now = _median_times(baseline), _median_times(new)
+    growth = {shape: now[shape] - before.get(shape, 0.0) for shape in now}
+    total = sum(change for change in growth.values() if change > 0)
+    slower = sorted(
+        (shape for shape, change in growth.items() if change > 0 and change >= _EXPLAINING_SHARE * total),
+        key=lambda shape: (-growth[shape], shape),
+    )
+    return tuple((shape.name, before.get(shape, 0.0), now[shape]) for shape in slower)
+
+
+def _median_times(runs: Sequence[RunSummary]) -> dict[Shape, float]:
+    times: dict[Shape, list[int]] = {}
+    for run in runs:
+        totals: dict[Shape, int] = {}
+        for use in run.shapes:
+            if use.shape.kind in LAUNCH_KINDS:
+                shape = identify(use.shape)
+                totals[shape] = totals.get(shape, 0) + use.median_ns
+        for shape, total in totals.items():
+            times.setdefault(shape, []).append(total)
+    return {shape: float(statistics.median(values)) for shape, values in times.items()}

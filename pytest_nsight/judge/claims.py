@@ -14,14 +14,14 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.judge.contrast import upper_quantile
-from pytest_nsight.judge.evidence import LOOKS, Evidence
 from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import Prior, expected_spread
-from pytest_nsight.judge.races import NEAR_CLAIM, RUNS_NEAR_CLAIM, RaceEstimate, estimate_races
+from pytest_nsight.judge.pair_ratio import NEAR_CLAIM, RUNS_NEAR_CLAIM, RaceEstimate, estimate_races
+from pytest_nsight.judge.reference import LOOKS, Evidence
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.wording import write_count, write_durations, write_names, write_percent
-from pytest_nsight.model import RunSummary, Subject
-from pytest_nsight.roofline import find_bound, roofline_metric
+from pytest_nsight.model.roofline import find_bound, roofline_metric
+from pytest_nsight.model.values import RunSummary, Subject
 
 _TAIL = 0.025
 """Each tail of the 95 % interval."""

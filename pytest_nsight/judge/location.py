@@ -15,14 +15,14 @@ from types import MappingProxyType
 import numpy as np
 import numpy.typing as npt
 
-from pytest_nsight.judge.steadiness import (
+from pytest_nsight.judge.drift_and_modes import (
     LARGEST_DRIFT,
     LARGEST_PROCESSOR_DRIFT,
     Modes,
     find_drift,
     find_modes,
 )
-from pytest_nsight.model import RunSummary
+from pytest_nsight.model.values import RunSummary
 
 TRIM = 0.25
 BATCHES = 6

@@ -17,7 +17,7 @@ import numpy as np
 from scipy import special
 
 from pytest_nsight.judge.location import Location
-from pytest_nsight.model import is_gpu
+from pytest_nsight.model.values import is_gpu
 
 SHORT_NS = 30_000
 """Below this, launch effects and the timer dominate the noise of a kernel."""

@@ -1,4 +1,6 @@
-"""Which of the stored runs the new ones are compared with.
+"""What the judge is given, and when it asks for more.
+
+MERGED: Which of the stored runs the new ones are compared with.
 
 To save is to accept: the newest session says what the code is meant to launch and how long that takes. Older
 sessions add what they know of the noise, as long as they are of the same structure and on the same level.
@@ -8,16 +10,59 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from types import MappingProxyType
 
 import numpy as np
 
-from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS
 from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import expected_spread
 from pytest_nsight.judge.structure import count_shapes, is_steady
-from pytest_nsight.model import RunSummary
+from pytest_nsight.model.roofline import Limits
+from pytest_nsight.model.values import Policy, Race, RunSummary, Subject
+
+LOOKS = (1, 3, 5, 9)
+"""Numbers of new runs, cumulated, after which `suspects` is asked; only suspects get the next runs."""
+
+MINIMUM_BASELINE_RUNS = 3
+"""With fewer stored runs the gate knows too little of a case's own noise to fail or clear it on time."""
+
+FIRST_PAIRS = MINIMUM_BASELINE_RUNS
+"""Runs of each of two trees before the first look."""
+
+MINIMUM_NEW_RUNS = 5
+"""A regression must have been seen in this many fresh processes; the controller makes 9."""
+
+
+@dataclass(frozen=True, slots=True)
+class Evidence:
+    """Everything known of one subject.
+
+    Attributes:
+        subject: what was measured.
+        policy: what its case demands; `faster_than` holds the id of the partner case.
+        baseline: stored runs, of any number of sessions and boards.
+        new: runs of this session.
+        incomparable: why the stored runs cannot be compared with the new ones, "" if they can.
+        races: rounds in turns with the case that it claims to beat, one race per run at most.
+        limits: board -> what it can do, for claims on the share of it.
+        against: the revision whose runs of this session stand in place of stored ones, "" if none do. Both sides
+            then get more runs together.
+        absent: why that revision has no run of the subject, "" if it has.
+        kinds: board -> its kind, as far as canaries tell; boards of one kind time alike.
+    """
+
+    subject: Subject
+    policy: Policy
+    baseline: tuple[RunSummary, ...]
+    new: tuple[RunSummary, ...]
+    incomparable: str = ""
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    races: tuple[Race, ...] = ()
+    against: str = ""
+    absent: str = ""
+    kinds: Mapping[str, str] = field(default_factory=dict)
+
 
 _LEVEL_SIGMAS = 3.0
 

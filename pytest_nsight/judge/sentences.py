@@ -6,9 +6,9 @@ import math
 from collections.abc import Sequence
 
 from pytest_nsight.judge.contrast import Contrast, upper_quantile
-from pytest_nsight.judge.evidence import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
+from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.trial import Trial
 from pytest_nsight.judge.wording import (
@@ -22,7 +22,7 @@ from pytest_nsight.judge.wording import (
     write_shapes,
     write_spreads,
 )
-from pytest_nsight.result import Comparison
+from pytest_nsight.model.verdicts import Comparison
 
 _SAVED_AT_ONCE = 5
 _MOST_STORED_RUNS = 20

@@ -11,8 +11,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pytest_nsight.model import RunSummary, Shape, ShapeSpread
-from pytest_nsight.result import ShapeChange
+from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
+from pytest_nsight.model.verdicts import ShapeChange
 
 LAUNCH_KINDS = ("kernel", "graph", "operator")
 """The kinds that count as launches in a claim; copies and sets are structure, too, but no launches."""

@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pytest_nsight.judge.canaries import LARGEST_SHIFT, Canary, Panel, read_canary
+from pytest_nsight.judge.board_groups import keep_same_software
+from pytest_nsight.judge.canary_shift import LARGEST_SHIFT, Canary, Panel, read_canary
 from pytest_nsight.judge.contrast import Contrast, contrast
-from pytest_nsight.judge.evidence import MINIMUM_BASELINE_RUNS, Evidence
-from pytest_nsight.judge.guards import explain_environment, explain_shift
-from pytest_nsight.judge.kinds import keep_same_software
+from pytest_nsight.judge.drift_and_modes import is_repeated
+from pytest_nsight.judge.environment_checks import explain_environment, explain_shift
 from pytest_nsight.judge.location import Location, exp, locate_all, resolution_ns
 from pytest_nsight.judge.looks import material_change
 from pytest_nsight.judge.noise import (
@@ -21,8 +21,7 @@ from pytest_nsight.judge.noise import (
     group_by_session,
     pool_within,
 )
-from pytest_nsight.judge.reference import Reference, choose_reference
-from pytest_nsight.judge.steadiness import is_repeated
+from pytest_nsight.judge.reference import MINIMUM_BASELINE_RUNS, Evidence, Reference, choose_reference
 from pytest_nsight.judge.structure import StructureFinding, compare_structure
 
 

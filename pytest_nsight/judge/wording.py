@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 
-from pytest_nsight.model import Shape, ShapeSpread
-from pytest_nsight.result import ShapeChange
+from pytest_nsight.model.values import Shape, ShapeSpread
+from pytest_nsight.model.verdicts import ShapeChange
 
 _UNITS = (("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9))
 _MOST_NAMES = 8

@@ -6,10 +6,10 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 
-from pytest_nsight.report import wording
-from pytest_nsight.report.work import limits_lines, work_rows
-from pytest_nsight.result import SessionResult, Verdict
-from pytest_nsight.units import count
+from pytest_nsight.model.units import count
+from pytest_nsight.model.verdicts import SessionResult, Verdict
+from pytest_nsight.report import rows as wording
+from pytest_nsight.report.declared_work import limits_lines, work_rows
 
 _HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
 

@@ -8,11 +8,11 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.report import wording
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
+from pytest_nsight.report import rows as wording
+from pytest_nsight.report.declared_work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
+from pytest_nsight.report.rows import Cells
 from pytest_nsight.report.table import Column, align, shorten, taken
-from pytest_nsight.report.wording import Cells
-from pytest_nsight.report.work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
-from pytest_nsight.result import SessionResult, Verdict, VerdictKind
 
 _NARROW = 100
 _NARROWEST = 60

@@ -1,18 +1,24 @@
-"""A recording on one page, from what holds everything to what lies beside it."""
+"""A recording on one page, from what holds everything to what lies beside it.
+
+MERGED: The first lines: what recorded what, where and for how long.
+"""
 
 from __future__ import annotations
 
+from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_nsight.show.head import describe
-from pytest_nsight.show.idle import tabulate_gaps
-from pytest_nsight.show.launches import tabulate_copies, tabulate_kernels, tabulate_strays
+import numpy as np
+import pandas as pd
+
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.units import count, duration
+from pytest_nsight.show.idle_table import tabulate_gaps
+from pytest_nsight.show.launch_tables import tabulate_copies, tabulate_kernels, tabulate_strays
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
-from pytest_nsight.show.load import load
-from pytest_nsight.show.ranges import label_ranges, tabulate_captured, tabulate_ranges
+from pytest_nsight.show.open_recording import load
+from pytest_nsight.show.range_table import label_ranges, tabulate_captured, tabulate_ranges
 from pytest_nsight.show.view import View, choose
-from pytest_nsight.trace.model import Trace
-from pytest_nsight.units import count
 
 TOP = 15
 
@@ -68,3 +74,59 @@ def _tell_left_out(view: View) -> tuple[str, ...]:
     left_out = int((~view.is_shown).sum())
     launches = count(left_out, "launch lies", "launches lie")
     return (f"{launches} outside the chosen ranges and were left out",) if left_out else ()
+
+
+def describe(trace: Trace, width: int) -> str:
+    """The tool, the time, the devices and how much was recorded.
+
+    Args:
+        trace: the whole recording.
+        width: the most characters that a line may have.
+    """
+    sizes = [
+        count(len(trace.launches), "launch", "launches"),
+        count(len(trace.ranges), "range"),
+        count(len(trace.calls), "CUDA call"),
+    ]
+    processes = np.unique(np.concatenate([trace.launches.process, trace.ranges.process, trace.calls.process]))
+    length = f" over {duration(span)}" if (span := _measure_span(trace)) else ""
+    lines = [
+        f"{printable(trace.tool) or 'Nsight Systems, version unknown'}{_tell_date(trace)}",
+        *_tell_devices(trace),
+        f"{', '.join(sizes)}; {count(len(processes), 'process', 'processes')}{length}",
+    ]
+    return "\n".join(part for line in lines for part in wrap(line, width))
+
+
+def _tell_date(trace: Trace) -> str:
+    if trace.epoch_ns is None:
+        return ""
+    try:
+        moment = datetime.fromtimestamp(trace.epoch_ns // 10**9, timezone.utc)
+    except (OverflowError, OSError, ValueError):
+        # The number comes from the file, and the calendar ends.
+        return ""
+    return f", recorded {moment:%Y-%m-%d %H:%M:%S} UTC"
+
+
+def _tell_devices(trace: Trace) -> list[str]:
+    """One line a board that was used, or, where nothing ran, that was there."""
+    launches = trace.launches
+    if all(shape.kind == "operator" for shape in trace.shapes):
+        used = [(device.process or 0, device.ordinal) for device in trace.devices if device.name]
+    else:
+        places = pd.DataFrame({"process": launches.process, "device": launches.device}).drop_duplicates()
+        used = sorted(places.itertuples(index=False, name=None))
+    lines = []
+    for process, ordinal in used:
+        board = trace.find_device(process, ordinal)
+        name = " ".join(filter(None, (board.name, board.uuid))) if board else ""
+        lines.append(f"device {ordinal}: {printable(name) or 'a board that the recording does not name'}")
+    return list(dict.fromkeys(lines))
+
+
+def _measure_span(trace: Trace) -> int:
+    tables = [table for table in (trace.ranges, trace.calls, trace.launches) if len(table)]
+    if not tables:
+        return 0
+    return int(max(table.end_ns.max() for table in tables)) - int(min(table.start_ns.min() for table in tables))

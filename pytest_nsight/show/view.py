@@ -1,16 +1,21 @@
-"""The part of a trace that the user asked for, measured."""
+"""The part of a trace that the user asked for, measured.
+
+MERGED: Ranges whose names only count up, such as step#0 to step#99, are one kind of range.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import re
+from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.errors import UsageError
-from pytest_nsight.show.range_names import fold_counters
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.trace import Flags, Ranges, Trace
 from pytest_nsight.trace.measures import Measured, measure
-from pytest_nsight.trace.model import Flags, Ranges, Trace
 
 _NAMES_TOLD = 8
 
@@ -77,3 +82,30 @@ def _explain_none(trace: Trace, name: str, domain: str | None) -> str:
 def _list(names: list[str]) -> str:
     told = ", ".join(map(repr, names[:_NAMES_TOLD]))
     return f"{told} and {len(names) - _NAMES_TOLD} others" if len(names) > _NAMES_TOLD else told
+
+
+FEWEST = 3
+_NUMBER = re.compile(r"(?s)(.*?)(\d{1,18})(\D*)")
+
+
+def fold_counters(names: Iterable[str]) -> dict[str, str]:
+    """A common name, with * for the number, for names of which the last number counts up without a hole.
+
+    Sizes and widths, as in matmul_1024 and matmul_4096 or fp16 and fp32, do not count up and stay apart.
+
+    Args:
+        names: any names; repetitions do not matter.
+
+    Returns:
+        Each name's common name, or itself.
+    """
+    families: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    folded = {name: name for name in names}
+    for name in folded:
+        if match := _NUMBER.fullmatch(name):
+            before, number, after = match.groups()
+            families[f"{before}*{after}"][int(number)] = name
+    for family, members in families.items():
+        if len(members) >= FEWEST and max(members) - min(members) == len(members) - 1:
+            folded.update(dict.fromkeys(members.values(), family))
+    return folded

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.trace.model import ANY_THREAD, OWN_DOMAIN, Flags, Ints, Ranges, Trace
+from pytest_nsight.model.trace import ANY_THREAD, OWN_DOMAIN, Flags, Ints, Ranges, Trace
 
 NO_CALL = -1
 

@@ -9,15 +9,13 @@ from types import MappingProxyType
 import numpy as np
 import pandas as pd
 
-from pytest_nsight.errors import TraceError
-from pytest_nsight.model import Shape
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.trace import OWN_DOMAIN, Flags, Ints, Trace
+from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
-from pytest_nsight.trace.boards import UNKNOWN_BOARD, find_boards
-from pytest_nsight.trace.facts import Facts
-from pytest_nsight.trace.kin import adopt
-from pytest_nsight.trace.model import OWN_DOMAIN, Flags, Ints, Trace
-from pytest_nsight.trace.strays import Stray, find_strays, note_losses
-from pytest_nsight.trace.sums import count_shapes, measure_busy, sort_by_start, sum_by
+from pytest_nsight.trace.descendants import UNKNOWN_BOARD, adopt, find_boards
+from pytest_nsight.trace.launch_table import Facts, count_shapes, measure_busy, sort_by_start, sum_by
+from pytest_nsight.trace.unattributed import Stray, find_strays, note_losses
 
 PAIRS_AT_ONCE = 2_000_000
 MOST_PAIRS = 1_000_000_000

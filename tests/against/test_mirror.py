@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.against.mirror import Mirror, explain_leaks
+from pytest_nsight.protocol.tree_mapping import Mirror, explain_leaks
 
 ROOT = Path(__file__).parents[2]
 
@@ -38,7 +38,7 @@ def run(mirror: Mirror, code: str, *, before: str = "", path: tuple[str, ...] = 
     lines = [
         "import sys, os, importlib",
         f"sys.path.insert(0, {str(ROOT)!r})",
-        "from pytest_nsight.against.mirror import Mirror, find_leaks",
+        "from pytest_nsight.protocol.tree_mapping import Mirror, find_leaks",
         "sys.path.pop(0)",
         before,
         f"mirror = Mirror.of({dataclasses.asdict(mirror)!r})",

@@ -8,16 +8,16 @@ from collections.abc import Sequence
 
 import pytest
 
-from pytest_nsight import gate
-from pytest_nsight.gate import Gate
+from pytest_nsight.gate import loop as gate
+from pytest_nsight.gate.loop import Gate
 from pytest_nsight.judge.contrast import contrast
-from pytest_nsight.judge.gate import Evidence, judge, suspects
+from pytest_nsight.judge.judge import Evidence, judge, suspects
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
-from pytest_nsight.launch.turn import OTHER_TREE, THIS_TREE, Turn
-from pytest_nsight.manifest import Manifest
-from pytest_nsight.model import Case, Subject
-from pytest_nsight.result import VerdictKind
-from pytest_nsight.summarise.records import ProcessRecord, Yield
+from pytest_nsight.model.values import Case, Subject
+from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Turn
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.trace.process_record import ProcessRecord, Yield
 from tests.judge.runs import make_evidence, make_runs, place
 
 CASES = [Case("t.py::a"), Case("t.py::b"), Case("t.py::c")]

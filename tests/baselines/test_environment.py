@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_nsight.baselines.environment import BLOCKING, comparable, told
+from pytest_nsight.baselines.comparability import BLOCKING, comparable, told
 from tests.baselines.examples import ENVIRONMENT, run
 
 

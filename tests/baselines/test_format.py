@@ -12,10 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_nsight.baselines.decode import decode
-from pytest_nsight.baselines.encode import encode
-from pytest_nsight.baselines.schema import FORMAT_VERSION, NewerFormatError, by_age
-from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import RunSummary, Subject
+from pytest_nsight.baselines.encode import FORMAT_VERSION, NewerFormatError, by_age, encode
+from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.values import RunSummary, Subject
 from tests.baselines.examples import CASE, run, summaries
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.baselines import disk
+from pytest_nsight.baselines import atomic_files as disk
 from pytest_nsight.baselines.store import (
     Baselines,
     check_writable,
@@ -21,8 +21,8 @@ from pytest_nsight.baselines.store import (
     read_file,
     save,
 )
-from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import METRICS, Subject
+from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.values import METRICS, Subject
 from tests.baselines.examples import CASE, run
 
 MODEL = "nvidia-h200"

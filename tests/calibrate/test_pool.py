@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.calibrate.filling import fill_pool
+from pytest_nsight.calibrate.command import fill_pool
 from pytest_nsight.calibrate.pool import Pool, join_pools, list_processes, read_pool, write_pool
-from pytest_nsight.errors import BaselineError
-from pytest_nsight.model import METRICS, RunSummary
+from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.values import METRICS, RunSummary
 from tests.calibrate.pools import Sessions, make_pool
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_nsight.calibrate.rates import Rate, bootstrap_sessions
+from pytest_nsight.calibrate.false_alarms import Rate, bootstrap_sessions
 
 
 @pytest.mark.parametrize(

@@ -8,17 +8,19 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_nsight.calibrate import replay as replaying
-from pytest_nsight.calibrate.alarms import Alarms, measure_alarms
-from pytest_nsight.calibrate.levels import TOLD_SITUATIONS, measure_levels
+from pytest_nsight.calibrate import replayed_gate as replaying
+from pytest_nsight.calibrate.calibration_report import report
+from pytest_nsight.calibrate.false_alarms import Alarms, measure_alarms
+from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, measure_levels
 from pytest_nsight.calibrate.pool import Pool, Process, list_processes
-from pytest_nsight.calibrate.replay import replay
-from pytest_nsight.calibrate.report import report
-from pytest_nsight.calibrate.splits import STORED_BOARDS, Situation, draw_splits
-from pytest_nsight.errors import UsageError
-from pytest_nsight.judge import gate, looks, trial, verdict
-from pytest_nsight.model import RunSummary
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.calibrate.replayed_gate import replay
+from pytest_nsight.calibrate.resampling import STORED_BOARDS, Situation, draw_splits
+from pytest_nsight.judge import judge as gate
+from pytest_nsight.judge import looks, trial
+from pytest_nsight.judge import subject_verdict as verdict
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.calibrate.pools import Sessions, make_pool
 
 QUIET = Sessions(boards=2, sessions=2, runs=14, subjects=12, canaries=2, session_sd=0.0005, board_sd=0.003)

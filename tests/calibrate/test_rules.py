@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_nsight.calibrate.rules import RULES, Rule, mann_whitney, student, take_sample, welch
+from pytest_nsight.calibrate.other_rules import RULES, Rule, mann_whitney, student, take_sample, welch
 
 
 def draw_rounds(

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from pytest_nsight.calibrate.pool import list_processes
-from pytest_nsight.calibrate.splits import STORED_BOARDS, Situation, draw_splits
+from pytest_nsight.calibrate.resampling import STORED_BOARDS, Situation, draw_splits
 from tests.calibrate.pools import Sessions, make_pool
 
 PROCESSES = list_processes(make_pool(Sessions(boards=2, sessions=2, runs=12, subjects=2)).summaries)

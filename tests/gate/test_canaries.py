@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.manifest import read_manifest
+from pytest_nsight.protocol.manifest import read_manifest
 
 pytestmark = pytest.mark.slow
 
@@ -17,8 +17,8 @@ Gate = Callable[..., pytest.RunResult]
 CONFTEST = """
 import os
 import torch
-from pytest_nsight.measure.canaries import Canary, Prepared, make_canaries
-from pytest_nsight.measure.device import Cpu
+from pytest_nsight.worker.canaries import Canary, Prepared, make_canaries
+from pytest_nsight.worker.device import Cpu
 
 torch.set_num_threads(1)
 Cpu.canaries = make_canaries(torch, "cpu", 1 << 20, 1024)

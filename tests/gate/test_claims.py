@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_nsight.mark import find_partner
+from pytest_nsight.protocol.mark import find_partner
 
 Gate = Callable[..., pytest.RunResult]
 

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.launch.standby import most_standbys
+from pytest_nsight.controller.prewarmed import most_standbys
 from tests.nsys.real import require_nsys
 
 Gate = Callable[..., pytest.RunResult]

@@ -17,7 +17,7 @@ Gate = Callable[..., pytest.RunResult]
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nsys")]
 
 TWO_GPUS = """
-from pytest_nsight.collect import cuda_driver
+from pytest_nsight.collectors import machine as cuda_driver
 
 cuda_driver.gpus = lambda: (cuda_driver.Gpu("Made Up", "GPU-aaa"), cuda_driver.Gpu("Made Up", "GPU-bbb"))
 """

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.mark import read_mark
-from pytest_nsight.model import Policy
-from pytest_nsight.options import VALUES
-from pytest_nsight.settings import Settings, read_settings
+from pytest_nsight.controller.options import VALUES
+from pytest_nsight.controller.settings import Settings, read_settings
+from pytest_nsight.model.values import Policy
+from pytest_nsight.protocol.mark import read_mark
 
 pytestmark = pytest.mark.slow
 
@@ -20,7 +20,7 @@ WITH_A_VALUE = ("replay", "against", "pool", "pool-minutes", *(name.replace("_",
 PLAIN = """
 import pytest
 
-from pytest_nsight.mark import read_mark
+from pytest_nsight.protocol.mark import read_mark
 
 calls = []
 

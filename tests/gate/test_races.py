@@ -13,7 +13,7 @@ Gate = Callable[..., pytest.RunResult]
 
 # A processor keeps no bodies; here it does, so that the whole way can be walked without a GPU.
 CONFTEST = """
-from pytest_nsight.measure.device import Cpu
+from pytest_nsight.worker.device import Cpu
 Cpu.has_room_to_keep = lambda self: True
 """
 

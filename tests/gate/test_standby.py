@@ -13,9 +13,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.torch_profiler import TorchCollector
-from pytest_nsight.launch.runner import Identity, LiveSource
-from pytest_nsight.launch.turn import Turn
+from pytest_nsight.collectors.torch.recorder import TorchCollector
+from pytest_nsight.controller.worker_run import Identity, LiveSource
+from pytest_nsight.protocol.job import Turn
 
 pytestmark = pytest.mark.slow
 
@@ -271,6 +271,6 @@ def left(folder: Path) -> list[str]:
             command = (process / "cmdline").read_bytes()
         except OSError:
             continue
-        if b"pytest_nsight.worker" in command and str(folder).encode() in command:
+        if b"pytest_nsight.worker.inner_pytest" in command and str(folder).encode() in command:
             pids.append(process.name)
     return pids

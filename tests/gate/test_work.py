@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.baselines.decode import decode
-from pytest_nsight.model import Work
+from pytest_nsight.model.values import Work
 
 pytestmark = pytest.mark.slow
 Gate = Callable[..., pytest.RunResult]
@@ -53,8 +53,8 @@ def test_work_is_stored_with_the_runs(gate: Gate, pytester: pytest.Pytester) -> 
 # A processor that passes for a GPU: everything from the canaries to the reports then does its part.
 CONFTEST = """
 import torch
-from pytest_nsight.measure.canaries import make_canaries
-from pytest_nsight.measure.device import Cpu
+from pytest_nsight.worker.canaries import make_canaries
+from pytest_nsight.worker.device import Cpu
 
 torch.set_num_threads(1)
 Cpu.canaries = make_canaries(torch, "cpu", 1 << 20, 1024)

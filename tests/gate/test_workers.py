@@ -19,7 +19,7 @@ Gate = Callable[..., pytest.RunResult]
 
 # Loaded before the plugin asks the driver; the workers below use the processor, so nothing else notices.
 TWO_GPUS = """
-from pytest_nsight.collect import cuda_driver
+from pytest_nsight.collectors import machine as cuda_driver
 
 cuda_driver.gpus = lambda: (cuda_driver.Gpu("Made Up", "GPU-aaa"), cuda_driver.Gpu("Made Up", "GPU-bbb"))
 """

@@ -10,9 +10,9 @@ import sys
 import tempfile
 from pathlib import Path
 
-from pytest_nsight.collect.cuda_driver import gpus
-from pytest_nsight.collect.nsys.scrub import pack
-from pytest_nsight.launch.fanout import Plan
+from pytest_nsight.collectors.machine import gpus
+from pytest_nsight.collectors.nsys.scrub import pack
+from pytest_nsight.protocol.worker_plan import Plan
 from tests.gpu.conftest import make_project
 from tests.gpu.test_two_gpus import ARGUMENTS
 

@@ -19,12 +19,12 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.collector import REPORT_FILE
-from pytest_nsight.collect.nsys.command import profile_command
-from pytest_nsight.collect.nsys.export import export
-from pytest_nsight.collect.nsys.find import Installation
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.manifest import read_manifest
+from pytest_nsight.collectors.nsys.collector import REPORT_FILE
+from pytest_nsight.collectors.nsys.command import profile_command
+from pytest_nsight.collectors.nsys.export import export
+from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.trace.measures import measure
 from tests.gpu.conftest import PROGRAMS, Json, Project, make_project
 from tests.gpu.programs.sizes import (

@@ -6,7 +6,7 @@ import re
 
 import pytest
 
-from pytest_nsight.collect.nsys.find import Installation
+from pytest_nsight.collectors.nsys.find import Installation
 from tests.gpu.conftest import Project, make_project
 from tests.gpu.programs.sizes import BLOCK, LENGTH
 

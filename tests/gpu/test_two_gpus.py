@@ -14,10 +14,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.cuda_driver import gpus
-from pytest_nsight.collect.nsys.find import Installation
-from pytest_nsight.launch.fanout import Plan
-from pytest_nsight.manifest import Manifest, read_manifest
+from pytest_nsight.collectors.machine import gpus
+from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.protocol.worker_plan import Plan
 from tests.gpu.conftest import Project, make_project
 from tests.gpu.programs.sizes_two_gpus import CASES, CHILD_LAUNCHES, RANKS, ROUNDS
 

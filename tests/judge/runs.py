@@ -7,10 +7,10 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from pytest_nsight.judge.gate import Evidence
-from pytest_nsight.judge.kinds import STREAMS
+from pytest_nsight.judge.board_groups import STREAMS
+from pytest_nsight.judge.judge import Evidence
 from pytest_nsight.judge.location import Location
-from pytest_nsight.model import CANARIES, Clocks, Policy, RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, Shape, ShapeUse, Subject
 
 GPU = "GPU-a"
 SUBJECT = Subject("perf/test_norm.py::test_rms_norm[fused-4096]")

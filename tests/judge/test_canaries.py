@@ -9,10 +9,10 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_nsight.judge.canaries import Panel, read_canary
-from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import CANARIES, Policy, Subject
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.judge.canary_shift import Panel, read_canary
+from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.model.values import CANARIES, Policy, Subject
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import kernel, make_evidence, place, uses
 
 NAMES = ("copy", "triad", "matmul", "elementwise", "reduction", "gather", "l2", "tiny")

@@ -4,10 +4,10 @@ import dataclasses
 
 import pytest
 
-from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Policy, RunSummary, Shape, ShapeUse, Subject, Work
-from pytest_nsight.result import VerdictKind
-from pytest_nsight.roofline import Limits
+from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.model.roofline import Limits
+from pytest_nsight.model.values import Policy, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import GPU, make_evidence, make_runs, uses, wobble
 
 FUSED, UNFUSED = Subject("t.py::test_norm[fused]"), Subject("t.py::test_norm[unfused]")

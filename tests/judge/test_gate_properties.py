@@ -8,9 +8,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import CANARIES, Clocks, Policy, RunSummary, ShapeUse, Subject
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, ShapeUse, Subject
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence
 
 pytestmark = pytest.mark.slow

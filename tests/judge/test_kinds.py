@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_nsight.judge.evidence import Evidence
-from pytest_nsight.judge.kinds import STREAMS, find_kinds
-from pytest_nsight.model import CANARIES, Policy, Subject
+from pytest_nsight.judge.board_groups import STREAMS, find_kinds
+from pytest_nsight.judge.reference import Evidence
+from pytest_nsight.model.values import CANARIES, Policy, Subject
 from tests.judge.runs import make_runs
 
 # Medians of copy and triad in us, one line a board (docs/decisions/0010).

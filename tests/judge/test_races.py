@@ -9,10 +9,10 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.judge.races import estimate_race, estimate_races
-from pytest_nsight.model import Policy, Race, RunSummary, Subject
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.pair_ratio import estimate_race, estimate_races
+from pytest_nsight.model.values import Policy, Race, RunSummary, Subject
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import make_runs
 
 FUSED, UNFUSED = Subject("t.py::test_norm[fused]"), Subject("t.py::test_norm[unfused]")

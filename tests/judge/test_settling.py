@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Policy
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.model.values import Policy
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, make_runs
 
 NOISY_US = (98.6, 101.2, 99.1, 101.6, 99.5)

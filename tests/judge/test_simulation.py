@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from benchmarks.simulate_gate import POPULATIONS, Population, draw_rounds, run_gate
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.model.verdicts import VerdictKind
 
 pytestmark = pytest.mark.slow
 

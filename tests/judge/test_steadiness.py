@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_nsight.judge.gate import Evidence, judge, suspects
+from pytest_nsight.judge.drift_and_modes import find_drift, find_modes, is_repeated
+from pytest_nsight.judge.judge import Evidence, judge, suspects
 from pytest_nsight.judge.location import locate
-from pytest_nsight.judge.steadiness import find_drift, find_modes, is_repeated
-from pytest_nsight.model import Clocks, RunSummary
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.model.values import Clocks, RunSummary
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import make_evidence
 
 ROUNDS = 40

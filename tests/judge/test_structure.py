@@ -2,9 +2,9 @@
 
 import pytest
 
-from pytest_nsight.judge.gate import Evidence, judge, suspects
-from pytest_nsight.model import Policy, Shape, ShapeUse
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.model.values import Policy, Shape, ShapeUse
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
 
 UNFUSED = uses("pow", "mean", "add", "rsqrt", "mul", "mul")

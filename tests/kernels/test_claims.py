@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from benchmarks.claims import Record, find_broken_claims, find_worst_factor
-from pytest_nsight.mark import Mark
+from pytest_nsight.protocol.mark import Mark
 
 ROOT = Path(__file__).parents[2]
 

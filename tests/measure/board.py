@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.manifest import Reading, Surroundings
-from pytest_nsight.measure import rounds
+from pytest_nsight.protocol.manifest import Reading, Surroundings
+from pytest_nsight.worker.inner_pytest import rounds
 
 HIGHEST_MHZ = 1980
 LIMIT_W = 700.0

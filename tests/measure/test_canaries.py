@@ -11,11 +11,10 @@ import pytest
 import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from pytest_nsight.manifest import Journal, read_manifest
-from pytest_nsight.measure.canaries import NAMES, Canary, Prepared, choose_places, due, make_canaries
-from pytest_nsight.measure.canary_rota import CanaryRota
-from pytest_nsight.measure.rounds import Stopwatch
-from pytest_nsight.model import Work
+from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.manifest import Journal, read_manifest
+from pytest_nsight.worker.canaries import NAMES, Canary, CanaryRota, Prepared, choose_places, due, make_canaries
+from pytest_nsight.worker.rounds import Stopwatch
 from tests.measure.board import Board, Silent
 
 SHRINK = 64

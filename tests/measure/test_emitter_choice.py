@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from pytest_nsight.measure import ranges
+from pytest_nsight.worker.inner_pytest import ranges
 
 
 class Domain:

@@ -10,8 +10,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.measure.nvml import Nvml
-from pytest_nsight.measure.others import describe_others, name_of, parent_of
+from pytest_nsight.worker.nvml import Nvml, describe_others, name_of, parent_of
 
 
 class NVMLError(Exception):

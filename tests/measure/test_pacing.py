@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.manifest import Journal, Manifest, Reading, read_manifest
-from pytest_nsight.measure.pacing import (
+from pytest_nsight.protocol.manifest import Journal, Manifest, Reading, read_manifest
+from pytest_nsight.worker.pacing import (
     IDLE_SHARE,
     MAX_REST_NS,
     MEAN_SHARE,
@@ -21,7 +21,7 @@ from pytest_nsight.measure.pacing import (
     is_slowed,
     longer_rest_ns,
 )
-from pytest_nsight.measure.rounds import Plan, Stopwatch
+from pytest_nsight.worker.rounds import Plan, Stopwatch
 from tests.measure.board import HIGHEST_MHZ, Board, Silent
 
 FAST = Reading(HIGHEST_MHZ, 200.0, 40, ())

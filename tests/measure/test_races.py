@@ -9,11 +9,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.harvest.races import RaceHarvest, put_side_by_side
-from pytest_nsight.manifest import Journal, Manifest, read_manifest
-from pytest_nsight.measure.races import PAIRS, Racer, RaceTrack
-from pytest_nsight.measure.rounds import Plan, Stopwatch
-from pytest_nsight.model import RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.gate.pair_results import RaceHarvest, put_side_by_side
+from pytest_nsight.model.values import RunSummary, Shape, ShapeUse, Subject
+from pytest_nsight.protocol.manifest import Journal, Manifest, read_manifest
+from pytest_nsight.worker.interleaved_pairs import PAIRS, Racer, RaceTrack
+from pytest_nsight.worker.rounds import Plan, Stopwatch
 from tests.measure.board import Board, Silent
 
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.measure.stopping import FEWEST, LONG_NS, MOST, SMALL_ERROR, is_enough, relative_error
+from pytest_nsight.worker.pacing import FEWEST, LONG_NS, MOST, SMALL_ERROR, is_enough, relative_error
 
 FLOOR_NS = 10_000
 

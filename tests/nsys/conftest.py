@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.find import Installation
+from pytest_nsight.collectors.nsys.find import Installation
 from tests.nsys.real import ROOT, require_nsys
 
 

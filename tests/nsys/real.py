@@ -9,10 +9,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.export import export, find_report
-from pytest_nsight.collect.nsys.find import Installation, find
-from pytest_nsight.collect.nsys.profile import profile
-from pytest_nsight.errors import NsysError
+from pytest_nsight.collectors.nsys.command import profile
+from pytest_nsight.collectors.nsys.export import export, find_report
+from pytest_nsight.collectors.nsys.find import Installation, find
+from pytest_nsight.model.errors import NsysError
 
 ROOT = Path(__file__).parents[2]
 

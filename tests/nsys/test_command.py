@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.command import export_command, profile_command
-from pytest_nsight.collect.nsys.find import Installation
-from pytest_nsight.errors import UsageError
+from pytest_nsight.collectors.nsys.command import export_command, profile_command
+from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.model.errors import UsageError
 
 NSYS = Installation(Path("/opt/nsys"), (2022, 4, 2, 1))
 

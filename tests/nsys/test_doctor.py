@@ -2,9 +2,9 @@ from __future__ import annotations
 
 import pytest
 
-from pytest_nsight.collect.nsys import doctor
-from pytest_nsight.collect.nsys.doctor import checks
-from pytest_nsight.collect.nsys.find import CHOICE
+from pytest_nsight.collectors.nsys import checks as doctor
+from pytest_nsight.collectors.nsys.checks import checks
+from pytest_nsight.collectors.nsys.find import CHOICE
 
 pytestmark = pytest.mark.slow
 

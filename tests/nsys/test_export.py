@@ -9,10 +9,9 @@ from contextlib import closing
 
 import pytest
 
-from pytest_nsight.collect.nsys.command import profile_command
-from pytest_nsight.collect.nsys.export import export, find_report, remove_unfinished
-from pytest_nsight.collect.nsys.profile import profile
-from pytest_nsight.errors import NsysError
+from pytest_nsight.collectors.nsys.command import profile, profile_command
+from pytest_nsight.collectors.nsys.export import export, find_report, remove_unfinished
+from pytest_nsight.model.errors import NsysError
 from tests.nsys.real import environment, run
 
 pytestmark = pytest.mark.slow

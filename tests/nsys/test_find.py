@@ -6,9 +6,9 @@ import subprocess
 
 import pytest
 
-from pytest_nsight.collect.nsys import find as module
-from pytest_nsight.collect.nsys.find import CHOICE, Installation, candidates, find, inspect
-from pytest_nsight.errors import NsysError
+from pytest_nsight.collectors.nsys import find as module
+from pytest_nsight.collectors.nsys.find import CHOICE, Installation, candidates, find, inspect
+from pytest_nsight.model.errors import NsysError
 from tests.nsys.real import require_nsys
 
 

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.process import last_lines, start
-from pytest_nsight.errors import CollectorError
+from pytest_nsight.collectors.child_process import last_lines, start
+from pytest_nsight.model.errors import CollectorError
 
 # Says through a pipe with a name that it runs, then sleeps for longer than any test.
 STAYS = """

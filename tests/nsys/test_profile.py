@@ -10,9 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.export import find_report
-from pytest_nsight.collect.nsys.profile import prepare, profile
-from pytest_nsight.errors import NsysError, UsageError
+from pytest_nsight.collectors.nsys.command import prepare, profile
+from pytest_nsight.collectors.nsys.export import find_report
+from pytest_nsight.model.errors import NsysError, UsageError
 from tests.nsys.real import environment, run
 from tests.nsys.test_process import STAYS, is_running
 

@@ -7,15 +7,15 @@ from contextlib import closing
 
 import pytest
 
-from pytest_nsight.collect.nsys.scrub import pack, scrub, unpack
-from pytest_nsight.errors import TraceError
+from pytest_nsight.collectors.nsys.scrub import pack, scrub, unpack
+from pytest_nsight.model.errors import TraceError
 from tests.nsys.real import environment, record
 
 ENVIRONMENT_SECRET = "hunter2-in-the-environment"
 ARGUMENT_SECRET = "swordfish-on-the-command-line"
 OUTPUT_SECRET = "told-on-stdout"
 CODE = f"""
-from pytest_nsight.measure.ranges import emitter, within
+from pytest_nsight.worker.ranges import emitter, within
 target = emitter()
 for i in range(3):
     with within(target, "round", 100 + i), within(target, "part ☃", 200 + i): pass

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import dataclasses
 
-from pytest_nsight.datasheet import Datasheet
-from pytest_nsight.model import Clocks, RunSummary, Shape, ShapeUse, Subject, Work
-from pytest_nsight.result import Comparison, SessionResult, ShapeChange, Verdict, VerdictKind
-from pytest_nsight.roofline import Limits
+from pytest_nsight.model.roofline import Datasheet, Limits
+from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.verdicts import Comparison, SessionResult, ShapeChange, Verdict, VerdictKind
 
 ENVIRONMENT = {
     "gpu": "NVIDIA H200",

@@ -12,9 +12,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pytest_benchmark.stats import Stats
 
-from pytest_nsight.report import github, json_file, junit, markdown
-from pytest_nsight.report.benchmark_stats import benchmark_stats
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.report import ci_formats as github
+from pytest_nsight.report import ci_formats as junit
+from pytest_nsight.report import markdown
+from pytest_nsight.report import pytest_benchmark_json as json_file
+from pytest_nsight.report.pytest_benchmark_json import benchmark_stats
 from tests.report import canned
 
 

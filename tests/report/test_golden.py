@@ -11,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.report import github, json_file, markdown, terminal
+from pytest_nsight.report import ci_formats as github
+from pytest_nsight.report import markdown, terminal
+from pytest_nsight.report import pytest_benchmark_json as json_file
 from tests.report import canned
 
 FOLDER = Path(__file__).parent / "golden"

@@ -7,10 +7,11 @@ import re
 
 import pytest
 
-from pytest_nsight.model import Subject
-from pytest_nsight.report import terminal, wording
+from pytest_nsight.model.values import Subject
+from pytest_nsight.model.verdicts import SessionResult, VerdictKind
+from pytest_nsight.report import rows as wording
+from pytest_nsight.report import terminal
 from pytest_nsight.report.table import shorten
-from pytest_nsight.result import SessionResult, VerdictKind
 from tests.report import canned
 
 

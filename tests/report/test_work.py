@@ -7,9 +7,10 @@ import re
 
 import pytest
 
-from pytest_nsight.report import json_file, markdown, terminal
-from pytest_nsight.report.work import plain, work_rows
-from pytest_nsight.roofline import Limits
+from pytest_nsight.model.roofline import Limits
+from pytest_nsight.report import markdown, terminal
+from pytest_nsight.report import pytest_benchmark_json as json_file
+from pytest_nsight.report.declared_work import plain, work_rows
 from tests.report import canned
 
 

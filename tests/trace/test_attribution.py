@@ -7,9 +7,9 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
-from pytest_nsight.collect.nsys.read import read
+from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace.measures import Measured, measure
-from pytest_nsight.trace.strays import NO_CALL_REASON, OUTSIDE_REASON
+from pytest_nsight.trace.unattributed import NO_CALL_REASON, OUTSIDE_REASON
 from tests.trace_builder import TraceBuilder
 
 

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.collect.nsys.read import read
+from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace import measures
 from pytest_nsight.trace.measures import measure
 from tests.trace_builder import TraceBuilder

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.trace.captures import Captured, measure_captured
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.trace.graph_captures import Captured, measure_captured
 from tests.trace_builder import VINTAGES, TraceBuilder
 
 

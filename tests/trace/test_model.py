@@ -3,9 +3,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pytest_nsight.model import Shape
+from pytest_nsight.model.trace import ANY_THREAD, Calls, Device, Launches, Ranges, Trace
+from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.measures import measure
-from pytest_nsight.trace.model import ANY_THREAD, Calls, Device, Launches, Ranges, Trace
 
 
 def ints(*values: int) -> np.ndarray:

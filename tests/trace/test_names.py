@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.trace.names import family, normalise
+from pytest_nsight.model.kernel_names import family, normalise
 
 NATIVE = "at::native::"
 MUL = f"{NATIVE}binary_internal::MulFunctor<float>"

@@ -9,12 +9,12 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.collect.nsys.read import read
-from pytest_nsight.manifest import Manifest, Round
-from pytest_nsight.model import Subject
-from pytest_nsight.summarise.ranks import join_manifests
-from pytest_nsight.summarise.records import ProcessRecord, summarise_records
-from pytest_nsight.trace.model import Trace
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.values import Subject
+from pytest_nsight.protocol.manifest import Manifest, Round
+from pytest_nsight.trace.process_record import ProcessRecord, summarise_records
+from pytest_nsight.trace.rank_summary import join_manifests
 from tests.trace_builder import TraceBuilder
 
 A, B = "GPU-aaaaaaaa", "GPU-bbbbbbbb"

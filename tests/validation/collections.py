@@ -12,7 +12,7 @@ import numpy as np
 from benchmarks.validation_suite.cases import CASES, position_of
 from benchmarks.validation_suite.injection import number_of, rotate
 from pytest_nsight.calibrate.pool import Pool, write_pool
-from pytest_nsight.model import RunSummary, Subject
+from pytest_nsight.model.values import RunSummary, Subject
 from tests.calibrate.pools import Sessions, make_pool
 
 MODULE = "benchmarks/validation_suite/test_validation.py"

@@ -22,9 +22,9 @@ from benchmarks.validate.false_alarms import (
 )
 from benchmarks.validate.power import Truth, by_cost, draw_injected, measure_power, measure_truth
 from benchmarks.validate.study import Study, injectable, level_in, load_study
-from pytest_nsight.calibrate.levels import TOLD_SITUATIONS
-from pytest_nsight.calibrate.splits import Situation
-from pytest_nsight.result import VerdictKind
+from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS
+from pytest_nsight.calibrate.resampling import Situation
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.validation.collections import make_collection
 
 

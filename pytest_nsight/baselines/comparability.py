@@ -1,0 +1,74 @@
+"""Which stored runs may be compared with new ones, and which changes of the machine are only told."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_nsight.model.units import count
+from pytest_nsight.model.values import RunSummary
+
+BLOCKING = (
+    "gpu",
+    "cpu",
+    "driver",
+    "power_limit_w",
+    "mig",
+    "ecc",
+    "threads",
+    "collector",
+    "cold_cache",
+)
+"""Fields whose change makes times incomparable: the machine, and how it was measured.
+
+All other fields are only told. Versions of torch, triton or CUDA above all: what such an upgrade does to the
+kernels is exactly what the gate must judge.
+"""
+
+OF_BOARD = ("board_part",)
+"""Fields of which the stored runs may have several values, board by board: told if none of them is the new one."""
+
+
+def comparable(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> tuple[tuple[RunSummary, ...], str]:
+    """The stored runs that were measured like the new ones.
+
+    A field that is missing or empty on one side is unknown, and blocks nothing.
+
+    Args:
+        baseline: stored runs of one subject, oldest first.
+        now: the environment of the new runs.
+
+    Returns:
+        The runs that may be compared, in their order, and "". If there are stored runs, but none of them may,
+        no runs and a sentence that names every differing field with both values.
+    """
+    fitting = tuple(run for run in baseline if not _differences(run.environment, now, BLOCKING))
+    if fitting or not baseline:
+        return fitting, ""
+    # Of several kinds of unfit runs, the explanation is about the nearest, and among those the newest.
+    nearest = min(reversed(baseline), key=lambda run: len(_differences(run.environment, now, BLOCKING)))
+    fields = ", ".join(_differences(nearest.environment, now, BLOCKING))
+    runs = "the stored run differs" if len(baseline) == 1 else f"all {count(len(baseline), 'stored run')} differ"
+    return (), (f"{runs} from this machine or measurement: {fields}; save new baselines here with --nsight-save")
+
+
+def told(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> str:
+    """What else changed since the newest stored run, which blocks nothing but may explain a verdict.
+
+    Args:
+        baseline: the stored runs that are compared, oldest first.
+        now: the environment of the new runs.
+
+    Returns:
+        One sentence, "" if nothing changed.
+    """
+    if not baseline:
+        return ""
+    newest = baseline[-1].environment
+    known = {name for name in OF_BOARD if any(run.environment.get(name) == now.get(name) for run in baseline)}
+    changed = _differences(newest, now, sorted(set(newest) - set(BLOCKING) - known))
+    return f"changed since the baseline: {', '.join(changed)}" if changed else ""
+
+
+def _differences(stored: Mapping[str, str], now: Mapping[str, str], fields: Sequence[str]) -> list[str]:
+    pairs = ((name, stored.get(name, ""), now.get(name, "")) for name in fields)
+    return [f"{name} {old} -> {new}" for name, old, new in pairs if old and new and old != new]

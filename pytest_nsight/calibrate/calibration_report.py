@@ -1,0 +1,138 @@
+"""What `pytest-nsight calibrate` prints."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Callable, Mapping, Sequence
+
+import numpy as np
+
+from pytest_nsight.calibrate.false_alarms import Alarms, RuleAlarms, measure_alarms
+from pytest_nsight.calibrate.noise_levels import Level, measure_levels
+from pytest_nsight.calibrate.pool import Pool, Process, list_processes
+from pytest_nsight.calibrate.resampling import Situation
+from pytest_nsight.judge.reference import MINIMUM_BASELINE_RUNS
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.units import count, duration
+from pytest_nsight.model.values import Policy
+from pytest_nsight.report.table import Column, align
+
+_MDE_HEADERS = {
+    Situation.SAME_SESSION: "MDE: A/B",
+    Situation.SAME_BOARD: "later",
+    Situation.OTHER_BOARD: "other board",
+}
+
+
+def report(pool: Pool, *, stored: int, splits: int, seed: int, width: int) -> str:
+    """The noise of every case, and the false alarms of this gate and of the other rules.
+
+    Args:
+        pool: runs of unchanged code.
+        stored: stored runs to assume.
+        splits: random splits in each situation; 0 leaves the false alarms out.
+        seed: of the choice of splits.
+        width: columns of the terminal.
+
+    Raises:
+        UsageError: the pool has too few whole runs.
+    """
+    processes = list_processes(pool.summaries)
+    if len(processes) < MINIMUM_BASELINE_RUNS:
+        raise UsageError(
+            f"the pool holds {count(len(processes), 'whole run')}, and at least {MINIMUM_BASELINE_RUNS} are "
+            "needed; give more with --runs"
+        )
+    rng = np.random.default_rng(seed)
+    sections = [_head(pool, processes, stored), _levels(processes, pool.policies, stored, rng, width)]
+    found = []
+    for situation in Situation if splits else ():
+        alarms = measure_alarms(processes, pool.policies, situation, splits, rng, stored=stored)
+        if alarms is not None:
+            found.append(alarms)
+            sections.append(_alarms(alarms, width))
+    if splits and not found:
+        sections.append(
+            [f"no false alarms can be counted: that takes 10 runs of one session, or {stored} and 5 of two"]
+        )
+    return "\n\n".join("\n".join(section) for section in sections)
+
+
+def _head(pool: Pool, processes: Sequence[Process], stored: int) -> list[str]:
+    subjects = processes[0].summaries
+    canaries = sum(subject.is_canary for subject in subjects)
+    left_out = len({summary.run for summary in pool.summaries}) - len(processes)
+    sessions = count(len({one.session for one in processes}), "session")
+    boards = count(len({one.board for one in processes}), "board")
+    beside = f" and {count(canaries, 'canary', 'canaries')}" if canaries else ""
+    what = (
+        f"{count(len(processes), 'run')} of {count(len(subjects) - canaries, 'subject')}{beside}, "
+        f"{sessions}, {boards}; smallest slowdown found (MDE): A/B in pairs of runs, else with {stored} stored runs"
+    )
+    lines = [what]
+    if left_out:
+        lines.append(f"{count(left_out, 'run')} left out: a subject that most runs have is missing there")
+    seconds = [pool.seconds[one.run] for one in processes if one.run in pool.seconds]
+    if seconds:
+        middle = statistics.median(seconds)
+        each = middle / max(len(subjects) - canaries, 1)
+        lines.append(f"a run takes {middle:.1f} s, {each:.2f} s for each subject")
+    return lines
+
+
+def _levels(
+    processes: Sequence[Process],
+    policies: Mapping[str, Policy],
+    stored: int,
+    rng: np.random.Generator,
+    width: int,
+) -> list[str]:
+    levels = measure_levels(processes, policies, stored, rng)
+
+    def column(header: str, text: Callable[[Level], str], *, is_number: bool = True) -> Column:
+        return Column(header, [text(level) for level in levels], is_number)
+
+    columns = [
+        column("case", lambda level: level.subject.label, is_number=False),
+        column("time", lambda level: duration(level.time_ns)),
+        column("run SD", lambda level: _percent(level.run_sd)),
+    ]
+    if any(level.session_shift is not None for level in levels):
+        columns.append(column("sessions", lambda level: _percent(level.session_shift)))
+    if any(level.board_shift is not None for level in levels):
+        columns.append(column("boards", lambda level: _percent(level.board_shift)))
+    for situation, header in _MDE_HEADERS.items():
+        columns.append(column(header, lambda level, situation=situation: _percent(level.mde.get(situation))))  # type: ignore[misc]
+    return align(columns, width, "..")
+
+
+def _alarms(alarms: Alarms, width: int) -> list[str]:
+    rows = [alarms.gate, *alarms.rules]
+    columns = [
+        Column("false alarms a suite", [row.name for row in rows], is_number=False),
+        Column("suites [exact 95 %]", [row.suites.write() for row in rows]),
+        Column("by sessions", [write_interval(row) for row in rows]),
+        Column("subjects", [_percent(row.subjects.value) if row.subjects.trials else "-" for row in rows]),
+    ]
+    if all(row.by_session is None for row in rows):
+        del columns[2]
+    kinds = sorted(alarms.verdicts.items(), key=lambda item: item[0].value)
+    told = ", ".join(f"{number} {kind.value}" for kind, number in kinds if number)
+    cost = f"{alarms.processes:.2f} processes a check, {alarms.runs:.2f} runs a subject"
+    return [
+        f"{alarms.situation.value}: {count(alarms.splits, 'random split')}",
+        *align(columns, width, ".."),
+        f"this gate: {told}; {cost}",
+    ]
+
+
+def write_interval(row: RuleAlarms) -> str:
+    """The interval over sessions in percent, "-" where there is none."""
+    if row.by_session is None:
+        return "-"
+    return f"[{100 * row.by_session[0]:.2f}, {100 * row.by_session[1]:.2f}]"
+
+
+def _percent(value: float | None) -> str:
+    return "-" if value is None or math.isnan(value) else f"{100 * value:.2f} %"

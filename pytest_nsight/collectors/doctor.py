@@ -1,0 +1,69 @@
+"""Can this machine measure: GPU, driver, NVML, torch, Nsight Systems; each line with its remedy."""
+
+from __future__ import annotations
+
+import importlib.util
+from collections.abc import Sequence
+
+from pytest_nsight.collectors.machine import gpu_names
+from pytest_nsight.collectors.nsys.checks import Check
+from pytest_nsight.collectors.nsys.checks import checks as nsys_checks
+
+
+def checks() -> tuple[Check, ...]:
+    """Everything that `pytest --nsight` needs, looked at in turn; takes some seconds."""
+    return (_gpu(), _nvml(), _torch(), *nsys_checks())
+
+
+def render(found: Sequence[Check]) -> str:
+    """One line for each check, and its remedy below it where there is one."""
+    width = max(len(check.name) for check in found)
+    lines = []
+    for check in found:
+        lines.append(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<{width}}  {check.detail}")
+        if not check.ok and check.remedy:
+            lines.append(f"      {'':<{width}}  -> {check.remedy}")
+    return "\n".join(lines)
+
+
+def _gpu() -> Check:
+    names = gpu_names()
+    return Check(
+        "GPU",
+        ok=bool(names),
+        detail=", ".join(names) if names else "the CUDA driver offers none",
+        remedy="install the driver, look at CUDA_VISIBLE_DEVICES, or measure CPU operators (collector torch)",
+    )
+
+
+def _nvml() -> Check:
+    if importlib.util.find_spec("pynvml") is None:
+        return Check(
+            "NVML",
+            ok=False,
+            detail="the package nvidia-ml-py is missing: no clocks, no power, no slowdown reasons",
+            remedy="pip install pytest-nsight[gpu]",
+        )
+    import pynvml  # noqa: PLC0415 - an optional dependency
+
+    try:
+        pynvml.nvmlInit()
+        driver = pynvml.nvmlSystemGetDriverVersion()
+    except pynvml.NVMLError as error:
+        return Check("NVML", ok=False, detail=str(error), remedy="install the NVIDIA driver")
+    return Check("NVML", ok=True, detail=f"driver {driver}")
+
+
+def _torch() -> Check:
+    if importlib.util.find_spec("torch") is None:
+        return Check("torch", ok=False, detail="not installed", remedy="pip install pytest-nsight[gpu]")
+    import torch  # noqa: PLC0415 - heavy
+
+    built_for = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "for CPU only"
+    works = torch.cuda.is_available() or not gpu_names()
+    return Check(
+        "torch",
+        ok=works,
+        detail=f"{torch.__version__}, built {built_for}",
+        remedy="install a torch that was built for this driver's CUDA",
+    )

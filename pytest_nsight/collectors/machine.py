@@ -1,0 +1,75 @@
+"""Which GPUs the CUDA driver offers, and which processor this is; asked without torch and without a context."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import platform
+import uuid
+from dataclasses import dataclass
+from pathlib import Path
+
+_NAME_BYTES = 256
+
+
+@dataclass(frozen=True, slots=True)
+class Gpu:
+    """A visible GPU.
+
+    Attributes:
+        name: the product.
+        uuid: what CUDA_VISIBLE_DEVICES takes to choose it, and it alone.
+    """
+
+    name: str
+    uuid: str
+
+
+def gpu_names() -> tuple[str, ...]:
+    """Products of the visible CUDA devices, in CUDA's order; none where there is no driver."""
+    return tuple(gpu.name for gpu in gpus())
+
+
+def gpus() -> tuple[Gpu, ...]:
+    """The visible CUDA devices, in CUDA's order; none where there is no driver."""
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return ()
+    count = ctypes.c_int(0)
+    if driver.cuInit(0) != 0 or driver.cuDeviceGetCount(ctypes.byref(count)) != 0:
+        return ()
+    # A part of a GPU has the name that the user has called it by: the driver gives it without its kind.
+    visible = os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")
+    parts = visible if any(word.startswith("MIG-") for word in visible) else []
+    found = []
+    for ordinal in range(count.value):
+        name = ctypes.create_string_buffer(_NAME_BYTES)
+        device = ctypes.c_int(0)
+        driver.cuDeviceGet(ctypes.byref(device), ordinal)
+        driver.cuDeviceGetName(name, _NAME_BYTES, device)
+        identity = parts[ordinal] if ordinal < len(parts) else _uuid(driver, device)
+        found.append(Gpu(name.value.decode(errors="replace"), identity))
+    return tuple(found)
+
+
+def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
+    stored = (ctypes.c_ubyte * 16)()
+    driver.cuDeviceGetUuid(ctypes.byref(stored), device)
+    return f"GPU-{uuid.UUID(bytes=bytes(stored))}"
+
+
+def processor() -> str:
+    """The processor's product name; /proc knows it better than platform does."""
+    try:
+        for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    except OSError:
+        pass
+    return platform.processor() or platform.machine()
+
+
+def measured_product() -> str:
+    """The product whose baselines count here: the first visible GPU, or the processor where there is none."""
+    return next(iter(gpu_names()), processor())

@@ -1,0 +1,164 @@
+"""Checks whether Nsight Systems can work on this machine; the GPU and its driver are checked elsewhere."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import sys
+import tempfile
+from collections.abc import Mapping
+from contextlib import closing
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest_nsight
+from pytest_nsight.collectors.child_process import last_lines
+from pytest_nsight.collectors.nsys.command import profile
+from pytest_nsight.collectors.nsys.export import export, find_report
+from pytest_nsight.collectors.nsys.find import Installation, find
+from pytest_nsight.collectors.nsys.space import check_space, temporary_folder
+from pytest_nsight.model.errors import NsightError
+
+_PROBE_PAYLOAD = 4217
+_PROBE_S = 120.0
+_PROBE = (
+    "from pytest_nsight.worker.ranges import emitter, within\n"
+    "target = emitter()\n"
+    f"with within(target, 'probe', {_PROBE_PAYLOAD}): pass\n"
+    "print('mechanism:', target.mechanism, flush=True)\n"
+)
+_MARKERS = (
+    "NSYS_PROFILING_SESSION_ID",
+    "QUADD_INJECTION_CONFIG",
+    "NVTX_INJECTION64_PATH",
+    "CUDA_INJECTION64_PATH",
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Check:
+    """One line of the doctor's report.
+
+    Attributes:
+        name: what was looked at.
+        ok: whether it can stay as it is.
+        detail: what was found.
+        remedy: what to do; "" if `ok`.
+    """
+
+    name: str
+    ok: bool
+    detail: str
+    remedy: str = ""
+
+
+def checks() -> tuple[Check, ...]:
+    """Looks at everything that a run under Nsight Systems needs, and tries one; takes about two seconds."""
+    environ = dict(os.environ)
+    disks = (
+        _check_disk("temporary folder", temporary_folder(environ), "make room there or set TMPDIR"),
+        _check_disk("current folder", Path.cwd(), "make room there or start pytest in another folder"),
+    )
+    others = (_check_profilers(environ), _check_permissions())
+    try:
+        installation = find()
+    except NsightError as error:
+        missing = Check("nsys", ok=False, detail=str(error), remedy="install one that works, or mend one of these")
+        return (missing, *disks, *others)
+    return (
+        Check("nsys", ok=True, detail=f"{installation.path}, version {installation.version_text}"),
+        _check_importer(installation),
+        *_check_probe(installation, environ),
+        *disks,
+        *others,
+    )
+
+
+def _check_importer(installation: Installation) -> Check:
+    if installation.importer is None:
+        return Check("importer", ok=True, detail=f"not looked at: {installation.path} is a script; see the probe")
+    return Check("importer", ok=True, detail=str(installation.importer))
+
+
+def _check_disk(name: str, folder: Path, remedy: str) -> Check:
+    try:
+        free_bytes = check_space(folder)
+    except NsightError as error:
+        return Check(name, ok=False, detail=str(error), remedy=remedy)
+    return Check(name, ok=True, detail=f"{folder} has {free_bytes / 1e9:.1f} GB free")
+
+
+def _check_profilers(environ: Mapping[str, str]) -> Check:
+    present = [name for name in _MARKERS if environ.get(name)]
+    if not present:
+        return Check("other profilers", ok=True, detail="none is attached to this process")
+    return Check(
+        "other profilers",
+        ok=False,
+        detail=f"a profiler is attached to this process: {', '.join(present)} is set",
+        remedy="start pytest outside of it: of two profilers in a process, one loses kernels",
+    )
+
+
+def _check_permissions() -> Check:
+    return Check(
+        "permissions",
+        ok=True,
+        detail="none needed: CUDA and NVTX are traced without root and without perf events",
+    )
+
+
+def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[Check, Check]:
+    """Records one range and looks for it in the export."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="nsight-doctor-") as folder:
+            mechanism, found = _probe(installation, Path(folder).resolve(), environ)
+    except (NsightError, sqlite3.Error, OSError) as error:
+        failed = Check("probe run", ok=False, detail=str(error), remedy="as it says")
+        return failed, Check("NVTX", ok=False, detail="the probe run failed", remedy="mend the probe run first")
+    if found:
+        return (
+            Check("probe run", ok=True, detail="one range was recorded, exported and found"),
+            Check("NVTX", ok=True, detail=mechanism),
+        )
+    return (
+        Check("probe run", ok=True, detail="a run was recorded and exported"),
+        Check(
+            "NVTX",
+            ok=False,
+            detail=f"the range of the probe is not in the export ({mechanism})",
+            remedy="install another version of Nsight Systems; rounds cannot be told apart without ranges",
+        ),
+    )
+
+
+def _probe(installation: Installation, folder: Path, environ: dict[str, str]) -> tuple[str, bool]:
+    """Runs the probe in a folder; gives how it emitted its range, and whether the range arrived."""
+    package = str(Path(pytest_nsight.__file__).parent.parent)
+    path = os.pathsep.join(filter(None, (package, environ.get("PYTHONPATH"))))
+    report, log, sqlite = folder / "probe.nsys-rep", folder / "probe.log", folder / "probe.sqlite"
+    with profile(
+        installation,
+        report,
+        (sys.executable, "-c", _PROBE),
+        log=log,
+        cwd=folder,
+        environ={**environ, "PYTHONPATH": path},
+    ) as process:
+        code = process.wait(_PROBE_S)
+    if code != 0:
+        ended = f"ended with exit code {code}" if code is not None else f"did not end within {_PROBE_S:.0f} s"
+        raise NsightError(f"The probe run {ended}; its last words are {last_lines(log, 1)!r}.")
+    export(installation, find_report(report, log, environ), sqlite, environ)
+    lines = log.read_text(errors="replace").splitlines()
+    said = next((line for line in lines if line.startswith("mechanism: ")), "mechanism: not told")
+    return said.removeprefix("mechanism: "), _has_range(sqlite)
+
+
+def _has_range(sqlite: Path) -> bool:
+    with closing(sqlite3.connect(f"{sqlite.as_uri()}?mode=ro", uri=True)) as database:
+        present = database.execute("select 1 from sqlite_master where name = 'NVTX_EVENTS'").fetchone()
+        if present is None:
+            return False
+        query = "select count(*) from NVTX_EVENTS where int64Value = ? and end is not null"
+        return bool(database.execute(query, (_PROBE_PAYLOAD,)).fetchone()[0])

@@ -1,0 +1,145 @@
+"""The tables of what ran on the device: kernels, copies, sets, and CUDA graphs traced whole."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pytest_nsight.collectors.nsys.columns import Arrays, Column, process_ids
+from pytest_nsight.collectors.nsys.packed_columns import group_rows
+from pytest_nsight.model.kernel_names import normalise
+from pytest_nsight.model.trace import Launches
+from pytest_nsight.model.values import Shape
+
+KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
+MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
+MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
+GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+
+COPY_KINDS = {
+    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
+    10: "PtoP", 11: "UVM HtoD", 12: "UVM DtoH", 13: "UVM DtoD",
+}  # fmt: skip
+"""CUPTI's kinds of copies; their table in the export is empty before 2023.4."""
+
+MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static"}
+
+PLACE = (
+    Column("start"),
+    Column("end"),
+    Column("correlationId", 0),
+    Column("globalPid", 0),
+    Column("deviceId"),
+    Column("streamId"),
+)
+LAUNCH_CONFIGURATION = (
+    Column("demangledName"),
+    Column("gridX"),
+    Column("gridY"),
+    Column("gridZ"),
+    Column("blockX"),
+    Column("blockY"),
+    Column("blockZ"),
+    Column("registersPerThread"),
+    Column("staticSharedMemory"),
+    Column("dynamicSharedMemory"),
+)
+COPY = (
+    Column("bytes"),
+    Column("copyKind"),
+    Column("srcKind", 255),
+    Column("dstKind", 255),
+)
+NODE = Column("graphNodeId", 0)
+COLUMNS: Mapping[str, Sequence[Column]] = {
+    KERNEL: (*PLACE, *LAUNCH_CONFIGURATION, NODE),
+    MEMCPY: (*PLACE, *COPY, NODE),
+    MEMSET: (*PLACE, Column("bytes"), NODE),
+    GRAPH: PLACE,
+}
+
+
+def name_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
+    """Ids of the strings that name kernels.
+
+    Args:
+        tables: table -> columns, as read.
+    """
+    return pd.unique(tables[KERNEL]["demangledName"])
+
+
+def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:
+    """Everything that ran on the device, and the distinct shapes of it.
+
+    Args:
+        tables: table -> columns, as read; the tables of launches are taken out, lest they be in memory twice.
+        strings: id -> text.
+    """
+    known: dict[Shape, int] = {}
+    parts = []
+    for table, shape_of in (
+        (KERNEL, _kernel_shape),
+        (MEMCPY, _memcpy_shape),
+        (MEMSET, _memset_shape),
+        (GRAPH, _graph_shape),
+    ):
+        columns = tables.pop(table)
+        shape_columns = [column.name for column in COLUMNS[table] if column in (*LAUNCH_CONFIGURATION, *COPY[1:])]
+        codes, examples = group_rows([columns[name] for name in shape_columns], len(columns["start"]))
+        numbers = []
+        for row in examples:
+            values = {name: int(columns[name][row]) for name in shape_columns}
+            numbers.append(known.setdefault(shape_of(values, strings), len(known)))
+        parts.append(_to_launches(columns, np.asarray(numbers, np.int32)[codes]))
+        del columns, codes
+    # Popping lets go of each column of a table as soon as it stands in the whole.
+    joined = {name: np.concatenate([part.pop(name) for part in parts]) for name in Launches.__slots__}
+    return Launches(**joined), tuple(known)
+
+
+def _to_launches(columns: Arrays, shape: npt.NDArray[np.int32]) -> dict[str, npt.NDArray[Any]]:
+    """The columns of Launches, as they are in Launches."""
+    nothing = np.zeros(len(shape), np.int64)
+    return {
+        "start_ns": columns["start"].astype(np.int64, copy=False),
+        "end_ns": columns["end"].astype(np.int64, copy=False),
+        "shape": shape,
+        "device": columns["deviceId"].astype(np.int32, copy=False),
+        "stream": columns["streamId"].astype(np.int64, copy=False),
+        "process": process_ids(columns["globalPid"]),
+        "correlation": columns["correlationId"].astype(np.int64, copy=False),
+        "bytes_moved": columns.get("bytes", nothing).astype(np.int64, copy=False),
+        "graph_node": columns.get("graphNodeId", nothing).astype(np.int64, copy=False),
+    }
+
+
+def _kernel_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:
+    full_name = strings.get(values["demangledName"]) or "unnamed kernel"
+    return Shape(
+        kind="kernel",
+        name=normalise(full_name),
+        full_name=full_name,
+        grid=(values["gridX"], values["gridY"], values["gridZ"]),
+        block=(values["blockX"], values["blockY"], values["blockZ"]),
+        registers=values["registersPerThread"],
+        shared_bytes=values["staticSharedMemory"] + values["dynamicSharedMemory"],
+    )
+
+
+def _memcpy_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature
+    name = f"memcpy {COPY_KINDS.get(values['copyKind'], 'of kind ' + str(values['copyKind']))}"
+    source, target = (MEMORY_KINDS.get(values[side], "unknown") for side in ("srcKind", "dstKind"))
+    return Shape(kind="memcpy", name=name, full_name=f"{name} ({source} to {target})")
+
+
+def _memset_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature
+    return Shape(kind="memset", name="memset", full_name="memset")
+
+
+def _graph_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature
+    # nsys numbers graphs in order of creation over the whole process: no identity across runs.
+    return Shape(kind="graph", name="CUDA graph", full_name="CUDA graph")

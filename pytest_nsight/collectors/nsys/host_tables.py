@@ -1,0 +1,172 @@
+"""The tables of what happened on the host: NVTX ranges and calls of the CUDA API."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pandas as pd
+
+from pytest_nsight.collectors.nsys.columns import Arrays, Column, process_ids, thread_ids
+from pytest_nsight.collectors.nsys.open_export import Export
+from pytest_nsight.collectors.nsys.packed_columns import group_rows
+from pytest_nsight.model.trace import ANY_THREAD, Calls, Ranges
+
+NVTX = "NVTX_EVENTS"
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
+"""Values of NVTX_EVENTS.eventType, the same from 2022.4 on."""
+
+PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value")
+NO_PAYLOAD = -1
+
+COLUMNS: Mapping[str, Sequence[Column]] = {
+    NVTX: (
+        Column("rowid", default=0),
+        Column("start"),
+        Column("end", default=0),
+        Column("end", None, "{} IS NULL", "is_open"),
+        Column("eventType"),
+        Column("textId", default=-1),
+        Column("domainId", default=0),
+        Column("globalTid", 0),
+        *(Column(name, default=NO_PAYLOAD) for name in PAYLOADS),
+    ),
+    RUNTIME: (
+        Column("start"),
+        Column("end"),
+        Column("correlationId", 0),
+        Column("nameId"),
+        Column("globalTid", 0),
+    ),
+}
+
+
+class StringTable:
+    """Texts, each kept once, and their numbers."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def add(self, text: str) -> int:
+        """The number of a text."""
+        return self._numbers.setdefault(text, len(self._numbers))
+
+    @property
+    def texts(self) -> tuple[str, ...]:
+        """All texts, in order of their numbers."""
+        return tuple(self._numbers)
+
+
+def string_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
+    """Ids of the strings that name ranges, domains and calls.
+
+    Args:
+        tables: table -> columns, as read.
+    """
+    return np.union1d(pd.unique(tables[NVTX]["textId"]), pd.unique(tables[RUNTIME]["nameId"]))
+
+
+def read_inline_names(export: Export) -> dict[int, str]:
+    """Names that NVTX_EVENTS holds itself, by row id; the others are registered strings.
+
+    Args:
+        export: the file.
+
+    Raises:
+        TraceError: the file is damaged.
+    """
+    if not export.has(NVTX, "text", "eventType"):
+        return {}
+    kinds = f"{PUSH_POP}, {START_END}, {DOMAIN_CREATE}"
+    rows = export.query(f"SELECT rowid, text FROM {NVTX} WHERE text IS NOT NULL AND eventType IN ({kinds})")
+    return {row: str(text) for row, text in rows}
+
+
+def build_ranges(
+    columns: Arrays, inline: Mapping[int, str], strings: Mapping[int, str], texts: StringTable
+) -> Ranges:
+    """NVTX ranges; those that never ended get their start as an end for the time being.
+
+    Args:
+        columns: of NVTX_EVENTS, as read.
+        inline: row id -> name.
+        strings: string id -> name.
+        texts: where the names go.
+    """
+    kind = columns["eventType"]
+    chosen = np.flatnonzero((kind == PUSH_POP) | (kind == START_END))
+    picked = {name: column[chosen] for name, column in columns.items()}
+    payload = np.full(len(chosen), NO_PAYLOAD, np.int64)
+    for name in reversed(PAYLOADS):
+        payload = np.where(picked[name] != NO_PAYLOAD, picked[name], payload)
+    is_open = picked["is_open"] != 0
+    return Ranges(
+        start_ns=picked["start"].astype(np.int64),
+        end_ns=np.where(is_open, picked["start"], picked["end"]).astype(np.int64),
+        name=_number_names(picked, inline, strings, texts),
+        domain=_number_domains(columns, picked, inline, strings, texts),
+        payload=payload,
+        process=process_ids(picked["globalTid"]),
+        thread=np.where(picked["eventType"] == START_END, ANY_THREAD, thread_ids(picked["globalTid"])),
+        is_open=is_open,
+    )
+
+
+def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable) -> Calls:
+    """Calls of the CUDA API.
+
+    Args:
+        columns: of the runtime table, as read; nsys keeps the driver's calls there as well.
+        strings: string id -> name.
+        texts: where the names go.
+    """
+    return Calls(
+        start_ns=columns["start"].astype(np.int64, copy=False),
+        end_ns=columns["end"].astype(np.int64, copy=False),
+        name=_number_ids(columns["nameId"], strings, texts),
+        process=process_ids(columns["globalTid"]),
+        thread=thread_ids(columns["globalTid"]),
+        correlation=columns["correlationId"].astype(np.int64, copy=False),
+    )
+
+
+def _number_ids(ids: npt.NDArray[Any], strings: Mapping[int, str], texts: StringTable) -> npt.NDArray[np.int32]:
+    """Numbers of the texts with these ids; "" stands for an id without a text."""
+    codes, examples = group_rows([ids], len(ids))
+    numbers = [texts.add(strings.get(int(ids[row]), "")) for row in examples]
+    return np.asarray(numbers, np.int32)[codes]
+
+
+def _number_names(
+    rows: Arrays, inline: Mapping[int, str], strings: Mapping[int, str], texts: StringTable
+) -> npt.NDArray[np.int32]:
+    numbers = _number_ids(rows["textId"], strings, texts)
+    if inline:
+        own = [inline.get(row) for row in rows["rowid"].tolist()]
+        named = [at for at, name in enumerate(own) if name is not None]
+        numbers[named] = [texts.add(name) for name in own if name is not None]
+    return numbers
+
+
+def _number_domains(
+    events: Arrays, rows: Arrays, inline: Mapping[int, str], strings: Mapping[int, str], texts: StringTable
+) -> npt.NDArray[np.int32]:
+    """Each process numbers its domains itself; 0 is the default one, without a name."""
+    names: dict[tuple[int, int], str] = {}
+    processes = process_ids(events["globalTid"])
+    for at in np.flatnonzero(events["eventType"] == DOMAIN_CREATE):
+        name = inline.get(int(events["rowid"][at]), strings.get(int(events["textId"][at]), ""))
+        names[int(processes[at]), int(events["domainId"][at])] = name
+        texts.add(name)
+    process, domain = process_ids(rows["globalTid"]), rows["domainId"]
+    codes, examples = group_rows([process, domain], len(domain))
+    numbers = []
+    for row in examples:
+        number = int(domain[row])
+        unknown = f"domain {number}" if number else ""
+        numbers.append(texts.add(names.get((int(process[row]), number), unknown)))
+    return np.asarray(numbers, np.int32)[codes]

@@ -1,0 +1,111 @@
+"""Opening an export: is it what it claims to be, and which tables and columns does it have?"""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+from contextlib import closing, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_nsight.model.errors import TraceError
+
+MAGIC = b"SQLite format 3\x00"
+HEADER_BYTES = 100
+AGAIN = "export the report again with `nsys export --type sqlite`"
+
+
+@dataclass(frozen=True, slots=True)
+class Export:
+    """An SQLite export of Nsight Systems.
+
+    Attributes:
+        path: the file.
+        tables: table name -> column name -> whether the column is declared never to be NULL. Tables without
+            rows may be absent, and which columns exist depends on the version that wrote the file.
+    """
+
+    path: Path
+    tables: Mapping[str, Mapping[str, bool]]
+
+    def has(self, table: str, *columns: str) -> bool:
+        """Whether the table exists, and these columns in it."""
+        return table in self.tables and all(column in self.tables[table] for column in columns)
+
+    def query(self, sql: str, *parameters: object) -> list[tuple[Any, ...]]:
+        """All rows of a small query.
+
+        Raises:
+            TraceError: the file is damaged.
+        """
+        with connect(self.path) as connection:
+            return connection.execute(sql, parameters).fetchall()
+
+
+def open_export(path: Path) -> Export:
+    """Check an export and list its tables and columns.
+
+    Args:
+        path: the file.
+
+    Raises:
+        TraceError: it is missing, not an SQLite database, or cut short.
+    """
+    _check_header(path)
+    with connect(path) as connection:
+        names = [
+            name
+            for (name,) in connection.execute("SELECT name FROM sqlite_master WHERE type = 'table'")
+            if isinstance(name, str)
+        ]
+        columns = 'SELECT name, "notnull" FROM pragma_table_info(?)'
+        tables = {
+            name: {"rowid": True}
+            | {column: bool(never_null) for column, never_null in connection.execute(columns, (name,))}
+            for name in names
+        }
+    return Export(path, tables)
+
+
+@contextmanager
+def connect(path: Path) -> Iterator[sqlite3.Connection]:
+    """A read-only connection that leaves no lock or journal beside the file.
+
+    Args:
+        path: the file.
+
+    Raises:
+        TraceError: in place of every error of SQLite.
+    """
+    try:
+        with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
+            connection.text_factory = _decode
+            yield connection
+    except (sqlite3.Error, ValueError, OverflowError, MemoryError) as error:
+        # ValueError: SQLite's own messages and declarations are decoded, too, and may be garbage.
+        raise TraceError(f"{path} is a damaged SQLite export ({error}); {AGAIN}") from error
+
+
+def _decode(text: bytes) -> str:
+    """Names come from the traced program: any bytes may be in them."""
+    return text.decode("utf-8", errors="replace")
+
+
+def _check_header(path: Path) -> None:
+    """Refuse what SQLite would misread or read only in part."""
+    try:
+        size = path.stat().st_size
+        with path.open("rb") as file:
+            header = file.read(HEADER_BYTES)
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read ({error.strerror}); give the path of an .sqlite export") from error
+    if not size:
+        raise TraceError(f"{path} is empty: the export did not finish; {AGAIN}")
+    if not header.startswith(MAGIC):
+        raise TraceError(f"{path} is no SQLite database: it begins with {header[:16]!r}; {AGAIN}")
+    page_bytes = int.from_bytes(header[16:18], "big")
+    expected = int.from_bytes(header[28:32], "big") * (65536 if page_bytes == 1 else page_bytes)
+    is_length_valid = header[24:28] == header[92:96]
+    if len(header) < HEADER_BYTES or (is_length_valid and size < expected):
+        raise TraceError(f"{path} is truncated: {size} of {expected} bytes; {AGAIN}")

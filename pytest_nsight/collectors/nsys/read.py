@@ -1,0 +1,182 @@
+"""Reads an SQLite export of Nsight Systems, of any version from 2022.4 on.
+
+Which tables and columns an export has depends on the version that wrote it, on its settings, and on what
+was recorded: a table without rows may be absent. So everything is probed for, and nothing is taken from the
+version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_nsight.collectors.nsys import device_tables as read_launches
+from pytest_nsight.collectors.nsys import graph_tables as read_graphs
+from pytest_nsight.collectors.nsys import host_tables as read_host
+from pytest_nsight.collectors.nsys import session_tables as read_session
+from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
+from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Trace
+
+LATEST_NS = 2**62
+"""146 years: what lies beyond is no time, and would overflow a difference."""
+
+MOST_BYTES = 2**48
+"""No copy moves 256 TB; sums of such would overflow."""
+
+STRING_IDS_AT_ONCE = 500
+
+
+def read(path: Path) -> Trace:
+    """Read an export.
+
+    Args:
+        path: an .sqlite file written by `nsys export`. It is not changed, nor is anything written beside it.
+
+    Returns:
+        What it holds. Ranges or launches may be missing; explain_emptiness says why that may be.
+
+    Raises:
+        TraceError: it is no export, is damaged or cut short, or holds something else than it should.
+    """
+    export = open_export(path)
+    if not any(export.has(table) for table in (*read_session.METADATA_TABLES, "StringIds", read_host.NVTX)):
+        raise TraceError(f"{path} is a database, but no export of Nsight Systems; {AGAIN}")
+    wanted = {**read_host.COLUMNS, **read_launches.COLUMNS, **read_graphs.columns_of(export)}
+    tables = read_columns(export, wanted)
+    _check_times(export, tables)
+    _check_bytes(export, tables)
+    notes = _mend_ends(tables)
+    ids = np.union1d(read_host.string_ids(tables), read_launches.name_ids(tables))
+    strings = _read_strings(export, ids)
+    texts = read_host.StringTable()
+    inline = read_host.read_inline_names(export)
+    ranges = read_host.build_ranges(tables.pop(read_host.NVTX), inline, strings, texts)
+    calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
+    launches, shapes = read_launches.build_launches(tables, strings)
+    ranges, open_notes = _close_ranges(ranges, calls, launches)
+    traced = {*np.unique(launches.process).tolist(), *np.unique(ranges.process).tolist()}
+    return Trace(
+        ranges=ranges,
+        calls=calls,
+        launches=launches,
+        nodes=read_graphs.build_nodes(tables),
+        shapes=shapes,
+        strings=texts.texts,
+        devices=read_session.read_devices(export),
+        diagnostics=read_session.read_diagnostics(export, traced),
+        notes=(*notes, *open_notes, *_find_hidden_graphs(calls, launches, texts.texts)),
+        tool=read_session.read_tool(export),
+        epoch_ns=read_session.read_epoch_ns(export),
+    )
+
+
+def explain_emptiness(trace: Trace) -> str | None:
+    """Why a recording holds nothing to measure, and what to try.
+
+    Args:
+        trace: as read.
+
+    Returns:
+        One sentence, or None if it holds both ranges and launches.
+    """
+    if not len(trace.launches):
+        seen = f"{len(trace.calls)} calls of CUDA but no kernel" if len(trace.calls) else "no CUDA activity"
+        return (
+            f"the recording holds {seen}: the program used no GPU, or it runs on WSL2 (whose tracing of "
+            f"kernels is unreliable), or the driver is newer than {trace.tool or 'this nsys'} supports, or "
+            "another user of CUPTI (torch.profiler, proton, ncu) was active in the program; update nsys, remove "
+            f"the other profiler, and run `pytest-nsight doctor`{_quote_last(trace.diagnostics)}"
+        )
+    names = [trace.strings[number] for number in np.unique(trace.ranges.domain)]
+    if OWN_DOMAIN in trace.strings and OWN_DOMAIN not in names:
+        return (
+            f"the NVTX domain {OWN_DOMAIN} was created, but none of its ranges was recorded: the nvtx package "
+            f"from 0.2.12 on emits nothing under an nsys as old as {trace.tool or 'this one'}; update nsys"
+        )
+    if not len(trace.ranges):
+        return (
+            "the recording holds no NVTX range, so that nothing says which kernel belongs to which round: "
+            "record with `nsys profile --trace=cuda,nvtx`, and check that NVTX_DISABLE is not set"
+        )
+    return None
+
+
+def _quote_last(diagnostics: tuple[str, ...]) -> str:
+    return f' (nsys says: "{diagnostics[-1]}")' if diagnostics else ""
+
+
+def _check_times(export: Export, tables: Mapping[str, Arrays]) -> None:
+    for table, columns in tables.items():
+        for side in ("start", "end"):
+            times = columns[side]
+            # Not abs(): the smallest integer has no opposite.
+            wrong = np.flatnonzero((times <= -LATEST_NS) | (times >= LATEST_NS))
+            if len(wrong):
+                raise TraceError(f"table {table} of {export.path} holds {times[wrong[0]]} ns as a time; {AGAIN}")
+
+
+def _check_bytes(export: Export, tables: Mapping[str, Arrays]) -> None:
+    for table, columns in tables.items():
+        sizes = columns.get("bytes", np.empty(0, np.int64))
+        wrong = np.flatnonzero((sizes < 0) | (sizes > MOST_BYTES))
+        if len(wrong):
+            raise TraceError(f"table {table} of {export.path} holds a copy of {sizes[wrong[0]]} bytes; {AGAIN}")
+
+
+def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
+    """Give what ends before it starts no length; say where that was so."""
+    notes = []
+    for table, columns in tables.items():
+        is_closed = columns.get("is_open", np.zeros(1)) == 0
+        wrong = (columns["end"] < columns["start"]) & is_closed
+        if wrong.any():
+            columns["end"] = np.maximum(columns["start"], columns["end"])
+            notes.append(f"{wrong.sum()} rows of {table} end before they start; they count as without length")
+    return notes
+
+
+def _close_ranges(ranges: Ranges, calls: Calls, launches: Launches) -> tuple[Ranges, list[str]]:
+    """Let ranges without an end last until the last instant of the trace; say how many these are."""
+    if not ranges.is_open.any():
+        return ranges, []
+    last_ns = max(int(t.end_ns.max()) for t in (ranges, calls, launches) if len(t))
+    columns = {name: getattr(ranges, name) for name in Ranges.__slots__}
+    columns["end_ns"] = np.where(ranges.is_open, last_ns, ranges.end_ns)
+    count = int(ranges.is_open.sum())
+    return Ranges(**columns), [f"{count} ranges never ended: the program was killed, or crashed, inside them"]
+
+
+def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]) -> list[str]:
+    """Say if CUDA graphs were launched of which nothing was recorded."""
+    numbers = [number for number, text in enumerate(texts) if "GraphLaunch" in text]
+    rows = np.flatnonzero(np.isin(calls.name, numbers))
+    if not len(rows):
+        return []
+    wanted = set(zip(calls.process[rows].tolist(), calls.correlation[rows].tolist(), strict=True))
+    near = np.flatnonzero(np.isin(launches.correlation, calls.correlation[rows]))
+    seen = set(zip(launches.process[near].tolist(), launches.correlation[near].tolist(), strict=True))
+    hidden = len(wanted - seen)
+    if not hidden:
+        return []
+    return [
+        f"{hidden} launches of CUDA graphs left no kernels in the recording; record with `--cuda-graph-trace=node`"
+    ]
+
+
+def _read_strings(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:
+    """The texts with these ids; others, such as the environment, are not even read."""
+    if not export.has("StringIds", "id", "value"):
+        return {}
+    wanted = set(ids.tolist())
+    if len(wanted) > STRING_IDS_AT_ONCE:
+        rows = export.query("SELECT id, value FROM StringIds")
+    else:
+        marks = ", ".join("?" * len(wanted))
+        rows = export.query(f"SELECT id, value FROM StringIds WHERE id IN ({marks})", *wanted)
+    return {number: str(value) for number, value in rows if number in wanted}

@@ -1,0 +1,175 @@
+"""torch.profiler's events (Chrome trace format, as exported by Kineto) become a Trace."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeVar
+
+import numpy as np
+
+from pytest_nsight.model.kernel_names import normalise
+from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Device, Launches, Ranges, Trace
+from pytest_nsight.model.values import Shape
+
+Event = Mapping[str, Any]
+_Value = TypeVar("_Value")
+
+_LAUNCH_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
+_CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
+
+# Operators that only look at memory differently, or get some: they do no work of their own.
+_VIEWS = {
+    "alias", "as_strided", "chunk", "detach", "detach_", "empty", "empty_like", "empty_strided", "expand",
+    "narrow", "permute", "select", "slice", "split", "squeeze", "t", "transpose", "unbind", "unsqueeze", "view",
+}  # fmt: skip
+# Operators that copy only if they have to.
+_SOMETIMES_COPIES = {"contiguous", "reshape", "to", "type_as"}
+_COPIES = {"aten::copy_", "aten::clone", "aten::_to_copy"}
+_COMPILED_REGION = "Torch-Compiled Region"
+
+
+class _Index(dict[_Value, int]):
+    """Gives each distinct value the next number."""
+
+    def __missing__(self, value: _Value) -> int:
+        self[value] = number = len(self)
+        return number
+
+
+def build_trace(records: Iterable[Sequence[Event]], prefix: str) -> Trace:
+    """Translates profiler events.
+
+    Args:
+        records: events of each profiled stretch; all on one clock.
+        prefix: how the names of our own ranges begin; `<prefix><payload>:<name>`.
+
+    Returns:
+        A trace whose launches are the device's, or, where there are none, the outermost operators that the
+        processor ran.
+    """
+    events = [event for record in records for event in record]
+    host = [event for event in events if event["cat"] in ("cpu_op", "user_annotation", *_CALL_CATEGORIES)]
+    process = next((int(event["pid"]) for event in host), 0)
+    strings: _Index[str] = _Index()
+    shapes: _Index[Shape] = _Index()
+    domain = strings[OWN_DOMAIN]
+    on_device = [event for event in events if event["cat"] in _LAUNCH_KINDS]
+    calls = [event for event in events if event["cat"] in _CALL_CATEGORIES]
+    if on_device:
+        launches = [_device_launch(event, shapes, process) for event in on_device]
+    else:
+        launches = [_operator(event, shapes, process) for event in _outermost(events)]
+    ranges = [
+        _range(event, strings, domain, prefix)
+        for event in events
+        if event["cat"] == "user_annotation" and event["name"].startswith(prefix)
+    ]
+    return Trace(
+        ranges=Ranges(*_columns(ranges, (0, 0, 1, 1, 0, 0, 0, 2))),
+        calls=Calls(*_columns([_call(event, strings) for event in calls], (0, 0, 1, 0, 0, 0))),
+        launches=Launches(*_columns(launches, (0, 0, 1, 1, 0, 0, 0, 0, 0))),
+        shapes=tuple(shapes),
+        strings=tuple(strings),
+        devices=(Device(None, 0, "", ""),),
+        tool="torch.profiler",
+    )
+
+
+def _columns(rows: Sequence[Sequence[int]], types: Sequence[int]) -> Iterator[Any]:
+    """Rows as columns; types: 0 int64, 1 int32, 2 bool."""
+    dtypes = (np.int64, np.int32, np.bool_)
+    for position, kind in enumerate(types):
+        yield np.fromiter((row[position] for row in rows), dtypes[kind], len(rows))
+
+
+def _start_ns(event: Event) -> int:
+    return round(float(event["ts"]) * 1000)
+
+
+def _end_ns(event: Event) -> int:
+    return round((float(event["ts"]) + float(event.get("dur", 0))) * 1000)
+
+
+def _range(event: Event, strings: _Index[str], domain: int, prefix: str) -> tuple[int, ...]:
+    payload, _, name = event["name"][len(prefix) :].partition(":")
+    times = (_start_ns(event), _end_ns(event))
+    return (*times, strings[name], domain, int(payload), int(event["pid"]), int(event["tid"]), 0)
+
+
+def _call(event: Event, strings: _Index[str]) -> tuple[int, ...]:
+    correlation = int(event.get("args", {}).get("correlation", 0))
+    times = (_start_ns(event), _end_ns(event))
+    return (*times, strings[event["name"]], int(event["pid"]), int(event["tid"]), correlation)
+
+
+def _device_launch(event: Event, shapes: _Index[Shape], process: int) -> tuple[int, ...]:
+    arguments = event.get("args", {})
+    shape = Shape(
+        kind=_LAUNCH_KINDS[event["cat"]],
+        name=normalise(event["name"]),
+        full_name=event["name"],
+        grid=_triple(arguments.get("grid")),
+        block=_triple(arguments.get("block")),
+        registers=int(arguments.get("registers per thread", 0)),
+        shared_bytes=int(arguments.get("shared memory", 0)),
+    )
+    return (
+        _start_ns(event),
+        _end_ns(event),
+        shapes[shape],
+        int(arguments.get("device", 0)),
+        int(arguments.get("stream", 0)),
+        process,
+        int(arguments.get("correlation", 0)),
+        int(arguments.get("bytes", 0)),
+        0,
+    )
+
+
+def _operator(event: Event, shapes: _Index[Shape], process: int) -> tuple[int, ...]:
+    name = event["name"]
+    short = "compiled_region" if name.startswith(_COMPILED_REGION) else name.rpartition("::")[2]
+    shape = Shape(kind="operator", name=short, full_name=name)
+    return (_start_ns(event), _end_ns(event), shapes[shape], 0, int(event["tid"]), process, 0, 0, 0)
+
+
+def _triple(value: Any) -> tuple[int, int, int]:
+    if not isinstance(value, list) or len(value) != 3:
+        return (0, 0, 0)
+    return (int(value[0]), int(value[1]), int(value[2]))
+
+
+def _is_operator(event: Event) -> bool:
+    """Autograd's nodes and its engine wrap operators; only operators have a library's namespace."""
+    name = event["name"]
+    if event["cat"] == "cpu_op" and "::" in name:
+        return not name.startswith(("autograd::", "torch::"))
+    return bool(name.startswith(_COMPILED_REGION))
+
+
+def _outermost(events: Sequence[Event]) -> Iterator[Event]:
+    """Operators that no other operator called, without those that move no data."""
+    by_thread: dict[int, list[Event]] = {}
+    for event in events:
+        if _is_operator(event):
+            by_thread.setdefault(int(event["tid"]), []).append(event)
+    for operators in by_thread.values():
+        operators.sort(key=lambda event: (_start_ns(event), -_end_ns(event)))
+        outer: Event | None = None
+        has_copied = False
+        for event in operators:
+            if outer is not None and _start_ns(event) < _end_ns(outer):
+                has_copied = has_copied or event["name"] in _COPIES
+                continue
+            if outer is not None and _does_work(outer, has_copied=has_copied):
+                yield outer
+            outer, has_copied = event, False
+        if outer is not None and _does_work(outer, has_copied=has_copied):
+            yield outer
+
+
+def _does_work(operator: Event, *, has_copied: bool) -> bool:
+    short = operator["name"].removeprefix("aten::")
+    if short in _VIEWS:
+        return False
+    return has_copied or short not in _SOMETIMES_COPIES

@@ -1,0 +1,123 @@
+"""The git side of --nsight-against: which commit, its worktree, and that nothing of it stays behind."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.model.errors import UsageError
+
+# Set where git itself runs us, in a hook say; they would override the repository that is asked for.
+_OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+_SUBMODULE = "160000"
+
+
+@dataclass(frozen=True, slots=True)
+class Revision:
+    """A commit of the repository under test.
+
+    Attributes:
+        name: what the user called it.
+        commit: its full hash.
+        repository: top folder of the user's working tree.
+    """
+
+    name: str
+    commit: str
+    repository: Path
+
+    @property
+    def short(self) -> str:
+        """The hash as people read it."""
+        return self.commit[:7]
+
+
+def resolve(root: Path, name: str, *, may_build: bool) -> Revision:
+    """Finds a revision.
+
+    Args:
+        root: a folder of the repository.
+        name: anything that git takes for a commit.
+        may_build: whether a command prepares the worktree, and so may check out submodules.
+
+    Raises:
+        UsageError: no git, no repository, no such commit, or one that a worktree does not hold completely.
+    """
+    top = _ask(root, "rev-parse", "--show-toplevel")
+    if top.returncode:
+        raise UsageError(
+            f"--nsight-against {name}: {root} is in no git repository ({_complaint(top.stderr)}); "
+            "without one, compare with stored baselines"
+        )
+    repository = Path(top.stdout.strip()).resolve()
+    found = _ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if found.returncode:
+        raise UsageError(
+            f"--nsight-against {name}: git knows no such commit; fetch it (a shallow clone holds few), "
+            "or give a branch, a tag or a hash"
+        )
+    commit = found.stdout.strip().splitlines()[-1]
+    entries = _ask(repository, "ls-tree", "-r", commit).stdout.splitlines()
+    submodules = [entry.partition("\t")[2] for entry in entries if entry.startswith(_SUBMODULE)]
+    if submodules and not may_build:
+        raise UsageError(
+            f"--nsight-against {name}: it has submodules ({', '.join(submodules[:3])}), which a worktree leaves "
+            "empty; set nsight_against_build = git submodule update --init --recursive"
+        )
+    return Revision(name, commit, repository)
+
+
+def check_out(revision: Revision, folder: Path) -> None:
+    """Makes a worktree of the revision, from committed files alone.
+
+    Raises:
+        UsageError: git cannot make it.
+    """
+    # Hooks are for the user's own work, and may do anything.
+    made = _ask(
+        revision.repository,
+        *("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", "--force"),
+        *(str(folder), revision.commit),
+    )
+    if made.returncode:
+        raise UsageError(f"--nsight-against {revision.name}: git made no worktree: {_complaint(made.stderr)}")
+
+
+def remove(revision: Revision, folder: Path) -> None:
+    """Removes the worktree and what git remembers of it."""
+    _ask(revision.repository, "worktree", "remove", "--force", "--force", str(folder))
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
+        _ask(revision.repository, "worktree", "prune")
+
+
+def tell_commit(root: Path) -> str:
+    """The commit of a working tree, with "+" when files differ from it; "" where git does not know."""
+    try:
+        revision = _ask(root, "rev-parse", "--verify", "--quiet", "HEAD")
+        status = _ask(root, "status", "--porcelain", "--untracked-files=no")
+    except UsageError:
+        return ""
+    return "" if revision.returncode else revision.stdout.strip() + ("+" if status.stdout.strip() else "")
+
+
+def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    environ = {name: value for name, value in os.environ.items() if name not in _OVERRIDES}
+    command = ["git", "-C", str(folder), *arguments]
+    try:
+        # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
+        return subprocess.run(
+            command, env=environ, capture_output=True, text=True, check=False, start_new_session=True
+        )
+    except OSError as error:
+        raise UsageError(f"--nsight-against needs git, which cannot be started: {error.strerror}") from None
+
+
+def _complaint(text: str) -> str:
+    """What git says went wrong, which may take several lines, without what it says of its doings."""
+    lines = text.strip().splitlines() or ["git said nothing"]
+    causes = [line for line in lines if line.startswith(("error: ", "fatal: "))]
+    return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in causes[:3] or lines[-1:])

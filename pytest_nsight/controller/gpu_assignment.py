@@ -1,0 +1,90 @@
+"""`-n N`: how many workers measure at once, on which GPUs, and which case goes to which of them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_nsight.collectors.machine import Gpu
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.values import Case
+
+ALL_GPUS = 0
+"""Number of workers that stands for as many as there are GPUs (`-n auto`)."""
+
+
+def choose_lanes(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> tuple[str, ...]:
+    """The GPU of each worker, as CUDA_VISIBLE_DEVICES wants it; empty for one worker that sees them all.
+
+    Args:
+        workers: how many are wanted, ALL_GPUS for one on each GPU.
+        gpus: those that are visible.
+        most: no more than this many where ALL_GPUS are wanted, None for no limit.
+
+    Raises:
+        UsageError: there are too few GPUs, or they are of different models.
+    """
+    wanted = workers if workers != ALL_GPUS else len(gpus[:most])
+    if wanted <= 1:
+        return ()
+    if not gpus:
+        raise UsageError(
+            f"-n {wanted} with --nsight: there is no GPU here, and workers that share a processor disturb each "
+            "other's times; run without -n"
+        )
+    if wanted > len(gpus):
+        raise UsageError(
+            f"-n {wanted} with --nsight needs {wanted} GPUs and {len(gpus)} {'is' if len(gpus) == 1 else 'are'} "
+            f"visible: two workers on one would disturb each other's times; run with -n {len(gpus)}"
+        )
+    models = list(dict.fromkeys(gpu.name for gpu in gpus[:wanted]))
+    if len(models) > 1:
+        raise UsageError(
+            f"-n {wanted} with --nsight would measure some cases on {models[0]} and others on {models[1]}, which "
+            "have baselines of their own; choose GPUs of one model with CUDA_VISIBLE_DEVICES"
+        )
+    return tuple(gpu.uuid for gpu in gpus[:wanted])
+
+
+def share(cases: Sequence[Case], lanes: int) -> dict[str, int]:
+    """Shares cases out, the same way in every run of a session, so that the runs of a case are of one board.
+
+    Cases of which one claims to beat the other stay together: on two boards the claim would be about the boards.
+
+    Args:
+        cases: in the order of collection.
+        lanes: number of workers; 0 counts as 1.
+
+    Returns:
+        Case -> number of its worker, from 0. The largest group goes first, each to the worker with the fewest
+        cases so far.
+    """
+    loads = [0] * max(lanes, 1)
+    lane_of: dict[str, int] = {}
+    for group in sorted(_groups(cases), key=len, reverse=True):
+        lane = loads.index(min(loads))
+        loads[lane] += len(group)
+        lane_of.update(dict.fromkeys(group, lane))
+    return lane_of
+
+
+def _groups(cases: Sequence[Case]) -> list[list[str]]:
+    """Cases that claims tie together, in the order of collection."""
+    leader = {case.id: case.id for case in cases}
+    for case in cases:
+        partner = case.policy.faster_than
+        if partner in leader:
+            _tie(leader, case.id, partner)
+    groups: dict[str, list[str]] = {}
+    for case in cases:
+        groups.setdefault(_find(leader, case.id), []).append(case.id)
+    return list(groups.values())
+
+
+def _find(leader: Mapping[str, str], case: str) -> str:
+    while leader[case] != case:
+        case = leader[case]
+    return case
+
+
+def _tie(leader: dict[str, str], one: str, other: str) -> None:
+    leader[_find(leader, one)] = _find(leader, other)

@@ -1,0 +1,120 @@
+"""What became of one case, as pytest reports: the worker's own, with the verdict turned into their outcome."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pytest_nsight.gate.results import is_strict_xpass
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.report.ci_formats import properties
+
+_TUPLES = ("longrepr", "location")
+_ORDER = list(VerdictKind)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseOutcome:
+    """Reports, verdicts and problem of one case.
+
+    Attributes:
+        serialised: the worker's reports in pytest's own serialisation.
+        verdicts: one per subject of the case.
+        problem: why there is nothing to judge, "" if there is.
+        is_unrecorded: whether a replayed recording simply does not hold the case.
+    """
+
+    serialised: tuple[dict[str, Any], ...] = ()
+    verdicts: tuple[Verdict, ...] = ()
+    problem: str = ""
+    is_unrecorded: bool = False
+
+    @classmethod
+    def missing(cls, folder: str) -> CaseOutcome:
+        """Of a case that no worker came to."""
+        return cls(problem=f"not measured: no worker process came to this test; see {folder}")
+
+    def reports(self, item: pytest.Item, *, strict: bool) -> list[pytest.TestReport]:
+        """The reports to show, the verdict's failure among them."""
+        if self.is_unrecorded:
+            return [_report(item, "skipped", (str(item.path), 0, "Skipped: not in the replayed session"))]
+        reports = [self._deserialise(item, data) for data in self.serialised]
+        call = next((report for report in reports if report.when == "call"), None)
+        if self.problem:
+            return self._with_problem(item, reports, call)
+        if call is None or not self.verdicts:
+            return reports
+        worst = min(self.verdicts, key=lambda verdict: _ORDER.index(verdict.kind))
+        failing = [v for v in self.verdicts if v.kind.fails_in(strict=strict)]
+        for report in reports:
+            report.user_properties = [
+                *report.user_properties,
+                *(p for v in self.verdicts for p in properties(v)),
+            ]
+        expects_failure = hasattr(call, "wasxfail") or is_strict_xpass(call.longrepr)
+        if failing and expects_failure:
+            call.outcome, call.longrepr = "skipped", None
+            call.wasxfail = getattr(call, "wasxfail", failing[0].sentence)
+        elif call.passed:
+            vars(call)["nsight_verdict"] = worst.kind
+            if failing:
+                call.outcome = "failed"
+                call.longrepr = VerdictText(failing, item)  # type: ignore[assignment]
+        return reports
+
+    def _with_problem(
+        self, item: pytest.Item, reports: list[pytest.TestReport], call: pytest.TestReport | None
+    ) -> list[pytest.TestReport]:
+        if call is None:
+            setups = [report for report in reports if report.when == "setup"]
+            return [*setups, _report(item, "failed", self.problem)]
+        call.outcome, call.longrepr = "failed", self.problem
+        return reports
+
+    @staticmethod
+    def _deserialise(item: pytest.Item, data: dict[str, Any]) -> pytest.TestReport:
+        # JSON knows no tuples, and pytest asks for them: of a skip, its place and reason.
+        tuples = {name: tuple(value) for name, value in data.items() if name in _TUPLES and isinstance(value, list)}
+        report: pytest.TestReport = item.config.hook.pytest_report_from_serializable(
+            config=item.config, data={**data, **tuples}
+        )
+        return report
+
+
+@dataclass(frozen=True, slots=True)
+class _Crash:
+    """What pytest's short summary looks for in a failure."""
+
+    path: str
+    lineno: int
+    message: str
+
+
+class VerdictText:
+    """A failure's text: one sentence for each failing subject, with the structure's difference."""
+
+    def __init__(self, verdicts: Sequence[Verdict], item: pytest.Item) -> None:
+        self._sentences = [verdict.sentence for verdict in verdicts]
+        self.reprcrash = _Crash(str(item.path), (item.location[1] or 0) + 1, self._sentences[0])
+
+    def __str__(self) -> str:
+        return "\n".join(self._sentences)
+
+    def toterminal(self, tw: Any) -> None:
+        """Writes the sentences as pytest writes a traceback."""
+        for sentence in self._sentences:
+            tw.line(sentence, red=True)
+
+
+def _report(item: pytest.Item, outcome: Any, longrepr: Any) -> pytest.TestReport:
+    return pytest.TestReport(
+        nodeid=item.nodeid,
+        location=item.location,
+        keywords=dict.fromkeys(item.keywords, 1),
+        outcome=outcome,
+        longrepr=longrepr,
+        when="call",
+    )

@@ -1,0 +1,208 @@
+"""The outer process: the user's pytest.
+
+Its cases are measured by workers before its own loop begins; the loop then replays what became of each, so that
+every option and plugin of pytest means what it always means.
+
+MERGED: SIGTERM and SIGHUP while workers run: they end the session as Ctrl-C does, so that nothing of it stays behind.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+from collections.abc import Generator, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from pytest_nsight.controller.outcomes import CaseOutcome
+from pytest_nsight.controller.progress import ProgressLine
+from pytest_nsight.controller.session import NsightSession
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.model.errors import NsightError
+from pytest_nsight.model.values import Case
+from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
+from pytest_nsight.protocol.ranks import is_one_of_many
+from pytest_nsight.report import terminal
+from pytest_nsight.report.registry import workflow_commands
+
+# Verdict -> (letter, word, colour) in pytest's progress; what is absent shows as pytest always does.
+_STATUS = {
+    VerdictKind.STRUCTURE: ("S", "STRUCTURE", "red"),
+    VerdictKind.REGRESSION: ("R", "REGRESSION", "red"),
+    VerdictKind.CLAIM: ("C", "CLAIM", "red"),
+    VerdictKind.ENVIRONMENT: ("e", "ENVIRONMENT", "yellow"),
+    VerdictKind.INCONCLUSIVE: ("?", "INCONCLUSIVE", "yellow"),
+    VerdictKind.NO_BASELINE: ("n", "NO_BASELINE", "yellow"),
+    VerdictKind.IMPROVEMENT: ("+", "IMPROVEMENT", "green"),
+}
+
+
+class Controller:
+    """The hooks of the outer pytest under --nsight."""
+
+    def __init__(self, settings: Settings, config: pytest.Config) -> None:
+        """Finds out how to measure on this machine.
+
+        Raises:
+            NsightError: it cannot be done as asked; the sentence says what to do.
+        """
+        if is_one_of_many(os.environ):
+            raise NsightError(
+                "--nsight under torchrun would measure all on every rank: run pytest once, without torchrun, "
+                "and mark parallel tests with nsight(ranks=...), which starts their ranks"
+            )
+        self._settings = settings
+        self._session = NsightSession(settings, worker_arguments(config), config.invocation_params.dir)
+        self._outcomes: dict[str, CaseOutcome] = {}
+        self._deselected: list[str] = []
+
+    def pytest_report_header(self) -> list[str]:
+        """Says how and against what is measured."""
+        return self._session.header()
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Remembers what this tree has and the user did not select."""
+        self._deselected += [item.nodeid for item in items]
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
+        """Has the marked tests measured, then lets pytest run its loop."""
+        items = [item for item in session.items if is_marked(item)]
+        has_broken_modules = session.testsfailed and not session.config.option.continue_on_collection_errors
+        if items and not session.config.option.collectonly and not has_broken_modules:
+            with interrupted_by_signals():
+                self._measure(session, items)
+        return (yield)
+
+    def _measure(self, session: pytest.Session, items: Sequence[pytest.Item]) -> None:
+        reporter = session.config.pluginmanager.get_plugin("terminalreporter")
+        line = ProgressLine(reporter)
+        # With a limit on failures the order is the user's, so that the first failures are the same ones.
+        shuffle = not session.config.getvalue("maxfail")
+        known = {item.nodeid for item in session.items}.union(self._deselected)
+        try:
+            self._outcomes = self._session.measure(self._cases(items), line.show, shuffle=shuffle, known=known)
+        except NsightError as error:
+            # What earlier runs have measured is shown and written all the same.
+            self._session.conclude(is_whole=False)
+            raise pytest.UsageError(str(error)) from None
+        except KeyboardInterrupt:
+            self._outcomes = self._session.conclude(is_whole=False)
+            line.clear()
+            for item in items:
+                if item.nodeid in self._outcomes:
+                    self.pytest_runtest_protocol(item)
+            raise
+        finally:
+            line.clear()
+
+    def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
+        ids = {item.nodeid for item in items}
+        cases = []
+        for item in items:
+            mark = read_mark(item)
+            partner = find_partner(item.nodeid, mark.faster_than, ids) if mark.faster_than else None
+            cases.append(Case(item.nodeid, mark.policy(self._settings.band, partner), mark.ranks))
+        return tuple(cases)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> bool | None:
+        """Replays a measured test's reports; other tests run here as always."""
+        if not is_marked(item):
+            return None
+        outcome = self._outcomes.get(item.nodeid) or CaseOutcome.missing(self._session.folder_name)
+        item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
+        for report in outcome.reports(item, strict=self._settings.strict):
+            item.ihook.pytest_runtest_logreport(report=report)
+        item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
+        return True
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
+        """Gives verdicts their own letters and words."""
+        kind = getattr(report, "nsight_verdict", None)
+        if kind not in _STATUS or hasattr(report, "wasxfail"):
+            return None
+        letter, word, colour = _STATUS[kind]
+        return report.outcome, letter, (word, {colour: True})
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        """Shows the table."""
+        if self._session.result is None:
+            return
+        terminalreporter.section("nsight", sep="=", cyan=True)
+        text = terminal.render(
+            self._session.result,
+            width=terminalreporter._tw.fullwidth,  # noqa: SLF001 - its only name
+            color=terminalreporter._tw.hasmarkup,  # noqa: SLF001
+            unicode=_speaks_unicode(sys.stdout.encoding),
+            verbose=terminalreporter.verbosity > 0,
+        )
+        terminalreporter.write_line(text.rstrip("\n"))
+        commands = workflow_commands(self._session.result)
+        if commands:
+            terminalreporter.write_line(commands.rstrip("\n"))
+        for trouble in self._session.troubles:
+            terminalreporter.write_line(f"ERROR: {trouble}", red=True)
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        """A report or a baseline that could not be written is never a success."""
+        if self._session.troubles and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def _speaks_unicode(encoding: str | None) -> bool:
+    return (encoding or "").lower().replace("-", "") == "utf8"
+
+
+def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
+    """The user's arguments as a worker gets them: the same, less what two pytests cannot do at once."""
+    arguments = [str(argument) for argument in config.invocation_params.args]
+    has = config.pluginmanager.hasplugin
+    if has("cacheprovider"):
+        # The worker's failures are not the user's last failures.
+        arguments += ["-o", "cache_dir=.nsight/worker-cache"]
+    if has("pytest_cov"):
+        arguments.append("--no-cov")
+    if has("xdist"):
+        arguments.append("-n0")
+    if has("terminal"):
+        arguments.append("--color=no")
+    if has("randomly"):
+        # Every process draws the same numbers, the ranks of a parallel test above all.
+        arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
+    return tuple(arguments)
+
+
+_NUMBERS = (signal.SIGTERM, signal.SIGHUP)
+
+
+@contextmanager
+def interrupted_by_signals() -> Iterator[None]:
+    """Turns signals that would kill this process and leave its workers' reports behind into KeyboardInterrupt.
+
+    Only Python's main thread may do that; elsewhere nothing changes. What is ignored stays so, as SIGHUP is
+    under nohup.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    heard = [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, _interrupt) for number in heard}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            # None: somebody else's handler that was not installed from Python cannot be put back.
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+
+def _interrupt(_number: int, _frame: FrameType | None) -> None:
+    raise KeyboardInterrupt

@@ -1,0 +1,168 @@
+"""Workers that have been started: each imports and collects by itself, then waits for its turn.
+
+What one will measure need not be known when it is started: a look decides that, and the process after a look should
+not begin with seconds of imports.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import shutil
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.collectors.child_process import Process
+from pytest_nsight.protocol.job import Turn
+from pytest_nsight.protocol.manifest import FILE_NAME
+from pytest_nsight.protocol.parent_pipe import Tether
+
+_PATIENCE_S = 5.0
+_POLL_S = 0.05
+
+_PROCESSORS_PER_STANDBY = 4
+_MOST_STANDBYS = 2
+"""Imports take about twice as long as a process that measures a few cases."""
+
+
+@dataclass(slots=True)
+class Standby:
+    """One started worker process.
+
+    Attributes:
+        side: which tree it measures.
+        run: id of the run.
+        folder: of the run.
+        process: the worker, or the profiler that started it.
+        tether: what it waits for.
+        turn: what it measures, None before it has been told.
+    """
+
+    side: str
+    run: str
+    folder: Path
+    process: Process
+    tether: Tether
+    turn: Turn | None = None
+
+    @property
+    def has_begun(self) -> bool:
+        """Whether it has come as far as our code, or to its end."""
+        return (self.folder / FILE_NAME).exists() or self.process.poll() is not None
+
+    @property
+    def is_lost(self) -> bool:
+        """Whether it ended while it waited, of which its turn is not to blame."""
+        return self.turn is None and self.process.poll() is not None
+
+    def release(self, turn: Turn) -> None:
+        """Gives it its turn, once.
+
+        Raises:
+            CollectorError: its folder does not take it.
+        """
+        if self.turn is None:
+            self.tether.release(turn)
+            self.turn = turn
+
+    def can_take(self, turn: Turn) -> bool:
+        """Whether it measures this, or could."""
+        return self.turn == turn if self.turn is not None else self.side == turn.side
+
+    def call_off(self, collector: Collector) -> None:
+        """Ends the worker without a trace of it: whatever it was to measure is no longer wanted."""
+        self.tether.cut()
+        try:
+            with self.process:
+                # It ends by itself at the next module to import; a profiler then tidies up behind itself.
+                self.process.wait(_PATIENCE_S)
+        finally:
+            collector.tidy(self.folder, keep=False)
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+class Bench:
+    """The workers that wait, in the order in which they were started."""
+
+    def __init__(self, start: Callable[[str], Standby], collector: Collector, most: int) -> None:
+        """Makes an empty one.
+
+        Args:
+            start: starts a worker on a side.
+            collector: what records them.
+            most: how many may wait.
+        """
+        self._start = start
+        self._collector = collector
+        self._most = most
+        self._waiting: list[Standby] = []
+
+    def take(self, turn: Turn) -> Standby:
+        """A worker for this turn: one that waits, or a new one.
+
+        Raises:
+            CollectorError: it cannot be started.
+        """
+        for lost in [standby for standby in self._waiting if standby.is_lost]:
+            self._waiting.remove(lost)
+            lost.call_off(self._collector)
+        found = next((standby for standby in self._waiting if standby.can_take(turn)), None)
+        if found is None:
+            self._wait_for_beginnings()
+            return self._start(turn.side)
+        self._waiting.remove(found)
+        return found
+
+    def _wait_for_beginnings(self) -> None:
+        """Two sessions of nsys 2022.4 that start in the same moment end each other."""
+        deadline_s = time.monotonic() + _PATIENCE_S
+        while time.monotonic() < deadline_s and not self._have_begun():
+            time.sleep(_POLL_S)
+
+    def _have_begun(self) -> bool:
+        return all(standby.has_begun for standby in self._waiting)
+
+    def fill(self, upcoming: Sequence[Turn]) -> None:
+        """Starts a worker that these turns want and that is not there yet.
+
+        Raises:
+            CollectorError: it cannot be started.
+        """
+        there = [standby.side for standby in self._waiting]
+        for turn in upcoming[: self._most]:
+            if turn.side in there:
+                there.remove(turn.side)
+            elif self._have_begun():
+                # One by one, for the reason above.
+                self._waiting.append(self._start(turn.side))
+                return
+
+    def release(self, turn: Turn) -> None:
+        """Has one that waits go on with this turn, which comes next, if its cases are known.
+
+        Raises:
+            CollectorError: it cannot be told.
+        """
+        if turn.cases and all(standby.turn is None for standby in self._waiting):
+            for standby in self._waiting:
+                if standby.can_take(turn):
+                    standby.release(turn)
+                    return
+
+    def close(self) -> None:
+        """Ends all of them: their turn will not come."""
+        waiting, self._waiting = self._waiting, []
+        with contextlib.ExitStack() as stack:
+            for standby in waiting:
+                # All at once, so that they end side by side; and each, whatever becomes of the one before.
+                standby.tether.cut()
+                stack.callback(standby.call_off, self._collector)
+
+
+def most_standbys() -> int:
+    """How many processes may get ready beside one that measures, by the processors that this session may use."""
+    processors = len(os.sched_getaffinity(0))
+    return max(1, min(_MOST_STANDBYS, processors // _PROCESSORS_PER_STANDBY))

@@ -1,0 +1,112 @@
+"""The line that shows live progress, on a terminal only.
+
+MERGED: Follows a manifest while its worker writes it.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_nsight.model.values import Subject
+
+
+class ProgressLine:
+    """Rewrites one line of pytest's terminal: run, case, time left."""
+
+    def __init__(self, reporter: Any) -> None:
+        """Takes pytest's terminal reporter, or None where there is none."""
+        self._reporter = reporter if reporter is not None and reporter.isatty else None
+        self._seen: Progress | None = None
+        self._began: dict[str, float] = {}
+        self._is_shown = False
+
+    def show(self, progress: Progress) -> None:
+        """Shows a new position; the same one twice is written once."""
+        began = self._began.setdefault(progress.run, time.monotonic())
+        if self._reporter is None or progress == self._seen:
+            return
+        self._seen = progress
+        self._is_shown = True
+        text = line(progress, time.monotonic() - began)
+        self._reporter.rewrite(text[: self._reporter._tw.fullwidth - 1], erase=True)  # noqa: SLF001
+
+    def clear(self) -> None:
+        """Removes the line."""
+        if self._reporter is not None and self._is_shown:
+            self._reporter.rewrite("", erase=True)
+            self._is_shown = False
+
+
+def line(progress: Progress, elapsed_s: float) -> str:
+    """What the line says, for a process that began `elapsed_s` ago."""
+    run = int(progress.run.rpartition("/")[2])
+    running = [Subject(case).label for case in (progress.case, *progress.beside) if case]
+    what = " | ".join(running) or ("reading" if progress.done else "starting")
+    left = ""
+    if progress.done:
+        seconds = elapsed_s / progress.done * (progress.total - progress.done)
+        left = f", about {seconds:.0f} s left"
+    return f"nsight: run {run}, case {min(progress.done + 1, progress.total)}/{progress.total}: {what}{left}"
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """Where a session stands.
+
+    Attributes:
+        run: id of the run.
+        case: node id of the case that runs, "" before the first and after the last.
+        done: cases of this process that are over.
+        total: cases of this process.
+        beside: node ids of the cases that other processes of the run are at.
+    """
+
+    run: str
+    case: str
+    done: int
+    total: int
+    beside: tuple[str, ...] = ()
+
+
+class Tail:
+    """Reads what a growing manifest has gained.
+
+    Attributes:
+        pid: of the worker, None before it has said so.
+        exit_code: of the worker's pytest, None before its end.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self.pid: int | None = None
+        self.exit_code: int | None = None
+
+    def advance(self, progress: Progress) -> Progress:
+        """Reads on to the last whole line."""
+        try:
+            with self._path.open("rb") as file:
+                file.seek(self._offset)
+                text = file.read()
+        except OSError:
+            return progress
+        whole = text[: text.rfind(b"\n") + 1]
+        self._offset += len(whole)
+        case, done = progress.case, progress.done
+        for line in whole.splitlines():
+            event = json.loads(line)
+            if event["event"] == "run":
+                self.pid = event["pid"]
+            elif Subject(event.get("case", "")).is_canary:
+                continue
+            elif event["event"] == "case":
+                case = event["case"]
+            elif event["event"] == "case_end":
+                case, done = "", done + 1
+            elif event["event"] == "end":
+                self.exit_code = event["code"]
+        return Progress(progress.run, case, done, progress.total)

@@ -1,0 +1,99 @@
+"""Recorded runs: what live workers and collectors left in a session's folder, read again."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_nsight.collectors.nsys import collector as kept
+from pytest_nsight.collectors.torch import recorder as torch_profiler
+from pytest_nsight.controller.worker_group import TraceReader, read_recorded_fleet
+from pytest_nsight.model.errors import CollectorError, RecordingError
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.protocol.job import Turn
+from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
+from pytest_nsight.protocol.worker_plan import PLAN_FILE
+from pytest_nsight.trace.process_record import ProcessRecord
+
+
+class ReplaySource:
+    """Hands out the processes of a recorded session, oldest first."""
+
+    def __init__(self, folder: Path) -> None:
+        """Looks for recorded processes.
+
+        Raises:
+            RecordingError: the folder holds none.
+        """
+        runs = [*folder.glob(f"run-*/{FILE_NAME}"), *folder.glob(f"run-*/{PLAN_FILE}")]
+        self._folders = sorted(path.parent for path in runs)
+        if not self._folders:
+            raise RecordingError(
+                f"{folder} holds no recorded run (run-*/{FILE_NAME}); give a folder of .nsight/ that was "
+                "recorded with --nsight-keep"
+            )
+        self.processes = len(self._folders)
+        self._next = 0
+
+    def execute(
+        self,
+        turn: Turn,  # noqa: ARG002 - what was recorded decides
+        upcoming: Sequence[Turn] = (),  # noqa: ARG002
+    ) -> tuple[ProcessRecord, ...]:
+        """The next recorded process, or those that ran side by side.
+
+        Raises:
+            RecordingError: its record lacks the trace or cannot be read.
+        """
+        if self._next == self.processes:
+            return ()
+        folder = self._folders[self._next]
+        self._next += 1
+        if (folder / PLAN_FILE).exists():
+            return read_recorded_fleet(folder, _reader(folder))
+        manifest = read_manifest(folder / FILE_NAME)
+        death = "" if manifest.exit_code is not None else f"the recorded worker process of {folder.name} died"
+        if not manifest.rounds:
+            return (ProcessRecord(manifest, None, death),)
+        try:
+            return (ProcessRecord(manifest, read_recorded_trace(folder), death),)
+        except (CollectorError, RecordingError) as error:
+            if death:
+                return (ProcessRecord(manifest, None, death, str(error)),)
+            raise RecordingError(f"{folder} cannot be replayed: {error}") from None
+
+    def close(self) -> None:
+        """Nothing was prepared."""
+
+
+def _reader(run: Path) -> TraceReader:
+    """Reads the trace of a run of several workers: the one of all of them, once, or each worker's own."""
+    shared: list[tuple[Trace | None, str]] = []
+
+    def read(member: Path) -> tuple[Trace | None, str]:
+        if not shared:
+            shared.append(_read_or_explain(run))
+        return shared[0] if shared[0][0] is not None else _read_or_explain(member)
+
+    return read
+
+
+def _read_or_explain(folder: Path) -> tuple[Trace | None, str]:
+    try:
+        return read_recorded_trace(folder), ""
+    except (CollectorError, RecordingError) as error:
+        return None, f"{folder} cannot be replayed: {error}"
+
+
+def read_recorded_trace(folder: Path) -> Trace:
+    """Reads the trace that a collector kept in a run's folder.
+
+    Raises:
+        RecordingError: none was kept.
+        CollectorError: it cannot be read.
+    """
+    for reader in (kept.read_kept, torch_profiler.read_kept):
+        trace = reader(folder)
+        if trace is not None:
+            return trace
+    raise RecordingError(f"{folder} holds no trace; record the session with --nsight-keep")

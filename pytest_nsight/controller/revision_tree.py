@@ -1,0 +1,190 @@
+"""What a comparison with a revision needs on disk while it runs: its worktree, its build, caches for both sides.
+
+MERGED: One tree as workers measure it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_nsight.collectors.child_process import last_lines, start
+from pytest_nsight.controller.git_revision import Revision, check_out, remove
+from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE
+from pytest_nsight.protocol.tree_mapping import Mirror
+
+TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
+"""Tells the build command a folder that comes first on the other side's sys.path, for `pip install --target`."""
+
+_CACHES = {
+    "TRITON_CACHE_DIR": "triton",
+    "TORCHINDUCTOR_CACHE_DIR": "inductor",
+    "TORCH_EXTENSIONS_DIR": "extensions",
+    "CUDA_CACHE_PATH": "cuda",
+}
+"""Compiled kernels: both sides begin with none, and keep what they compile for their later runs."""
+
+_INI_FILES = {
+    "pytest.toml": "",
+    ".pytest.toml": "",
+    "pytest.ini": "",
+    ".pytest.ini": "",
+    "pyproject.toml": "[tool.pytest",
+    "tox.ini": "[pytest]",
+    "setup.cfg": "[tool:pytest]",
+}
+"""Where pytest looks for its settings, and what such a file must hold to count."""
+
+
+class Workspace:
+    """Made before the first run, removed after the last one, however the session ends."""
+
+    def __init__(self, revision: Revision, folder: Path) -> None:
+        """Names the places; makes nothing.
+
+        Args:
+            revision: what to compare with.
+            folder: the session's folder.
+        """
+        self._revision = revision
+        self._folder = folder
+        self._tree = folder / "against"
+        self._target = folder / "against-target"
+        self._caches = folder / "caches"
+        self._mirror = Mirror(
+            str(revision.repository),
+            str(self._tree.resolve()),
+            (str(folder.resolve()), *_environments(revision.repository)),
+        )
+
+    def prepare(
+        self, root: Path, ini: Path | None, where: Path, arguments: Sequence[str], build: str
+    ) -> tuple[Side, ...]:
+        """Checks the revision out and builds it.
+
+        Args:
+            root: pytest's root folder.
+            ini: the file that pytest took its settings from.
+            where: folder that pytest was started in.
+            arguments: what a worker's pytest is called with.
+            build: command to run in the worktree first, "" for none.
+
+        Returns:
+            Both sides, ready to be measured.
+
+        Raises:
+            UsageError: pytest was started outside of the repository, or git cannot check the revision out.
+            CollectorError: the build fails, or the session's folder cannot be written.
+        """
+        if not self._mirror.owns(str(where)):
+            raise UsageError(
+                f"--nsight-against {self._revision.name}: start pytest inside of the repository "
+                f"{self._revision.repository}"
+            )
+        try:
+            self._folder.mkdir(parents=True, exist_ok=True)
+            self._folder.parent.joinpath(".gitignore").write_text("*\n", encoding="utf-8")
+        except OSError as error:
+            raise unwritable(self._folder, error) from None
+        check_out(self._revision, self._tree)
+        here, there = (Path(self._mirror.map(str(path))) for path in (where, root))
+        for folder in (here, there, self._target):
+            # A folder that is new in the user's tree: nothing is in it there.
+            folder.mkdir(parents=True, exist_ok=True)
+        if build:
+            self._build(build, there)
+        return self._this(where, arguments), self._other(here, there, ini, arguments)
+
+    def remove(self) -> None:
+        """Removes worktree, build and caches."""
+        remove(self._revision, self._tree)
+        for folder in (self._target, self._caches):
+            shutil.rmtree(folder, ignore_errors=True)
+
+    def _this(self, where: Path, arguments: Sequence[str]) -> Side:
+        return Side(where, tuple(arguments), tuple(sys.path), self._cache_variables("this"))
+
+    def _other(self, where: Path, root: Path, ini: Path | None, arguments: Sequence[str]) -> Side:
+        own = [f"--rootdir={root}", f"--confcutdir={root}", "-c", str(self._find_ini(root, ini))]
+        path = [self._mirror.map(entry) for entry in sys.path]
+        environ = self._cache_variables("against")
+        if inherited := os.environ.get("PYTHONPATH"):
+            entries = [self._mirror.map(entry) for entry in inherited.split(os.pathsep)]
+            environ["PYTHONPATH"] = os.pathsep.join(entries)
+        if options := os.environ.get("PYTEST_ADDOPTS"):
+            environ["PYTEST_ADDOPTS"] = shlex.join(map(self._mirror.map_argument, shlex.split(options)))
+        return Side(
+            where=where,
+            arguments=(*map(self._mirror.map_argument, arguments), *own),
+            path=(str(self._target), *path),
+            environ=environ,
+            name=OTHER_TREE,
+            commit=self._revision.commit,
+            mirror=self._mirror,
+        )
+
+    def _find_ini(self, root: Path, ini: Path | None) -> Path:
+        """The revision's own settings; an empty file where it has none, lest pytest look in the folders above."""
+        mapped = [Path(self._mirror.map(str(ini)))] if ini is not None else []
+        for path in (*mapped, *(root / name for name in _INI_FILES)):
+            if path.is_file() and _INI_FILES.get(path.name, "") in path.read_text(encoding="utf-8"):
+                return path
+        empty = self._folder / "against.ini"
+        empty.write_text("[pytest]\n", encoding="utf-8")
+        return empty
+
+    def _cache_variables(self, name: str) -> dict[str, str]:
+        return {variable: str(self._caches / name / cache) for variable, cache in _CACHES.items()}
+
+    def _build(self, command: str, where: Path) -> None:
+        log = self._folder / "against-build.log"
+        environ = {**os.environ, TARGET_VARIABLE: str(self._target)}
+        with start(("/bin/sh", "-c", command), log, where, environ) as process:
+            code = process.wait()
+        if code:
+            raise CollectorError(
+                f"nsight_against_build ({command}) failed with exit code {code} in {self._revision.short}; "
+                f"its output ({log}) ends with:\n" + (last_lines(log) or "(nothing)")
+            )
+
+
+def _environments(repository: Path) -> tuple[str, ...]:
+    """Python's own folders that lie inside of the repository: a virtual environment in the project's folder."""
+    prefixes = {os.path.abspath(path) for path in (sys.prefix, sys.exec_prefix, sys.base_prefix)}
+    return tuple(
+        sorted(
+            path
+            for path in prefixes
+            if Path(os.path.realpath(path)) != repository
+            and Path(os.path.realpath(path)).is_relative_to(repository)
+        )
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Side:
+    """How a worker is started for one tree.
+
+    Attributes:
+        where: folder to start it in.
+        arguments: what its pytest is called with.
+        path: its sys.path.
+        environ: environment variables that it gets beside those of this process.
+        name: THIS_TREE or OTHER_TREE.
+        commit: of the tree, "" for that of the session.
+        mirror: what leads its imports to the tree, None where they go there by themselves.
+    """
+
+    where: Path
+    arguments: tuple[str, ...]
+    path: tuple[str, ...]
+    environ: Mapping[str, str] = field(default_factory=dict)
+    name: str = THIS_TREE
+    commit: str = ""
+    mirror: Mirror | None = None

@@ -1,0 +1,200 @@
+"""Options and ini settings become one frozen Settings; nothing else reads pytest's config.
+
+Precedence: mark > command line > ini > default.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_nsight.controller.gpu_assignment import ALL_GPUS
+from pytest_nsight.controller.options import VALUES
+from pytest_nsight.judge.reference import FIRST_PAIRS
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.values import DEFAULT_BAND
+from pytest_nsight.protocol.mark import parse_band
+
+COLLECTORS = ("auto", "nsys", "torch")
+RUNS_TO_CHECK = 1
+RUNS_TO_SAVE = 5
+RUNS_OF_EACH_TREE = FIRST_PAIRS
+
+_WORKERS = pytest.StashKey[tuple[int, int | None]]()
+
+
+@dataclass(frozen=True, slots=True)
+class Settings:
+    """What the user asked for, resolved.
+
+    Attributes:
+        root: pytest's root folder; node ids and relative paths start there.
+        collector: "auto", "nsys" or "torch".
+        baselines: folder of the baselines.
+        runs: fresh processes in which every case is measured before the first look at the result.
+        rounds: rounds of a case in a run; None lets the measurement choose.
+        band: relative change that counts as material (0.02 is 2 %).
+        strict: whether verdicts that settle nothing fail, and fallbacks are refused.
+        keep: whether the scrubbed traces stay in the session's folder.
+        save: whether the runs become baselines instead of being judged.
+        replay: folder of a recorded session to judge again, None for a live one.
+        pool: file in which all runs are stored instead of being judged, None to judge them.
+        pool_minutes: stop filling the pool before this many minutes are over, None for no limit.
+        against: git revision to measure beside this tree, "" for none.
+        against_build: shell command that builds its worktree, "" for none.
+        ini: file that pytest took its settings from, None for none.
+        json: file for the JSON report, None for none.
+        markdown: file for the Markdown report, None for none.
+        canaries: whether the plugin's own cases are measured beside the user's.
+        workers: processes that measure at once, each on a GPU of its own; ALL_GPUS for one on every GPU.
+        most_workers: where that is ALL_GPUS, no more than this many; None for no limit.
+    """
+
+    root: Path
+    collector: str = "auto"
+    baselines: Path = Path("baselines")
+    runs: int = RUNS_TO_CHECK
+    rounds: int | None = None
+    band: float = DEFAULT_BAND
+    strict: bool = False
+    keep: bool = False
+    save: bool = False
+    replay: Path | None = None
+    pool: Path | None = None
+    pool_minutes: float | None = None
+    against: str = ""
+    against_build: str = ""
+    ini: Path | None = None
+    json: Path | None = None
+    markdown: Path | None = None
+    canaries: bool = True
+    workers: int = 1
+    most_workers: int | None = None
+
+
+def read_settings(config: pytest.Config) -> Settings:
+    """Resolves command line, ini and defaults.
+
+    Raises:
+        UsageError: a value that makes no sense, with what is allowed.
+    """
+
+    def given(name: str) -> Any:
+        value = config.getoption(f"nsight_{name}")
+        if value is not None:
+            return value
+        try:
+            return config.getini(f"nsight_{name}")
+        except (ValueError, pytest.UsageError) as error:  # by pytest's version
+            raise UsageError(f"nsight_{name} in the ini file: {error}; give true or false") from None
+
+    _refuse_empty(config)
+    collector = given("collector") or "auto"
+    if collector not in COLLECTORS:
+        raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(COLLECTORS)}")
+    save = bool(config.getoption("nsight_save"))
+    against = config.getoption("nsight_against") or ""
+    default_runs = RUNS_OF_EACH_TREE if against else RUNS_TO_SAVE if save else RUNS_TO_CHECK
+    rounds = given("rounds")
+    replay = config.getoption("nsight_replay")
+    here = config.invocation_params.dir
+    pool = config.getoption("nsight_pool")
+    others = {"--nsight-save": save, "--nsight-replay": replay, "--nsight-pool": pool}
+    for option in (name for name, is_given in others.items() if against and is_given):
+        raise UsageError(f"--nsight-against compares two trees that it measures itself; run it without {option}")
+    folder = here / replay if replay else None
+    if folder and not folder.is_dir():
+        raise UsageError(f"--nsight-replay {replay}: no such folder; give the folder of a recorded session")
+    if pool and (save or replay):
+        raise UsageError(
+            "--nsight-pool stores runs for calibration; it goes with neither --nsight-save nor a replay"
+        )
+    workers, most_workers = config.stash.get(_WORKERS, (1, None))
+    return Settings(
+        root=config.rootpath,
+        collector=collector,
+        baselines=_baselines_folder(config),
+        runs=_enough(_positive("--nsight-runs", given("runs") or default_runs), against),
+        rounds=None if rounds is None else _positive("--nsight-rounds", rounds),
+        band=parse_band("--nsight-band", given("band") or DEFAULT_BAND),
+        strict=bool(given("strict")),
+        keep=bool(given("keep")),
+        save=save,
+        replay=folder,
+        pool=here / pool if pool else None,
+        pool_minutes=_minutes(config.getoption("nsight_pool_minutes")),
+        against=against,
+        against_build=given("against_build") or "",
+        ini=config.inipath,
+        json=here / given("json") if given("json") else None,
+        markdown=here / given("markdown") if given("markdown") else None,
+        canaries=bool(given("canaries")),
+        workers=workers,
+        most_workers=most_workers,
+    )
+
+
+def _refuse_empty(config: pytest.Config) -> None:
+    """A variable that is not set must not turn a replay into a measurement."""
+    for name in ("replay", "against", "pool", "pool_minutes", *VALUES):
+        value = config.getoption(f"nsight_{name}")
+        if value is not None and not value.strip():
+            option = f"--nsight-{name.replace('_', '-')}"
+            raise UsageError(f"{option} is empty; give it a value, or leave it out")
+
+
+def take_workers(config: pytest.Config) -> None:
+    """Reads pytest-xdist's -n and takes it back: the tests are not distributed, their measuring is.
+
+    Raises:
+        pytest.UsageError: workers on other machines are asked for.
+    """
+    if not config.pluginmanager.hasplugin("xdist"):
+        return
+    option = config.option
+    if option.tx and not option.numprocesses:
+        raise pytest.UsageError("--tx with --nsight: tests are measured on this machine only; give -n instead")
+    most = option.maxprocesses or None
+    if option.numprocesses in ("auto", "logical"):
+        config.stash[_WORKERS] = (ALL_GPUS, most)
+    else:
+        wanted = option.numprocesses or 1
+        config.stash[_WORKERS] = (min(wanted, most or wanted), None)
+    option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
+
+
+def _baselines_folder(config: pytest.Config) -> Path:
+    """A folder on the command line is relative to where pytest was started, one in the ini to the root."""
+    option = config.getoption("nsight_baselines")
+    if option is not None:
+        return Path(config.invocation_params.dir, option)
+    return config.rootpath / (config.getini("nsight_baselines") or "baselines")
+
+
+def _positive(option: str, value: object) -> int:
+    text = str(value)
+    if not text.isdigit() or int(text) < 1:
+        raise UsageError(f"{option} is {text!r}; give a whole number of at least 1")
+    return int(text)
+
+
+def _enough(runs: int, against: str) -> int:
+    """Fewer runs of each tree could neither fail nor clear a case."""
+    if against and runs < RUNS_OF_EACH_TREE:
+        raise UsageError(
+            f"--nsight-runs is {runs}; --nsight-against needs at least {RUNS_OF_EACH_TREE} of each tree, "
+            "or it could settle nothing"
+        )
+    return runs
+
+
+def _minutes(value: str | None) -> float | None:
+    if value is None:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+)?", value) or not float(value) > 0:
+        raise UsageError(f"--nsight-pool-minutes is {value!r}; give a number above 0")
+    return float(value)

@@ -1,0 +1,94 @@
+"""What to say of a worker that did not do what it was started for. Only words: nothing is decided here.
+
+MERGED: The folder of a run: made if there is room for what a run leaves, explained if it cannot be written.
+"""
+
+from __future__ import annotations
+
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from pytest_nsight.collectors.child_process import last_lines
+from pytest_nsight.model.errors import CollectorError, unwritable
+from pytest_nsight.protocol.job import OTHER_TREE
+from pytest_nsight.protocol.manifest import Manifest
+
+FULL_BYTES = 100_000
+_LOG_TAIL_LINES = 8
+
+_NO_TEST = 5
+# Exit codes with which pytest says that it could not run the tests it was given.
+_PYTEST_REFUSALS = {
+    2: "was interrupted",
+    3: "hit an internal error",
+    4: "refused its arguments",
+    _NO_TEST: "found no test",
+}
+
+
+def describe_silence(code: int, log: Path) -> str:
+    """What to say of a worker that ended before it wrote anything."""
+    return f"the worker process ended with exit code {code} before it began; its output ({log}) ends with:\n" + (
+        last_lines(log, _LOG_TAIL_LINES) or "(nothing)"
+    )
+
+
+def describe_refusal(manifest: Manifest, log: Path) -> str:
+    """Why pytest in the worker would not run the tests that it was given, or not those, "" if it did."""
+    if manifest.leaks:
+        return explain_leaks(manifest.commit, manifest.leaks)
+    if manifest.side == OTHER_TREE and manifest.exit_code == _NO_TEST:
+        # All cases are new in the user's tree.
+        return ""
+    if manifest.exit_code not in _PYTEST_REFUSALS:
+        return ""
+    detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
+    return f"pytest in the worker process {_PYTEST_REFUSALS[manifest.exit_code]}; its output ({log}):\n{detail}"
+
+
+def describe_death(manifest: Manifest, code: int, log: Path) -> str:
+    """How a worker that did not come to its own end died, and what it was at."""
+    try:
+        cause = f"died with {signal.Signals(-code).name}"
+    except ValueError:
+        cause = f"ended with exit code {code} before its time"
+    running = [case for case in manifest.started if case not in manifest.ended]
+    where = f" while {running[-1]} ran" if running else ""
+    is_full = shutil.disk_usage(log.parent).free < FULL_BYTES
+    full = "; the disk is full" if is_full else ""
+    return f"the worker process {cause}{where}{full}; its output is in {log}"
+
+
+NEEDED_BYTES = 16_000_000
+
+
+def prepare(folder: Path) -> None:
+    """Makes a run's folder, if there is room for what a run leaves.
+
+    Raises:
+        CollectorError: there is none, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True)
+        (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
+        free_bytes = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    if free_bytes < NEEDED_BYTES:
+        raise CollectorError(
+            f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
+            f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
+        )
+
+
+def explain_leaks(commit: str, leaks: Sequence[tuple[str, str]]) -> str:
+    """A sentence that names what a worker took from the wrong tree."""
+    named = ", ".join(f"{module} from {file}" for module, file in leaks[:3])
+    more = f" and {len(leaks) - 3} more" if len(leaks) > 3 else ""
+    return (
+        f"the runs of {commit[:7]} imported {named}{more}, which belongs to this tree: both sides would measure "
+        "the same code; install the package with pip install --editable, or have nsight_against_build put the "
+        "revision's own into $PYTEST_NSIGHT_AGAINST_TARGET"
+    )

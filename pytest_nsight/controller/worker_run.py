@@ -1,0 +1,253 @@
+"""Live runs: one worker process measures after the other, each under the chosen collector, in the session's folder.
+
+While one measures, the next ones may already import and collect; see `prewarmed.py`.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.collectors.child_process import Process, is_running
+from pytest_nsight.controller.prewarmed import Bench, Standby, most_standbys
+from pytest_nsight.controller.progress import Progress, Tail
+from pytest_nsight.controller.revision_tree import Side
+from pytest_nsight.controller.worker_failure import (
+    describe_death,
+    describe_refusal,
+    describe_silence,
+    prepare,
+)
+from pytest_nsight.gate.results import died_in_canary
+from pytest_nsight.model.errors import CollectorError, unwritable
+from pytest_nsight.protocol.job import WORKER_LOG, Job, Turn, start_command
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.parent_pipe import Tether
+from pytest_nsight.trace.process_record import INTERRUPTED, ProcessRecord
+
+POLL_S = 0.05
+
+# Exit codes of a pytest that came to its end: all passed, or some failed.
+_MEASURED = (0, 1)
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What tells a session from all others.
+
+    Attributes:
+        session: its id.
+        recorded: UTC time of its start, ISO 8601.
+        commit: git commit of the tested tree, "" when unknown.
+    """
+
+    session: str
+    recorded: str
+    commit: str
+
+
+class LiveSource:
+    """Starts a worker for every run and reads what it and the profiler leave behind."""
+
+    def __init__(  # noqa: PLR0913 - each is a fact of the session that every worker needs
+        self,
+        collector: Collector,
+        identity: Identity,
+        folder: Path,
+        arguments: Sequence[str],
+        where: Path,
+        *,
+        rounds: int | None,
+        keep: bool,
+        canaries: bool,
+        environment: Mapping[str, str],
+        watch: Callable[[Progress], None],
+        sides: Sequence[Side] = (),
+    ) -> None:
+        """Prepares a source.
+
+        Args:
+            collector: what records the workers.
+            identity: of the session.
+            folder: the session's folder.
+            arguments: the user's pytest arguments.
+            where: folder that pytest was started in.
+            rounds: rounds of a case, None to let the measurement choose.
+            keep: whether scrubbed traces stay.
+            canaries: whether workers measure the plugin's own cases, too.
+            environment: what the controller knows of the environment.
+            watch: told whenever a worker has moved on.
+            sides: trees to measure where there is more than one.
+        """
+        self._collector = collector
+        self._identity = identity
+        self._started = 0
+        self._folder = folder
+        own = Side(where, tuple(arguments), tuple(sys.path))
+        self._sides = {side.name: side for side in (own, *sides)}
+        self._rounds = rounds
+        self._keep = keep
+        self._canaries = canaries
+        self._environment = {**environment, **collector.environment}
+        self._watch = watch
+        self._bench = Bench(self._get_ready, collector, most_standbys())
+
+    def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> tuple[ProcessRecord, ...]:
+        """Measures the cases in one fresh process.
+
+        Args:
+            turn: what to measure.
+            upcoming: the next calls', where those are known or likely: their processes start, import and collect
+                while this one measures; the first one measures while this one's trace is read, if its cases are
+                known.
+
+        Raises:
+            CollectorError: nothing of the run can be used, and no other run would fare better.
+        """
+        running = self._bench.take(turn)
+        folder, journal, log = running.folder, running.folder / FILE_NAME, running.folder / WORKER_LOG
+        try:
+            with running.process:
+                running.release(turn)
+                code = self._follow(running, turn, upcoming)
+            if code is None:
+                return (self._record(read_manifest(journal), folder, INTERRUPTED),)
+            manifest = self._manifest(journal, code, log)
+            death = describe_death(manifest, code, log) if manifest.exit_code is None else ""
+            if died_in_canary(manifest, death):
+                # The next process must not die the same way, whose cases have done nothing wrong.
+                self._canaries = False
+                self.close()
+            return (self._record(manifest, folder, death),)
+        finally:
+            running.tether.cut()
+            # Whatever happens, the raw record must not stay: it holds the environment's secrets.
+            self._collector.tidy(folder, keep=self._keep)
+
+    def close(self) -> None:
+        """Ends the processes that wait for a turn that will not come."""
+        self._bench.close()
+
+    def _get_ready(self, side: str) -> Standby:
+        """Starts a worker, which gets as far as its first test and waits."""
+        folder, run = self._next_run()
+        prepare(folder)
+        tether = write_job(folder, self._job(run, side))
+        try:
+            process = self._start("pytest_nsight.worker.inner_pytest", folder, side)
+        except BaseException:
+            tether.cut()
+            raise
+        return Standby(side, run, folder, process, tether)
+
+    def _next_run(self) -> tuple[Path, str]:
+        """Folder and id of the run that begins."""
+        self._started += 1
+        return self._folder / f"run-{self._started:03}", f"{self._identity.session}/{self._started:03}"
+
+    def _job(self, run: str, side_name: str) -> Job:
+        side = self._sides[side_name]
+        return Job(
+            run=run,
+            session=self._identity.session,
+            recorded=self._identity.recorded,
+            commit=side.commit or self._identity.commit,
+            recorder=self._collector.recorder,
+            rounds=self._rounds,
+            arguments=side.arguments,
+            path=side.path,
+            environment=self._environment,
+            canaries=self._canaries,
+            root_pid=os.getpid(),
+            side=side.name,
+            mirror=side.mirror,
+        )
+
+    def _start(self, module: str, folder: Path, side_name: str) -> Process:
+        """Starts one of our programs on a run's folder, recorded."""
+        side = self._sides[side_name]
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **side.environ}
+        return self._collector.start(start_command(module, folder), folder, side.where, environ)
+
+    def _follow(self, running: Standby, turn: Turn, upcoming: Sequence[Turn]) -> int | None:
+        """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
+        process, journal = running.process, running.folder / FILE_NAME
+        progress = Progress(running.run, "", 0, len(turn.cases))
+        tail = Tail(journal)
+        try:
+            while process.poll() is None:
+                progress = tail.advance(progress)
+                self._watch(progress)
+                upcoming = self._look_ahead(tail, progress, upcoming)
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            tail.advance(progress)
+            process.interrupt(tail.pid)
+            if not journal.exists():
+                raise
+            return None
+        self._look_ahead(tail, tail.advance(progress), upcoming)
+        return process.poll()
+
+    def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Sequence[Turn]) -> Sequence[Turn]:
+        """Starts the next processes once this one measures, and gives the first its turn once this one is gone.
+
+        A process that failed keeps the turn: what it left undone is measured first.
+
+        Returns:
+            What there still is to look ahead to.
+        """
+        if not upcoming:
+            return ()
+        has_ended = tail.exit_code in _MEASURED and not is_running(tail.pid)
+        # Not earlier: it would disturb this one's start. Where the processor is what is measured, not before the
+        # end, and none that may not be needed: importing would be seen in the measurement.
+        times_processor = self._collector.times_processor
+        is_time = has_ended if times_processor else bool(progress.case or progress.done)
+        try:
+            if is_time and not (times_processor and not upcoming[0].cases):
+                self._bench.fill(upcoming[:1] if times_processor else upcoming)
+            if has_ended and not times_processor:
+                self._bench.release(upcoming[0])
+        except CollectorError:
+            # What keeps it from starting is told when its turn comes.
+            return ()
+        return upcoming
+
+    def _manifest(self, path: Path, code: int, log: Path) -> Manifest:
+        if not path.exists():
+            raise CollectorError(describe_silence(code, log))
+        manifest = read_manifest(path)
+        refusal = describe_refusal(manifest, log)
+        if refusal:
+            raise CollectorError(refusal)
+        return manifest
+
+    def _record(self, manifest: Manifest, folder: Path, death: str) -> ProcessRecord:
+        if not manifest.rounds:
+            return ProcessRecord(manifest, None, death)
+        try:
+            trace = self._collector.collect(folder)
+        except CollectorError as error:
+            if not death:
+                raise
+            return ProcessRecord(manifest, None, death, str(error))
+        return ProcessRecord(manifest, trace, death)
+
+
+def write_job(folder: Path, job: Job) -> Tether:
+    """Writes the job where its worker looks for it, and makes what ties the worker to this process.
+
+    Raises:
+        CollectorError: it cannot be written.
+    """
+    try:
+        job.write(folder)
+        return Tether(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from None

@@ -1,0 +1,87 @@
+"""Reasons in the machine, not in the code, why a time cannot be compared."""
+
+from __future__ import annotations
+
+import re
+import statistics
+from collections.abc import Sequence
+
+from pytest_nsight.judge.wording import write_change
+from pytest_nsight.model.values import RunSummary
+
+THROTTLED_SHARE = 0.2
+CLOCK_TOLERANCE = 0.01
+_PID = re.compile(r"^pid \d+")
+
+
+def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+    """Return why the machine makes the times of the two sides incomparable, "" if it does not.
+
+    A baseline taken under such conditions is as bad as new runs: it would make for improvements.
+    """
+    return (
+        _explain_throttling(
+            new, baseline, "the GPU was throttled", "in the baseline", "free or cool it and run again"
+        )
+        or _explain_throttling(
+            baseline, new, "the GPU was throttled for the baseline", "now", "save a new one with --nsight-save"
+        )
+        or _explain_clock(baseline, new)
+        or _explain_company(baseline, new)
+    )
+
+
+def explain_shift(log_change: float) -> str:
+    """Return the sentence on canaries that moved too far."""
+    return (
+        f"the canaries, the plugin's own cases, are {write_change(log_change)} off the baseline: the machine is "
+        "another one than it was; look for what shares or limits the GPU, or save a new baseline with --nsight-save"
+    )
+
+
+def _explain_throttling(
+    runs: Sequence[RunSummary], others: Sequence[RunSummary], what: str, where: str, remedy: str
+) -> str:
+    share, other = _throttled_share(runs), _throttled_share(others) or 0.0
+    if share is None or not share > max(THROTTLED_SHARE, other):
+        return ""
+    reasons = sorted({reason for run in runs for reason in run.clocks.reasons})
+    told = f" ({', '.join(reasons)})" if reasons else ""
+    return f"{what}{told} before {share:.0%} of the rounds, {other:.0%} {where}; {remedy}"
+
+
+def _explain_company(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+    before, now = (_name_company(runs) for runs in (baseline, new))
+    if now - before:
+        return f"other processes computed on the GPU ({', '.join(sorted(now - before))}); end them and run again"
+    if before - now:
+        return (
+            f"other processes computed on the GPU for the baseline ({', '.join(sorted(before - now))}); "
+            "save a new one with --nsight-save"
+        )
+    return ""
+
+
+def _name_company(runs: Sequence[RunSummary]) -> set[str]:
+    """Return the names of the other processes without their ids, which no two sessions share."""
+    others = (other for run in runs for other in run.clocks.others)
+    return {_PID.sub("", other).strip(" ()") or "one without a name" for other in others}
+
+
+def _throttled_share(runs: Sequence[RunSummary]) -> float | None:
+    shares = [run.clocks.throttled for run in runs if run.clocks.throttled is not None]
+    return statistics.fmean(shares) if shares else None
+
+
+def _explain_clock(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+    before = [run.clocks.sm_mhz for run in baseline if run.clocks.sm_mhz is not None]
+    now = [run.clocks.sm_mhz for run in new if run.clocks.sm_mhz is not None]
+    if not before or not now:
+        return ""
+    was, is_now = statistics.median(before), statistics.median(now)
+    if not was > 0 or abs(is_now / was - 1) <= CLOCK_TOLERANCE:
+        return ""
+    return (
+        f"the SM clock was {is_now:.0f} MHz, {was:.0f} MHz in the baseline ({is_now / was - 1:+.1%}); "
+        "find what limits or raised it, or save a new baseline"
+    )

@@ -1,0 +1,206 @@
+"""What a collector saw, as columns: the one form in which every later stage gets a trace.
+
+A collector builds it from whatever its tool writes. Each table is a frozen dataclass of numpy arrays of
+equal length, one element a row. Rows may come in any order. Times are integer nanoseconds on one clock for the
+whole trace, and may be negative; ``Trace.epoch_ns`` ties that clock to the calendar.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import TypeVar
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_nsight.model.values import Shape
+
+Ints = npt.NDArray[np.int64]
+SmallInts = npt.NDArray[np.int32]
+Flags = npt.NDArray[np.bool_]
+
+OWN_DOMAIN = "pytest_nsight"
+"""NVTX domain of the ranges that this project emits around its rounds."""
+
+ANY_THREAD = -1
+"""Thread of a range that is bound to no thread (NVTX start/end ranges)."""
+
+COMPUTE_KINDS = ("kernel", "graph", "operator")
+COPY_KINDS = ("memcpy", "memset")
+
+_Table = TypeVar("_Table", bound="Table")
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """Columns of equal length.
+
+    Raises:
+        ValueError: if the columns differ in length.
+    """
+
+    def __post_init__(self) -> None:
+        lengths = {column.name: len(getattr(self, column.name)) for column in dataclasses.fields(self)}
+        if len(set(lengths.values())) > 1:
+            raise ValueError(f"columns of {type(self).__name__} differ in length: {lengths}")
+
+    def __len__(self) -> int:
+        return len(getattr(self, dataclasses.fields(self)[0].name))
+
+    @classmethod
+    def empty(cls: type[_Table]) -> _Table:  # noqa: PYI019 - typing.Self needs Python 3.11
+        """The table without rows."""
+        dtypes = {"Flags": np.bool_, "SmallInts": np.int32, "Ints": np.int64}
+        return cls(**{f.name: np.empty(0, dtypes[str(f.type)]) for f in dataclasses.fields(cls)})
+
+
+@dataclass(frozen=True, slots=True)
+class Ranges(Table):
+    """Named spans of host time, shape (ranges,) each.
+
+    Attributes:
+        start_ns: int64.
+        end_ns: int64; where the range never ended, the last instant of the trace.
+        name: int32, index into ``Trace.strings``.
+        domain: int32, index into ``Trace.strings``; the default domain is "".
+        payload: int64, -1 where there is none.
+        process: int64, process id.
+        thread: int64, id of the thread that opened it, ANY_THREAD where it is bound to none.
+        is_open: bool, whether its end is missing.
+    """
+
+    start_ns: Ints
+    end_ns: Ints
+    name: SmallInts
+    domain: SmallInts
+    payload: Ints
+    process: Ints
+    thread: Ints
+    is_open: Flags
+
+
+@dataclass(frozen=True, slots=True)
+class Calls(Table):
+    """Calls of the CUDA API on the host, shape (calls,) each: launches, copies, synchronisation, all others.
+
+    Attributes:
+        start_ns: int64.
+        end_ns: int64.
+        name: int32, index into ``Trace.strings``, as the tool spells it.
+        process: int64.
+        thread: int64.
+        correlation: int64, what ties it to its launches within its process; 0 where it has none.
+    """
+
+    start_ns: Ints
+    end_ns: Ints
+    name: SmallInts
+    process: Ints
+    thread: Ints
+    correlation: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Launches(Table):
+    """What ran on the device (or, for operators, on the processor), shape (launches,) each.
+
+    Attributes:
+        start_ns: int64.
+        end_ns: int64.
+        shape: int32, index into ``Trace.shapes``, which holds kind, names, grid, block, registers.
+        device: int32, ordinal within its process.
+        stream: int64.
+        process: int64.
+        correlation: int64, that of the call that launched it; the nodes of a CUDA graph share one; 0 where
+            unknown. An operator without a call is taken as launched where it starts.
+        bytes_moved: int64, by copies and sets; 0 for others.
+        graph_node: int64, id of the CUDA graph's node; 0 where it was launched on its own.
+    """
+
+    start_ns: Ints
+    end_ns: Ints
+    shape: SmallInts
+    device: SmallInts
+    stream: Ints
+    process: Ints
+    correlation: Ints
+    bytes_moved: Ints
+    graph_node: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Nodes(Table):
+    """Where nodes of CUDA graphs were made, shape (nodes,) each.
+
+    Attributes:
+        node: int64, id as in ``Launches.graph_node``.
+        process: int64.
+        thread: int64, on which it was captured or added.
+        made_ns: int64, when it was; of a copy, such as an instantiated graph's, when its first original was.
+    """
+
+    node: Ints
+    process: Ints
+    thread: Ints
+    made_ns: Ints
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Which board a process calls by an ordinal.
+
+    Attributes:
+        process: process id, None if the tool tells it for all processes alike.
+        ordinal: CUDA's number of the device in that process.
+        uuid: as NVML writes it, "GPU-" and 36 characters; "" if unknown.
+        name: the product.
+        bytes_per_s: its memory bandwidth as the tool tells it, None if it does not.
+    """
+
+    process: int | None
+    ordinal: int
+    uuid: str
+    name: str
+    bytes_per_s: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Trace:
+    """One recording of one or several processes.
+
+    Attributes:
+        ranges: NVTX ranges, of all domains.
+        calls: calls of the CUDA API.
+        launches: kernels, copies, sets, graphs, operators.
+        nodes: where the nodes of CUDA graphs were made, as far as the tool tells.
+        shapes: the distinct ways of launching that ``launches.shape`` points into.
+        strings: names that ``ranges`` and ``calls`` point into.
+        devices: boards, as far as the tool tells.
+        diagnostics: warnings and errors of the tool itself.
+        notes: sentences on what was odd in the recording and how it was taken.
+        tool: name and version of the tool.
+        epoch_ns: wall-clock time of time zero, ns since 1970 UTC; None if unknown.
+    """
+
+    ranges: Ranges = field(default_factory=Ranges.empty)
+    calls: Calls = field(default_factory=Calls.empty)
+    launches: Launches = field(default_factory=Launches.empty)
+    nodes: Nodes = field(default_factory=Nodes.empty)
+    shapes: tuple[Shape, ...] = ()
+    strings: tuple[str, ...] = ()
+    devices: tuple[Device, ...] = ()
+    diagnostics: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    tool: str = ""
+    epoch_ns: int | None = None
+
+    def find_device(self, process: int, ordinal: int) -> Device | None:
+        """The board that a process calls by an ordinal, None if the recording does not tell.
+
+        Args:
+            process: process id.
+            ordinal: CUDA's number of the device in that process.
+        """
+        fitting = [d for d in self.devices if d.ordinal == ordinal and d.process in (process, None)]
+        return min(fitting, key=lambda d: d.process is None, default=None)

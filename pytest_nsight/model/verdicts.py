@@ -1,0 +1,279 @@
+"""What a session concludes: verdicts, the numbers behind them, and the session as a whole. All inert values."""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from pytest_nsight.model.roofline import Datasheet, Limits
+from pytest_nsight.model.values import RunSummary, Shape, Subject
+
+
+class VerdictKind(enum.Enum):
+    """The verdicts, worst first."""
+
+    STRUCTURE = "STRUCTURE"
+    REGRESSION = "REGRESSION"
+    CLAIM = "CLAIM"
+    ENVIRONMENT = "ENVIRONMENT"
+    INCONCLUSIVE = "INCONCLUSIVE"
+    NO_BASELINE = "NO_BASELINE"
+    IMPROVEMENT = "IMPROVEMENT"
+    UNCHANGED = "UNCHANGED"
+    SAVED = "SAVED"
+
+    @property
+    def fails(self) -> bool:
+        """Whether a test with this verdict always fails."""
+        return self in (VerdictKind.STRUCTURE, VerdictKind.REGRESSION, VerdictKind.CLAIM)
+
+    @property
+    def fails_strict(self) -> bool:
+        """Whether a test with this verdict fails under --nsight-strict."""
+        return self.fails or self in (
+            VerdictKind.ENVIRONMENT,
+            VerdictKind.INCONCLUSIVE,
+            VerdictKind.NO_BASELINE,
+        )
+
+    def fails_in(self, *, strict: bool) -> bool:
+        """Whether a test with this verdict fails in a session that is strict, or not."""
+        return self.fails_strict if strict else self.fails
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One source of noise, as used.
+
+    Attributes:
+        name: "run", "session", "kin" (boards of one kind) or "board" (boards of other or unknown kinds).
+        sd: standard deviation of log time.
+        degrees_of_freedom: how well it is known.
+    """
+
+    name: str
+    sd: float
+    degrees_of_freedom: float
+
+
+@dataclass(frozen=True, slots=True)
+class Look:
+    """The comparison after a number of new runs, worked out again with all that is known of the noise at the end.
+
+    Attributes:
+        runs: new runs, those set aside not counted.
+        difference: of log time.
+        standard_error: of it.
+        degrees_of_freedom: of its t distribution.
+        may_regress: whether more runs could still have shown a regression.
+        may_improve: the mirror image.
+    """
+
+    runs: int
+    difference: float
+    standard_error: float
+    degrees_of_freedom: float
+    may_regress: bool
+    may_improve: bool
+
+
+@dataclass(frozen=True, slots=True)
+class RunLevel:
+    """Where one run lies.
+
+    Attributes:
+        side: "baseline" or "new".
+        run: its id.
+        session: id of its session.
+        board: it ran on.
+        log_ns: midmean of the log times of its rounds, as measured.
+        within_error: standard error of that, from the rounds alone.
+        drift: log change from the first to the last round, 0.0 if it does not drift.
+        mode_gap: log distance of the two modes of its rounds, None if there is one mode.
+        mode_share: share of the rounds in the slower mode.
+        is_clock_mode: whether the SM clock differs between the modes, None where it was not read with each round.
+        is_compared: whether it is one of the runs whose mean is compared; the others tell of the noise, or were
+            set aside.
+    """
+
+    side: str
+    run: str
+    session: str
+    board: str
+    log_ns: float
+    within_error: float
+    drift: float
+    mode_gap: float | None
+    mode_share: float | None
+    is_clock_mode: bool | None
+    is_compared: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Basis:
+    """What a comparison was worked out from, as docs/statistics.md names it; differences are of log time.
+
+    Attributes:
+        difference: of mean locations, less the canaries' shift (D).
+        median_difference: of median locations, likewise.
+        material: smallest material difference (B).
+        margin: difference within which equality is shown (M).
+        floor_ns: smallest change in ns that may count (r).
+        compared_subjects: number of subjects that p-values were adjusted over.
+        prior_scale: of the run variance, learned from the suite (c).
+        prior_degrees_of_freedom: of the same (d0).
+        levels: the sources of noise.
+        level_error: standard error that sessions, boards and the canaries' shift add.
+        level_degrees_of_freedom: of it.
+        canary_shift: what the canaries did, taken off; None where nothing was.
+        canary_error: standard error of it.
+        canary_scatter: standard deviation of the canaries around it, sampling taken off.
+        canary_degrees_of_freedom: of the scatter.
+        canaries: (name, its change).
+        looks: the comparison after each look.
+        runs: all runs, stored ones first.
+    """
+
+    difference: float
+    median_difference: float
+    material: float
+    margin: float
+    floor_ns: float
+    compared_subjects: int
+    prior_scale: float
+    prior_degrees_of_freedom: float
+    levels: tuple[Level, ...]
+    level_error: float
+    level_degrees_of_freedom: float
+    canary_shift: float | None
+    canary_error: float | None
+    canary_scatter: float | None
+    canary_degrees_of_freedom: float | None
+    canaries: tuple[tuple[str, float], ...]
+    looks: tuple[Look, ...]
+    runs: tuple[RunLevel, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Comparison:
+    """Every number that led to a verdict on time; times in ns, ratios as new / old.
+
+    Attributes:
+        metric: the gated duration.
+        baseline_ns: exp of the mean over baseline runs of their locations.
+        now_ns: the same over the new runs.
+        ratio: now / baseline, less what the canaries did.
+        low: lower end of the 90 % confidence interval of the ratio.
+        high: upper end.
+        p_slower: one-sided p-value of "not slower".
+        p_faster: one-sided p-value of "not faster".
+        adjusted_p_slower: after Benjamini-Hochberg over all compared subjects.
+        adjusted_p_faster: likewise.
+        band: the user's band, as a ratio.
+        mde: smallest relative slowdown that the last look (9 new runs) finds with probability 0.95.
+        standard_error: of the log ratio.
+        degrees_of_freedom: of the t distribution used.
+        run_sd: standard deviation of a run's location, of log time, as used (shrunken towards the prior).
+        baseline_runs: number of baseline runs.
+        new_runs: number of new runs.
+        against: the revision that stands in place of a stored baseline, "" for none.
+        slower_kernels: (name, baseline ns, now ns) of the kernels that explain the change, worst first.
+        basis: the numbers behind these; None only in comparisons that were not made by the gate.
+    """
+
+    metric: str
+    baseline_ns: float
+    now_ns: float
+    ratio: float
+    low: float
+    high: float
+    p_slower: float
+    p_faster: float
+    adjusted_p_slower: float
+    adjusted_p_faster: float
+    band: float
+    mde: float
+    standard_error: float
+    degrees_of_freedom: float
+    run_sd: float
+    baseline_runs: int
+    new_runs: int
+    slower_kernels: tuple[tuple[str, float, float], ...] = ()
+    against: str = ""
+    basis: Basis | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeChange:
+    """One line of a structure difference.
+
+    Attributes:
+        shape: what is launched.
+        before: launches per round in the baseline.
+        now: launches per round now.
+    """
+
+    shape: Shape
+    before: int
+    now: int
+
+
+@dataclass(frozen=True, slots=True)
+class Verdict:
+    """What the gate says of one subject.
+
+    Attributes:
+        subject: whose verdict it is.
+        kind: the verdict.
+        sentence: one line for a person: what happened, with the values, and what to do.
+        now_ns: the median of the gated duration over the new rounds in ns; None if nothing was measured.
+        comparison: the numbers, None where nothing was compared on time.
+        changes: how the structure changed, empty where it did not.
+        metric: the gated duration.
+    """
+
+    subject: Subject
+    kind: VerdictKind
+    sentence: str
+    now_ns: float | None = None
+    comparison: Comparison | None = None
+    changes: tuple[ShapeChange, ...] = ()
+    metric: str = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionResult:
+    """A finished session, ready to be rendered.
+
+    Attributes:
+        session: id of the session.
+        recorded: UTC time of its start, ISO 8601.
+        collector: "nsys", "torch" or "replay of ...".
+        environment: of the machine, as told to the user.
+        verdicts: one per subject, in order of collection.
+        runs: all new runs, one RunSummary per subject and run.
+        strict: whether --nsight-strict was on.
+        saved: the baseline files written, relative to the root folder.
+        notes: sentences about the session as a whole (why not nsys, kernels outside of ranges, ...).
+        canaries: all new runs of the canaries, which have no verdicts.
+        seeds: run id -> seed of the random order of its cases; runs in the user's order have none.
+        limits: board -> what the canaries reached on it in this session; empty without canaries.
+        datasheet: what the maker promises of the product, None where that is not known.
+        partners: case -> the case that it claims to beat.
+    """
+
+    session: str
+    recorded: str
+    collector: str
+    environment: Mapping[str, str]
+    verdicts: tuple[Verdict, ...]
+    runs: tuple[RunSummary, ...]
+    strict: bool = False
+    saved: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+    canaries: tuple[RunSummary, ...] = ()
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    limits: Mapping[str, Limits] = field(default_factory=dict)
+    datasheet: Datasheet | None = None
+    partners: Mapping[str, str] = field(default_factory=dict)

@@ -1,0 +1,280 @@
+"""The arguments of `@pytest.mark.nsight` become a frozen Mark; what is unknown or ill-typed is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.roofline import read_amount
+from pytest_nsight.model.values import METRICS, Policy, Work
+
+
+def parse_band(where: str, value: object) -> float:
+    """Reads a band: "2%", "0.5 %" or a ratio such as 0.02.
+
+    Raises:
+        UsageError: not a percentage, or not between 0 and 100 %.
+    """
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", str(value))
+    ratio = float(match[1]) / (100 if match[2] else 1) if match else 1.0
+    if not 0 < ratio < 1:
+        raise UsageError(f"{where} is {value!r}; give a percentage such as 2%, or a ratio such as 0.02")
+    return ratio
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """What the marks of one test say; None where they leave it to the settings.
+
+    Attributes:
+        rounds: measured rounds in a run.
+        warmup: unmeasured rounds before them.
+        rest_ns: pause before each round, in ns.
+        cold_cache: whether the L2 cache is flushed before each round.
+        band: relative change that counts as material.
+        metric: gated duration, one of METRICS.
+        launches: claimed number of launches in a round.
+        kernels: claimed kernel names of a round.
+        max_time_ns: claimed longest gated duration, in ns.
+        faster_than: id of the variant that this one claims to beat.
+        by: the claimed factor.
+        bytes_moved: bytes that a round has to read and write.
+        flops: floating-point operations that a round has to do.
+        min_share_of_limit: claimed share of what the board can do, over 0 to 1.
+        ranks: number of processes that run the test together.
+    """
+
+    rounds: int | None = None
+    warmup: int | None = None
+    rest_ns: int | None = None
+    cold_cache: bool = True
+    band: float | None = None
+    metric: str = "kernel"
+    launches: int | None = None
+    kernels: tuple[str, ...] | None = None
+    max_time_ns: int | None = None
+    faster_than: str | None = None
+    by: float = 1.0
+    bytes_moved: int | None = None
+    flops: int | None = None
+    min_share_of_limit: float | None = None
+    ranks: int = 1
+
+    @property
+    def work(self) -> Work | None:
+        """What a round has to do, None where the marks do not say."""
+        if self.bytes_moved is None and self.flops is None:
+            return None
+        return Work(self.bytes_moved or 0, self.flops or 0)
+
+    def policy(self, band: float, partner: str | None) -> Policy:
+        """What the verdict must obey, `band` being the settings' and `partner` the case to beat."""
+        return Policy(
+            band=band if self.band is None else self.band,
+            metric=self.metric,
+            launches=self.launches,
+            kernels=self.kernels,
+            max_time_ns=self.max_time_ns,
+            faster_than=partner,
+            by=self.by,
+            min_share_of_limit=self.min_share_of_limit,
+        )
+
+
+def parse_duration(where: str, value: object) -> int:
+    """Reads a duration with a unit, such as "20ms" or "35.5 us", as ns.
+
+    Raises:
+        UsageError: no number with a unit of ns, us, ms or s.
+    """
+    units = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
+    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s)\s*", value) if isinstance(value, str) else None
+    if not match:
+        raise UsageError(f'{where} is {value!r}; give a duration with its unit, such as "20ms" or "35us"')
+    return round(float(match[1]) * units[match[2]])
+
+
+def _time(where: str, value: object) -> int:
+    time_ns = parse_duration(where, value)
+    if not time_ns:
+        raise UsageError(f"{where} is {value!r}, and no kernel is that fast; give a longer time")
+    return time_ns
+
+
+def _count(least: int) -> Callable[[str, Any], int]:
+    def parse(where: str, value: Any) -> int:
+        if isinstance(value, bool) or not isinstance(value, int) or value < least:
+            raise UsageError(f"{where} is {value!r}; give a whole number of at least {least}")
+        return value
+
+    return parse
+
+
+def _factor(where: str, value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
+        raise UsageError(f"{where} is {value!r}; give a factor such as 1.2")
+    return float(value)
+
+
+def _text(where: str, value: Any) -> str:
+    if not isinstance(value, str) or not value:
+        raise UsageError(f"{where} is {value!r}; give the id of a parameter as a string")
+    return value
+
+
+def _switch(where: str, value: Any) -> bool:
+    if not isinstance(value, bool):
+        raise UsageError(f"{where} is {value!r}; give True or False")
+    return value
+
+
+def _metric(where: str, value: Any) -> str:
+    if value not in METRICS:
+        raise UsageError(f"{where} is {value!r}; choose one of {', '.join(METRICS)}")
+    return str(value)
+
+
+def _amount(where: str, value: Any) -> int:
+    try:
+        return read_amount(where, value)
+    except ValueError as error:
+        raise UsageError(str(error)) from None
+
+
+def _share(where: str, value: Any) -> float:
+    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", "" if isinstance(value, bool) else str(value))
+    ratio = float(match[1]) / (100 if match[2] else 1) if match else 0.0
+    if not 0 < ratio <= 1:
+        raise UsageError(f'{where} is {value!r}; give a share of the limit such as 0.9 or "90%", at most 1')
+    return ratio
+
+
+def _names(where: str, value: Any) -> tuple[str, ...]:
+    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
+        raise UsageError(f"{where} is {value!r}; give a list of kernel names")
+    return tuple(value)
+
+
+# mark argument -> (field of Mark, reader of the value)
+_ARGUMENTS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
+    "rounds": ("rounds", _count(1)),
+    "warmup": ("warmup", _count(0)),
+    "rest": ("rest_ns", parse_duration),
+    "cold_cache": ("cold_cache", _switch),
+    "band": ("band", parse_band),
+    "metric": ("metric", _metric),
+    "launches": ("launches", _count(0)),
+    "kernels": ("kernels", _names),
+    "max_time": ("max_time_ns", _time),
+    "faster_than": ("faster_than", _text),
+    "by": ("by", _factor),
+    "bytes": ("bytes_moved", _amount),
+    "flops": ("flops", _amount),
+    "min_share_of_limit": ("min_share_of_limit", _share),
+    "ranks": ("ranks", _count(1)),
+}
+
+
+def is_marked(item: pytest.Item) -> bool:
+    """Whether the test is one to measure."""
+    return item.get_closest_marker("nsight") is not None
+
+
+def read_mark(item: pytest.Item) -> Mark:
+    """Merges the test's nsight marks; the one nearest to the test wins, argument by argument.
+
+    Raises:
+        UsageError: an argument that is unknown, positional or ill-typed; the sentence names the test.
+    """
+    values: dict[str, Any] = {}
+    for mark in _nearest_first(item):
+        if mark.args:
+            raise UsageError(
+                f"{item.nodeid}: nsight takes keyword arguments only, got {mark.args[0]!r}; "
+                f"allowed are {', '.join(_ARGUMENTS)}"
+            )
+        for name, value in mark.kwargs.items():
+            if name not in _ARGUMENTS:
+                raise UsageError(
+                    f"{item.nodeid}: nsight has no argument {name!r}; allowed are {', '.join(_ARGUMENTS)}"
+                )
+            field, parse = _ARGUMENTS[name]
+            values.setdefault(field, parse(f"{item.nodeid}: nsight({name}=...)", value))
+    if "by" in values and "faster_than" not in values:
+        raise UsageError(f"{item.nodeid}: nsight(by=...) needs faster_than=..., the variant to beat")
+    return Mark(**values)
+
+
+def _nearest_first(item: pytest.Item) -> list[pytest.Mark]:
+    """The test's nsight marks; pytest puts those of a parameter set behind the function's own."""
+    by_node: dict[str, list[pytest.Mark]] = {}
+    for node, mark in item.iter_markers_with_node("nsight"):
+        by_node.setdefault(node.nodeid, []).insert(0, mark)
+    return [mark for marks in by_node.values() for mark in marks]
+
+
+def check_marks(items: Iterable[pytest.Item]) -> None:
+    """Reads every mark once, so that a wrong one ends the collection.
+
+    Raises:
+        pytest.UsageError: one line for each wrong mark.
+    """
+    wrong = filter(None, map(_complaint, items))
+    sentences = "\n".join(dict.fromkeys(wrong))
+    if sentences:
+        raise pytest.UsageError(sentences)
+
+
+def _complaint(item: pytest.Item) -> str:
+    try:
+        _check_claim(item, read_mark(item))
+    except UsageError as error:
+        return str(error)
+    return ""
+
+
+def _check_claim(item: pytest.Item, mark: Mark) -> None:
+    """Refuses a claim that can never be checked; one of a whole function or class need not fit each case."""
+    if mark.faster_than is None:
+        return
+    where = f"{item.nodeid}: nsight(faster_than={mark.faster_than!r})"
+    callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        if any("faster_than" in own.kwargs for own in item.own_markers if own.name == "nsight"):
+            raise UsageError(f"{where} names the id of another parameter, and the test has no parameters")
+    elif mark.faster_than in callspec.id.split("-") and any(
+        "faster_than" in own.kwargs for own in callspec.marks if own.name == "nsight"
+    ):
+        raise UsageError(f"{where} claims that the case beats itself; name the id of another parameter")
+
+
+def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:
+    """The case that differs from `case` only in having `variant` for one of its parameter ids.
+
+    Node ids join parameter ids with dashes: of `test_op[fused-4096]` the "unfused" partner is
+    `test_op[unfused-4096]`. A case that is the variant itself has no partner.
+    """
+    base, bracket, rest = case.partition("[")
+    if not bracket:
+        return None
+    tokens = rest[:-1].split("-")
+    if variant in tokens:
+        return None
+    for position in range(len(tokens)):
+        candidate = f"{base}[{'-'.join([*tokens[:position], variant, *tokens[position + 1 :]])}]"
+        if candidate != case and candidate in cases:
+            return candidate
+    # A slip of the pen, or a selection without it: the claim must not vanish, so it names who is missing.
+    return f"{base}[{'-'.join([variant, *tokens[1:]])}]"
+
+
+def find_partners(items: Iterable[pytest.Item]) -> dict[str, str]:
+    """Case -> the case that it claims to beat, of tests that are to be measured."""
+    marks = {item.nodeid: read_mark(item) for item in items if is_marked(item)}
+    found = {case: find_partner(case, mark.faster_than, marks) for case, mark in marks.items() if mark.faster_than}
+    return {case: partner for case, partner in found.items() if partner is not None}

@@ -1,0 +1,188 @@
+"""What all reports say alike: the order of verdicts, the cells of a row, the sentences around the table."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from pytest_nsight.model.units import count, duration, duration_pair, percent
+from pytest_nsight.model.values import RunSummary, Shape, Subject
+from pytest_nsight.model.verdicts import Comparison, SessionResult, Verdict, VerdictKind
+from pytest_nsight.report.table import shorten
+
+# Names of C++ kernels fill a screen when every template argument is spelled out.
+_LONGEST_NAME = 100
+_WORST_FIRST = {kind: place for place, kind in enumerate(VerdictKind)}
+_NOUNS = {
+    VerdictKind.REGRESSION: ("regression", "regressions"),
+    VerdictKind.IMPROVEMENT: ("improvement", "improvements"),
+    VerdictKind.STRUCTURE: ("structure change", "structure changes"),
+    VerdictKind.CLAIM: ("failed claim", "failed claims"),
+    VerdictKind.ENVIRONMENT: ("not comparable", "not comparable"),
+    VerdictKind.INCONCLUSIVE: ("inconclusive", "inconclusive"),
+    VerdictKind.NO_BASELINE: ("without baseline", "without baseline"),
+    VerdictKind.UNCHANGED: ("unchanged", "unchanged"),
+    VerdictKind.SAVED: ("saved", "saved"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Cells:
+    """One row of the table, as text; "" where there is nothing to say.
+
+    Attributes:
+        case: label of the subject.
+        baseline: the gated duration in the baseline.
+        now: the gated duration in this session.
+        pair: both in one unit.
+        change: relative change.
+        interval: its 90 % confidence interval.
+        half_width: half the width of that interval.
+        mde: smallest slowdown that the comparison would have found; only where it was inconclusive.
+        verdict: name of the verdict.
+    """
+
+    case: str
+    baseline: str
+    now: str
+    pair: str
+    change: str
+    interval: str
+    half_width: str
+    mde: str
+    verdict: str
+
+
+def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
+    """Ordered by kind, the worst first, then by the size of the change, then as they were collected."""
+    return sorted(verdicts, key=lambda verdict: (_WORST_FIRST[verdict.kind], -_change_size(verdict)))
+
+
+def fails(verdict: Verdict, *, strict: bool) -> bool:
+    """Whether the verdict fails its test in such a session."""
+    return verdict.kind.fails_in(strict=strict)
+
+
+def labels(verdicts: Iterable[Verdict]) -> dict[Subject, str]:
+    """What each subject is called in a table: its label, behind its file where two files have tests of one name."""
+    subjects = [verdict.subject for verdict in verdicts]
+    times = Counter(subject.label for subject in subjects)
+    return {
+        subject: subject.label
+        if times[subject.label] == 1
+        else f"{subject.case.split('::', maxsplit=1)[0]}::{subject.label}"
+        for subject in subjects
+    }
+
+
+def cells(verdict: Verdict, label: str) -> Cells:
+    """The verdict's row of the table, under the label that the subject has there."""
+    now = "" if verdict.now_ns is None else duration(verdict.now_ns)
+    compared = verdict.comparison
+    if compared is None:
+        return Cells(label, "", now, now, "", "", "", "", verdict.kind.value)
+    is_open = verdict.kind is VerdictKind.INCONCLUSIVE
+    return Cells(
+        case=label,
+        baseline=duration(compared.baseline_ns),
+        now=duration(compared.now_ns),
+        pair=_pair(compared),
+        change=percent(compared.ratio - 1),
+        interval=_interval(compared),
+        half_width=percent((compared.high - compared.low) / 2, signed=False),
+        mde=percent(compared.mde, signed=False) if is_open else "",
+        verdict=verdict.kind.value,
+    )
+
+
+def sentence(verdict: Verdict) -> str:
+    """The verdict's sentence, with the subject's name in front of it."""
+    label = verdict.subject.label
+    return verdict.sentence if label in verdict.sentence else f"{label}: {verdict.sentence}"
+
+
+def detail_lines(verdict: Verdict) -> list[str]:
+    """What changed, below the sentence: the launches that came or went, else the kernels that got slower."""
+    lines = [f"{change.before} -> {change.now}  {shape_text(change.shape)}" for change in verdict.changes]
+    compared = verdict.comparison
+    if compared is not None and len(compared.slower_kernels) > 1 and not verdict.changes:
+        for name, before_ns, now_ns in compared.slower_kernels:
+            lines.append(f"{duration_pair(before_ns, now_ns)}  {shorten(name, _LONGEST_NAME, '...')}")
+    return lines
+
+
+def shape_text(shape: Shape) -> str:
+    """A way of launching in words: "_rms_norm_fused, grid 4096, block 256, 32 registers"."""
+    name = shorten(shape.name, _LONGEST_NAME, "...")
+    parts = [name if shape.kind == "kernel" else f"{shape.kind} {name}".rstrip()]
+    parts += [f"{name} {_extent(extent)}" for name, extent in _extents(shape) if any(extent)]
+    if shape.registers:
+        parts.append(count(shape.registers, "register"))
+    if shape.shared_bytes:
+        parts.append(f"{count(shape.shared_bytes, 'byte')} shared")
+    return ", ".join(parts)
+
+
+def summary(result: SessionResult) -> str:
+    """All verdicts counted.
+
+    Regressions and improvements always both: a gate that only ever finds one of them is broken.
+    """
+    kinds = Counter(verdict.kind for verdict in result.verdicts)
+    both = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT)
+    was_judged = any(kind is not VerdictKind.SAVED for kind in kinds)
+    parts = [count(kinds[kind], *_NOUNS[kind]) for kind in both] if was_judged else []
+    parts += [count(kinds[kind], *_NOUNS[kind]) for kind in VerdictKind if kinds[kind] and kind not in both]
+    return f"{count(len(result.verdicts), 'verdict')}: {', '.join(parts)}" if parts else "nothing was measured"
+
+
+def setup(result: SessionResult) -> str:
+    """How it was measured: machine, collector, runs and rounds, session."""
+    names = (result.environment.get(field) for field in ("gpu", "device", "cpu"))
+    machine = next(filter(None, names), "unknown machine")
+    rounds = [max(map(len, run.rounds.values()), default=0) for run in result.runs]
+    runs = list(Counter(run.subject for run in result.runs).values())
+    extent = f"{_span(runs, 'run')} of {_span(rounds, 'round')}, " if runs else ""
+    return f"{machine}, collector {result.collector}, {extent}session {result.session}"
+
+
+def gated_metric(verdict: Verdict) -> str:
+    """The duration that the verdict is about."""
+    return verdict.comparison.metric if verdict.comparison else verdict.metric
+
+
+def runs_of(verdict: Verdict, result: SessionResult) -> list[RunSummary]:
+    """The new runs of the verdict's subject, in their order."""
+    return [run for run in result.runs if run.subject == verdict.subject]
+
+
+def _change_size(verdict: Verdict) -> float:
+    return abs(verdict.comparison.ratio - 1) if verdict.comparison else 0.0
+
+
+def _interval(compared: Comparison) -> str:
+    low, high = percent(compared.low - 1), percent(compared.high - 1)
+    return f"{low.removesuffix(' %')} .. {high}"
+
+
+def _pair(compared: Comparison) -> str:
+    # In a table the change stands beside it, and says more than a fourth digit would.
+    (before, unit), (now, now_unit) = (duration(ns).split(" ") for ns in (compared.baseline_ns, compared.now_ns))
+    if unit == now_unit:
+        return f"{before} -> {now} {unit}"
+    return duration_pair(compared.baseline_ns, compared.now_ns)
+
+
+def _extents(shape: Shape) -> tuple[tuple[str, tuple[int, int, int]], ...]:
+    return ("grid", shape.grid), ("block", shape.block)
+
+
+def _extent(extent: tuple[int, int, int]) -> str:
+    x, y, z = extent
+    return f"{x}x{y}x{z}" if z != 1 else f"{x}x{y}" if y != 1 else str(x)
+
+
+def _span(numbers: Sequence[int], noun: str) -> str:
+    low, high = min(numbers), max(numbers)
+    return count(high, noun) if low == high else f"{low} to {count(high, noun)}"

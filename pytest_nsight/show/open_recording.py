@@ -1,0 +1,92 @@
+"""Whatever a user calls a recording becomes a trace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from pytest_nsight.collectors.nsys.collector import read_explained
+from pytest_nsight.collectors.nsys.export import export
+from pytest_nsight.collectors.nsys.find import find
+from pytest_nsight.collectors.nsys.scrub import unpack
+from pytest_nsight.controller.recorded_session import read_recorded_trace
+from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
+from pytest_nsight.model.trace import Trace
+
+KINDS = "an .sqlite or .sqlite.xz export, a .nsys-rep report, or a run's folder such as .nsight/SESSION/run-001"
+
+
+def load(path: Path) -> Trace:
+    """Reads a recording; one without ranges or kernels says in its notes what may be the matter.
+
+    Args:
+        path: an export, packed or not; a report, which the newest nsys here exports into a temporary folder; or
+            the folder of a run that was recorded with --nsight-keep.
+
+    Raises:
+        UsageError: there is nothing of that name, or it is a whole session.
+        RecordingError: the folder holds no trace.
+        NsysError: no nsys here can export the report.
+        TraceError: the export cannot be read.
+    """
+    if path.is_dir():
+        return _load_folder(path)
+    if not path.exists():
+        raise UsageError(f"there is no {path}; give {KINDS}")
+    if path.suffix == ".nsys-rep":
+        return _load_report(path)
+    if path.suffix == ".xz":
+        with _scratch() as folder:
+            exported = folder / path.stem
+            unpack(path, exported)
+            return _read_for(path, exported)
+    return read_explained(path)
+
+
+def _load_folder(folder: Path) -> Trace:
+    runs = sorted(run.name for run in folder.glob("run-*") if run.is_dir())
+    if runs:
+        raise UsageError(f"{folder} is a session; give one of its runs: {folder / runs[0]} to {runs[-1]}")
+    try:
+        return read_recorded_trace(folder)
+    except RecordingError:
+        raise RecordingError(
+            f"{folder} holds no trace of a run; record the session with --nsight-keep, or give {KINDS}"
+        ) from None
+
+
+def _load_report(report: Path) -> Trace:
+    if not report.stat().st_size:
+        raise TraceError(f"{report} is empty: nsys did not finish it; record it again")
+    installation = find()
+    with _scratch() as folder:
+        exported = folder / f"{report.stem}.sqlite"
+        export(installation, report.absolute(), exported, os.environ)
+        return _read_for(report, exported)
+
+
+def _read_for(path: Path, exported: Path) -> Trace:
+    """Reads what was made from the file that the user knows, and names that one if it cannot be read."""
+    try:
+        return read_explained(exported)
+    except TraceError as error:
+        raise TraceError(str(error).replace(str(exported), str(path))) from None
+
+
+@contextmanager
+def _scratch() -> Iterator[Path]:
+    """A folder that only its user can read, as exports hold the environment; it goes, unless nsys wrote why not."""
+    folder = Path(tempfile.mkdtemp(prefix="pytest-nsight-"))
+    try:
+        yield folder
+    except NsysError:
+        raise
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    else:
+        shutil.rmtree(folder, ignore_errors=True)

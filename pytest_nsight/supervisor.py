@@ -1,0 +1,141 @@
+"""Starts several workers side by side, so that one profiler records them all, and ends ranks that wait in vain.
+
+The controller starts this program with the folder of a run, which holds the plan; it records how each worker ended.
+It measures nothing, imports neither torch nor pytest, and uses no GPU.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from types import FrameType
+
+import psutil
+
+from pytest_nsight.protocol.job import WORKER_LOG, start_command
+from pytest_nsight.protocol.worker_plan import EXITS_FILE, FAILED_FILE, End, Member, Plan
+
+PEER_GRACE_S = 5.0
+"""How long the peers of a rank that failed may take to end by themselves."""
+
+_POLL_S = 0.05
+_LOOK_S = 0.25
+"""What uses a GPU lives longer than this: starting CUDA alone takes a quarter of a second."""
+
+_KILL_S = 3.0
+_INTERRUPT_S = 8.0
+
+
+class _Worker:
+    """A running member."""
+
+    def __init__(self, member: Member, folder: Path) -> None:
+        self.member = member
+        self.folder = folder / member.folder
+        with (self.folder / WORKER_LOG).open("ab") as log:
+            self.popen = subprocess.Popen(
+                start_command("pytest_nsight.worker.inner_pytest", self.folder),
+                env={**os.environ, **member.environ},
+                stdin=subprocess.DEVNULL,
+                stdout=log,
+                stderr=subprocess.STDOUT,
+                # An interrupt comes from here alone: two of them would cut short the worker's own clearing up.
+                start_new_session=True,
+            )
+        self.blame = ""
+        self.children: set[int] = set()
+
+    @property
+    def has_trouble(self) -> bool:
+        """Whether its peers may wait for it in vain."""
+        return bool(self.popen.poll()) or (self.folder / FAILED_FILE).exists()
+
+    def look(self) -> None:
+        """Notes what it has started; who a process belongs to cannot be found out once its parent is gone."""
+        try:
+            self.children |= {child.pid for child in psutil.Process(self.popen.pid).children(recursive=True)}
+        except psutil.Error:
+            return
+
+    def send(self, number: signal.Signals) -> None:
+        """Signals the process, unless it has ended."""
+        if self.popen.poll() is None:
+            self.popen.send_signal(number)
+
+
+class Supervisor:
+    """Works a plan off."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._interrupted_at: float | None = None
+
+    def interrupt(self, _number: int, _frame: FrameType | None) -> None:
+        """Asks for an end: nothing more is started, what runs is interrupted."""
+        if self._interrupted_at is None:
+            self._interrupted_at = time.monotonic()
+
+    def run(self, plan: Plan) -> None:
+        """Runs stage after stage, whatever becomes of the workers."""
+        for stage in plan.stages:
+            if self._interrupted_at is None:
+                teams = [[_Worker(member, self._folder) for member in team.members] for team in stage]
+                self._wait(teams)
+
+    def _wait(self, teams: Sequence[Sequence[_Worker]]) -> None:
+        running = [worker for team in teams for worker in team]
+        since: dict[int, float] = {}
+        looked_at, has_forwarded = 0.0, False
+        while running:
+            now = time.monotonic()
+            for number, team in enumerate(teams):
+                _end_abandoned(team, since.setdefault(number, now) if _troubled(team) else None, now)
+            if self._interrupted_at is not None:
+                number = signal.SIGKILL if now - self._interrupted_at > _INTERRUPT_S else signal.SIGINT
+                if number == signal.SIGKILL or not has_forwarded:
+                    for worker in running:
+                        worker.send(number)
+                has_forwarded = True
+            if now - looked_at > _LOOK_S:
+                looked_at = now
+                for worker in running:
+                    worker.look()
+            for worker in [worker for worker in running if worker.popen.poll() is not None]:
+                running.remove(worker)
+                self._record_exit(worker)
+            time.sleep(_POLL_S)
+
+    def _record_exit(self, worker: _Worker) -> None:
+        end = End(worker.popen.returncode, worker.blame, tuple(sorted(worker.children)))
+        with (self._folder / EXITS_FILE).open("a", encoding="utf-8") as file:
+            file.write(json.dumps({"member": worker.member.folder, **asdict(end)}) + "\n")
+
+
+def _troubled(team: Sequence[_Worker]) -> _Worker | None:
+    return next((worker for worker in team if len(team) > 1 and worker.has_trouble), None)
+
+
+def _end_abandoned(team: Sequence[_Worker], since: float | None, now: float) -> None:
+    """Ends the ranks that are left when one has failed or died: they may wait in a collective for ever."""
+    culprit = _troubled(team)
+    if culprit is None or since is None or now - since < PEER_GRACE_S:
+        return
+    for worker in team:
+        if worker.popen.poll() is None:
+            worker.blame = culprit.member.folder
+            worker.send(signal.SIGKILL if now - since > PEER_GRACE_S + _KILL_S else signal.SIGTERM)
+
+
+def main(folder: Path) -> int:
+    """Works off the plan of a run's folder."""
+    supervisor = Supervisor(folder)
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, supervisor.interrupt)
+    supervisor.run(Plan.read(folder))
+    return 0

@@ -1,0 +1,152 @@
+"""What is known of each launch before ranges come in: its call, where that was made, and what it costs.
+
+MERGED: Sums over launches that are sorted by range: exact, and without a loop over ranges.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from pytest_nsight.model.trace import ANY_THREAD, COMPUTE_KINDS, Flags, Ints, SmallInts, Trace
+from pytest_nsight.trace.attribution import NO_CALL, find_calls
+
+
+@dataclass(frozen=True, slots=True)
+class Facts:
+    """What sums and searches need to know of each launch, shape (launches,) each.
+
+    Attributes:
+        call: row of the call that made it, NO_CALL if unknown.
+        is_placed: whether it is known where on the host it was launched.
+        is_compute: kernel, graph or operator, as opposed to a copy.
+        duration_ns: int64.
+        launch_ns: duration of its call, for the first computing launch of each call; else 0.
+    """
+
+    call: Ints
+    is_placed: Flags
+    is_compute: Flags
+    duration_ns: Ints
+    launch_ns: Ints
+
+    @classmethod
+    def of(cls, trace: Trace) -> Facts:
+        """Look up the call of each launch, and add what follows from it."""
+        launches, calls = trace.launches, trace.calls
+        kinds = np.array([shape.kind for shape in trace.shapes], np.str_)
+        call = find_calls(trace)
+        is_compute = np.isin(kinds, COMPUTE_KINDS)[launches.shape]
+        is_operator = (kinds == "operator")[launches.shape]
+        # All launches of a call share its ranges, so that its time can be booked on one of them.
+        candidates = np.flatnonzero(is_compute & (call != NO_CALL))
+        booked = np.full(len(calls), -1, np.int64)
+        booked[call[candidates]] = candidates
+        with_launch = np.flatnonzero(booked >= 0)
+        launch_ns = np.zeros(len(launches), np.int64)
+        launch_ns[booked[with_launch]] = np.maximum(calls.end_ns - calls.start_ns, 0)[with_launch]
+        return cls(
+            call=call,
+            is_placed=(call != NO_CALL) | is_operator,
+            is_compute=is_compute,
+            duration_ns=np.maximum(launches.end_ns - launches.start_ns, 0),
+            launch_ns=launch_ns,
+        )
+
+    def origin(self, trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
+        """Thread and time of launching, shape (launched,) each; an operator without a call is its own."""
+        call = self.call[launched]
+        is_own = call == NO_CALL
+        if not is_own.any():
+            return trace.calls.thread[call], trace.calls.start_ns[call]
+        thread = np.full(len(launched), ANY_THREAD, np.int64)
+        time_ns = trace.launches.start_ns[launched]
+        thread[~is_own] = trace.calls.thread[call[~is_own]]
+        time_ns[~is_own] = trace.calls.start_ns[call[~is_own]]
+        return thread, time_ns
+
+
+def sort_by_start(where: Ints, row: Ints, start_ns: Ints) -> tuple[Ints, Ints]:
+    """Put launches in order of range, start and row; mostly they are so already.
+
+    Args:
+        where: shape (launches,), number of the range of each, sorted.
+        row: shape (launches,), row of each in the table.
+        start_ns: shape (rows,), the table's starts.
+
+    Returns:
+        Both in the new order.
+    """
+    time_ns = start_ns[row]
+    is_sorted = (where[1:] > where[:-1]) | (time_ns[1:] > time_ns[:-1])
+    if is_sorted.all():
+        return where, row
+    order = np.lexsort((row, time_ns, where))
+    return where[order], row[order]
+
+
+def sum_by(where: Ints, values: Ints, size: int) -> Ints:
+    """Exact sums of integers by group, shape (size,).
+
+    Args:
+        where: shape (values,), group of each value, sorted.
+        values: int64.
+        size: number of groups.
+    """
+    edges = np.searchsorted(where, np.arange(size + 1))
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(values)])
+    return np.diff(running[edges])
+
+
+def measure_busy(where: Ints, start_ns: Ints, end_ns: Ints, size: int) -> dict[str, Ints]:
+    """Union ("busy_ns"), first start to last end ("span_ns") and gaps ("gap_ns") of intervals, by group.
+
+    Args:
+        where: shape (intervals,), group of each, sorted.
+        start_ns: sorted within each group.
+        end_ns: not before the start.
+        size: number of groups.
+    """
+    last_ns = pd.Series(end_ns).groupby(where).cummax().to_numpy(np.int64)
+    is_first = np.ones(len(where), np.bool_)
+    is_first[1:] = where[1:] != where[:-1]
+    seen_ns = np.empty_like(last_ns)
+    seen_ns[1:] = last_ns[:-1]
+    seen_ns[is_first] = start_ns[is_first]
+    busy_ns = sum_by(where, np.maximum(end_ns - np.maximum(start_ns, seen_ns), 0), size)
+    is_last = np.ones(len(where), np.bool_)
+    is_last[:-1] = is_first[1:]
+    span_ns = np.zeros(size, np.int64)
+    span_ns[where[is_last]] = last_ns[is_last] - start_ns[is_first]
+    return {"busy_ns": busy_ns, "span_ns": span_ns, "gap_ns": span_ns - busy_ns}
+
+
+def count_shapes(where: Ints, shape: SmallInts, duration_ns: Ints, start_ns: Ints, shapes: int) -> dict[str, Ints]:
+    """Launches by group and shape: "range", "shape", "count", "total_ns", "first_start_ns".
+
+    Args:
+        where: shape (launches,), group of each, sorted.
+        shape: which shape each launch has.
+        duration_ns: of each launch.
+        start_ns: sorted within each group.
+        shapes: number of shapes.
+    """
+    keys = where * max(shapes, 1) + shape
+    # Groups follow one another, so that a stable sort finds nearly all in order already.
+    order = np.argsort(keys, kind="stable")
+    is_first = np.ones(len(keys), np.bool_)
+    is_first[1:] = keys[order[1:]] != keys[order[:-1]]
+    first = np.flatnonzero(is_first)
+    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(duration_ns[order])])
+    edges = np.append(first, len(keys))
+    by_time = np.argsort(order[first], kind="stable")
+    launch = order[first][by_time]
+    return {
+        "range": where[launch],
+        "shape": shape[launch].astype(np.int64),
+        "count": np.diff(edges)[by_time],
+        "total_ns": np.diff(running[edges])[by_time],
+        "first_start_ns": start_ns[launch],
+    }

@@ -1,0 +1,273 @@
+"""A run's manifest and measured ranges become one RunSummary per subject. Pure.
+
+MERGED: What one round spent on one subject: in its own ranges, and in those of a replayed graph's capture.
+"""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Container, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pandas as pd
+
+from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
+from pytest_nsight.protocol.manifest import Conditions, Manifest, Round
+from pytest_nsight.trace.graph_captures import Captured
+from pytest_nsight.trace.measures import Measured
+
+# What can be said of operators on a processor: they are not launched, copied for or waited for.
+_OPERATOR_METRICS = ("kernel", "busy", "span", "gap", "wall")
+
+
+def summarise(
+    manifest: Manifest, measured: Measured, captured: Captured | None = None
+) -> tuple[tuple[RunSummary, ...], dict[str, str]]:
+    """Summarises what one worker measured.
+
+    Args:
+        manifest: which rounds it ran.
+        measured: what the profiler saw of them.
+        captured: what the ranges of captured graphs cost in replays, None if there were none.
+
+    Returns:
+        The summaries of all cases whose rounds were seen completely, and for each other case a sentence that
+        says what is missing.
+    """
+    own = measured.ranges[(measured.ranges["process"] == manifest.pid) & (measured.ranges["id"] >= 0)]
+    seen = own.reset_index(names="row").drop_duplicates("id").set_index("id")
+    table = PieceTable(measured.ranges, measured.kernels)
+    rounds: dict[str, list[Round]] = {}
+    for one in manifest.rounds:
+        rounds.setdefault(one.case, []).append(one)
+    round_ids = [one.id for one in manifest.rounds if one.id in seen.index]
+    replayed = captured_pieces(captured, seen.loc[round_ids]) if captured is not None else {}
+    summaries: list[RunSummary] = []
+    problems: dict[str, str] = {}
+    for case, own_rounds in rounds.items():
+        missing = sum(one.id not in seen.index for one in own_rounds)
+        if missing:
+            problems[case] = f"{missing} of {len(own_rounds)} rounds are missing from the trace: its end was lost"
+            continue
+        pieces = {
+            part: {round_id: table.add_up(seen.loc[ids, "row"].tolist()) for round_id, ids in groups.items()}
+            for part, groups in _subjects(own_rounds, set(seen.index)).items()
+        }
+        if not any(piece.shapes for piece in pieces[""].values()):
+            problems[case] = _nothing_launched(manifest)
+            continue
+        _add_replayed(pieces, replayed, [one.id for one in own_rounds])
+        summaries += [
+            _summary(manifest, Subject(case, part), own_rounds, list(by_round.values()), measured.shapes)
+            for part, by_round in pieces.items()
+        ]
+    return tuple(summaries), problems
+
+
+def _add_replayed(
+    pieces: dict[str, dict[int, Piece]], replayed: Mapping[str, Mapping[int, Piece]], rounds: Sequence[int]
+) -> None:
+    """Puts the parts of replayed graphs beside, or into, the parts that the rounds opened themselves."""
+    for part, by_round in replayed.items():
+        for round_id in rounds:
+            if round_id in by_round:
+                own = pieces.setdefault(part, {})
+                own[round_id] = own[round_id].join(by_round[round_id]) if round_id in own else by_round[round_id]
+
+
+def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, dict[int, list[int]]]:
+    """Part -> round -> the payloads of its ranges; a part may be opened several times in a round."""
+    subjects: dict[str, dict[int, list[int]]] = {"": {one.id: [one.id] for one in rounds}}
+    for name in dict.fromkeys(name for one in rounds for _, name in one.parts):
+        payloads = {one.id: [id_ for id_, other in one.parts if other == name and id_ in seen] for one in rounds}
+        # Rounds that skipped the part have nothing to tell of it.
+        groups = {round_id: group for round_id, group in payloads.items() if group}
+        if groups:
+            subjects[name] = groups
+    return subjects
+
+
+def _nothing_launched(manifest: Manifest) -> str:
+    is_cpu = manifest.environment.get("collector") == "torch" and not is_gpu(manifest.board)
+    where = "CPU operator" if is_cpu else "GPU kernel"
+    return (
+        f"no {where} ran in the measured rounds: does the measured function do its work on the device, and "
+        "is the work in the function rather than in its arguments?"
+    )
+
+
+def _summary(
+    manifest: Manifest,
+    subject: Subject,
+    rounds: Sequence[Round],
+    pieces: Sequence[Piece],
+    names: Sequence[Shape],
+) -> RunSummary:
+    shapes = [piece.shapes for piece in pieces]
+    kinds = {names[index].kind for one in shapes for index in one}
+    metrics = _OPERATOR_METRICS if kinds == {"operator"} else METRICS
+    counts = [{index: use[0] for index, use in one.items()} for one in shapes]
+    is_stable = all(count == counts[0] for count in counts)
+    return RunSummary(
+        subject=subject,
+        run=manifest.run,
+        session=manifest.session,
+        board=manifest.board,
+        rounds={
+            name: tuple(piece.times_ns[name] for piece in pieces)
+            for name in metrics
+            if all(name in piece.times_ns for piece in pieces)
+        },
+        shapes=_uses(shapes, names),
+        is_stable=is_stable,
+        varying=() if is_stable else find_varying(counts, names),
+        copied_bytes=int(statistics.median(piece.copied_bytes for piece in pieces)),
+        clocks=_clocks(rounds, manifest.conditions.get(subject.case)),
+        environment={**manifest.environment, "cold_cache": "on" if rounds[0].cold_cache else "off"},
+        recorded=manifest.recorded,
+        commit=manifest.commit,
+        # What a part of the round has to do, nobody said.
+        work=None if subject.part else manifest.work.get(subject.case),
+    )
+
+
+def _uses(shapes: Sequence[Mapping[int, tuple[int, int, int]]], names: Sequence[Shape]) -> tuple[ShapeUse, ...]:
+    """What a typical round launches, in order of first launch."""
+    first_ns: dict[int, int] = {}
+    for one in shapes:
+        for index, (_, _, start_ns) in one.items():
+            first_ns.setdefault(index, start_ns)
+    uses = []
+    for index in sorted(first_ns, key=lambda index: first_ns[index]):
+        launches = [one.get(index, (0, 0, 0)) for one in shapes]
+        uses.append(
+            ShapeUse(
+                shape=names[index],
+                count=statistics.mode(count for count, _, _ in launches),
+                median_ns=int(statistics.median(total_ns for _, total_ns, _ in launches)),
+            )
+        )
+    return tuple(use for use in uses if use.count)
+
+
+def _clocks(rounds: Sequence[Round], conditions: Conditions | None) -> Clocks:
+    readings = [one.reading for one in rounds]
+    sm_mhz = [reading.sm_mhz for reading in readings if reading.sm_mhz is not None]
+    power_w = [reading.power_w for reading in readings if reading.power_w is not None]
+    temperature_c = [reading.temperature_c for reading in readings if reading.temperature_c is not None]
+    return Clocks(
+        sm_mhz=int(statistics.median(sm_mhz)) if sm_mhz else None,
+        power_w=round(statistics.median(power_w), 1) if power_w else None,
+        temperature_c=max(temperature_c, default=None),
+        throttled=sum(bool(reading.reasons) for reading in readings) / len(readings) if sm_mhz else None,
+        reasons=tuple(sorted({reason for reading in readings for reason in reading.reasons})),
+        others=tuple(sorted(conditions.others)) if conditions else (),
+        round_mhz=tuple(sm_mhz) if len(sm_mhz) == len(readings) else (),
+    )
+
+
+_Use = tuple[int, int, int]
+"""Launches, their total time in ns, and the start of the first, in ns."""
+
+
+class Piece(NamedTuple):
+    """Sums over some ranges.
+
+    Attributes:
+        times_ns: metric -> duration; a part of a replayed graph has none on the host, which sees the replay whole.
+        copied_bytes: by copies and sets.
+        shapes: index of a shape -> its uses.
+    """
+
+    times_ns: Mapping[str, int]
+    copied_bytes: int
+    shapes: Mapping[int, _Use]
+
+    def join(self, other: Piece) -> Piece:
+        """Both together."""
+        times_ns = dict(self.times_ns)
+        for metric, duration_ns in other.times_ns.items():
+            times_ns[metric] = times_ns.get(metric, 0) + duration_ns
+        shapes = _add_up([*self.shapes.items(), *other.shapes.items()])
+        return Piece(times_ns, self.copied_bytes + other.copied_bytes, shapes)
+
+
+class PieceTable:
+    """Sums of ranges, to be added up by round."""
+
+    def __init__(self, sums: pd.DataFrame, kernels: pd.DataFrame) -> None:
+        """Takes both tables of a Measured or a Captured."""
+        self._columns = {name: sums[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "copied_bytes")}
+        self._times_ns = {
+            metric: sums[f"{metric}_ns"].to_numpy(np.int64) for metric in METRICS if f"{metric}_ns" in sums
+        }
+        columns = ("range", "shape", "count", "total_ns", "first_start_ns")
+        self._uses: dict[int, list[tuple[int, _Use]]] = {}
+        for row, shape, *use in zip(*(kernels[column].tolist() for column in columns), strict=True):
+            self._uses.setdefault(row, []).append((shape, (use[0], use[1], use[2])))
+
+    def add_up(self, rows: Sequence[int]) -> Piece:
+        """The sums of ranges; one inside another of them is part of that one already."""
+        kept = self._outermost(rows)
+        times_ns = {metric: int(column[kept].sum()) for metric, column in self._times_ns.items()}
+        uses = [use for row in kept for use in self._uses.get(row, ())]
+        return Piece(times_ns, int(self._columns["copied_bytes"][kept].sum()), _add_up(uses))
+
+    def _outermost(self, rows: Sequence[int]) -> list[int]:
+        start_ns, end_ns = self._columns["start_ns"], self._columns["end_ns"]
+        kept: list[int] = []
+        for row in sorted(rows, key=lambda row: (start_ns[row], -end_ns[row])):
+            if not kept or end_ns[row] > end_ns[kept[-1]]:
+                kept.append(row)
+        return kept
+
+
+def captured_pieces(captured: Captured, rounds: pd.DataFrame) -> dict[str, dict[int, Piece]]:
+    """Parts of replayed graphs, by the rounds that replayed them.
+
+    Args:
+        captured: of the whole trace.
+        rounds: rows of Measured.ranges, one a round, of one process; indexed by the round's id.
+
+    Returns:
+        Name of the range of the capture -> id of the round -> what it took there.
+    """
+    parts = captured.parts
+    ordered = rounds.sort_values("start_ns")
+    if parts.empty or ordered.empty:
+        return {}
+    at = np.searchsorted(ordered["start_ns"].to_numpy(), parts["called_ns"].to_numpy(), side="right") - 1
+    is_inside = (at >= 0) & (parts["called_ns"].to_numpy() < ordered["end_ns"].to_numpy()[at])
+    is_inside &= parts["process"].to_numpy() == ordered["process"].to_numpy()[at]
+    found = parts.assign(round=ordered.index.to_numpy()[at])[is_inside]
+    table = PieceTable(parts, captured.kernels)
+    pieces: dict[str, dict[int, Piece]] = {}
+    # One name may be nested in itself, but only within a replay: each replay runs the same ranges again.
+    for (name, round_id, _), group in found.groupby(["name", "round", "called_ns"], sort=False):
+        piece, by_round = table.add_up(group.index.tolist()), pieces.setdefault(name, {})
+        by_round[round_id] = by_round[round_id].join(piece) if round_id in by_round else piece
+    return pieces
+
+
+def find_varying(rounds: Sequence[Mapping[int, int]], names: Sequence[Shape]) -> tuple[ShapeSpread, ...]:
+    """Which shapes are not launched equally often in all rounds.
+
+    Args:
+        rounds: for each round, index of a shape -> how often it was launched.
+        names: the shapes.
+    """
+    spreads = []
+    for shape in dict.fromkeys(shape for one in rounds for shape in one):
+        counts = [one.get(shape, 0) for one in rounds]
+        if min(counts) < max(counts):
+            spreads.append(ShapeSpread(names[shape], min(counts), max(counts)))
+    return tuple(spreads)
+
+
+def _add_up(uses: Iterable[tuple[int, _Use]]) -> dict[int, _Use]:
+    found: dict[int, _Use] = {}
+    for shape, (count, total_ns, first_ns) in uses:
+        before = found.get(shape, (0, 0, first_ns))
+        found[shape] = (before[0] + count, before[1] + total_ns, min(before[2], first_ns))
+    return found

@@ -1,0 +1,144 @@
+"""The `nsight` fixture: what a test calls. Who is behind it decides whether anything is measured."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
+from typing import Any, Protocol, TypeVar
+
+from pytest_nsight.model.roofline import read_work
+from pytest_nsight.model.values import Work
+
+T = TypeVar("T")
+
+
+class Measurement(Protocol):
+    """What stands behind the fixture in one test."""
+
+    def measure(
+        self, body: Callable[..., T], setup: Callable[[], Any] | None, rounds: int | None, warmup: int | None
+    ) -> T:
+        """Measures `body` in rounds and returns its last result."""
+
+    def range(self, name: str) -> AbstractContextManager[None]:
+        """Names a part of the round."""
+
+    def declare(self, work: Work) -> None:
+        """Takes note of what a round has to do."""
+
+
+class PlainMeasurement:
+    """Without --nsight a test runs once, as a plain test."""
+
+    def measure(
+        self,
+        body: Callable[..., T],
+        setup: Callable[[], Any] | None,
+        rounds: int | None,  # noqa: ARG002 - the protocol's
+        warmup: int | None,  # noqa: ARG002
+    ) -> T:
+        """Calls `body` once."""
+        args, kwargs = prepare(setup)
+        return body(*args, **kwargs)
+
+    def range(self, name: str) -> AbstractContextManager[None]:  # noqa: ARG002
+        """Measures nothing."""
+        return nullcontext()
+
+    def declare(self, work: Work) -> None:
+        """Has no use for it."""
+
+
+class Nsight:
+    """The fixture's value. Call it with what is to be measured; it returns that call's result."""
+
+    def __init__(self, measurement: Measurement) -> None:
+        self._measurement = measurement
+        self._work: Work | None = None
+
+    def __call__(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
+        """Measures `function(*args, **kwargs)` and returns its result.
+
+        Under --nsight the call is repeated, in warm-up and rounds; the result is the last round's.
+        """
+        return self._measurement.measure(lambda: function(*args, **kwargs), None, None, None)
+
+    def pedantic(
+        self,
+        function: Callable[..., T],
+        args: Sequence[Any] = (),
+        kwargs: Mapping[str, Any] | None = None,
+        *,
+        setup: Callable[[], Any] | None = None,
+        rounds: int | None = None,
+        warmup: int | None = None,
+    ) -> T:
+        """Measures with everything spelled out.
+
+        Args:
+            function: what is measured.
+            args: its positional arguments.
+            kwargs: its keyword arguments.
+            setup: called before each round, outside of the measurement; what it returns, unless None, is
+                the (args, kwargs) of that round.
+            rounds: measured rounds; beats mark and settings.
+            warmup: unmeasured rounds before them.
+
+        Returns:
+            The result of the last round.
+        """
+        if setup is None:
+            return self._measurement.measure(lambda: function(*args, **(kwargs or {})), None, rounds, warmup)
+        if args or kwargs:
+            raise TypeError("pedantic(setup=...) and args=/kwargs= exclude each other: return them from setup")
+        return self._measurement.measure(function, setup, rounds, warmup)
+
+    @property
+    def rank(self) -> int:
+        """Which rank this process is of a test marked with ranks=; 0 where there is only one."""
+        return int(os.environ.get("RANK", "0"))
+
+    @property
+    def ranks(self) -> int:
+        """How many ranks run this test together: what ranks= asks for, and 1 without --nsight."""
+        return int(os.environ.get("WORLD_SIZE", "1"))
+
+    def range(self, name: str) -> AbstractContextManager[None]:
+        """Names a part of the measured body; it gets a row and a verdict of its own."""
+        if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
+            raise ValueError(f"nsight.range() takes a name of 1 to 200 printable characters, got {name!r}")
+        return self._measurement.range(name)
+
+    def work(self, *, bytes: float | None = None, flops: float | None = None) -> None:  # noqa: A002 - as users say
+        """Declares what a round has to do at least, so that its time can be held against the board's limits.
+
+        It beats the mark's `bytes` and `flops`, and may stand before or after the measured call.
+
+        Args:
+            bytes: bytes that must be read from and written to the device's memory, each tensor counted once.
+            flops: floating-point operations, a multiply-add counted as two.
+
+        Raises:
+            ValueError: no number of at least 0, nothing at all, or other work than declared before.
+        """
+        declared = read_work("nsight.work", bytes, flops)
+        if self._work is None:
+            self._work = declared
+            self._measurement.declare(declared)
+        # A test without nsight(...) is measured as a whole and comes here in every round.
+        elif declared != self._work:
+            raise ValueError(f"nsight.work() says {declared} after {self._work}: a test has one amount of work")
+
+
+def prepare(setup: Callable[[], Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
+    """Calls a setup function and reads the (args, kwargs) that it returns, if any."""
+    prepared = setup() if setup is not None else None
+    if prepared is None:
+        return (), {}
+    match prepared:
+        case (tuple() | list()) as args, dict() as kwargs:
+            return tuple(args), kwargs
+    raise TypeError(
+        f"pedantic(setup=...) returns (args, kwargs), such as ((x,), {{}}), or None; got {type(prepared).__name__}"
+    )

@@ -1,0 +1,132 @@
+"""What is particular to a pytest that measures another tree.
+
+Tests may be missing there, and others be new; and nothing may be imported from the user's tree.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.abc
+import os
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.machinery import ModuleSpec
+from importlib.util import spec_from_file_location
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+from pytest_nsight.protocol.manifest import Journal
+from pytest_nsight.protocol.mark import is_marked
+from pytest_nsight.protocol.tree_mapping import Mirror
+from pytest_nsight.worker.installed_copies import installed_copies
+
+_INSTRUMENT = "pytest_nsight"
+"""Measures both trees with the same code, even where the trees hold versions of it."""
+
+
+class Visitor:
+    """Hooks of the inner pytest, beside the worker's own."""
+
+    __name__ = "nsight-visitor"  # pytest registers a plugin object under this name
+
+    def __init__(self, journal: Journal, mirror: Mirror) -> None:
+        self._journal = journal
+        self._mirror = mirror
+        self._selects_by_name = False
+        self._has_leaked = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Takes whole files that exist: a test or a file that this tree lacks is no wrong argument here."""
+        config.option.continue_on_collection_errors = True
+        if config.option.pyargs:
+            return
+        self._selects_by_name = any("::" in argument for argument in config.args)
+        files = dict.fromkeys(argument.partition("::")[0] for argument in config.args)
+        config.args[:] = [file for file in files if Path(config.invocation_params.dir, file).exists()]
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_finish(self) -> None:
+        """Measures nothing if the modules of the tests are the wrong ones already."""
+        if self._tell_leaks():
+            pytest.exit("the wrong tree was imported")
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_unconfigure(self) -> None:
+        """Tells of what was imported since."""
+        if not self._has_leaked:
+            self._tell_leaks()
+
+    def _tell_leaks(self) -> bool:
+        for module, file in find_leaks(self._mirror):
+            self._journal.write("leak", module=module, file=file)
+            self._has_leaked = True
+        return self._has_leaked
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Tells of marked tests that the session's own tree may lack; it knows those that it has."""
+        if not self._selects_by_name:
+            cases = [item.nodeid for item in items if is_marked(item)]
+            self._journal.write("surplus", cases=cases)
+
+
+def install_mapping(mirror: Mirror) -> None:
+    """Has this process import from the other tree whatever it would from the user's."""
+    sys.meta_path.insert(0, MirrorFinder(mirror))
+    importlib.invalidate_caches()
+
+
+class MirrorFinder(importlib.abc.MetaPathFinder):
+    """Asks the finders behind it, and turns what leads into the user's tree to the other one."""
+
+    def __init__(self, mirror: Mirror) -> None:
+        self._mirror = mirror
+
+    def find_spec(
+        self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
+    ) -> ModuleSpec | None:
+        """Finds a module as Python would, in the other tree.
+
+        Raises:
+            ModuleNotFoundError: the user's tree has it and the other one does not.
+        """
+        if fullname.partition(".")[0] == _INSTRUMENT:
+            return None
+        for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
+            find = getattr(finder, "find_spec", None)
+            spec: ModuleSpec | None = find(fullname, path, target) if find else None
+            if spec is not None:
+                return self._turn(spec)
+        return None
+
+    def _turn(self, spec: ModuleSpec) -> ModuleSpec | None:
+        folders = spec.submodule_search_locations
+        mapped = None if folders is None else [self._mirror.map(folder) for folder in list(folders)]
+        if spec.origin and spec.has_location and self._mirror.owns(spec.origin):
+            origin = self._mirror.map(spec.origin)
+            if not os.path.exists(origin):
+                raise ModuleNotFoundError(
+                    f"{spec.name} is in {spec.origin}, which the revision lacks: an untracked file or a build "
+                    "product, for which nsight_against_build can name a command",
+                    name=spec.name,
+                )
+            return spec_from_file_location(spec.name, origin, submodule_search_locations=mapped)
+        if spec.origin is None and mapped is not None and mapped != list(folders or ()):
+            turned = ModuleSpec(spec.name, None, is_package=True)
+            turned.submodule_search_locations = mapped
+            return turned
+        return spec
+
+
+def find_leaks(mirror: Mirror) -> Iterator[tuple[str, str]]:
+    """Yields (module, file) of all that this process imported from the user's tree or from a copy of it."""
+    copies = frozenset(installed_copies(mirror.root, mirror.owns))
+    for name, module in sorted(sys.modules.items()):
+        fields = getattr(module, "__dict__", {})
+        file = fields.get("__file__") if isinstance(fields, Mapping) else None
+        if not isinstance(file, str) or name.partition(".")[0] == _INSTRUMENT:
+            continue
+        if mirror.owns(file) or os.path.realpath(file) in copies:
+            yield name, file

@@ -1,0 +1,189 @@
+"""How long a GPU rests before a round, so that its boost clock holds (docs/protocol.md has the figures). Pure.
+
+A board slows down when its power, averaged over some tens of milliseconds, reaches the limit. The first rest
+keeps the average below that for the hungriest kernel there is; what the board says after each round decides
+whether that was enough.
+
+MERGED: How many rounds a case gets in a run, where nobody said. Pure.
+
+More rounds only lower the error within the run, and that matters as long as it is not small against what runs
+differ by anyway (Kalibera and Jones 2013, doi 10.1145/2555670.2464160: repeat at the level that varies).
+
+Only the host's durations are known while the rounds run. They are the device's plus what launching and waiting add,
+so their absolute error is hardly below the device's. CUDA events are no better: the first event passes an idle
+stream at once, so that they, too, count the host's way to the launch. What is added is measured on a launch that
+does next to nothing, the floor; the error is taken relative to what lies above it. Where little does, a kernel of
+a few microseconds, the ratio says nothing, and the case gets all rounds: they are cheap there.
+"""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Sequence
+
+from pytest_nsight.protocol.manifest import Reading
+
+MAX_REST_NS = 20_000_000
+
+IDLE_SHARE = 0.2
+"""Of the power limit: what a board with a CUDA context draws at rest (an H200: 120 of 700 W)."""
+
+PEAK_SHARE = 1.6
+"""Of the power limit: what the hungriest kernel would draw at the highest clock.
+
+A matmul on an H200 held at the limit runs 1.18 times longer than at the full clock (docs/protocol.md, "Why rest"),
+and power goes with about the cube of the clock.
+"""
+
+MEAN_SHARE = 0.6
+"""Of the power limit: what the average may reach, rests included."""
+
+NEAR_SHARE = 0.8
+"""Of the power limit: a draw above it is lowered before the board does so itself."""
+
+CLOCK_TOLERANCE = 0.01
+"""A clock this much below the highest seen has dropped; a step of the clock is 0.8 %, and temperature takes one."""
+
+LENGTHENED_NS = 1_000_000
+"""Shortest rest after a first one has turned out too short."""
+
+RESTED_PER_BUSY = (PEAK_SHARE - IDLE_SHARE) / (MEAN_SHARE - IDLE_SHARE) - 1
+"""2.5: the rest, for each ns of work, that brings the average of PEAK_SHARE and IDLE_SHARE down to MEAN_SHARE."""
+
+
+def first_rest_ns(busy_ns: int) -> int:
+    """The rest before the first rounds.
+
+    Args:
+        busy_ns: how long a round and the emptying of the cache before it keep the device busy.
+    """
+    return min(MAX_REST_NS, round(busy_ns * RESTED_PER_BUSY))
+
+
+def longer_rest_ns(rest_ns: int) -> int:
+    """The rest to take from now on where one of `rest_ns` was too short."""
+    return min(MAX_REST_NS, max(LENGTHENED_NS, 2 * rest_ns))
+
+
+def is_slowed(reading: Reading, highest_mhz: int | None) -> bool:
+    """Whether the board ran slower than it can.
+
+    Args:
+        reading: right after a round.
+        highest_mhz: the highest SM clock seen on this board; its nominal maximum would not do, since an
+            administrator may have locked the clock below that.
+    """
+    if reading.reasons:
+        return True
+    if reading.sm_mhz is None or highest_mhz is None:
+        return False
+    return reading.sm_mhz < highest_mhz * (1 - CLOCK_TOLERANCE)
+
+
+def higher_mhz(reading: Reading, highest_mhz: int | None) -> int | None:
+    """The highest clock seen, this reading's included."""
+    return highest_mhz if reading.sm_mhz is None else max(reading.sm_mhz, highest_mhz or 0)
+
+
+def is_near_limit(reading: Reading, limit_w: float | None) -> bool:
+    """Whether the board draws so much that it will slow down soon."""
+    return reading.power_w is not None and limit_w is not None and reading.power_w > NEAR_SHARE * limit_w
+
+
+class Pacer:
+    """The rest of one case: as long as the readings so far ask for.
+
+    Attributes:
+        rest_ns: the rest before the next round.
+        highest_mhz: the highest SM clock seen, None if none could be read.
+    """
+
+    def __init__(
+        self, busy_ns: int, *, fixed_ns: int | None, limit_w: float | None, highest_mhz: int | None
+    ) -> None:
+        """Chooses the first rest.
+
+        Args:
+            busy_ns: see `first_rest_ns`.
+            fixed_ns: a rest that never changes, because the user asked for it or the device needs none.
+            limit_w: the board's power limit, None if unknown.
+            highest_mhz: the highest SM clock seen before.
+        """
+        self._is_fixed = fixed_ns is not None
+        self._limit_w = limit_w
+        self.highest_mhz = highest_mhz
+        self.rest_ns = first_rest_ns(busy_ns) if fixed_ns is None else fixed_ns
+
+    def observe(self, reading: Reading) -> bool:
+        """Takes in what the board said after a round; returns whether that round was slowed."""
+        self.highest_mhz = higher_mhz(reading, self.highest_mhz)
+        slowed = is_slowed(reading, self.highest_mhz)
+        if not self._is_fixed and (slowed or is_near_limit(reading, self._limit_w)):
+            self.rest_ns = longer_rest_ns(self.rest_ns)
+        return slowed
+
+
+FEWEST = 30
+MOST = 100
+STEP = 5
+"""Rounds between two looks, so that a lucky short stretch seldom ends a case."""
+
+SMALL_ERROR = 0.0015
+"""A relative error that is small whatever the runs differ by."""
+
+LONG_NS = 1_000_000_000
+"""A case that has taken this long gets no rounds beyond FEWEST."""
+
+_BATCHES = 6
+_TRUSTED_SHARE = 0.25
+"""Of the floor: a round that is longer than it by less than this tells nothing of the device."""
+
+
+def relative_error(walls_ns: Sequence[int], floor_ns: int) -> float | None:
+    """Standard error of the location of the rounds, as a ratio of the time above the floor.
+
+    By batch means of 6 successive batches, which keep the autocorrelation of neighbouring rounds inside; a batch is
+    represented by the mean of its middle half, as the run will be.
+
+    Args:
+        walls_ns: host durations of the rounds, in order.
+        floor_ns: host duration of a round that does next to nothing.
+
+    Returns:
+        The ratio; None where the rounds are too few (below 12) or too short to tell.
+    """
+    if len(walls_ns) < 2 * _BATCHES:
+        return None
+    size = len(walls_ns) // _BATCHES
+    kept = walls_ns[len(walls_ns) - _BATCHES * size :]
+    means = [_midmean(kept[start : start + size]) for start in range(0, len(kept), size)]
+    above_ns = statistics.fmean(means) - floor_ns
+    if above_ns <= _TRUSTED_SHARE * floor_ns or above_ns <= 0:
+        return None
+    return statistics.stdev(means) / math.sqrt(_BATCHES) / above_ns
+
+
+def is_enough(walls_ns: Sequence[int], floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+    """Whether a case may end after these rounds.
+
+    Args:
+        walls_ns: host durations of the rounds so far, in order.
+        floor_ns: host duration of a round that does next to nothing.
+        run_sd: standard deviation of log time that runs on such a device are expected to have.
+        elapsed_ns: time since the first round began, rests included.
+    """
+    count = len(walls_ns)
+    if count < FEWEST:
+        return False
+    if count >= MOST or elapsed_ns > LONG_NS:
+        return True
+    if (count - FEWEST) % STEP:
+        return False
+    error = relative_error(walls_ns, floor_ns)
+    return error is not None and error < max(run_sd / 3, SMALL_ERROR)
+
+
+def _midmean(values: Sequence[int]) -> float:
+    cut = len(values) // 4
+    return statistics.fmean(sorted(values)[cut : len(values) - cut])

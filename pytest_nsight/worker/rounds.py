@@ -1,0 +1,270 @@
+"""The rounds of one case: warm up, then rest, empty the cache, synchronise, measure, and note."""
+
+from __future__ import annotations
+
+import gc
+import itertools
+import statistics
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, TypeVar, cast
+
+from pytest_nsight.collectors.base import Recorder
+from pytest_nsight.protocol.manifest import Conditions, Journal, Round
+from pytest_nsight.protocol.ranks import no_barrier
+from pytest_nsight.worker.device import Device
+from pytest_nsight.worker.fixture import prepare
+from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_enough, is_slowed, relative_error
+
+T = TypeVar("T")
+
+WARMUP = 5
+LEAST_ROUNDS = 10
+PATIENCE_NS = 4_000_000_000
+"""A case that has taken this long stops after LEAST_ROUNDS rounds, unless a number was asked for."""
+
+SETTLING_NS = 10_000_000
+MOST_SETTLING_NS = 200_000_000
+_FLOOR_SAMPLES = 15
+
+
+@dataclass(frozen=True, slots=True)
+class Plan:
+    """How one case is measured.
+
+    Attributes:
+        rounds: measured rounds; None for as many as stopping.py asks for, fewer for a case that takes long.
+        warmup: unmeasured rounds before them.
+        rest_ns: pause before each round; None to let pacing.py choose.
+        cold_cache: whether the cache is flushed before each round.
+    """
+
+    rounds: int | None = None
+    warmup: int = WARMUP
+    rest_ns: int | None = None
+    cold_cache: bool = True
+
+
+class Stopwatch:
+    """Measures the cases of one worker process, one after the other, and journals their rounds.
+
+    Attributes:
+        device: what is measured.
+    """
+
+    def __init__(
+        self, device: Device, recorder: Recorder, journal: Journal, barrier: Callable[[], None] = no_barrier
+    ) -> None:
+        """Prepares.
+
+        Args:
+            device: what does the work.
+            recorder: marks the rounds in the record.
+            journal: takes the account of them.
+            barrier: called right before a round opens, lets the ranks of a parallel test begin it together.
+        """
+        self._barrier = barrier
+        self.device = device
+        self._recorder = recorder
+        self._journal = journal
+        self._payloads = itertools.count(1)
+        self._parts: list[tuple[int, str]] | None = None
+        self._thread = threading.get_ident()
+        self._highest_mhz: int | None = None
+        self._floor_ns: int | None = None
+
+    def measure(
+        self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: Plan
+    ) -> T:
+        """Runs warm-up and rounds of one case.
+
+        Args:
+            case: node id, for the journal.
+            label: readable name of the range.
+            body: what is measured.
+            setup: called before each round, returns the body's (args, kwargs) or None.
+            plan: how often, and with which pauses.
+
+        Returns:
+            The result of the last round.
+        """
+        floor_ns = self._floor()
+        # Before the warm-up, which may itself drive the board to its limit and its clock down.
+        self._highest_mhz = higher_mhz(self.device.read(), self._highest_mhz)
+        self._recorder.start()
+        try:
+            busy_ns = self._warm_up(body, setup, plan)
+            settled_ns = self._settle(plan)
+            pacer = self._pacer(busy_ns, plan)
+            first_ns, walls_ns = pacer.rest_ns, list[int]()
+            before, began_ns = self.device.look_around(), time.perf_counter_ns()
+            result = cast("T", None)
+            while not _is_over(walls_ns, plan, floor_ns, self.device.run_sd, time.perf_counter_ns() - began_ns):
+                # Let go of the last result first, so that every round finds the same free memory.
+                result = cast("T", None)
+                result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)
+            elapsed_ns, after = time.perf_counter_ns() - began_ns, self.device.look_around()
+        finally:
+            self._recorder.stop()
+        self._highest_mhz = pacer.highest_mhz
+        self._journal.write_conditions(
+            Conditions(
+                case=case,
+                busy_ns=busy_ns,
+                settled_ns=settled_ns,
+                rest_ns=first_ns,
+                last_rest_ns=pacer.rest_ns,
+                error=relative_error(walls_ns, floor_ns),
+                elapsed_ns=elapsed_ns,
+                energy_mj=_difference(before.energy_mj, after.energy_mj),
+                others=tuple(sorted({*before.others, *after.others})),
+            )
+        )
+        return result
+
+    def take_turns(self, lanes: Sequence[tuple[str, Callable[[], Any], Plan]], pairs: int) -> None:
+        """Measures two bodies in turns, in the order ABBA ABBA, so that a drift strikes both alike.
+
+        Args:
+            lanes: id that the rounds are journalled under, body and plan of both.
+            pairs: rounds of each.
+        """
+        self._recorder.start()
+        try:
+            pacers = [self._pacer(self._warm_up(body, None, plan), plan) for _, body, plan in lanes]
+            for index in range(pairs):
+                for which in (0, 1) if index % 2 == 0 else (1, 0):
+                    id_, body, plan = lanes[which]
+                    self._round(id_, id_, body, None, pacers[which], [], cold_cache=plan.cold_cache)
+        finally:
+            self._recorder.stop()
+
+    @contextmanager
+    def part(self, name: str) -> Iterator[None]:
+        """Names a part of the running round; on another thread it does nothing.
+
+        Outside of a round it is no part of any, but a CUDA graph may be captured in it, which rounds replay.
+        """
+        if threading.get_ident() != self._thread:
+            yield
+            return
+        payload = next(self._payloads)
+        if self._parts is not None:
+            self._parts.append((payload, name))
+        self._recorder.push(name, payload)
+        try:
+            yield
+        finally:
+            self._recorder.pop()
+
+    def _pacer(self, busy_ns: int, plan: Plan) -> Pacer:
+        fixed_ns = plan.rest_ns if self.device.needs_rest or plan.rest_ns is not None else 0
+        return Pacer(busy_ns, fixed_ns=fixed_ns, limit_w=self.device.power_limit_w, highest_mhz=self._highest_mhz)
+
+    def _settle(self, plan: Plan) -> int:
+        """Waits while the board still pays for what came before; returns for how long, in ns."""
+        waited_ns = 0
+        while plan.rest_ns is None and waited_ns < MOST_SETTLING_NS:
+            if plan.cold_cache:
+                # Some work, since a board that has none lowers its clock for want of it.
+                self.device.flush()
+                self.device.synchronize()
+            reading = self.device.read()
+            self._highest_mhz = higher_mhz(reading, self._highest_mhz)
+            if not is_slowed(reading, self._highest_mhz):
+                break
+            time.sleep(SETTLING_NS / 1e9)
+            waited_ns += SETTLING_NS
+        return waited_ns
+
+    def _floor(self) -> int:
+        """How long a round takes that does next to nothing, in ns; measured once."""
+        if self._floor_ns is None:
+            samples = []
+            for _ in range(_FLOOR_SAMPLES):
+                start_ns = time.perf_counter_ns()
+                self.device.launch_little()
+                self.device.synchronize()
+                samples.append(time.perf_counter_ns() - start_ns)
+            self._floor_ns = int(statistics.median(samples))
+        return self._floor_ns
+
+    def _warm_up(self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: Plan) -> int:
+        """Compiles, tunes and loads whatever the body needs.
+
+        Returns:
+            How long the last round and the emptying of the cache kept the device busy, in ns.
+        """
+        busy_ns = 0
+        for _ in range(plan.warmup):
+            args, kwargs = prepare(setup)
+            self.device.synchronize()
+            start_ns = time.perf_counter_ns()
+            if plan.cold_cache:
+                self.device.flush()
+            body(*args, **kwargs)
+            self.device.synchronize()
+            busy_ns = time.perf_counter_ns() - start_ns
+        return busy_ns
+
+    def _round(
+        self,
+        case: str,
+        label: str,
+        body: Callable[..., T],
+        setup: Callable[[], Any] | None,
+        pacer: Pacer,
+        walls_ns: list[int],
+        *,
+        cold_cache: bool,
+    ) -> T:
+        args, kwargs = prepare(setup)
+        self.device.synchronize()
+        pause_ns = pacer.rest_ns
+        time.sleep(pause_ns / 1e9)
+        if cold_cache:
+            self.device.flush()
+        self.device.synchronize()
+        payload = next(self._payloads)
+        parts: list[tuple[int, str]] = []
+        self._parts = parts
+        collecting = gc.isenabled()
+        gc.disable()
+        try:
+            self._barrier()
+            epoch_ns = time.time_ns()
+            start_ns = time.perf_counter_ns()
+            self._recorder.push(label, payload)
+            try:
+                result = body(*args, **kwargs)
+                # Inside the range: what a round launches also ends in it, whatever comes after.
+                self.device.synchronize()
+            finally:
+                self._recorder.pop()
+            wall_ns = time.perf_counter_ns() - start_ns
+        finally:
+            self._parts = None
+            if collecting:
+                gc.enable()
+        reading = self.device.read()
+        is_slow = pacer.observe(reading)
+        walls_ns.append(wall_ns)
+        self._journal.write_round(
+            Round(payload, case, tuple(parts), epoch_ns, wall_ns, pause_ns, cold_cache, reading, is_slow)
+        )
+        return result
+
+
+def _is_over(walls_ns: Sequence[int], plan: Plan, floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+    if plan.rounds is not None:
+        return len(walls_ns) >= plan.rounds
+    if elapsed_ns > PATIENCE_NS:
+        return len(walls_ns) >= LEAST_ROUNDS
+    return is_enough(walls_ns, floor_ns, run_sd, elapsed_ns)
+
+
+def _difference(before: int | None, after: int | None) -> int | None:
+    return None if before is None or after is None else after - before
