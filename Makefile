@@ -24,10 +24,10 @@ perf: $(READY) ## Measure perf_tests/ on this machine and judge them
 	set -x && $(BIN)/pytest --nsight --nsight-baselines $$folder perf_tests/
 
 test: $(READY) ## Run the test suite, all that takes under a minute
-	$(PYTEST) tests -n auto --dist loadgroup -m 'not slow'
+	$(PYTEST) tests -n auto --dist loadgroup -m 'not slow and not long'
 
 test-slow: $(READY) ## Run the rest: whole sessions, real workers, Triton's interpreter, simulations
-	$(PYTEST) tests -n auto --dist loadgroup -m 'slow and not long'
+	$(PYTEST) tests -n auto --dist loadgroup -m slow
 
 test-long: $(READY) ## Run what is left: two trees, several workers and ranks, the validation study's suite
 	$(PYTEST) tests -n auto --dist loadgroup -m long

@@ -22,9 +22,9 @@ from pytest_nsight.collectors.child_process import start
 from pytest_nsight.collectors.nsys.collector import NsysCollector
 from pytest_nsight.collectors.torch.recorder import TorchCollector
 from pytest_nsight.controller.worker_run import command
-from pytest_nsight.protocol.job import Job, Turn
+from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.protocol.parent_pipe import Tether
+from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.run_summary import summarise
 
@@ -98,7 +98,7 @@ def write_job(folder: Path, recorder: str, cases: tuple[str, ...], tests: list[s
         path=tuple(sys.path),
         environment={},
     ).write(folder)
-    Tether(folder).release(Turn(cases))
+    PipeToWorker(folder).release(Assignment(cases))
 
 
 def rests_s(manifest: Manifest) -> float:

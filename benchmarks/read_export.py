@@ -35,7 +35,7 @@ from pytest_nsight.collectors.nsys import host_tables as read_host
 from pytest_nsight.collectors.nsys.open_export import open_export
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace.measures import measure
-from tests.synthetic_export import write_synthetic_export
+from tests.collectors.synthetic_export import write_synthetic_export
 
 ROOT = Path(__file__).resolve().parents[1]
 RENAMED = (2023, 4)

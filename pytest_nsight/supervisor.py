@@ -19,7 +19,7 @@ from types import FrameType
 import psutil
 
 from pytest_nsight.protocol.job import WORKER_LOG, start_command
-from pytest_nsight.protocol.worker_plan import EXITS_FILE, FAILED_FILE, End, Member, Plan
+from pytest_nsight.protocol.worker_plan import EXITS_FILE, FAILED_FILE, WorkerExit, WorkerPlan, WorkerSpec
 
 PEER_GRACE_S = 5.0
 """How long the peers of a rank that failed may take to end by themselves."""
@@ -32,10 +32,10 @@ _KILL_S = 3.0
 _INTERRUPT_S = 8.0
 
 
-class _Worker:
+class _RunningWorker:
     """A running member."""
 
-    def __init__(self, member: Member, folder: Path) -> None:
+    def __init__(self, member: WorkerSpec, folder: Path) -> None:
         self.member = member
         self.folder = folder / member.folder
         with (self.folder / WORKER_LOG).open("ab") as log:
@@ -81,21 +81,21 @@ class Supervisor:
         if self._interrupted_at is None:
             self._interrupted_at = time.monotonic()
 
-    def run(self, plan: Plan) -> None:
+    def run(self, plan: WorkerPlan) -> None:
         """Runs stage after stage, whatever becomes of the workers."""
         for stage in plan.stages:
             if self._interrupted_at is None:
-                teams = [[_Worker(member, self._folder) for member in team.members] for team in stage]
-                self._wait(teams)
+                groups = [[_RunningWorker(member, self._folder) for member in group.members] for group in stage]
+                self._wait(groups)
 
-    def _wait(self, teams: Sequence[Sequence[_Worker]]) -> None:
-        running = [worker for team in teams for worker in team]
+    def _wait(self, groups: Sequence[Sequence[_RunningWorker]]) -> None:
+        running = [worker for group in groups for worker in group]
         since: dict[int, float] = {}
         looked_at, has_forwarded = 0.0, False
         while running:
             now = time.monotonic()
-            for number, team in enumerate(teams):
-                _end_abandoned(team, since.setdefault(number, now) if _troubled(team) else None, now)
+            for number, group in enumerate(groups):
+                _end_abandoned(group, since.setdefault(number, now) if _troubled(group) else None, now)
             if self._interrupted_at is not None:
                 number = signal.SIGKILL if now - self._interrupted_at > _INTERRUPT_S else signal.SIGINT
                 if number == signal.SIGKILL or not has_forwarded:
@@ -111,22 +111,22 @@ class Supervisor:
                 self._record_exit(worker)
             time.sleep(_POLL_S)
 
-    def _record_exit(self, worker: _Worker) -> None:
-        end = End(worker.popen.returncode, worker.blame, tuple(sorted(worker.children)))
+    def _record_exit(self, worker: _RunningWorker) -> None:
+        end = WorkerExit(worker.popen.returncode, worker.blame, tuple(sorted(worker.children)))
         with (self._folder / EXITS_FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps({"member": worker.member.folder, **asdict(end)}) + "\n")
 
 
-def _troubled(team: Sequence[_Worker]) -> _Worker | None:
-    return next((worker for worker in team if len(team) > 1 and worker.has_trouble), None)
+def _troubled(group: Sequence[_RunningWorker]) -> _RunningWorker | None:
+    return next((worker for worker in group if len(group) > 1 and worker.has_trouble), None)
 
 
-def _end_abandoned(team: Sequence[_Worker], since: float | None, now: float) -> None:
+def _end_abandoned(group: Sequence[_RunningWorker], since: float | None, now: float) -> None:
     """Ends the ranks that are left when one has failed or died: they may wait in a collective for ever."""
-    culprit = _troubled(team)
+    culprit = _troubled(group)
     if culprit is None or since is None or now - since < PEER_GRACE_S:
         return
-    for worker in team:
+    for worker in group:
         if worker.popen.poll() is None:
             worker.blame = culprit.member.folder
             worker.send(signal.SIGKILL if now - since > PEER_GRACE_S + _KILL_S else signal.SIGTERM)
@@ -137,5 +137,5 @@ def main(folder: Path) -> int:
     supervisor = Supervisor(folder)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, supervisor.interrupt)
-    supervisor.run(Plan.read(folder))
+    supervisor.run(WorkerPlan.read(folder))
     return 0

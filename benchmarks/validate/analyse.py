@@ -32,7 +32,7 @@ from benchmarks.validate.power import by_cost, measure_power, measure_truth
 from benchmarks.validate.study import BANDS, Study, load_study
 from pytest_nsight.calibrate.false_alarms import Alarms
 from pytest_nsight.calibrate.noise_levels import measure_levels
-from pytest_nsight.calibrate.pool import Process
+from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import (
     STORED_RUNS,
@@ -72,7 +72,7 @@ def judge_controls(study: Study, seed: int) -> dict[str, dict[Situation, Counter
     return found
 
 
-def _take(runs: Sequence[Process], number: int, rng: np.random.Generator) -> tuple[Process, ...]:
+def _take(runs: Sequence[PooledRun], number: int, rng: np.random.Generator) -> tuple[PooledRun, ...]:
     chosen = rng.permutation(len(runs))[:number]
     return tuple(runs[index] for index in chosen)
 

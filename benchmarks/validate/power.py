@@ -16,7 +16,7 @@ from benchmarks.validate.false_alarms import Task, shared_study, spread
 from benchmarks.validate.study import LONG_NS, SHORT_NS, Study, injectable, level_in
 from benchmarks.validation_suite.injection import LEVELS
 from pytest_nsight.calibrate.other_rules import RULES, is_flagged
-from pytest_nsight.calibrate.pool import Process
+from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import (
     Situation,
@@ -126,7 +126,7 @@ def by_cost(findings: Sequence[Finding], truths: Sequence[Truth]) -> list[Findin
     return found
 
 
-def _places(session: Sequence[Process], subject: Subject, position: int, level: int) -> list[Location]:
+def _places(session: Sequence[PooledRun], subject: Subject, position: int, level: int) -> list[Location]:
     own = [process.summaries[subject] for process in session if level_in(process, position) == level]
     return [place for place in (locate(run, "kernel") for run in own) if isinstance(place, Location)]
 
@@ -235,10 +235,10 @@ def draw_injected(
     return Split(situation, draw_stored(groups, situation, rng), new) if groups else None
 
 
-def _weave(columns: dict[Subject, list[Process]], rows: int) -> tuple[Process, ...]:
+def _weave(columns: dict[Subject, list[PooledRun]], rows: int) -> tuple[PooledRun, ...]:
     woven = []
     for index in range(min(rows, LOOKS[-1])):
         summaries = {subject: own[index].summaries[subject] for subject, own in columns.items() if index < len(own)}
         first = next(iter(columns.values()))[0]
-        woven.append(Process(f"{first.session}/woven-{index}", first.session, first.board, summaries))
+        woven.append(PooledRun(f"{first.session}/woven-{index}", first.session, first.board, summaries))
     return tuple(woven)

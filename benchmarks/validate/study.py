@@ -12,8 +12,8 @@ from typing import Any
 from benchmarks.validate.collect import LOG
 from benchmarks.validation_suite.cases import CASES, Case, position_of
 from benchmarks.validation_suite.injection import number_of, rotate
-from pytest_nsight.calibrate.pool import Process, list_processes, read_pool
-from pytest_nsight.judge.board_groups import find_kinds
+from pytest_nsight.calibrate.pool import PooledRun, list_processes, read_pool
+from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.reference import Evidence
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 
@@ -35,9 +35,9 @@ class Study:
         left_out: names of cases that were collected and are not looked at.
     """
 
-    sound: tuple[Process, ...]
-    injected: tuple[Process, ...]
-    controls: Mapping[str, tuple[Process, ...]]
+    sound: tuple[PooledRun, ...]
+    injected: tuple[PooledRun, ...]
+    controls: Mapping[str, tuple[PooledRun, ...]]
     live: tuple[Mapping[str, Any], ...]
     seconds: Mapping[str, float]
     policies: Mapping[str, Policy]
@@ -57,7 +57,7 @@ class Study:
             for subject, summary in process.summaries.items():
                 if subject.is_canary:
                     runs.setdefault(subject, []).append(summary)
-        found = find_kinds([Evidence(subject, Policy(), tuple(own), ()) for subject, own in runs.items()])
+        found = find_board_groups([Evidence(subject, Policy(), tuple(own), ()) for subject, own in runs.items()])
         return {board: self.boards[kind] for board, kind in found.items()}
 
     @cached_property
@@ -135,6 +135,6 @@ def injectable(subjects: Sequence[Subject]) -> Iterator[tuple[Subject, Case, int
             yield subject, case, position
 
 
-def level_in(process: Process, position: int) -> int:
+def level_in(process: PooledRun, position: int) -> int:
     """The additional work in per mille that a case had in a run of rotating slowdowns."""
     return rotate(position, number_of(process.run))

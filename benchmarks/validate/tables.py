@@ -15,7 +15,7 @@ from benchmarks.validate.power import Finding, Truth
 from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.calibration_report import write_interval
 from pytest_nsight.calibrate.false_alarms import Alarms, Rate, bootstrap_sessions
-from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, Level
+from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, CaseNoise
 from pytest_nsight.calibrate.other_rules import RULES
 from pytest_nsight.calibrate.resampling import Situation, group_by_session
 from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS
@@ -48,7 +48,7 @@ def data(study: Study) -> list[str]:
     return table(("runs of", "session", "board", "kind", "driver", "runs", "a run"), rows)
 
 
-def noise(levels: Sequence[Level]) -> list[str]:
+def noise(levels: Sequence[CaseNoise]) -> list[str]:
     """Run, session and board deviations case by case."""
     return table(
         (

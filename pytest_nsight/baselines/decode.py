@@ -160,7 +160,7 @@ def _decode_clocks(fields: Record) -> Clocks:
         temperature_c=fields.optional_integer("temperature_c"),
         throttled=fields.optional_number("throttled"),
         reasons=fields.texts("reasons"),
-        others=fields.texts("others") if "others" in fields.names() else (),
+        foreign_processes=fields.texts("others") if "others" in fields.names() else (),
         round_mhz=fields.counts("round_mhz") if "round_mhz" in fields.names() else (),
     )
     fields.finish()

@@ -84,7 +84,7 @@ def _encode_run(run: RunSummary) -> str:
         "temperature_c": run.clocks.temperature_c,
         "throttled": run.clocks.throttled,
         "reasons": list(run.clocks.reasons),
-        "others": list(run.clocks.others) or None,
+        "others": list(run.clocks.foreign_processes) or None,
         "round_mhz": list(run.clocks.round_mhz) if len(set(run.clocks.round_mhz)) > 1 else None,
     }
     facts: dict[str, object] = {

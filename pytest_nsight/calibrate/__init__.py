@@ -1,4 +1,4 @@
-"""What unchanged code does: the noise of a machine, and the false alarms of this gate and of simpler rules on it.
+"""The command `pytest-nsight calibrate`: the noise of a machine and the gate's error rates on it.
 
-pool of runs -> random splits into stored and new runs -> the live gate's own functions -> rates -> report
+Runs in a process of its own.
 """

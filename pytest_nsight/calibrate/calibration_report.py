@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pytest_nsight.calibrate.false_alarms import Alarms, RuleAlarms, measure_alarms
-from pytest_nsight.calibrate.noise_levels import Level, measure_levels
-from pytest_nsight.calibrate.pool import Pool, Process, list_processes
+from pytest_nsight.calibrate.noise_levels import CaseNoise, measure_levels
+from pytest_nsight.calibrate.pool import Pool, PooledRun, list_processes
 from pytest_nsight.calibrate.resampling import Situation
 from pytest_nsight.judge.reference import MINIMUM_BASELINE_RUNS
 from pytest_nsight.model.errors import UsageError
@@ -59,7 +59,7 @@ def report(pool: Pool, *, stored: int, splits: int, seed: int, width: int) -> st
     return "\n\n".join("\n".join(section) for section in sections)
 
 
-def _head(pool: Pool, processes: Sequence[Process], stored: int) -> list[str]:
+def _head(pool: Pool, processes: Sequence[PooledRun], stored: int) -> list[str]:
     subjects = processes[0].summaries
     canaries = sum(subject.is_canary for subject in subjects)
     left_out = len({summary.run for summary in pool.summaries}) - len(processes)
@@ -82,7 +82,7 @@ def _head(pool: Pool, processes: Sequence[Process], stored: int) -> list[str]:
 
 
 def _levels(
-    processes: Sequence[Process],
+    processes: Sequence[PooledRun],
     policies: Mapping[str, Policy],
     stored: int,
     rng: np.random.Generator,
@@ -90,7 +90,7 @@ def _levels(
 ) -> list[str]:
     levels = measure_levels(processes, policies, stored, rng)
 
-    def column(header: str, text: Callable[[Level], str], *, is_number: bool = True) -> Column:
+    def column(header: str, text: Callable[[CaseNoise], str], *, is_number: bool = True) -> Column:
         return Column(header, [text(level) for level in levels], is_number)
 
     columns = [

@@ -14,7 +14,7 @@ import numpy as np
 from scipy import stats
 
 from pytest_nsight.calibrate.other_rules import RULES, is_flagged
-from pytest_nsight.calibrate.pool import Process
+from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import Replay, replay
 from pytest_nsight.calibrate.resampling import STORED_RUNS, Situation, Split, draw_splits
 from pytest_nsight.model.values import Policy, Subject
@@ -113,7 +113,7 @@ def judge_split(split: Split, policies: Mapping[str, Policy], *, with_rules: boo
 
 
 def measure_alarms(
-    processes: Sequence[Process],
+    processes: Sequence[PooledRun],
     policies: Mapping[str, Policy],
     situation: Situation,
     splits: int,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_nsight.calibrate.pool import Process
+from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import Situation, Split, draw_splits, group_by_session
 from pytest_nsight.judge.location import Location, locate
@@ -26,7 +26,7 @@ _LATER = "a later session"
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class CaseNoise:
     """The noise of one subject.
 
     Attributes:
@@ -48,8 +48,8 @@ class Level:
 
 
 def measure_levels(
-    processes: Sequence[Process], policies: Mapping[str, Policy], stored: int, rng: np.random.Generator
-) -> tuple[Level, ...]:
+    processes: Sequence[PooledRun], policies: Mapping[str, Policy], stored: int, rng: np.random.Generator
+) -> tuple[CaseNoise, ...]:
     """Measures the noise of every subject of a pool, canaries last; subjects without a location are left out.
 
     Args:
@@ -78,7 +78,7 @@ def _is_placed(place: Location | str) -> bool:
 
 def _measure(
     subject: Subject, sessions: Sequence[Sequence[Location | str]], mde: Mapping[Situation, float]
-) -> Level | None:
+) -> CaseNoise | None:
     groups = [[place for place in group if isinstance(place, Location)] for group in sessions]
     if not groups:
         return None
@@ -89,7 +89,7 @@ def _measure(
         means.setdefault(group[0].board, []).append(statistics.fmean(values))
     ranges = [max(own) - min(own) for own in means.values() if len(own) > 1]
     boards = [statistics.fmean(own) for own in means.values()]
-    return Level(
+    return CaseNoise(
         subject=subject,
         time_ns=math.exp(statistics.fmean(itertools.chain(*logs))),
         run_sd=math.sqrt(squares / df) if df else math.nan,
@@ -100,7 +100,7 @@ def _measure(
 
 
 def find_detectable(
-    processes: Sequence[Process], policies: Mapping[str, Policy], stored: int, rng: np.random.Generator
+    processes: Sequence[PooledRun], policies: Mapping[str, Policy], stored: int, rng: np.random.Generator
 ) -> dict[Subject, dict[Situation, float]]:
     """Asks the gate itself for the smallest slowdown that it would find: what it would print beside a verdict.
 
@@ -125,7 +125,7 @@ def find_detectable(
 
 
 def _stand_in(
-    processes: Sequence[Process], situation: Situation, stored: int, rng: np.random.Generator
+    processes: Sequence[PooledRun], situation: Situation, stored: int, rng: np.random.Generator
 ) -> list[Split]:
     runs = max(group_by_session(processes), key=len)
     is_ab = situation is Situation.SAME_SESSION
@@ -142,6 +142,6 @@ def _stand_in(
     return splits
 
 
-def _move_later(process: Process) -> Process:
+def _move_later(process: PooledRun) -> PooledRun:
     summaries = {subject: replace(summary, session=_LATER) for subject, summary in process.summaries.items()}
-    return Process(process.run, _LATER, process.board, summaries)
+    return PooledRun(process.run, _LATER, process.board, summaries)

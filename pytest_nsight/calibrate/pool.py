@@ -42,7 +42,7 @@ class Pool:
 
 
 @dataclass(frozen=True, slots=True)
-class Process:
+class PooledRun:
     """One run of a pool with all that it measured.
 
     Attributes:
@@ -127,7 +127,7 @@ def join_pools(pools: Sequence[Pool]) -> Pool:
     )
 
 
-def list_processes(summaries: Iterable[RunSummary]) -> tuple[Process, ...]:
+def list_processes(summaries: Iterable[RunSummary]) -> tuple[PooledRun, ...]:
     """Sorts summaries into runs, oldest first, and leaves out runs that lack a subject that most runs have.
 
     A run that was interrupted, or in which a case failed, cannot stand for a suite.
@@ -144,5 +144,5 @@ def list_processes(summaries: Iterable[RunSummary]) -> tuple[Process, ...]:
         if expected <= found.keys():
             first = next(iter(found.values()))
             chosen = {subject: found[subject] for subject in sorted(expected)}
-            processes.append((first.recorded, Process(run, first.session, first.board, chosen)))
+            processes.append((first.recorded, PooledRun(run, first.session, first.board, chosen)))
     return tuple(process for _, process in sorted(processes, key=lambda item: (item[0], item[1].run)))

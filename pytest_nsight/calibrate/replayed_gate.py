@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from pytest_nsight.baselines.comparability import comparable
 from pytest_nsight.calibrate.resampling import Split
-from pytest_nsight.judge.board_groups import find_kinds
+from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.judge import Evidence, confirm, judge, suspects
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
@@ -56,7 +56,7 @@ def replay(
         judge(gathering.subjects(), family=family, canaries=gathering.canaries()),
         {subject: trees * count for subject, count in gathering.counts.items()},
         trees * gathering.processes,
-        find_kinds(gathering.canaries()),
+        find_board_groups(gathering.canaries()),
     )
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_nsight.calibrate.pool import Process
+from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.judge.reference import FIRST_PAIRS, LOOKS, MINIMUM_NEW_RUNS
 from pytest_nsight.model.values import RunSummary, Subject
 
@@ -40,8 +40,8 @@ class Split:
     """
 
     situation: Situation
-    stored: tuple[Process, ...]
-    new: tuple[Process, ...]
+    stored: tuple[PooledRun, ...]
+    new: tuple[PooledRun, ...]
     is_paired: bool = False
 
     @property
@@ -54,7 +54,7 @@ class Split:
         """New runs of every subject before the first look, as the live gate makes them."""
         return FIRST_PAIRS if self.is_paired else LOOKS[0]
 
-    def stored_at(self, new_runs: int) -> tuple[Process, ...]:
+    def stored_at(self, new_runs: int) -> tuple[PooledRun, ...]:
         """The stored runs that there are beside this many new ones."""
         return self.stored[:new_runs] if self.is_paired else self.stored
 
@@ -67,7 +67,7 @@ class Split:
 
 
 def draw_splits(
-    processes: Sequence[Process],
+    processes: Sequence[PooledRun],
     situation: Situation,
     rng: np.random.Generator,
     *,
@@ -98,14 +98,14 @@ def draw_splits(
         yield Split(situation, draw_stored(groups, situation, rng, stored), tuple(now[index] for index in new))
 
 
-def _draw_alternating(sessions: Sequence[Sequence[Process]], rng: np.random.Generator) -> Iterator[Split]:
+def _draw_alternating(sessions: Sequence[Sequence[PooledRun]], rng: np.random.Generator) -> Iterator[Split]:
     """Neighbouring runs of one session in turn: base, new, new, base, base, new, ..."""
     while sessions:
         runs = sessions[int(rng.integers(len(sessions)))]
         pairs = min(LOOKS[-1], len(runs) // 2)
         start = int(rng.integers(len(runs) - 2 * pairs + 1))
         flip = int(rng.integers(2))
-        sides: tuple[list[Process], list[Process]] = ([], [])
+        sides: tuple[list[PooledRun], list[PooledRun]] = ([], [])
         for pair in range(pairs):
             first = (pair + flip) % 2
             sides[first].append(runs[start + 2 * pair])
@@ -114,8 +114,11 @@ def _draw_alternating(sessions: Sequence[Sequence[Process]], rng: np.random.Gene
 
 
 def list_stored(
-    sessions: Sequence[Sequence[Process]], now: Sequence[Process], situation: Situation, stored: int = STORED_RUNS
-) -> list[list[Sequence[Process]]]:
+    sessions: Sequence[Sequence[PooledRun]],
+    now: Sequence[PooledRun],
+    situation: Situation,
+    stored: int = STORED_RUNS,
+) -> list[list[Sequence[PooledRun]]]:
     """The sessions that could have been saved before another one, for `draw_stored`.
 
     Args:
@@ -129,7 +132,7 @@ def list_stored(
         for what is not there.
     """
     board, session = now[0].board, now[0].session
-    own: dict[str, list[Sequence[Process]]] = {}
+    own: dict[str, list[Sequence[PooledRun]]] = {}
     for runs in sessions:
         if len(runs) >= stored and (runs[0].board, runs[0].session) != (board, session):
             own.setdefault(runs[0].board, []).append(runs)
@@ -142,11 +145,11 @@ def list_stored(
 
 
 def draw_stored(
-    groups: Sequence[Sequence[Sequence[Process]]],
+    groups: Sequence[Sequence[Sequence[PooledRun]]],
     situation: Situation,
     rng: np.random.Generator,
     stored: int = STORED_RUNS,
-) -> tuple[Process, ...]:
+) -> tuple[PooledRun, ...]:
     """Runs of a session from one group, or from each of 4 groups where several boards are stored."""
     wanted = STORED_BOARDS if situation is Situation.SEVERAL_BOARDS else 1
     chosen = (groups[index] for index in rng.permutation(len(groups))[:wanted])
@@ -154,9 +157,9 @@ def draw_stored(
     return tuple(runs[index] for runs in saved for index in sorted(rng.choice(len(runs), stored, replace=False)))
 
 
-def group_by_session(processes: Sequence[Process]) -> list[list[Process]]:
+def group_by_session(processes: Sequence[PooledRun]) -> list[list[PooledRun]]:
     """The runs session by session; one session on two boards counts as two."""
-    groups: dict[tuple[str, str], list[Process]] = {}
+    groups: dict[tuple[str, str], list[PooledRun]] = {}
     for process in processes:
         groups.setdefault((process.session, process.board), []).append(process)
     return [groups[key] for key in sorted(groups)]

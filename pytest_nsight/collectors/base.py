@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Protocol
 
-from pytest_nsight.collectors.child_process import Process
+from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.model.trace import Trace
 
 
@@ -32,7 +32,7 @@ class Collector(Protocol):
     is_shared: bool
     times_processor: bool
 
-    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
+    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker and records it into the folder; its output goes to the folder's WORKER_LOG.
 
         Raises:

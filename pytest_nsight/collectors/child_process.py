@@ -20,7 +20,7 @@ _KILL_S = 5.0
 _PROC = Path("/proc")
 
 
-class Process:
+class ChildProcess:
     """A running worker; made by `start`.
 
     Attributes:
@@ -36,7 +36,7 @@ class Process:
         self._shell_codes = shell_codes
         self._seen: dict[int, int] = {}
 
-    def __enter__(self) -> Process:  # noqa: PYI034 - typing.Self needs Python 3.11
+    def __enter__(self) -> ChildProcess:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
 
     def __exit__(
@@ -129,7 +129,7 @@ class Process:
 
 def start(
     argv: Sequence[str], log: Path, cwd: Path, environ: Mapping[str, str], *, shell_codes: bool = False
-) -> Process:
+) -> ChildProcess:
     """Starts a program in a session of its own, so that Ctrl-C at the terminal does not reach it.
 
     Args:
@@ -162,14 +162,14 @@ def start(
             f"Cannot start {argv[0]} in {cwd} with its output in {log}: {error.strerror or error}; check "
             "that the program, the folder and the log file can be opened."
         ) from error
-    return Process(popen, log, mark, shell_codes=shell_codes)
+    return ChildProcess(popen, log, mark, shell_codes=shell_codes)
 
 
 def last_lines(log: Path, count: int = 5) -> str:
     """The last lines of a log that say something, for a message; "" where there is no log.
 
     Args:
-        log: the log of a `Process`.
+        log: the log of a `ChildProcess`.
         count: how many lines at most.
     """
     try:

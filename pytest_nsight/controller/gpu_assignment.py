@@ -12,7 +12,7 @@ ALL_GPUS = 0
 """Number of workers that stands for as many as there are GPUs (`-n auto`)."""
 
 
-def choose_lanes(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> tuple[str, ...]:
+def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> tuple[str, ...]:
     """The GPU of each worker, as CUDA_VISIBLE_DEVICES wants it; empty for one worker that sees them all.
 
     Args:
@@ -28,7 +28,7 @@ def choose_lanes(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> 
         return ()
     if not gpus:
         raise UsageError(
-            f"-n {wanted} with --nsight: there is no GPU here, and workers that share a processor disturb each "
+            f"-n {wanted} with --nsight: there is no GPU here, and workers that share_cases a processor disturb each "
             "other's times; run without -n"
         )
     if wanted > len(gpus):
@@ -45,26 +45,26 @@ def choose_lanes(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> 
     return tuple(gpu.uuid for gpu in gpus[:wanted])
 
 
-def share(cases: Sequence[Case], lanes: int) -> dict[str, int]:
+def share_cases(cases: Sequence[Case], worker_gpus: int) -> dict[str, int]:
     """Shares cases out, the same way in every run of a session, so that the runs of a case are of one board.
 
     Cases of which one claims to beat the other stay together: on two boards the claim would be about the boards.
 
     Args:
         cases: in the order of collection.
-        lanes: number of workers; 0 counts as 1.
+        worker_gpus: number of workers; 0 counts as 1.
 
     Returns:
         Case -> number of its worker, from 0. The largest group goes first, each to the worker with the fewest
         cases so far.
     """
-    loads = [0] * max(lanes, 1)
-    lane_of: dict[str, int] = {}
+    loads = [0] * max(worker_gpus, 1)
+    worker_of: dict[str, int] = {}
     for group in sorted(_groups(cases), key=len, reverse=True):
-        lane = loads.index(min(loads))
-        loads[lane] += len(group)
-        lane_of.update(dict.fromkeys(group, lane))
-    return lane_of
+        worker = loads.index(min(loads))
+        loads[worker] += len(group)
+        worker_of.update(dict.fromkeys(group, worker))
+    return worker_of
 
 
 def _groups(cases: Sequence[Case]) -> list[list[str]]:

@@ -1,4 +1,4 @@
-"""Workers that have been started: each imports and collects by itself, then waits for its turn.
+"""Workers that have been started: each imports and collects by itself, then waits for its assignment.
 
 What one will measure need not be known when it is started: a look decides that, and the process after a look should
 not begin with seconds of imports.
@@ -15,10 +15,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import Process
-from pytest_nsight.protocol.job import Turn
+from pytest_nsight.collectors.child_process import ChildProcess
+from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME
-from pytest_nsight.protocol.parent_pipe import Tether
+from pytest_nsight.protocol.parent_pipe import PipeToWorker
 
 _PATIENCE_S = 5.0
 _POLL_S = 0.05
@@ -29,24 +29,24 @@ _MOST_STANDBYS = 2
 
 
 @dataclass(slots=True)
-class Standby:
+class PrewarmedWorker:
     """One started worker process.
 
     Attributes:
-        side: which tree it measures.
+        tree: which tree it measures.
         run: id of the run.
         folder: of the run.
         process: the worker, or the profiler that started it.
-        tether: what it waits for.
-        turn: what it measures, None before it has been told.
+        pipe: what it waits for.
+        assignment: what it measures, None before it has been told.
     """
 
-    side: str
+    tree: str
     run: str
     folder: Path
-    process: Process
-    tether: Tether
-    turn: Turn | None = None
+    process: ChildProcess
+    pipe: PipeToWorker
+    assignment: Assignment | None = None
 
     @property
     def has_begun(self) -> bool:
@@ -55,26 +55,26 @@ class Standby:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it ended while it waited, of which its turn is not to blame."""
-        return self.turn is None and self.process.poll() is not None
+        """Whether it ended while it waited, of which its assignment is not to blame."""
+        return self.assignment is None and self.process.poll() is not None
 
-    def release(self, turn: Turn) -> None:
-        """Gives it its turn, once.
+    def release(self, assignment: Assignment) -> None:
+        """Gives it its assignment, once.
 
         Raises:
             CollectorError: its folder does not take it.
         """
-        if self.turn is None:
-            self.tether.release(turn)
-            self.turn = turn
+        if self.assignment is None:
+            self.pipe.release(assignment)
+            self.assignment = assignment
 
-    def can_take(self, turn: Turn) -> bool:
+    def can_take(self, assignment: Assignment) -> bool:
         """Whether it measures this, or could."""
-        return self.turn == turn if self.turn is not None else self.side == turn.side
+        return self.assignment == assignment if self.assignment is not None else self.tree == assignment.tree
 
     def call_off(self, collector: Collector) -> None:
         """Ends the worker without a trace of it: whatever it was to measure is no longer wanted."""
-        self.tether.cut()
+        self.pipe.cut()
         try:
             with self.process:
                 # It ends by itself at the next module to import; a profiler then tidies up behind itself.
@@ -84,35 +84,35 @@ class Standby:
             shutil.rmtree(self.folder, ignore_errors=True)
 
 
-class Bench:
+class PrewarmedPool:
     """The workers that wait, in the order in which they were started."""
 
-    def __init__(self, start: Callable[[str], Standby], collector: Collector, most: int) -> None:
+    def __init__(self, start: Callable[[str], PrewarmedWorker], collector: Collector, most: int) -> None:
         """Makes an empty one.
 
         Args:
-            start: starts a worker on a side.
+            start: starts a worker on a tree.
             collector: what records them.
             most: how many may wait.
         """
         self._start = start
         self._collector = collector
         self._most = most
-        self._waiting: list[Standby] = []
+        self._waiting: list[PrewarmedWorker] = []
 
-    def take(self, turn: Turn) -> Standby:
-        """A worker for this turn: one that waits, or a new one.
+    def take(self, assignment: Assignment) -> PrewarmedWorker:
+        """A worker for this assignment: one that waits, or a new one.
 
         Raises:
             CollectorError: it cannot be started.
         """
-        for lost in [standby for standby in self._waiting if standby.is_lost]:
+        for lost in [prewarmed for prewarmed in self._waiting if prewarmed.is_lost]:
             self._waiting.remove(lost)
             lost.call_off(self._collector)
-        found = next((standby for standby in self._waiting if standby.can_take(turn)), None)
+        found = next((prewarmed for prewarmed in self._waiting if prewarmed.can_take(assignment)), None)
         if found is None:
             self._wait_for_beginnings()
-            return self._start(turn.side)
+            return self._start(assignment.tree)
         self._waiting.remove(found)
         return found
 
@@ -123,46 +123,46 @@ class Bench:
             time.sleep(_POLL_S)
 
     def _have_begun(self) -> bool:
-        return all(standby.has_begun for standby in self._waiting)
+        return all(prewarmed.has_begun for prewarmed in self._waiting)
 
-    def fill(self, upcoming: Sequence[Turn]) -> None:
-        """Starts a worker that these turns want and that is not there yet.
+    def fill(self, upcoming: Sequence[Assignment]) -> None:
+        """Starts a worker that these assignments want and that is not there yet.
 
         Raises:
             CollectorError: it cannot be started.
         """
-        there = [standby.side for standby in self._waiting]
-        for turn in upcoming[: self._most]:
-            if turn.side in there:
-                there.remove(turn.side)
+        there = [prewarmed.tree for prewarmed in self._waiting]
+        for assignment in upcoming[: self._most]:
+            if assignment.tree in there:
+                there.remove(assignment.tree)
             elif self._have_begun():
                 # One by one, for the reason above.
-                self._waiting.append(self._start(turn.side))
+                self._waiting.append(self._start(assignment.tree))
                 return
 
-    def release(self, turn: Turn) -> None:
-        """Has one that waits go on with this turn, which comes next, if its cases are known.
+    def release(self, assignment: Assignment) -> None:
+        """Has one that waits go on with this assignment, which comes next, if its cases are known.
 
         Raises:
             CollectorError: it cannot be told.
         """
-        if turn.cases and all(standby.turn is None for standby in self._waiting):
-            for standby in self._waiting:
-                if standby.can_take(turn):
-                    standby.release(turn)
+        if assignment.cases and all(prewarmed.assignment is None for prewarmed in self._waiting):
+            for prewarmed in self._waiting:
+                if prewarmed.can_take(assignment):
+                    prewarmed.release(assignment)
                     return
 
     def close(self) -> None:
-        """Ends all of them: their turn will not come."""
+        """Ends all of them: their assignment will not come."""
         waiting, self._waiting = self._waiting, []
         with contextlib.ExitStack() as stack:
-            for standby in waiting:
+            for prewarmed in waiting:
                 # All at once, so that they end side by side; and each, whatever becomes of the one before.
-                standby.tether.cut()
-                stack.callback(standby.call_off, self._collector)
+                prewarmed.pipe.cut()
+                stack.callback(prewarmed.call_off, self._collector)
 
 
-def most_standbys() -> int:
+def pool_size() -> int:
     """How many processes may get ready beside one that measures, by the processors that this session may use."""
     processors = len(os.sched_getaffinity(0))
     return max(1, min(_MOST_STANDBYS, processors // _PROCESSORS_PER_STANDBY))

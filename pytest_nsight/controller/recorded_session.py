@@ -7,10 +7,10 @@ from pathlib import Path
 
 from pytest_nsight.collectors.nsys import collector as kept
 from pytest_nsight.collectors.torch import recorder as torch_profiler
-from pytest_nsight.controller.worker_group import TraceReader, read_recorded_fleet
+from pytest_nsight.controller.parallel_runs import TraceReader, read_recorded_parallel_run
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.job import Turn
+from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.worker_plan import PLAN_FILE
 from pytest_nsight.trace.process_record import ProcessRecord
@@ -37,8 +37,8 @@ class ReplaySource:
 
     def execute(
         self,
-        turn: Turn,  # noqa: ARG002 - what was recorded decides
-        upcoming: Sequence[Turn] = (),  # noqa: ARG002
+        assignment: Assignment,  # noqa: ARG002 - what was recorded decides
+        upcoming: Sequence[Assignment] = (),  # noqa: ARG002
     ) -> tuple[ProcessRecord, ...]:
         """The next recorded process, or those that ran side by side.
 
@@ -50,16 +50,16 @@ class ReplaySource:
         folder = self._folders[self._next]
         self._next += 1
         if (folder / PLAN_FILE).exists():
-            return read_recorded_fleet(folder, _reader(folder))
+            return read_recorded_parallel_run(folder, _reader(folder))
         manifest = read_manifest(folder / FILE_NAME)
-        death = "" if manifest.exit_code is not None else f"the recorded worker process of {folder.name} died"
+        failure = "" if manifest.exit_code is not None else f"the recorded worker process of {folder.name} died"
         if not manifest.rounds:
-            return (ProcessRecord(manifest, None, death),)
+            return (ProcessRecord(manifest, None, failure),)
         try:
-            return (ProcessRecord(manifest, read_recorded_trace(folder), death),)
+            return (ProcessRecord(manifest, read_recorded_trace(folder), failure),)
         except (CollectorError, RecordingError) as error:
-            if death:
-                return (ProcessRecord(manifest, None, death, str(error)),)
+            if failure:
+                return (ProcessRecord(manifest, None, failure, str(error)),)
             raise RecordingError(f"{folder} cannot be replayed: {error}") from None
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""What a comparison with a revision needs on disk while it runs: its worktree, its build, caches for both sides.
+"""What a comparison with a revision needs on disk while it runs: its worktree, its build, caches for both trees.
 
 MERGED: One tree as workers measure it.
 """
@@ -17,7 +17,7 @@ from pytest_nsight.collectors.child_process import last_lines, start
 from pytest_nsight.controller.git_revision import Revision, check_out, remove
 from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE
-from pytest_nsight.protocol.tree_mapping import Mirror
+from pytest_nsight.protocol.tree_mapping import TreeMapping
 
 TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
 """Tells the build command a folder that comes first on the other side's sys.path, for `pip install --target`."""
@@ -57,7 +57,7 @@ class Workspace:
         self._tree = folder / "against"
         self._target = folder / "against-target"
         self._caches = folder / "caches"
-        self._mirror = Mirror(
+        self._mapping = TreeMapping(
             str(revision.repository),
             str(self._tree.resolve()),
             (str(folder.resolve()), *_environments(revision.repository)),
@@ -65,7 +65,7 @@ class Workspace:
 
     def prepare(
         self, root: Path, ini: Path | None, where: Path, arguments: Sequence[str], build: str
-    ) -> tuple[Side, ...]:
+    ) -> tuple[Tree, ...]:
         """Checks the revision out and builds it.
 
         Args:
@@ -76,13 +76,13 @@ class Workspace:
             build: command to run in the worktree first, "" for none.
 
         Returns:
-            Both sides, ready to be measured.
+            Both trees, ready to be measured.
 
         Raises:
             UsageError: pytest was started outside of the repository, or git cannot check the revision out.
             CollectorError: the build fails, or the session's folder cannot be written.
         """
-        if not self._mirror.owns(str(where)):
+        if not self._mapping.owns(str(where)):
             raise UsageError(
                 f"--nsight-against {self._revision.name}: start pytest inside of the repository "
                 f"{self._revision.repository}"
@@ -93,7 +93,7 @@ class Workspace:
         except OSError as error:
             raise unwritable(self._folder, error) from None
         check_out(self._revision, self._tree)
-        here, there = (Path(self._mirror.map(str(path))) for path in (where, root))
+        here, there = (Path(self._mapping.map(str(path))) for path in (where, root))
         for folder in (here, there, self._target):
             # A folder that is new in the user's tree: nothing is in it there.
             folder.mkdir(parents=True, exist_ok=True)
@@ -107,31 +107,31 @@ class Workspace:
         for folder in (self._target, self._caches):
             shutil.rmtree(folder, ignore_errors=True)
 
-    def _this(self, where: Path, arguments: Sequence[str]) -> Side:
-        return Side(where, tuple(arguments), tuple(sys.path), self._cache_variables("this"))
+    def _this(self, where: Path, arguments: Sequence[str]) -> Tree:
+        return Tree(where, tuple(arguments), tuple(sys.path), self._cache_variables("this"))
 
-    def _other(self, where: Path, root: Path, ini: Path | None, arguments: Sequence[str]) -> Side:
+    def _other(self, where: Path, root: Path, ini: Path | None, arguments: Sequence[str]) -> Tree:
         own = [f"--rootdir={root}", f"--confcutdir={root}", "-c", str(self._find_ini(root, ini))]
-        path = [self._mirror.map(entry) for entry in sys.path]
+        path = [self._mapping.map(entry) for entry in sys.path]
         environ = self._cache_variables("against")
         if inherited := os.environ.get("PYTHONPATH"):
-            entries = [self._mirror.map(entry) for entry in inherited.split(os.pathsep)]
+            entries = [self._mapping.map(entry) for entry in inherited.split(os.pathsep)]
             environ["PYTHONPATH"] = os.pathsep.join(entries)
         if options := os.environ.get("PYTEST_ADDOPTS"):
-            environ["PYTEST_ADDOPTS"] = shlex.join(map(self._mirror.map_argument, shlex.split(options)))
-        return Side(
+            environ["PYTEST_ADDOPTS"] = shlex.join(map(self._mapping.map_argument, shlex.split(options)))
+        return Tree(
             where=where,
-            arguments=(*map(self._mirror.map_argument, arguments), *own),
+            arguments=(*map(self._mapping.map_argument, arguments), *own),
             path=(str(self._target), *path),
             environ=environ,
             name=OTHER_TREE,
             commit=self._revision.commit,
-            mirror=self._mirror,
+            mapping=self._mapping,
         )
 
     def _find_ini(self, root: Path, ini: Path | None) -> Path:
         """The revision's own settings; an empty file where it has none, lest pytest look in the folders above."""
-        mapped = [Path(self._mirror.map(str(ini)))] if ini is not None else []
+        mapped = [Path(self._mapping.map(str(ini)))] if ini is not None else []
         for path in (*mapped, *(root / name for name in _INI_FILES)):
             if path.is_file() and _INI_FILES.get(path.name, "") in path.read_text(encoding="utf-8"):
                 return path
@@ -168,7 +168,7 @@ def _environments(repository: Path) -> tuple[str, ...]:
 
 
 @dataclass(frozen=True, slots=True)
-class Side:
+class Tree:
     """How a worker is started for one tree.
 
     Attributes:
@@ -178,7 +178,7 @@ class Side:
         environ: environment variables that it gets beside those of this process.
         name: THIS_TREE or OTHER_TREE.
         commit: of the tree, "" for that of the session.
-        mirror: what leads its imports to the tree, None where they go there by themselves.
+        mapping: what leads its imports to the tree, None where they go there by themselves.
     """
 
     where: Path
@@ -187,4 +187,4 @@ class Side:
     environ: Mapping[str, str] = field(default_factory=dict)
     name: str = THIS_TREE
     commit: str = ""
-    mirror: Mirror | None = None
+    mapping: TreeMapping | None = None

@@ -17,13 +17,13 @@ from pytest_nsight.collectors.base import Collector
 from pytest_nsight.collectors.choose import choose
 from pytest_nsight.collectors.machine import gpus, measured_product
 from pytest_nsight.controller.git_revision import Revision, resolve, tell_commit
-from pytest_nsight.controller.gpu_assignment import choose_lanes
+from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.outcomes import CaseOutcome
+from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
-from pytest_nsight.controller.revision_tree import Side, Workspace
+from pytest_nsight.controller.revision_tree import Tree, Workspace
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.worker_group import FleetSource
 from pytest_nsight.controller.worker_run import Identity, LiveSource
 from pytest_nsight.gate.loop import Gate, Source, Stored
 from pytest_nsight.model.errors import NsightError
@@ -61,7 +61,9 @@ class NsightSession:
         if settings.replay is None:
             self._collector, self._notes = choose(settings.collector, strict=settings.strict)
         self._gpus = () if settings.replay else gpus()
-        self._lanes = () if settings.replay else choose_lanes(settings.workers, self._gpus, settings.most_workers)
+        self._worker_gpus = (
+            () if settings.replay else choose_gpus(settings.workers, self._gpus, settings.most_workers)
+        )
         self._revision: Revision | None = None
         if settings.against:
             self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
@@ -90,9 +92,9 @@ class NsightSession:
         if self._revision is not None:
             compared = f"against {self._revision.short} ({self._revision.name})"
         lines = [f"nsight: collector {self._collector.title}, {compared}"]
-        if self._lanes:
+        if self._worker_gpus:
             lines.append(
-                f"nsight: {len(self._lanes)} workers, each on a GPU of its own; tests without the mark run here, "
+                f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; tests without the mark run here, "
                 "one after the other"
             )
         return lines + [f"nsight: {note}" for note in self._notes]
@@ -127,8 +129,8 @@ class NsightSession:
             self._gate = Gate(recording, cases, None)
             self._gate.measure(recording.processes)
             return self.conclude(is_whole=True)
-        with self._sides() as sides:
-            source = self._live_source(cases, watch, sides)
+        with self._trees() as trees:
+            source = self._live_source(cases, watch, trees)
             order = random.Random(self._id) if shuffle else None
             self._gate = Gate(source, cases, order, is_paired=self._revision is not None)
             try:
@@ -153,7 +155,7 @@ class NsightSession:
             gate.confirm(self._load, settle=self._settings.strict)
 
     @contextmanager
-    def _sides(self) -> Iterator[tuple[Side, ...]]:
+    def _trees(self) -> Iterator[tuple[Tree, ...]]:
         """The trees to measure where there are two; nothing of the other one stays."""
         if self._revision is None:
             yield ()
@@ -187,7 +189,7 @@ class NsightSession:
         return self._outcomes(gate, verdicts)
 
     def _live_source(
-        self, cases: Sequence[Case], watch: Callable[[Progress], None], sides: Sequence[Side]
+        self, cases: Sequence[Case], watch: Callable[[Progress], None], trees: Sequence[Tree]
     ) -> Source:
         assert self._collector is not None
         live: dict[str, Any] = {
@@ -202,10 +204,10 @@ class NsightSession:
             "canaries": self._settings.canaries,
             "environment": {"collector": self._collector.name},
             "watch": watch,
-            "sides": sides,
+            "trees": trees,
         }
-        if self._lanes or any(case.ranks > 1 for case in cases):
-            return FleetSource(cases, self._lanes, [gpu.uuid for gpu in self._gpus], **live)
+        if self._worker_gpus or any(case.ranks > 1 for case in cases):
+            return ParallelSource(cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus], **live)
         return LiveSource(**live)
 
     def _load(self, device: str) -> Stored:
@@ -252,7 +254,7 @@ class NsightSession:
             canaries=tuple(harvest.canaries.summaries),
             seeds=harvest.seeds,
             limits=gate.limits,
-            datasheet=find_datasheet(harvest.device, harvest.told_bytes_per_s),
+            datasheet=find_datasheet(harvest.device, harvest.bytes_per_s),
             partners=gate.partners,
         )
 

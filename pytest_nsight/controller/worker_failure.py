@@ -28,7 +28,7 @@ _PYTEST_REFUSALS = {
 }
 
 
-def describe_silence(code: int, log: Path) -> str:
+def describe_failed_start(code: int, log: Path) -> str:
     """What to say of a worker that ended before it wrote anything."""
     return f"the worker process ended with exit code {code} before it began; its output ({log}) ends with:\n" + (
         last_lines(log, _LOG_TAIL_LINES) or "(nothing)"
@@ -38,8 +38,8 @@ def describe_silence(code: int, log: Path) -> str:
 def describe_refusal(manifest: Manifest, log: Path) -> str:
     """Why pytest in the worker would not run the tests that it was given, or not those, "" if it did."""
     if manifest.leaks:
-        return explain_leaks(manifest.commit, manifest.leaks)
-    if manifest.side == OTHER_TREE and manifest.exit_code == _NO_TEST:
+        return describe_leaks(manifest.commit, manifest.leaks)
+    if manifest.tree == OTHER_TREE and manifest.exit_code == _NO_TEST:
         # All cases are new in the user's tree.
         return ""
     if manifest.exit_code not in _PYTEST_REFUSALS:
@@ -48,7 +48,7 @@ def describe_refusal(manifest: Manifest, log: Path) -> str:
     return f"pytest in the worker process {_PYTEST_REFUSALS[manifest.exit_code]}; its output ({log}):\n{detail}"
 
 
-def describe_death(manifest: Manifest, code: int, log: Path) -> str:
+def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
     """How a worker that did not come to its own end died, and what it was at."""
     try:
         cause = f"died with {signal.Signals(-code).name}"
@@ -83,7 +83,7 @@ def prepare(folder: Path) -> None:
         )
 
 
-def explain_leaks(commit: str, leaks: Sequence[tuple[str, str]]) -> str:
+def describe_leaks(commit: str, leaks: Sequence[tuple[str, str]]) -> str:
     """A sentence that names what a worker took from the wrong tree."""
     named = ", ".join(f"{module} from {file}" for module, file in leaks[:3])
     more = f" and {len(leaks) - 3} more" if len(leaks) > 3 else ""

@@ -13,21 +13,21 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import Process, is_running
-from pytest_nsight.controller.prewarmed import Bench, Standby, most_standbys
+from pytest_nsight.collectors.child_process import ChildProcess, is_running
+from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.progress import Progress, Tail
-from pytest_nsight.controller.revision_tree import Side
+from pytest_nsight.controller.revision_tree import Tree
 from pytest_nsight.controller.worker_failure import (
-    describe_death,
+    describe_crash,
+    describe_failed_start,
     describe_refusal,
-    describe_silence,
     prepare,
 )
 from pytest_nsight.gate.results import died_in_canary
 from pytest_nsight.model.errors import CollectorError, unwritable
-from pytest_nsight.protocol.job import WORKER_LOG, Job, Turn, start_command
+from pytest_nsight.protocol.job import WORKER_LOG, Assignment, Job, start_command
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.protocol.parent_pipe import Tether
+from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.trace.process_record import INTERRUPTED, ProcessRecord
 
 POLL_S = 0.05
@@ -67,7 +67,7 @@ class LiveSource:
         canaries: bool,
         environment: Mapping[str, str],
         watch: Callable[[Progress], None],
-        sides: Sequence[Side] = (),
+        trees: Sequence[Tree] = (),
     ) -> None:
         """Prepares a source.
 
@@ -82,26 +82,26 @@ class LiveSource:
             canaries: whether workers measure the plugin's own cases, too.
             environment: what the controller knows of the environment.
             watch: told whenever a worker has moved on.
-            sides: trees to measure where there is more than one.
+            trees: trees to measure where there is more than one.
         """
         self._collector = collector
         self._identity = identity
         self._started = 0
         self._folder = folder
-        own = Side(where, tuple(arguments), tuple(sys.path))
-        self._sides = {side.name: side for side in (own, *sides)}
+        own = Tree(where, tuple(arguments), tuple(sys.path))
+        self._trees = {tree.name: tree for tree in (own, *trees)}
         self._rounds = rounds
         self._keep = keep
         self._canaries = canaries
         self._environment = {**environment, **collector.environment}
         self._watch = watch
-        self._bench = Bench(self._get_ready, collector, most_standbys())
+        self._pool = PrewarmedPool(self._get_ready, collector, pool_size())
 
-    def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> tuple[ProcessRecord, ...]:
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[ProcessRecord, ...]:
         """Measures the cases in one fresh process.
 
         Args:
-            turn: what to measure.
+            assignment: what to measure.
             upcoming: the next calls', where those are known or likely: their processes start, import and collect
                 while this one measures; the first one measures while this one's trace is read, if its cases are
                 known.
@@ -109,75 +109,77 @@ class LiveSource:
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
-        running = self._bench.take(turn)
+        running = self._pool.take(assignment)
         folder, journal, log = running.folder, running.folder / FILE_NAME, running.folder / WORKER_LOG
         try:
             with running.process:
-                running.release(turn)
-                code = self._follow(running, turn, upcoming)
+                running.release(assignment)
+                code = self._follow(running, assignment, upcoming)
             if code is None:
                 return (self._record(read_manifest(journal), folder, INTERRUPTED),)
             manifest = self._manifest(journal, code, log)
-            death = describe_death(manifest, code, log) if manifest.exit_code is None else ""
-            if died_in_canary(manifest, death):
+            failure = describe_crash(manifest, code, log) if manifest.exit_code is None else ""
+            if died_in_canary(manifest, failure):
                 # The next process must not die the same way, whose cases have done nothing wrong.
                 self._canaries = False
                 self.close()
-            return (self._record(manifest, folder, death),)
+            return (self._record(manifest, folder, failure),)
         finally:
-            running.tether.cut()
+            running.pipe.cut()
             # Whatever happens, the raw record must not stay: it holds the environment's secrets.
             self._collector.tidy(folder, keep=self._keep)
 
     def close(self) -> None:
-        """Ends the processes that wait for a turn that will not come."""
-        self._bench.close()
+        """Ends the processes that wait for a assignment that will not come."""
+        self._pool.close()
 
-    def _get_ready(self, side: str) -> Standby:
+    def _get_ready(self, tree: str) -> PrewarmedWorker:
         """Starts a worker, which gets as far as its first test and waits."""
         folder, run = self._next_run()
         prepare(folder)
-        tether = write_job(folder, self._job(run, side))
+        pipe = write_job(folder, self._job(run, tree))
         try:
-            process = self._start("pytest_nsight.worker.inner_pytest", folder, side)
+            process = self._start("pytest_nsight.worker.inner_pytest", folder, tree)
         except BaseException:
-            tether.cut()
+            pipe.cut()
             raise
-        return Standby(side, run, folder, process, tether)
+        return PrewarmedWorker(tree, run, folder, process, pipe)
 
     def _next_run(self) -> tuple[Path, str]:
         """Folder and id of the run that begins."""
         self._started += 1
         return self._folder / f"run-{self._started:03}", f"{self._identity.session}/{self._started:03}"
 
-    def _job(self, run: str, side_name: str) -> Job:
-        side = self._sides[side_name]
+    def _job(self, run: str, tree_name: str) -> Job:
+        tree = self._trees[tree_name]
         return Job(
             run=run,
             session=self._identity.session,
             recorded=self._identity.recorded,
-            commit=side.commit or self._identity.commit,
+            commit=tree.commit or self._identity.commit,
             recorder=self._collector.recorder,
             rounds=self._rounds,
-            arguments=side.arguments,
-            path=side.path,
+            arguments=tree.arguments,
+            path=tree.path,
             environment=self._environment,
             canaries=self._canaries,
             root_pid=os.getpid(),
-            side=side.name,
-            mirror=side.mirror,
+            tree=tree.name,
+            mapping=tree.mapping,
         )
 
-    def _start(self, module: str, folder: Path, side_name: str) -> Process:
+    def _start(self, module: str, folder: Path, tree_name: str) -> ChildProcess:
         """Starts one of our programs on a run's folder, recorded."""
-        side = self._sides[side_name]
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **side.environ}
-        return self._collector.start(start_command(module, folder), folder, side.where, environ)
+        tree = self._trees[tree_name]
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **tree.environ}
+        return self._collector.start(start_command(module, folder), folder, tree.where, environ)
 
-    def _follow(self, running: Standby, turn: Turn, upcoming: Sequence[Turn]) -> int | None:
+    def _follow(
+        self, running: PrewarmedWorker, assignment: Assignment, upcoming: Sequence[Assignment]
+    ) -> int | None:
         """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
         process, journal = running.process, running.folder / FILE_NAME
-        progress = Progress(running.run, "", 0, len(turn.cases))
+        progress = Progress(running.run, "", 0, len(assignment.cases))
         tail = Tail(journal)
         try:
             while process.poll() is None:
@@ -194,10 +196,10 @@ class LiveSource:
         self._look_ahead(tail, tail.advance(progress), upcoming)
         return process.poll()
 
-    def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Sequence[Turn]) -> Sequence[Turn]:
-        """Starts the next processes once this one measures, and gives the first its turn once this one is gone.
+    def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Sequence[Assignment]) -> Sequence[Assignment]:
+        """Starts the next processes once this one measures, and gives the first its assignment once this one is gone.
 
-        A process that failed keeps the turn: what it left undone is measured first.
+        A process that failed keeps the assignment: what it left undone is measured first.
 
         Returns:
             What there still is to look ahead to.
@@ -211,36 +213,36 @@ class LiveSource:
         is_time = has_ended if times_processor else bool(progress.case or progress.done)
         try:
             if is_time and not (times_processor and not upcoming[0].cases):
-                self._bench.fill(upcoming[:1] if times_processor else upcoming)
+                self._pool.fill(upcoming[:1] if times_processor else upcoming)
             if has_ended and not times_processor:
-                self._bench.release(upcoming[0])
+                self._pool.release(upcoming[0])
         except CollectorError:
-            # What keeps it from starting is told when its turn comes.
+            # What keeps it from starting is told when its assignment comes.
             return ()
         return upcoming
 
     def _manifest(self, path: Path, code: int, log: Path) -> Manifest:
         if not path.exists():
-            raise CollectorError(describe_silence(code, log))
+            raise CollectorError(describe_failed_start(code, log))
         manifest = read_manifest(path)
         refusal = describe_refusal(manifest, log)
         if refusal:
             raise CollectorError(refusal)
         return manifest
 
-    def _record(self, manifest: Manifest, folder: Path, death: str) -> ProcessRecord:
+    def _record(self, manifest: Manifest, folder: Path, failure: str) -> ProcessRecord:
         if not manifest.rounds:
-            return ProcessRecord(manifest, None, death)
+            return ProcessRecord(manifest, None, failure)
         try:
             trace = self._collector.collect(folder)
         except CollectorError as error:
-            if not death:
+            if not failure:
                 raise
-            return ProcessRecord(manifest, None, death, str(error))
-        return ProcessRecord(manifest, trace, death)
+            return ProcessRecord(manifest, None, failure, str(error))
+        return ProcessRecord(manifest, trace, failure)
 
 
-def write_job(folder: Path, job: Job) -> Tether:
+def write_job(folder: Path, job: Job) -> PipeToWorker:
     """Writes the job where its worker looks for it, and makes what ties the worker to this process.
 
     Raises:
@@ -248,6 +250,6 @@ def write_job(folder: Path, job: Job) -> Tether:
     """
     try:
         job.write(folder)
-        return Tether(folder)
+        return PipeToWorker(folder)
     except OSError as error:
         raise unwritable(folder, error) from None

@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Protocol
 
 from pytest_nsight.baselines.comparability import comparable, told
-from pytest_nsight.gate.pair_results import put_side_by_side
+from pytest_nsight.gate.pair_results import place_partners_together
 from pytest_nsight.gate.results import Harvest, died_in_canary
 from pytest_nsight.judge.judge import LOOKS, Evidence, confirm, judge, suspects
 from pytest_nsight.model.kernel_names import family
@@ -17,9 +17,9 @@ from pytest_nsight.model.roofline import Limits, measure_limits
 from pytest_nsight.model.units import duration
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from pytest_nsight.protocol.job import OTHER_TREE, Turn
+from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.trace.process_record import INTERRUPTED, ProcessRecord, Yield, summarise_records
+from pytest_nsight.trace.process_record import INTERRUPTED, ProcessRecord, ProcessResults, summarise_records
 
 NOTHING_MEASURED = (
     "nothing was measured: only test functions are, not unittest's methods, coroutines or doctests; take the mark "
@@ -38,12 +38,12 @@ Stored = Mapping[Subject, Sequence[RunSummary]]
 class Source(Protocol):
     """Where runs come from: a machine, or a recorded session."""
 
-    def execute(self, turn: Turn, upcoming: Sequence[Turn] = ()) -> Sequence[ProcessRecord]:
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[ProcessRecord]:
         """Measures cases in a fresh process, or several side by side; none when a recording has no more.
 
         Args:
-            turn: what to measure.
-            upcoming: the next calls' turns if nothing happens in between; without cases those of which no more is
+            assignment: what to measure.
+            upcoming: the next calls' assignments if nothing happens in between; without cases those of which no more is
                 known than that they may come.
         """
 
@@ -72,7 +72,7 @@ class Gate:
         self._is_paired = is_paired
         self._planned = 0
         self._most = 0
-        self._ahead: list[Turn] = []
+        self._ahead: list[Assignment] = []
         self.harvest = Harvest()
 
     @property
@@ -104,22 +104,24 @@ class Gate:
             self._measure_pairs(runs)
             return
         while len(self._ahead) < runs + goes_on:
-            self._ahead += self._turns(self.cases)
-        turns, self._ahead = self._ahead[:runs], self._ahead[runs:]
-        self._run_all(turns, lambda: self._ahead)
+            self._ahead += self._assignments(self.cases)
+        assignments, self._ahead = self._ahead[:runs], self._ahead[runs:]
+        self._run_all(assignments, lambda: self._ahead)
 
     def _measure_pairs(self, runs: int) -> None:
         """Plans all pairs at once; of what the other tree turns out not to have one pair is enough."""
-        first, *others = [self._turns(self.cases) for _ in range(runs)]
+        first, *others = [self._assignments(self.cases) for _ in range(runs)]
 
-        def shared() -> list[Turn]:
+        def shared() -> list[Assignment]:
             absent = self.harvest.other.absent
-            turns = (turn for pair in others for turn in pair)
+            assignments = (assignment for pair in others for assignment in pair)
             kept = [
-                dataclasses.replace(turn, cases=tuple(case for case in turn.cases if case not in absent))
-                for turn in turns
+                dataclasses.replace(
+                    assignment, cases=tuple(case for case in assignment.cases if case not in absent)
+                )
+                for assignment in assignments
             ]
-            return [turn for turn in kept if turn.cases]
+            return [assignment for assignment in kept if assignment.cases]
 
         if self._run_all(first, shared):
             left = shared()
@@ -168,7 +170,7 @@ class Gate:
                     new=tuple(new[subject]),
                     incomparable=incomparable,
                     limits=limits,
-                    races=() if subject.part else self.harvest.races.of(subject.case),
+                    races=() if subject.part else self.harvest.pairs.of(subject.case),
                     against=other.short,
                     absent=other.explain(subject) if other.commit and not baseline else "",
                 )
@@ -200,40 +202,45 @@ class Gate:
 
     def _repeat(self, cases: Sequence[str], runs: int) -> bool:
         """Measures cases in so many more processes, or pairs of them. False: none to be had."""
-        return not cases or self._run_all([turn for _ in range(runs) for turn in self._turns(cases)])
+        return not cases or self._run_all(
+            [assignment for _ in range(runs) for assignment in self._assignments(cases)]
+        )
 
-    def _turns(self, cases: Sequence[str]) -> tuple[Turn, ...]:
-        """One run's turn, or a pair's: both in one order of cases, and the tree that goes first changes (ABBA)."""
-        turn = Turn(tuple(cases))
+    def _assignments(self, cases: Sequence[str]) -> tuple[Assignment, ...]:
+        """One run's assignment, or a pair's: both in one order of cases, and the tree that goes first changes (ABBA)."""
+        assignment = Assignment(tuple(cases))
         if self._order is not None:
             seed, order = self._order.getrandbits(32), list(cases)
             random.Random(seed).shuffle(order)
-            turn = Turn(tuple(put_side_by_side(order, self.partners)), seed)
-        turns = self._both_sides(turn) if self._is_paired else (turn,)
+            assignment = Assignment(tuple(place_partners_together(order, self.partners)), seed)
+        assignments = self._both_trees(assignment) if self._is_paired else (assignment,)
         self._planned += 1
-        return turns
+        return assignments
 
-    def _both_sides(self, turn: Turn) -> tuple[Turn, Turn]:
-        other = dataclasses.replace(turn, side=OTHER_TREE)
-        return (other, turn) if self._planned % 2 == 0 else (turn, other)
+    def _both_trees(self, assignment: Assignment) -> tuple[Assignment, Assignment]:
+        other = dataclasses.replace(assignment, tree=OTHER_TREE)
+        return (other, assignment) if self._planned % 2 == 0 else (assignment, other)
 
-    def _run_all(self, turns: Sequence[Turn], ahead: Callable[[], Sequence[Turn]] = tuple) -> bool:
-        """Measures turn by turn; `ahead` tells what will probably follow, by what is known when it is asked."""
+    def _run_all(
+        self, assignments: Sequence[Assignment], ahead: Callable[[], Sequence[Assignment]] = tuple
+    ) -> bool:
+        """Measures assignment by assignment; `ahead` tells what will probably follow, by what is known when it is asked."""
         return all(
-            self._run(turn, (*turns[number:], *ahead(), *self._prospects())) for number, turn in enumerate(turns, 1)
+            self._run(assignment, (*assignments[number:], *ahead(), *self._prospects()))
+            for number, assignment in enumerate(assignments, 1)
         )
 
-    def _prospects(self) -> tuple[Turn, ...]:
+    def _prospects(self) -> tuple[Assignment, ...]:
         """Turns that the next look may ask for, of which nobody knows the cases yet."""
         if self._planned >= self._most or len(self._cases) < _WORTH_GUESSING:
             return ()
-        return self._both_sides(Turn(())) if self._is_paired else (Turn(()), Turn(()))
+        return self._both_trees(Assignment(())) if self._is_paired else (Assignment(()), Assignment(()))
 
-    def _run(self, turn: Turn, upcoming: Sequence[Turn]) -> bool:
+    def _run(self, assignment: Assignment, upcoming: Sequence[Assignment]) -> bool:
         """Measures cases in a fresh process; after a crash, what is left in another. False: none to be had."""
-        todo = list(turn.cases)
+        todo = list(assignment.cases)
         while todo:
-            records = self._source.execute(dataclasses.replace(turn, cases=tuple(todo)), upcoming)
+            records = self._source.execute(dataclasses.replace(assignment, cases=tuple(todo)), upcoming)
             if not records:
                 return False
             left: list[str] = []
@@ -241,25 +248,25 @@ class Gate:
                 own = [case for case in todo if record.cases is None or case in record.cases]
                 left += self._take(record, found, own)
             todo = left
-            if any(record.death == INTERRUPTED for record in records):
+            if any(record.failure == INTERRUPTED for record in records):
                 raise KeyboardInterrupt
         return True
 
-    def _take(self, record: ProcessRecord, found: Yield, cases: list[str]) -> list[str]:
+    def _take(self, record: ProcessRecord, found: ProcessResults, cases: list[str]) -> list[str]:
         """Keeps what a process yielded; returns the cases that another process has to measure."""
         manifest, summaries, problems = record.manifest, found.summaries, found.problems
         for sentence in found.notes:
             self.harvest.note(sentence)
-        self.harvest.told_bytes_per_s = found.told_bytes_per_s or self.harvest.told_bytes_per_s
-        if manifest.side == OTHER_TREE:
+        self.harvest.bytes_per_s = found.bytes_per_s or self.harvest.bytes_per_s
+        if manifest.tree == OTHER_TREE:
             self.harvest.adopt_run(manifest)
-            return self.harvest.other.take(manifest, cases, summaries, problems, record.death)
+            return self.harvest.other.take(manifest, cases, summaries, problems, record.failure)
         self.harvest.note(self.harvest.canaries.take(manifest, summaries, problems))
-        for sentence in self.harvest.races.take(manifest, summaries):
+        for sentence in self.harvest.pairs.take(manifest, summaries):
             self.harvest.note(sentence)
         self.harvest.adopt_run(manifest)
         ended = [case for case in cases if case in manifest.ended]
-        if not record.death:
+        if not record.failure:
             self._accept(manifest, ended, summaries, problems)
             # Ranks stop together at the first failure: what comes after it is for others.
             is_cut_short = bool(record.ranks and ended)
@@ -267,18 +274,18 @@ class Gate:
         # A crash takes unwritten records with it: only cases whose every round was seen are believed.
         whole = [case for case in ended if record.trace is not None and case not in problems]
         self._accept(manifest, whole, summaries, problems)
-        if record.death == INTERRUPTED:
+        if record.failure == INTERRUPTED:
             return []
-        self.harvest.note(record.death)
-        self.harvest.note(record.trouble)
+        self.harvest.note(record.failure)
+        self.harvest.note(record.trace_error)
         crashed = [case for case in manifest.started if case in cases and case not in manifest.ended]
         for case in crashed:
-            self.harvest.problems[case] = record.death
-        if not crashed and not died_in_canary(manifest, record.death):
+            self.harvest.problems[case] = record.failure
+        if not crashed and not died_in_canary(manifest, record.failure):
             # It died between cases, or before the first: another try would die the same way.
             for case in cases:
                 if case not in whole:
-                    self.harvest.problems[case] = record.death
+                    self.harvest.problems[case] = record.failure
             return []
         return [case for case in cases if case not in whole and case not in crashed]
 

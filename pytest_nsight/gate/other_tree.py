@@ -61,7 +61,7 @@ class OtherHarvest:
         cases: Sequence[str],
         summaries: Sequence[RunSummary],
         problems: Mapping[str, str],
-        death: str,
+        failure: str,
     ) -> list[str]:
         """Keeps what a process yielded.
 
@@ -70,13 +70,13 @@ class OtherHarvest:
             cases: what it had to measure.
             summaries: of what was measured.
             problems: case -> what is missing from its trace.
-            death: why the process ended early, "" if it came to its end.
+            failure: why the process ended early, "" if it came to its end.
 
         Returns:
             The cases that another process has to measure, after a crash.
         """
         if not self.commit:
-            self.commit, self._surplus = manifest.commit, manifest.surplus
+            self.commit, self._surplus = manifest.commit, manifest.only_there
         good = {case for case in manifest.ended if case not in problems and not _failure(manifest, case)}
         for summary in summaries:
             if summary.subject.is_canary or summary.subject.case in good:
@@ -85,8 +85,8 @@ class OtherHarvest:
         crashed = [case for case in cases if case in manifest.started and case not in manifest.ended]
         for case in cases:
             if case in crashed:
-                self.absent[case] = death
-            elif case not in self._measured and (case in manifest.ended or not death):
+                self.absent[case] = failure
+            elif case not in self._measured and (case in manifest.ended or not failure):
                 self.absent.setdefault(case, self._reason(manifest, case, problems))
         return [case for case in cases if case not in manifest.started] if crashed else []
 

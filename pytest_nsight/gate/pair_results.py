@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from pytest_nsight.model.values import Race, RunSummary
+from pytest_nsight.model.values import InterleavedPairs, RunSummary
 from pytest_nsight.protocol.manifest import Manifest
 
 
-def put_side_by_side(order: Sequence[str], partners: Mapping[str, str]) -> list[str]:
+def place_partners_together(order: Sequence[str], partners: Mapping[str, str]) -> list[str]:
     """Moves cases next to those that they claim to beat; otherwise the order stays.
 
     Args:
@@ -38,7 +38,7 @@ class RaceHarvest:
     """The races of a session so far."""
 
     def __init__(self) -> None:
-        self._races: dict[str, list[Race]] = {}
+        self._races: dict[str, list[InterleavedPairs]] = {}
 
     def take(self, manifest: Manifest, summaries: Sequence[RunSummary]) -> tuple[str, ...]:
         """Keeps the races whose bodies did what the cases themselves do.
@@ -51,22 +51,22 @@ class RaceHarvest:
         """
         by_case = {one.subject.case: one for one in summaries if not one.subject.part}
         sentences = [
-            f"{case} and its partner were not measured in turns: {why}" for case, why in manifest.race_faults
+            f"{case} and its partner were not measured in turns: {why}" for case, why in manifest.pair_faults
         ]
-        for case, partner, own_rounds, partner_rounds in manifest.races:
+        for case, partner, own_rounds, partner_rounds in manifest.pairs:
             alone = [by_case.get(case), by_case.get(partner)]
-            turns = [by_case.get(own_rounds), by_case.get(partner_rounds)]
-            same = [b for a, b in zip(alone, turns, strict=True) if a and b and _launches(a) == _launches(b)]
-            if len(same) == len(turns):
-                self._races.setdefault(case, []).append(Race(manifest.run, same[0], same[1]))
-            elif all(alone) and all(turns):
+            in_turns = [by_case.get(own_rounds), by_case.get(partner_rounds)]
+            same = [b for a, b in zip(alone, in_turns, strict=True) if a and b and _launches(a) == _launches(b)]
+            if len(same) == len(in_turns):
+                self._races.setdefault(case, []).append(InterleavedPairs(manifest.run, same[0], same[1]))
+            elif all(alone) and all(in_turns):
                 sentences.append(
                     f"{case} and its partner launch other kernels when measured in turns than each alone, so the "
                     "claim is judged from whole runs: do their fixtures change what they run?"
                 )
         return tuple(sentences)
 
-    def of(self, case: str) -> tuple[Race, ...]:
+    def of(self, case: str) -> tuple[InterleavedPairs, ...]:
         """The races of a claiming case, in order."""
         return tuple(self._races.get(case, ()))
 

@@ -17,6 +17,51 @@ from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
 
 
+def died_in_canary(manifest: Manifest, failure: str) -> bool:
+    """Whether the process died while a canary ran, and not while a case did."""
+    is_over = {*manifest.ended, *(case for case, _ in manifest.canary_faults)}
+    return bool(failure) and any(Subject(case).is_canary for case in manifest.started if case not in is_over)
+
+
+class CanaryHarvest:
+    """The canaries' runs so far.
+
+    Attributes:
+        summaries: one per canary and run.
+    """
+
+    def __init__(self) -> None:
+        self.summaries: list[RunSummary] = []
+        self._has_told = False
+
+    def take(self, manifest: Manifest, summaries: Sequence[RunSummary], problems: Mapping[str, str]) -> str:
+        """Keeps the canaries that came to their end.
+
+        Returns:
+            A sentence about the first of the session that did not, and "" from then on: a canary that cannot
+            be measured is worth knowing, and no more than that.
+        """
+        self.summaries += [one for one in summaries if one.subject.is_canary and one.subject.case in manifest.ended]
+        faults = dict(manifest.canary_faults)
+        faults.update((case, text) for case, text in problems.items() if Subject(case).is_canary)
+        if self._has_told or not faults:
+            return ""
+        self._has_told = True
+        case, text = next(iter(faults.items()))
+        return f"the canary {Subject(case).label} was not measured: {text}"
+
+    def evidence(self, stored: Mapping[Subject, Sequence[RunSummary]]) -> tuple[Evidence, ...]:
+        """New and stored runs of each canary side by side, in the order of their names."""
+        new: dict[Subject, list[RunSummary]] = {}
+        for summary in self.summaries:
+            new.setdefault(summary.subject, []).append(summary)
+        gathered = []
+        for subject in sorted(new):
+            baseline, incomparable = comparable(stored.get(subject, ()), new[subject][-1].environment)
+            gathered.append(Evidence(subject, Policy(), tuple(baseline), tuple(new[subject]), incomparable))
+        return tuple(gathered)
+
+
 @dataclass(slots=True)
 class Harvest:
     """What the runs have yielded so far.
@@ -27,12 +72,12 @@ class Harvest:
         problems: case -> why there is nothing to judge.
         notes: sentences about the session as a whole.
         device: product name of what was measured.
-        told_bytes_per_s: memory bandwidth of the GPU as the recording tells it, None if it does not.
+        bytes_per_s: memory bandwidth of the GPU as the recording tells it, None if it does not.
         environment: of the first run, with its board.
         canaries: what the canaries have yielded.
         other: what a revision yielded that is measured beside the user's tree.
         seeds: run id -> seed of the order of its cases.
-        races: of cases with those that they claim to beat.
+        pairs: of cases with those that they claim to beat.
     """
 
     summaries: list[RunSummary] = field(default_factory=list)
@@ -40,12 +85,12 @@ class Harvest:
     problems: dict[str, str] = field(default_factory=dict)
     notes: list[str] = field(default_factory=list)
     device: str = ""
-    told_bytes_per_s: float | None = None
+    bytes_per_s: float | None = None
     environment: Mapping[str, str] = field(default_factory=dict)
     canaries: CanaryHarvest = field(default_factory=CanaryHarvest)
     other: OtherHarvest = field(default_factory=OtherHarvest)
     seeds: dict[str, int] = field(default_factory=dict)
-    races: RaceHarvest = field(default_factory=RaceHarvest)
+    pairs: RaceHarvest = field(default_factory=RaceHarvest)
 
     def note(self, sentence: str) -> None:
         """Adds a sentence once."""
@@ -93,48 +138,3 @@ def _has_passed(report: Mapping[str, Any]) -> bool:
 def is_strict_xpass(longrepr: object) -> bool:
     """Whether a report's text says that a test passed which was expected to fail, strictly."""
     return str(longrepr).startswith("[XPASS(strict)]")
-
-
-def died_in_canary(manifest: Manifest, death: str) -> bool:
-    """Whether the process died while a canary ran, and not while a case did."""
-    is_over = {*manifest.ended, *(case for case, _ in manifest.canary_faults)}
-    return bool(death) and any(Subject(case).is_canary for case in manifest.started if case not in is_over)
-
-
-class CanaryHarvest:
-    """The canaries' runs so far.
-
-    Attributes:
-        summaries: one per canary and run.
-    """
-
-    def __init__(self) -> None:
-        self.summaries: list[RunSummary] = []
-        self._has_told = False
-
-    def take(self, manifest: Manifest, summaries: Sequence[RunSummary], problems: Mapping[str, str]) -> str:
-        """Keeps the canaries that came to their end.
-
-        Returns:
-            A sentence about the first of the session that did not, and "" from then on: a canary that cannot
-            be measured is worth knowing, and no more than that.
-        """
-        self.summaries += [one for one in summaries if one.subject.is_canary and one.subject.case in manifest.ended]
-        faults = dict(manifest.canary_faults)
-        faults.update((case, text) for case, text in problems.items() if Subject(case).is_canary)
-        if self._has_told or not faults:
-            return ""
-        self._has_told = True
-        case, text = next(iter(faults.items()))
-        return f"the canary {Subject(case).label} was not measured: {text}"
-
-    def evidence(self, stored: Mapping[Subject, Sequence[RunSummary]]) -> tuple[Evidence, ...]:
-        """New and stored runs of each canary side by side, in the order of their names."""
-        new: dict[Subject, list[RunSummary]] = {}
-        for summary in self.summaries:
-            new.setdefault(summary.subject, []).append(summary)
-        gathered = []
-        for subject in sorted(new):
-            baseline, incomparable = comparable(stored.get(subject, ()), new[subject][-1].environment)
-            gathered.append(Evidence(subject, Policy(), tuple(baseline), tuple(new[subject]), incomparable))
-        return tuple(gathered)

@@ -1,4 +1,4 @@
-"""From runs to verdicts: pure arithmetic over values, no files, no processes, no pytest.
+"""From runs to verdicts: pure arithmetic over values, no files, no pytest.
 
-evidence -> reference (the stored runs that count) -> locations -> noise -> contrast -> verdict -> sentence
+Runs in the controller process, and in a replay.
 """

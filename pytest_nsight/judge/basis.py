@@ -18,7 +18,7 @@ from pytest_nsight.judge.reference import FIRST_PAIRS, LOOKS
 from pytest_nsight.judge.structure import LAUNCH_KINDS, identify
 from pytest_nsight.judge.trial import Weighing
 from pytest_nsight.model.values import RunSummary, Shape
-from pytest_nsight.model.verdicts import Basis, Level, Look, RunLevel
+from pytest_nsight.model.verdicts import Basis, Look, NoiseLevel, RunLevel
 
 
 def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int) -> Basis:
@@ -31,7 +31,7 @@ def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int)
         compared: number of subjects that the p-values were adjusted over.
     """
     shift, noise, reference = found.shift, found.noise, weighing.trial.reference
-    levels = (("run", noise.run), ("session", noise.session), ("kin", noise.kin), ("board", noise.board))
+    levels = (("run", noise.run), ("session", noise.session), ("kin", noise.board_group), ("board", noise.board))
     used = {id(item) for item in (*reference.compared, *weighing.trial.new)}
     stored = (*reference.locations, *reference.unsteady)
     new = (*weighing.trial.new, *weighing.trial.unsteady)
@@ -44,7 +44,7 @@ def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int)
         compared_subjects=compared,
         prior_scale=prior.scale,
         prior_degrees_of_freedom=prior.degrees_of_freedom,
-        levels=tuple(Level(name, math.sqrt(part.variance), part.degrees_of_freedom) for name, part in levels),
+        levels=tuple(NoiseLevel(name, math.sqrt(part.variance), part.degrees_of_freedom) for name, part in levels),
         level_error=math.sqrt(found.level_variance),
         level_degrees_of_freedom=found.level_df,
         canary_shift=shift.log_change if shift else None,

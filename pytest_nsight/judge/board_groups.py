@@ -42,7 +42,7 @@ def keep_same_software(canary: Evidence) -> Evidence:
     return replace(canary, baseline=tuple(kept))
 
 
-def find_kinds(canaries: Sequence[Evidence]) -> Mapping[str, str]:
+def find_board_groups(canaries: Sequence[Evidence]) -> Mapping[str, str]:
     """Return board -> its kind, named after one of its boards.
 
     Boards on which a stream was not measured are left out: nothing is known of them.

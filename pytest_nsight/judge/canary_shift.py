@@ -28,7 +28,7 @@ EXPECTED_SCATTER = 0.003
 
 
 @dataclass(frozen=True, slots=True)
-class Canary:
+class CanaryLevels:
     """One canary.
 
     Attributes:
@@ -47,12 +47,12 @@ class Canary:
         return 1 / (EXPECTED_SCATTER**2 + self.run_variance)
 
 
-def read_canary(name: str, run_variance: float, locations: Sequence[Location]) -> Canary:
+def read_canary(name: str, run_variance: float, locations: Sequence[Location]) -> CanaryLevels:
     """Return a canary with the means of all its stored and new runs."""
     logs: dict[Place, list[float]] = {}
     for location in locations:
         logs.setdefault(location.place, []).append(location.log_ns)
-    return Canary(
+    return CanaryLevels(
         name,
         run_variance,
         {place: (math.fsum(values) / len(values), len(values)) for place, values in logs.items()},
@@ -69,7 +69,7 @@ class Levels:
         levels: their weighted mean of log time in each session, against that over the sessions.
     """
 
-    canaries: tuple[Canary, ...]
+    canaries: tuple[CanaryLevels, ...]
     weights: Floats
     levels: Mapping[Place, float]
 
@@ -106,7 +106,7 @@ class Levels:
 class Panel:
     """All canaries of a suite. The users' cases share few sets of sessions, so what was worked out is kept."""
 
-    def __init__(self, canaries: Sequence[Canary] = ()) -> None:
+    def __init__(self, canaries: Sequence[CanaryLevels] = ()) -> None:
         self._canaries = tuple(canaries)
         self._known: dict[frozenset[Place], Levels | None] = {}
 

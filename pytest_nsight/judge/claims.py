@@ -16,7 +16,7 @@ import numpy as np
 from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import Prior, expected_spread
-from pytest_nsight.judge.pair_ratio import NEAR_CLAIM, RUNS_NEAR_CLAIM, RaceEstimate, estimate_races
+from pytest_nsight.judge.pair_ratio import NEAR_CLAIM, RUNS_NEAR_CLAIM, PairEstimate, estimate_pairs
 from pytest_nsight.judge.reference import LOOKS, Evidence
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.wording import write_count, write_durations, write_names, write_percent
@@ -190,7 +190,7 @@ def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) ->
     """
     policy = evidence.policy
     label = Subject(policy.faster_than or "").label
-    raced = estimate_races(evidence.races, [run.run for run in evidence.new], policy.metric)
+    raced = estimate_pairs(evidence.races, [run.run for run in evidence.new], policy.metric)
     if raced is not None:
         return _judge_races(raced, label, evidence, prior)
     if partner is None:
@@ -217,7 +217,7 @@ def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) ->
     return ClaimFinding(ClaimState.HELD if low > policy.by else ClaimState.FAILED, phrase, is_close)
 
 
-def _judge_races(raced: Sequence[RaceEstimate], label: str, evidence: Evidence, prior: Prior) -> ClaimFinding:
+def _judge_races(raced: Sequence[PairEstimate], label: str, evidence: Evidence, prior: Prior) -> ClaimFinding:
     """One run is enough where its interval is clear of the claim; else the means of the runs decide.
 
     The pairs of one process tell of that process alone, so near the claim several have to agree.

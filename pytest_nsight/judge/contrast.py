@@ -188,7 +188,7 @@ def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], nois
         kinds = {location.place: location.kind for location in (*baseline, *new)}
         between = _imbalance(_sum_by(old, kinds), _sum_by(now, kinds))
         parts = [
-            (boards * noise.kin.variance, noise.kin.degrees_of_freedom),
+            (boards * noise.board_group.variance, noise.board_group.degrees_of_freedom),
             (between * noise.board.variance, noise.board.degrees_of_freedom),
         ]
     board_part = sum(part for part, _ in parts)

@@ -64,7 +64,7 @@ def _explain_company(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) 
 
 def _name_company(runs: Sequence[RunSummary]) -> set[str]:
     """Return the names of the other processes without their ids, which no two sessions share."""
-    others = (other for run in runs for other in run.clocks.others)
+    others = (other for run in runs for other in run.clocks.foreign_processes)
     return {_PID.sub("", other).strip(" ()") or "one without a name" for other in others}
 
 

@@ -12,7 +12,7 @@ from dataclasses import replace
 import numpy as np
 from scipy import stats
 
-from pytest_nsight.judge.board_groups import find_kinds
+from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.canary_shift import Panel
 from pytest_nsight.judge.claims import check_claims, find_partner
 from pytest_nsight.judge.looks import may_differ, may_settle
@@ -106,7 +106,7 @@ def judge(
 def _prepare_all(
     evidence: Sequence[Evidence], canaries: Sequence[Evidence], family: Callable[[str], str]
 ) -> tuple[list[Trial], Prior, Panel]:
-    kinds = find_kinds(canaries)
+    kinds = find_board_groups(canaries)
     trials = [prepare(_of_kinds(item, kinds), family) for item in evidence]
     watched = [prepare_canary(_of_kinds(item, kinds), family) for item in canaries]
     unchanged = [trial for trial in watched if trial is not None]

@@ -38,19 +38,19 @@ class Spread:
     Attributes:
         run: of runs within a session.
         session: of sessions on a board.
-        kin: of boards of one kind.
+        board_group: of boards of one kind.
         board: of boards of a model whose kinds differ or are unknown.
     """
 
     run: float
     session: float
-    kin: float
+    board_group: float
     board: float
 
 
-LONG_KERNELS = Spread(run=0.0010, session=0.0005, kin=0.0020, board=0.0060)
-SHORT_KERNELS = Spread(run=0.0035, session=0.0010, kin=0.0030, board=0.0060)
-PROCESSOR = Spread(run=0.03, session=0.05, kin=0.05, board=0.05)
+LONG_KERNELS = Spread(run=0.0010, session=0.0005, board_group=0.0020, board=0.0060)
+SHORT_KERNELS = Spread(run=0.0035, session=0.0010, board_group=0.0030, board=0.0060)
+PROCESSOR = Spread(run=0.03, session=0.05, board_group=0.05, board=0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,13 +87,13 @@ class Noise:
     Attributes:
         run: of runs within a session.
         session: of sessions on a board.
-        kin: of boards of one kind.
+        board_group: of boards of one kind.
         board: of boards whose kinds differ or are unknown.
     """
 
     run: Component
     session: Component
-    kin: Component
+    board_group: Component
     board: Component
 
 
@@ -193,14 +193,14 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
         kinds[session[0].board] = session[0].kind
     session_level = _draw_to_prior(list(by_board.values()), spread.session**2, SESSION_PRIOR_DF)
     boards = {board: _pool_sessions(means, session_level.variance) for board, means in by_board.items()}
-    kin: dict[str, list[tuple[float, float]]] = {}
+    board_group: dict[str, list[tuple[float, float]]] = {}
     for board, kind in kinds.items():
         if kind:
-            kin.setdefault(kind, []).append(boards[board])
+            board_group.setdefault(kind, []).append(boards[board])
     return Noise(
         run=Component(run_variance, max(run_df, 1.0)),
         session=session_level,
-        kin=_widen_prior(list(kin.values()), spread.kin**2),
+        board_group=_widen_prior(list(board_group.values()), spread.board_group**2),
         board=_widen_prior([list(boards.values())], spread.board**2),
     )
 

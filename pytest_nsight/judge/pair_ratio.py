@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.judge.location import locate, midmean
-from pytest_nsight.model.values import Race
+from pytest_nsight.model.values import InterleavedPairs
 
 BLOCKS = 8
 """Of successive pairs: long enough to hold the autocorrelation of neighbours, and enough of them for a t test."""
@@ -21,7 +21,7 @@ RUNS_NEAR_CLAIM = 5
 
 
 @dataclass(frozen=True, slots=True)
-class RaceEstimate:
+class PairEstimate:
     """What one race says.
 
     Attributes:
@@ -37,7 +37,9 @@ class RaceEstimate:
     pairs: int
 
 
-def estimate_races(races: Sequence[Race], runs: Sequence[str], metric: str) -> tuple[RaceEstimate, ...] | None:
+def estimate_pairs(
+    races: Sequence[InterleavedPairs], runs: Sequence[str], metric: str
+) -> tuple[PairEstimate, ...] | None:
     """Return the estimate of each run's race, None unless every run has one that can be used.
 
     Args:
@@ -46,12 +48,12 @@ def estimate_races(races: Sequence[Race], runs: Sequence[str], metric: str) -> t
         metric: the duration that is compared.
     """
     by_run = {race.run: race for race in races}
-    estimates = [estimate_race(by_run[run], metric) for run in runs if run in by_run]
+    estimates = [estimate_pair(by_run[run], metric) for run in runs if run in by_run]
     found = tuple(one for one in estimates if one is not None)
     return found if found and len(found) == len(runs) else None
 
 
-def estimate_race(race: Race, metric: str) -> RaceEstimate | None:
+def estimate_pair(race: InterleavedPairs, metric: str) -> PairEstimate | None:
     """Return what a race says, None if it has too few pairs or a duration that is no time.
 
     The pairs are cut into 8 successive blocks, fewer below 16 pairs. A block is represented by the mean of the
@@ -67,4 +69,4 @@ def estimate_race(race: Race, metric: str) -> RaceEstimate | None:
     size = differences.size // blocks
     means = midmean(differences[differences.size - blocks * size :].reshape(blocks, size))
     error = float(means.std(ddof=1)) / math.sqrt(blocks)
-    return RaceEstimate(float(means.mean()), error, float(blocks - 1), differences.size)
+    return PairEstimate(float(means.mean()), error, float(blocks - 1), differences.size)

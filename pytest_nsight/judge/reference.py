@@ -19,7 +19,7 @@ from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import expected_spread
 from pytest_nsight.judge.structure import count_shapes, is_steady
 from pytest_nsight.model.roofline import Limits
-from pytest_nsight.model.values import Policy, Race, RunSummary, Subject
+from pytest_nsight.model.values import InterleavedPairs, Policy, RunSummary, Subject
 
 LOOKS = (1, 3, 5, 9)
 """Numbers of new runs, cumulated, after which `suspects` is asked; only suspects get the next runs."""
@@ -58,7 +58,7 @@ class Evidence:
     new: tuple[RunSummary, ...]
     incomparable: str = ""
     limits: Mapping[str, Limits] = field(default_factory=dict)
-    races: tuple[Race, ...] = ()
+    races: tuple[InterleavedPairs, ...] = ()
     against: str = ""
     absent: str = ""
     kinds: Mapping[str, str] = field(default_factory=dict)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
 from pytest_nsight.judge.board_groups import keep_same_software
-from pytest_nsight.judge.canary_shift import LARGEST_SHIFT, Canary, Panel, read_canary
+from pytest_nsight.judge.canary_shift import LARGEST_SHIFT, CanaryLevels, Panel, read_canary
 from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.drift_and_modes import is_repeated
 from pytest_nsight.judge.environment_checks import explain_environment, explain_shift
@@ -146,7 +146,7 @@ def build_panel(canaries: Sequence[Trial], prior: Prior) -> Panel:
     return Panel([_read(trial, prior) for trial in canaries])
 
 
-def _read(trial: Trial, prior: Prior) -> Canary:
+def _read(trial: Trial, prior: Prior) -> CanaryLevels:
     stored = trial.reference.locations
     noise = estimate_noise(stored, trial.new, prior, expected_spread(_mean_ns(stored), stored[0].board))
     return read_canary(trial.evidence.subject.case, noise.run.variance, (*stored, *trial.new))

@@ -207,12 +207,12 @@ _BY_PRODUCT = {
 }
 
 
-def find_datasheet(product: str, told_bytes_per_s: float | None = None) -> Datasheet | None:
+def find_datasheet(product: str, bytes_per_s: float | None = None) -> Datasheet | None:
     """The datasheet of a product.
 
     Args:
         product: its name as the driver gives it, "NVIDIA H200".
-        told_bytes_per_s: the bandwidth that the recording tells of the board, from its memory's clock and
+        bytes_per_s: the bandwidth that the recording tells of the board, from its memory's clock and
             width, for products that are not in the table; None where it tells none.
 
     Returns:
@@ -220,9 +220,9 @@ def find_datasheet(product: str, told_bytes_per_s: float | None = None) -> Datas
     """
     if product in _BY_PRODUCT:
         return _BY_PRODUCT[product]
-    if told_bytes_per_s is None:
+    if bytes_per_s is None:
         return None
-    return Datasheet(told_bytes_per_s, None, "the driver, through Nsight Systems")
+    return Datasheet(bytes_per_s, None, "the driver, through Nsight Systems")
 
 
 _MOST = 2**63 - 1

@@ -147,7 +147,7 @@ class Nodes(Table):
 
 
 @dataclass(frozen=True, slots=True)
-class Device:
+class TraceDevice:
     """Which board a process calls by an ordinal.
 
     Attributes:
@@ -189,13 +189,13 @@ class Trace:
     nodes: Nodes = field(default_factory=Nodes.empty)
     shapes: tuple[Shape, ...] = ()
     strings: tuple[str, ...] = ()
-    devices: tuple[Device, ...] = ()
+    devices: tuple[TraceDevice, ...] = ()
     diagnostics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     tool: str = ""
     epoch_ns: int | None = None
 
-    def find_device(self, process: int, ordinal: int) -> Device | None:
+    def find_device(self, process: int, ordinal: int) -> TraceDevice | None:
         """The board that a process calls by an ordinal, None if the recording does not tell.
 
         Args:

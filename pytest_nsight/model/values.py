@@ -124,7 +124,7 @@ class Clocks:
         temperature_c: highest temperature.
         throttled: share of rounds (0 to 1) after which a slowdown reason was active.
         reasons: names of these reasons, sorted.
-        others: processes of others that computed on the board meanwhile, such as "pid 123 (python)", sorted.
+        foreign_processes: processes of others that computed on the board meanwhile, such as "pid 123 (python)", sorted.
         round_mhz: SM clock read with each round, in order; empty unless it was read with every round.
     """
 
@@ -133,7 +133,7 @@ class Clocks:
     temperature_c: int | None = None
     throttled: float | None = None
     reasons: tuple[str, ...] = ()
-    others: tuple[str, ...] = ()
+    foreign_processes: tuple[str, ...] = ()
     round_mhz: tuple[int, ...] = ()
 
 
@@ -185,7 +185,7 @@ class RunSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class Race:
+class InterleavedPairs:
     """A case and the one that it claims to beat, measured in turns in one run.
 
     The n-th rounds of both are a pair; which of the two came first alternates from pair to pair.

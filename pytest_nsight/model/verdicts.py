@@ -43,7 +43,7 @@ class VerdictKind(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Level:
+class NoiseLevel:
     """One source of noise, as used.
 
     Attributes:
@@ -143,7 +143,7 @@ class Basis:
     compared_subjects: int
     prior_scale: float
     prior_degrees_of_freedom: float
-    levels: tuple[Level, ...]
+    levels: tuple[NoiseLevel, ...]
     level_error: float
     level_degrees_of_freedom: float
     canary_shift: float | None

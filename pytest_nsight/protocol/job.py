@@ -11,37 +11,37 @@ import sys
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pytest_nsight.protocol.tree_mapping import Mirror
+from pytest_nsight.protocol.tree_mapping import TreeMapping
 
 THIS_TREE = ""
 OTHER_TREE = "against"
-"""Name of the side that --nsight-against measures beside the user's tree."""
+"""Name of the tree that --nsight-against measures beside the user's tree."""
 
 _FILE = "turn.json"
 
 
 @dataclass(frozen=True, slots=True)
-class Turn:
+class Assignment:
     """The task of one fresh process.
 
     Attributes:
         cases: node ids, in the order to measure them; none where nobody knows them yet.
         seed: of that order, None where it is the user's. Where two trees are compared, the later pairs leave out
             what only one tree has.
-        side: which tree is measured, THIS_TREE or OTHER_TREE.
+        tree: which tree is measured, THIS_TREE or OTHER_TREE.
     """
 
     cases: tuple[str, ...]
     seed: int | None = None
-    side: str = THIS_TREE
+    tree: str = THIS_TREE
 
     def write(self, folder: Path) -> None:
-        """Writes the turn where the worker looks for it."""
+        """Writes the assignment where the worker looks for it."""
         (folder / _FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
-    def read(cls, folder: Path) -> Turn:
-        """Reads the turn of a run's folder."""
+    def read(cls, folder: Path) -> Assignment:
+        """Reads the assignment of a run's folder."""
         values = json.loads((folder / _FILE).read_text(encoding="utf-8"))
         return cls(tuple(values["cases"]), values["seed"], values["side"])
 
@@ -68,8 +68,8 @@ class Job:
         root_pid: the outer pytest's process.
         rank: which of the cases' ranks this worker is.
         ranks: how many there are; 1 for ordinary tests.
-        side: which tree is measured, see launch/turn.py.
-        mirror: leads imports to that tree, None where they go there by themselves.
+        tree: which tree is measured, see launch/assignment.py.
+        mapping: leads imports to that tree, None where they go there by themselves.
         unable: case -> why this machine cannot run it.
     """
 
@@ -86,8 +86,8 @@ class Job:
     root_pid: int = 0
     rank: int = 0
     ranks: int = 1
-    side: str = THIS_TREE
-    mirror: Mirror | None = None
+    tree: str = THIS_TREE
+    mapping: TreeMapping | None = None
     unable: dict[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
@@ -100,7 +100,7 @@ class Job:
         values = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
         for name in ("arguments", "path"):
             values[name] = tuple(values[name])
-        values["mirror"] = Mirror.of(values["mirror"]) if values["mirror"] else None
+        values["mapping"] = TreeMapping.of(values["mapping"]) if values["mapping"] else None
         return cls(**values)
 
 

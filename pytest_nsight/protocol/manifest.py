@@ -1,7 +1,7 @@
 """The worker's append-only account of a run: what it ran, when, on which device, with which outcome.
 
 One JSON object a line, so that whatever dies, everything before is readable. Events, by "event":
-run (format, run, session, recorded, commit, pid, side) · turn (seed) · device (name, board, environment) · case ·
+run (format, run, session, recorded, commit, pid, tree) · assignment (seed) · device (name, board, environment) · case ·
 round · conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
 race (case, partner, own_rounds, partner_rounds) · race_fault (case, text) · fault (a collection error) ·
 surplus (cases that only the other tree has) · leak (module, file) · end.
@@ -26,7 +26,7 @@ _SHOWN = 200
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
+class NvmlSample:
     """What NVML said right after a round; None where it cannot be read.
 
     Attributes:
@@ -65,12 +65,12 @@ class Round:
     wall_ns: int
     rest_ns: int
     cold_cache: bool
-    reading: Reading = field(default_factory=Reading)
+    reading: NvmlSample = field(default_factory=NvmlSample)
     is_slowed: bool = False
 
 
 @dataclass(frozen=True, slots=True)
-class Surroundings:
+class BoardActivity:
     """What else goes on on the board at a moment.
 
     Attributes:
@@ -127,12 +127,12 @@ class Manifest:
         rounds: all measured rounds, in order.
         reports: (case, serialised pytest report), in order.
         faults: what went wrong outside of any case.
-        side: which tree was measured, see launch/turn.py.
-        surplus: marked tests of the other tree that are no cases.
+        tree: which tree was measured, see launch/assignment.py.
+        only_there: marked tests of the other tree that are no cases.
         leaks: (module, file) of what a worker took from the wrong tree.
         seed: of the order of the cases, None where that was the user's.
-        races: (case, partner, id of the case's rounds, id of the partner's) of cases measured in turns.
-        race_faults: (case, what went wrong) of races that broke off.
+        pairs: (case, partner, id of the case's rounds, id of the partner's) of cases measured in turns.
+        pair_faults: (case, what went wrong) of races that broke off.
         conditions: case -> how its rounds went, of the cases whose rounds came to their end.
         canary_faults: (case, what went wrong) of canaries that could not be measured.
         exit_code: pytest's exit code in the worker; None if the worker did not come to its own end.
@@ -154,14 +154,14 @@ class Manifest:
     faults: tuple[str, ...]
     exit_code: int | None
     seed: int | None = None
-    side: str = ""
-    surplus: tuple[str, ...] = ()
+    tree: str = ""
+    only_there: tuple[str, ...] = ()
     leaks: tuple[tuple[str, str], ...] = ()
     canary_faults: tuple[tuple[str, str], ...] = ()
     work: dict[str, Work] = field(default_factory=dict)
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
-    races: tuple[tuple[str, str, str, str], ...] = ()
-    race_faults: tuple[tuple[str, str], ...] = ()
+    pairs: tuple[tuple[str, str, str, str], ...] = ()
+    pair_faults: tuple[tuple[str, str], ...] = ()
 
 
 class Journal:
@@ -242,13 +242,13 @@ def read_manifest(path: Path) -> Manifest:
             faults=tuple(event["text"] for event in known.get("fault", [])),
             exit_code=known["end"][0]["code"] if "end" in known else None,
             # In older recordings the head tells it.
-            seed=known.get("turn", [head])[0].get("seed"),
-            side=head.get("side", ""),
-            surplus=tuple(case for event in known.get("surplus", []) for case in event["cases"]),
+            seed=known.get("assignment", [head])[0].get("seed"),
+            tree=head.get("tree", head.get("side", "")),
+            only_there=tuple(case for event in known.get("surplus", []) for case in event["cases"]),
             leaks=tuple((event["module"], event["file"]) for event in known.get("leak", [])),
             conditions={event["case"]: _conditions(event) for event in known.get("conditions", [])},
-            races=tuple(_race(event) for event in known.get("race", [])),
-            race_faults=tuple((event["case"], event["text"]) for event in known.get("race_fault", [])),
+            pairs=tuple(_pair(event) for event in known.get("race", [])),
+            pair_faults=tuple((event["case"], event["text"]) for event in known.get("race_fault", [])),
             canary_faults=tuple((event["case"], event["text"]) for event in known.get("canary_fault", [])),
             work={event["case"]: _work(event) for event in known.get("work", [])},
         )
@@ -260,7 +260,7 @@ def _work(event: dict[str, Any]) -> Work:
     return Work(bytes_moved=int(event["bytes_moved"]), flops=int(event["flops"]))
 
 
-def _race(event: dict[str, Any]) -> tuple[str, str, str, str]:
+def _pair(event: dict[str, Any]) -> tuple[str, str, str, str]:
     return event["case"], event["partner"], event["own_rounds"], event["partner_rounds"]
 
 
@@ -272,4 +272,4 @@ def _round(event: dict[str, Any]) -> Round:
     reading = dict(event["reading"])
     reading["reasons"] = tuple(reading.get("reasons", ()))
     parts = tuple((int(payload), str(name)) for payload, name in event["parts"])
-    return Round(**{**event, "parts": parts, "reading": Reading(**reading)})
+    return Round(**{**event, "parts": parts, "reading": NvmlSample(**reading)})

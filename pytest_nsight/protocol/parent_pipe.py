@@ -1,6 +1,6 @@
-"""Ties a worker process to the one that started it: it waits for its turn, and ends when its starter does.
+"""Ties a worker process to the one that started it: it waits for its assignment, and ends when its starter does.
 
-A named pipe in the run's folder. The starter holds it open: a byte in it means "here is your turn", its end means
+A named pipe in the run's folder. The starter holds it open: a byte in it means "here is your assignment", its end means
 "end yourself", whether the starter let go of it or died. A profiler between the two does not matter, and waiting
 costs no time of any processor.
 """
@@ -15,13 +15,13 @@ import threading
 from pathlib import Path
 
 from pytest_nsight.model.errors import unwritable
-from pytest_nsight.protocol.job import Turn
+from pytest_nsight.protocol.job import Assignment
 
 FILE_NAME = "tether"
 _GO = b"!"
 
 
-class Tether:
+class PipeToWorker:
     """The starter's end."""
 
     def __init__(self, folder: Path) -> None:
@@ -36,8 +36,8 @@ class Tether:
         # For reading, too, so that opening does not wait for the worker.
         self._pipe: int | None = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 
-    def release(self, turn: Turn) -> None:
-        """Gives the worker its turn, once.
+    def release(self, assignment: Assignment) -> None:
+        """Gives the worker its assignment, once.
 
         Raises:
             CollectorError: the folder does not take it.
@@ -45,7 +45,7 @@ class Tether:
         if self._pipe is None:
             return
         try:
-            turn.write(self._folder)
+            assignment.write(self._folder)
         except OSError as error:
             raise unwritable(self._folder, error) from None
         os.write(self._pipe, _GO)
@@ -59,7 +59,7 @@ class Tether:
             self._path.unlink(missing_ok=True)
 
 
-class Leash:
+class PipeFromParent:
     """The worker's end."""
 
     def __init__(self, folder: Path) -> None:
@@ -78,7 +78,7 @@ class Leash:
         poll.register(self._pipe, 0)
         return bool(poll.poll(0))
 
-    def wait(self) -> Turn | None:
+    def wait(self) -> Assignment | None:
         """Waits for the starter's word; None if it is gone. From then on this process dies with the starter."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
@@ -90,7 +90,7 @@ class Leash:
         if not word:
             return None
         threading.Thread(target=self._die_with_starter, daemon=True).start()
-        return Turn.read(self._folder)
+        return Assignment.read(self._folder)
 
     def _die_with_starter(self) -> None:
         poll = select.poll()

@@ -74,7 +74,7 @@ def no_barrier() -> None:
 
 
 def make_barriers(folder: Path, ranks: int) -> None:
-    """Makes the files that the ranks of a team share."""
+    """Makes the files that the ranks of a group share."""
     for name in _FILES:
         (folder / name.format(ranks)).write_bytes(bytes(_SLOT_BYTES * ranks))
 

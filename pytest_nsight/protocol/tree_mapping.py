@@ -17,7 +17,7 @@ _INSTRUMENT = "pytest_nsight"
 
 
 @dataclass(frozen=True, slots=True)
-class Mirror:
+class TreeMapping:
     """Where each path of one tree is in another.
 
     Attributes:
@@ -31,7 +31,7 @@ class Mirror:
     shared: tuple[str, ...]
 
     @classmethod
-    def of(cls, fields: Mapping[str, Any]) -> Mirror:
+    def of(cls, fields: Mapping[str, Any]) -> TreeMapping:
         """Reads what `dataclasses.asdict` and JSON made of one."""
         return cls(fields["root"], fields["tree"], tuple(fields["shared"]))
 

@@ -18,7 +18,7 @@ FAILED_FILE = "failed"
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
+class WorkerSpec:
     """One worker process.
 
     Attributes:
@@ -31,7 +31,7 @@ class Member:
 
 
 @dataclass(frozen=True, slots=True)
-class Team:
+class WorkerGroup:
     """Worker processes that measure the same cases together: one worker, or the ranks of parallel tests.
 
     Attributes:
@@ -40,41 +40,41 @@ class Team:
     """
 
     cases: tuple[str, ...]
-    members: tuple[Member, ...]
+    members: tuple[WorkerSpec, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class WorkerPlan:
     """What runs when.
 
     Attributes:
-        stages: one after the other; the teams of a stage run at once.
+        stages: one after the other; the groups of a stage run at once.
     """
 
-    stages: tuple[tuple[Team, ...], ...]
+    stages: tuple[tuple[WorkerGroup, ...], ...]
 
     @property
-    def teams(self) -> tuple[Team, ...]:
-        """All teams, in order."""
-        return tuple(team for stage in self.stages for team in stage)
+    def groups(self) -> tuple[WorkerGroup, ...]:
+        """All groups, in order."""
+        return tuple(group for stage in self.stages for group in stage)
 
     def write(self, folder: Path) -> None:
         """Writes the plan into a run's folder."""
         (folder / PLAN_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
     @classmethod
-    def read(cls, folder: Path) -> Plan:
+    def read(cls, folder: Path) -> WorkerPlan:
         """Reads the plan of a run's folder."""
         stored = json.loads((folder / PLAN_FILE).read_text(encoding="utf-8"))
-        return cls(tuple(tuple(_team(team) for team in stage) for stage in stored["stages"]))
+        return cls(tuple(tuple(_team(group) for group in stage) for stage in stored["stages"]))
 
 
-def _team(stored: Mapping[str, Any]) -> Team:
-    return Team(tuple(stored["cases"]), tuple(Member(**member) for member in stored["members"]))
+def _team(stored: Mapping[str, Any]) -> WorkerGroup:
+    return WorkerGroup(tuple(stored["cases"]), tuple(WorkerSpec(**member) for member in stored["members"]))
 
 
 @dataclass(frozen=True, slots=True)
-class End:
+class WorkerExit:
     """How one worker ended.
 
     Attributes:
@@ -88,11 +88,11 @@ class End:
     children: tuple[int, ...] = ()
 
 
-def read_ends(folder: Path) -> dict[str, End]:
+def read_exits(folder: Path) -> dict[str, WorkerExit]:
     """How the workers of a run's folder ended, by member; a line that was cut off is left out."""
     try:
         lines = (folder / EXITS_FILE).read_text(encoding="utf-8").split("\n")[:-1]
     except OSError:
         return {}
     stored = [json.loads(line) for line in lines]
-    return {end["member"]: End(end["code"], end["blame"], tuple(end["children"])) for end in stored}
+    return {end["member"]: WorkerExit(end["code"], end["blame"], tuple(end["children"])) for end in stored}

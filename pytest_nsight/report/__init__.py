@@ -1,1 +1,4 @@
-"""How a finished session is shown: one file for each form, all of them `render(result) -> str` and pure."""
+"""How a finished session is shown: one module for each form, all of them pure.
+
+Runs in the controller process.
+"""

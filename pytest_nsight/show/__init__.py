@@ -1,4 +1,7 @@
-"""`pytest-nsight show`: what a recording holds, as text."""
+"""The command `pytest-nsight show`: what a recording holds, as text.
+
+Runs in a process of its own.
+"""
 
 from pytest_nsight.show.page import show
 

@@ -11,7 +11,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from pytest_nsight.model.trace import Device, Ints, Trace
+from pytest_nsight.model.trace import Ints, Trace, TraceDevice
 
 
 def find_parents(trace: Trace, workers: Collection[int], known: Mapping[int, int]) -> dict[int, int]:
@@ -104,5 +104,5 @@ def _identify(trace: Trace, place: int) -> int:
     return _first_like(trace.devices, device)
 
 
-def _first_like(devices: tuple[Device, ...], wanted: Device) -> int:
+def _first_like(devices: tuple[TraceDevice, ...], wanted: TraceDevice) -> int:
     return next(number for number, device in enumerate(devices) if device.uuid == wanted.uuid)

@@ -15,7 +15,7 @@ from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, adopt, find_boards
 from pytest_nsight.trace.launch_table import Facts, count_shapes, measure_busy, sort_by_start, sum_by
-from pytest_nsight.trace.unattributed import Stray, find_strays, note_losses
+from pytest_nsight.trace.unattributed import Stray, find_unattributed, note_losses
 
 PAIRS_AT_ONCE = 2_000_000
 MOST_PAIRS = 1_000_000_000
@@ -89,7 +89,7 @@ def measure(
     table["sync_ns"] = _sum_synchronisation(trace, rows)
     covered = np.zeros(len(trace.launches), np.bool_)
     covered[launched] = members.covered
-    strays = find_strays(trace, ~covered, facts.is_placed, facts.duration_ns)
+    strays = find_unattributed(trace, ~covered, facts.is_placed, facts.duration_ns)
     return Measured(
         ranges=_describe(trace, rows).join(table),
         kernels=kernels,

@@ -26,8 +26,8 @@ class ProcessRecord:
         manifest: the worker's own account; of ranks, the joined one.
         trace: what the profiler saw, None where nothing of it could be read. Processes that ran under one
             profiler share one trace.
-        death: why the process ended early, "" if it came to its end.
-        trouble: why there is no trace, "" if there is one.
+        failure: why the process ended early, "" if it came to its end.
+        trace_error: why there is no trace, "" if there is one.
         cases: what it was to measure; None if all that was asked for.
         ranks: of ranks, the account and the trace of each; else empty.
         children: process id of something that it started -> process id of the worker itself.
@@ -35,37 +35,37 @@ class ProcessRecord:
 
     manifest: Manifest
     trace: Trace | None
-    death: str = ""
-    trouble: str = ""
+    failure: str = ""
+    trace_error: str = ""
     cases: tuple[str, ...] | None = None
     ranks: tuple[tuple[Manifest, Trace | None], ...] = ()
     children: Mapping[int, int] = field(default_factory=dict)
 
     @property
-    def sides(self) -> tuple[tuple[Manifest, Trace | None], ...]:
+    def processes(self) -> tuple[tuple[Manifest, Trace | None], ...]:
         """Account and trace of every process."""
         return self.ranks or ((self.manifest, self.trace),)
 
 
 @dataclass(frozen=True, slots=True)
-class Yield:
+class ProcessResults:
     """What one record holds.
 
     Attributes:
         summaries: of every case that was seen completely.
         problems: case -> why there is nothing to judge.
         notes: sentences about the recording.
-        told_bytes_per_s: memory bandwidth of the worker's board as the recording tells it, None if it does not.
+        bytes_per_s: memory bandwidth of the worker's board as the recording tells it, None if it does not.
     """
 
     summaries: tuple[RunSummary, ...] = ()
     problems: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
-    told_bytes_per_s: float | None = None
+    bytes_per_s: float | None = None
 
 
 @dataclass(frozen=True)
-class _Reading:
+class _AttributedTrace:
     """A trace, measured."""
 
     measured: Measured
@@ -73,7 +73,7 @@ class _Reading:
     notes: tuple[str, ...]
 
 
-def summarise_records(records: Sequence[ProcessRecord]) -> tuple[Yield, ...]:
+def summarise_records(records: Sequence[ProcessRecord]) -> tuple[ProcessResults, ...]:
     """Measures every trace once, and summarises what each record has in it.
 
     Args:
@@ -82,26 +82,26 @@ def summarise_records(records: Sequence[ProcessRecord]) -> tuple[Yield, ...]:
     Returns:
         What each yields, in their order.
     """
-    sides = [side for record in records for side in record.sides]
+    processes = [process for record in records for process in record.processes]
     known = {child: worker for record in records for child, worker in record.children.items()}
-    measured: dict[int, _Reading] = {}
-    for _, trace in sides:
+    measured: dict[int, _AttributedTrace] = {}
+    for _, trace in processes:
         if trace is not None and id(trace) not in measured:
-            workers = {manifest.pid for manifest, other in sides if other is trace}
+            workers = {manifest.pid for manifest, other in processes if other is trace}
             parents = find_parents(trace, workers, known)
             result = measure(trace, parents=parents)
             notes = (*trace.notes, *result.notes, *note_orphans(trace, workers, parents))
-            measured[id(trace)] = _Reading(result, measure_captured(trace), notes)
+            measured[id(trace)] = _AttributedTrace(result, measure_captured(trace), notes)
     return tuple(_summarise_record(record, measured) for record in records)
 
 
-def _summarise_record(record: ProcessRecord, measured: Mapping[int, _Reading]) -> Yield:
+def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedTrace]) -> ProcessResults:
     found = []
     notes: list[str] = []
     told: float | None = None
-    for manifest, trace in record.sides:
+    for manifest, trace in record.processes:
         if trace is None:
-            return Yield()
+            return ProcessResults()
         reading = measured[id(trace)]
         summaries, problems = summarise(manifest, reading.measured, reading.captured)
         elsewhere, strange = check_boards(manifest, trace, reading.measured)
@@ -110,7 +110,7 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _Reading]) -
         told = next((one.bytes_per_s for one in trace.devices if one.uuid == manifest.board), None) or told
     summaries, problems = join_summaries(found) if record.ranks else found[0]
     kept = tuple(summary for summary in summaries if summary.subject.case not in problems)
-    return Yield(kept, problems, tuple(dict.fromkeys(notes)), told)
+    return ProcessResults(kept, problems, tuple(dict.fromkeys(notes)), told)
 
 
 def check_boards(manifest: Manifest, trace: Trace, measured: Measured) -> tuple[dict[str, str], tuple[str, ...]]:

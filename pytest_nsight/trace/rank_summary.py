@@ -174,7 +174,7 @@ def _worst_clocks(clocks: Sequence[Clocks]) -> Clocks:
         temperature_c=_extreme(max, (one.temperature_c for one in clocks)),
         throttled=_extreme(max, (one.throttled for one in clocks)),
         reasons=tuple(sorted({reason for one in clocks for reason in one.reasons})),
-        others=tuple(sorted({other for one in clocks for other in one.others})),
+        foreign_processes=tuple(sorted({name for one in clocks for name in one.foreign_processes})),
         round_mhz=_slowest_rounds([one.round_mhz for one in clocks]),
     )
 

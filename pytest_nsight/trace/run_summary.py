@@ -162,7 +162,7 @@ def _clocks(rounds: Sequence[Round], conditions: Conditions | None) -> Clocks:
         temperature_c=max(temperature_c, default=None),
         throttled=sum(bool(reading.reasons) for reading in readings) / len(readings) if sm_mhz else None,
         reasons=tuple(sorted({reason for reading in readings for reason in reading.reasons})),
-        others=tuple(sorted(conditions.others)) if conditions else (),
+        foreign_processes=tuple(sorted(conditions.others)) if conditions else (),
         round_mhz=tuple(sm_mhz) if len(sm_mhz) == len(readings) else (),
     )
 

@@ -31,7 +31,7 @@ class Stray:
     total_ns: int
 
 
-def find_strays(trace: Trace, is_stray: Flags, is_placed: Flags, duration_ns: Ints) -> tuple[Stray, ...]:
+def find_unattributed(trace: Trace, is_stray: Flags, is_placed: Flags, duration_ns: Ints) -> tuple[Stray, ...]:
     """Count launches in no range by name and reason, the longest in total first.
 
     Args:

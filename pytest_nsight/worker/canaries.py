@@ -3,8 +3,6 @@
 Their code never changes, so what changes their times is the machine or the session. Each strains another part of
 the GPU: memory, tensor cores, arithmetic in the SMs, the L2 cache, launching. They are written in operators that
 every PyTorch brings compiled, so that nothing is built or tuned for them, and each launches one kernel a round.
-
-MERGED: Measures the canaries between the user's cases; whatever becomes of them, it never harms a test.
 """
 
 from __future__ import annotations
@@ -15,8 +13,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from pytest_nsight.model.values import CANARIES, Work
-from pytest_nsight.protocol.manifest import Journal
-from pytest_nsight.worker.rounds import Plan, Stopwatch
 
 NAMES = ("copy", "triad", "matmul", "elementwise", "reduction", "gather", "l2", "tiny")
 
@@ -131,7 +127,7 @@ class _Maker:
         return self._torch.randn(*shape, dtype=dtype or self._torch.float32, **options)
 
     def _negate(self, elements: int) -> Prepared:
-        """Reads a tensor and writes it elsewhere; the sign turns, for a plain copy is no kernel but a memcpy."""
+        """Reads a tensor and writes it elsewhere; the sign assignments, for a plain copy is no kernel but a memcpy."""
         source = self._random(elements)
         target = self._torch.empty_like(source)
         neg = self._torch.neg
@@ -193,42 +189,3 @@ class _Maker:
     def tiny(self) -> Prepared:
         """Launching: a kernel of two or three microseconds."""
         return Prepared(self._negate(_TINY // self._shrink).body)
-
-
-class CanaryRota:
-    """The canaries of one run, each measured once at its place."""
-
-    def __init__(self, cases: int, seed: int) -> None:
-        """Draws the places, see `choose_places`."""
-        self._places = choose_places(cases, seed)
-        self._over: set[str] = set()
-
-    def measure(self, stopwatch: Stopwatch, journal: Journal, done: int, rounds: int | None) -> None:
-        """Measures those that are due after `done` cases."""
-        known = {canary.name: canary for canary in stopwatch.device.canaries}
-        for name in due(self._places, done, self._over):
-            self._over.add(name)
-            if name in known:
-                _measure(known[name], stopwatch, journal, rounds)
-
-
-def _measure(canary: Canary, stopwatch: Stopwatch, journal: Journal, rounds: int | None) -> None:
-    journal.write("case", case=canary.case)
-    try:
-        try:
-            _prepare_and_measure(canary, stopwatch, journal, rounds)
-        finally:
-            stopwatch.device.release()
-    except Exception as error:
-        journal.write_fault("canary_fault", canary.case, error)
-        return
-    journal.write("case_end", case=canary.case)
-
-
-def _prepare_and_measure(canary: Canary, stopwatch: Stopwatch, journal: Journal, rounds: int | None) -> None:
-    """A function of its own, so that its tensors are free when it returns."""
-    prepared = canary.prepare()
-    if prepared.work is not None:
-        journal.write_work(canary.case, prepared.work)
-    plan = Plan(rounds=rounds, cold_cache=canary.cold_cache)
-    stopwatch.measure(canary.case, f"canary {canary.name}", prepared.body, None, plan)

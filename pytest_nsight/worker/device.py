@@ -10,9 +10,9 @@ from typing import Any, Protocol
 
 from pytest_nsight import __version__
 from pytest_nsight.collectors.machine import processor
-from pytest_nsight.protocol.manifest import Reading, Surroundings
+from pytest_nsight.protocol.manifest import BoardActivity, NvmlSample
 from pytest_nsight.worker.canaries import Canary, make_canaries
-from pytest_nsight.worker.nvml import Nvml, describe_others, name_of, parent_of
+from pytest_nsight.worker.nvml import Nvml, list_foreign_processes, name_of, parent_of
 
 MOST_KEPT_BYTES = 4 << 30
 
@@ -44,7 +44,7 @@ class Device(Protocol):
     def flush(self) -> None:
         """Evicts everything from the device's cache."""
 
-    def read(self) -> Reading:
+    def read(self) -> NvmlSample:
         """Reads clock, power, temperature and slowdown reasons."""
 
     def release(self) -> None:
@@ -53,14 +53,14 @@ class Device(Protocol):
     def launch_little(self) -> None:
         """Gives the device next to nothing to do."""
 
-    def look_around(self) -> Surroundings:
+    def read_activity(self) -> BoardActivity:
         """Reads what else goes on on the board."""
 
     def has_room_to_keep(self) -> bool:
         """Whether what is allocated now may stay so while the next case is measured."""
 
 
-class Gpu:
+class CudaDevice:
     """The current CUDA device, driven through torch and watched through NVML."""
 
     needs_rest = True
@@ -93,7 +93,7 @@ class Gpu:
         """Overwrites a buffer of twice the L2 cache."""
         self._spill.zero_()
 
-    def read(self) -> Reading:
+    def read(self) -> NvmlSample:
         """Asks NVML."""
         return self._nvml.read()
 
@@ -105,10 +105,10 @@ class Gpu:
         """Writes one element."""
         self._spill[:1].fill_(1)
 
-    def look_around(self) -> Surroundings:
+    def read_activity(self) -> BoardActivity:
         """Asks NVML for energy and processes."""
-        others = describe_others(self._nvml.pids(), os.getpid(), self._root_pid, parent_of, name_of)
-        return Surroundings(self._nvml.energy_mj(), others)
+        others = list_foreign_processes(self._nvml.pids(), os.getpid(), self._root_pid, parent_of, name_of)
+        return BoardActivity(self._nvml.energy_mj(), others)
 
     def has_room_to_keep(self) -> bool:
         """A small part of the memory, so that the next case hardly notices."""
@@ -116,7 +116,7 @@ class Gpu:
         return bool(self._torch.cuda.memory_allocated() <= most_bytes)
 
 
-class Cpu:
+class CpuDevice:
     """The processor, where there is no GPU: its operators are what is measured."""
 
     needs_rest = False
@@ -137,9 +137,9 @@ class Cpu:
     def flush(self) -> None:
         """Does nothing: there is no way to empty a processor's caches that is worth its noise."""
 
-    def read(self) -> Reading:
+    def read(self) -> NvmlSample:
         """Reads nothing."""
-        return Reading()
+        return NvmlSample()
 
     def release(self) -> None:
         """Does nothing."""
@@ -147,9 +147,9 @@ class Cpu:
     def launch_little(self) -> None:
         """Does nothing."""
 
-    def look_around(self) -> Surroundings:
+    def read_activity(self) -> BoardActivity:
         """Sees nothing."""
-        return Surroundings()
+        return BoardActivity()
 
     def has_room_to_keep(self) -> bool:
         """No: claims are about GPU kernels, so there is nothing to keep bodies for."""
@@ -165,8 +165,8 @@ def current_device(root_pid: int = 0) -> Device:
     try:
         import torch  # noqa: PLC0415 - heavy, and only a measuring process needs it
     except ImportError:
-        return Cpu()
-    return Gpu(torch, root_pid) if torch.cuda.is_available() else Cpu()
+        return CpuDevice()
+    return CudaDevice(torch, root_pid) if torch.cuda.is_available() else CpuDevice()
 
 
 def _versions() -> dict[str, str]:

@@ -1,7 +1,7 @@
 """The inner process: a pytest of its own that measures the cases of one run and tells a manifest about it.
 
 Started by launch/runner.py or launch/fanout.py with a folder; job.json in it says what to do, turn.json with which
-cases once it is this process's turn. The plugin object here is registered instead of the controller's, and sees the
+cases once it is this process's assignment. The plugin object here is registered instead of the controller's, and sees the
 same command line as the user's pytest.
 """
 
@@ -18,16 +18,15 @@ import pytest
 from pytest_nsight.collectors.base import Recorder
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol import manifest
-from pytest_nsight.protocol.job import Job, Turn
+from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.mark import find_partners
-from pytest_nsight.protocol.parent_pipe import Leash
+from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
-from pytest_nsight.worker.canaries import CanaryRota
 from pytest_nsight.worker.device import current_device
+from pytest_nsight.worker.extra_rounds import CanarySchedule, PairBody, PairSchedule
 from pytest_nsight.worker.fixture import Measurement
-from pytest_nsight.worker.interleaved_pairs import Racer, RaceTrack
 from pytest_nsight.worker.measured_case import CaseMeasurement
-from pytest_nsight.worker.other_tree_plugin import Visitor, install_mapping
+from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 from pytest_nsight.worker.rank_plugin import RankPlugin, UnablePlugin
 from pytest_nsight.worker.rounds import Stopwatch
 
@@ -50,19 +49,19 @@ class Worker:
         job: Job,
         journal: manifest.Journal,
         recorder: Recorder,
-        leash: Leash,
+        parent_pipe: PipeFromParent,
         barrier: Callable[[], None] = no_barrier,
     ) -> None:
-        self._leash = leash
+        self._parent_pipe = parent_pipe
         self._barrier = barrier
         self.job = job
         self._journal = journal
         self._recorder = recorder
         self._stopwatch: Stopwatch | None = None
         self._measurements: dict[str, CaseMeasurement] = {}
-        self._turn = Turn(())
-        self._track = RaceTrack((), {})
-        self._canaries = CanaryRota(0, 0)
+        self._assignment = Assignment(())
+        self._track = PairSchedule((), {})
+        self._canaries = CanarySchedule(0, 0)
 
     @property
     def stopwatch(self) -> Stopwatch:
@@ -78,7 +77,7 @@ class Worker:
             self._stopwatch = Stopwatch(device, self._recorder, self._journal, self._barrier)
         return self._stopwatch
 
-    def race(self, racer: Racer) -> None:
+    def race(self, racer: PairBody) -> None:
         """Measures a case in turns with the one that it claims to beat, or that claims to beat it."""
         # Ranks must do the same, and whether there is room to keep a body is each rank's own answer.
         if self.job.ranks == 1:
@@ -114,7 +113,7 @@ class Worker:
 
     def pytest_collectstart(self) -> None:
         """Ends between two modules if nobody waits for the result: in the middle of one it might hold a lock."""
-        if self._leash.is_cut:
+        if self._parent_pipe.is_cut:
             os._exit(0)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -124,25 +123,25 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Waits for its turn: everything is imported and collected, and no fixture has touched the device yet."""
-        turn = self._leash.wait()
-        if turn is None:
+        """Waits for its assignment: everything is imported and collected, and no fixture has touched the device yet."""
+        assignment = self._parent_pipe.wait()
+        if assignment is None:
             # Nobody waits for the result; what would be torn down here was never set up.
             os._exit(0)
-        self._turn = turn
-        self._journal.write("turn", seed=turn.seed)
-        self._canaries = CanaryRota(len(turn.cases), turn.seed or 0)
+        self._assignment = assignment
+        self._journal.write("assignment", seed=assignment.seed)
+        self._canaries = CanarySchedule(len(assignment.cases), assignment.seed or 0)
         self._select(session)
 
     def _select(self, session: pytest.Session) -> None:
-        """Leaves the cases of the turn, in its order."""
-        position = {case: index for index, case in enumerate(self._turn.cases)}
+        """Leaves the cases of the assignment, in its order."""
+        position = {case: index for index, case in enumerate(self._assignment.cases)}
         deselected = [item for item in session.items if item.nodeid not in position]
         session.items = sorted(
             (item for item in session.items if item.nodeid in position), key=lambda item: position[item.nodeid]
         )
         session.testscollected = len(session.items)
-        self._track = RaceTrack(self._turn.cases, find_partners(session.items))
+        self._track = PairSchedule(self._assignment.cases, find_partners(session.items))
         if deselected:
             session.config.hook.pytest_deselected(items=deselected)
 
@@ -167,8 +166,8 @@ class Worker:
         result = yield
         if self._stopwatch is not None:
             self._track.leave(item.nodeid, self._stopwatch)
-        if self.job.canaries and self._stopwatch is not None and item.nodeid in self._turn.cases:
-            done = self._turn.cases.index(item.nodeid) + 1 if nextitem else len(self._turn.cases)
+        if self.job.canaries and self._stopwatch is not None and item.nodeid in self._assignment.cases:
+            done = self._assignment.cases.index(item.nodeid) + 1 if nextitem else len(self._assignment.cases)
             self._canaries.measure(self._stopwatch, self._journal, done, self.job.rounds)
         return result
 
@@ -213,19 +212,19 @@ def _recorder(job: Job, folder: Path) -> Recorder:
     return TorchRecorder(folder)
 
 
-def _plugins(job: Job, folder: Path, journal: manifest.Journal, leash: Leash) -> list[object]:
+def _plugins(job: Job, folder: Path, journal: manifest.Journal, parent_pipe: PipeFromParent) -> list[object]:
     recorder = _recorder(job, folder)
     if job.ranks > 1:
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
-        return [Worker(job, journal, recorder, leash, rounds.wait), RankPlugin(folder, job.rank, cases)]
-    return [Worker(job, journal, recorder, leash), UnablePlugin(job.unable)]
+        return [Worker(job, journal, recorder, parent_pipe, rounds.wait), RankPlugin(folder, job.rank, cases)]
+    return [Worker(job, journal, recorder, parent_pipe), UnablePlugin(job.unable)]
 
 
 def main(folder: Path) -> int:
     """Runs the job of a run's folder; returns pytest's exit code."""
     job = Job.read(folder)
     try:
-        leash = Leash(folder)
+        parent_pipe = PipeFromParent(folder)
     except FileNotFoundError:
         # Called off before it had begun.
         return 1
@@ -238,14 +237,14 @@ def main(folder: Path) -> int:
         recorded=job.recorded,
         commit=job.commit,
         pid=os.getpid(),
-        side=job.side,
+        tree=job.tree,
     )
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path
-    plugins = _plugins(job, folder, journal, leash)
-    if job.mirror is not None:
-        install_mapping(job.mirror)
-        plugins.append(Visitor(journal, job.mirror))
+    plugins = _plugins(job, folder, journal, parent_pipe)
+    if job.mapping is not None:
+        install_mapping(job.mapping)
+        plugins.append(OtherTreePlugin(journal, job.mapping))
     code = pytest.main(list(job.arguments), plugins=plugins)
     journal.write("end", code=int(code))
     return int(code)

@@ -14,9 +14,9 @@ import pytest
 from pytest_nsight.model.values import Subject, Work
 from pytest_nsight.protocol.mark import read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
-from pytest_nsight.worker.interleaved_pairs import Racer
+from pytest_nsight.worker.extra_rounds import PairBody
 from pytest_nsight.worker.pacing import FEWEST
-from pytest_nsight.worker.rounds import WARMUP, Plan
+from pytest_nsight.worker.rounds import WARMUP, RoundPlan
 
 if TYPE_CHECKING:
     from pytest_nsight.worker.inner_pytest import Worker
@@ -53,7 +53,7 @@ class CaseMeasurement:
         self.has_measured = True
         # Ranks must agree on the number of rounds beforehand: none may stop early.
         least = FEWEST if self._worker.job.ranks > 1 else None
-        plan = Plan(
+        plan = RoundPlan(
             rounds=rounds or self._mark.rounds or self._worker.job.rounds or least,
             warmup=next((n for n in (warmup, self._mark.warmup) if n is not None), WARMUP),
             rest_ns=self._mark.rest_ns,
@@ -62,7 +62,7 @@ class CaseMeasurement:
         label = Subject(self._item.nodeid).label[:200]
         result = self._worker.stopwatch.measure(self._item.nodeid, label, body, setup, plan)
         if setup is None and not self._is_whole:
-            self._worker.race(Racer(self._item.nodeid, body, plan))
+            self._worker.race(PairBody(self._item.nodeid, body, plan))
         return result
 
     def measure_whole(self, body: Callable[[], T]) -> T:

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from pytest_nsight.protocol.manifest import Reading
+from pytest_nsight.protocol.manifest import NvmlSample
 
 # Bits of nvmlClocksEventReasons that mean "slower than asked for", from NVML's reference.
 _SLOWDOWNS = {
@@ -57,14 +57,14 @@ class Nvml:
         answers = {name: self._ask(question) for name, question in questions.items()}
         return {name: str(answer) for name, answer in answers.items() if answer is not None}
 
-    def read(self) -> Reading:
+    def read(self) -> NvmlSample:
         """Reads the clock, the power, the temperature and the slowdown reasons of this moment."""
         if self._nvml is None:
-            return Reading()
+            return NvmlSample()
         nvml, handle = self._nvml, self._handle
         power_mw = self._ask(lambda: nvml.nvmlDeviceGetPowerUsage(handle))
         reasons = self._ask(lambda: nvml.nvmlDeviceGetCurrentClocksThrottleReasons(handle)) or 0
-        return Reading(
+        return NvmlSample(
             sm_mhz=self._ask(lambda: nvml.nvmlDeviceGetClockInfo(handle, nvml.NVML_CLOCK_SM)),
             power_w=None if power_mw is None else power_mw / 1000,
             temperature_c=self._ask(lambda: nvml.nvmlDeviceGetTemperature(handle, nvml.NVML_TEMPERATURE_GPU)),
@@ -103,7 +103,7 @@ class Nvml:
 _MOST_GENERATIONS = 100
 
 
-def describe_others(
+def list_foreign_processes(
     listed: Iterable[int], own: int, root: int, parent: Callable[[int], int | None], name: Callable[[int], str]
 ) -> tuple[str, ...]:
     """Names the processes that do not belong to the session.

@@ -19,21 +19,21 @@ import pytest
 
 from pytest_nsight.protocol.manifest import Journal
 from pytest_nsight.protocol.mark import is_marked
-from pytest_nsight.protocol.tree_mapping import Mirror
+from pytest_nsight.protocol.tree_mapping import TreeMapping
 from pytest_nsight.worker.installed_copies import installed_copies
 
 _INSTRUMENT = "pytest_nsight"
 """Measures both trees with the same code, even where the trees hold versions of it."""
 
 
-class Visitor:
+class OtherTreePlugin:
     """Hooks of the inner pytest, beside the worker's own."""
 
     __name__ = "nsight-visitor"  # pytest registers a plugin object under this name
 
-    def __init__(self, journal: Journal, mirror: Mirror) -> None:
+    def __init__(self, journal: Journal, mapping: TreeMapping) -> None:
         self._journal = journal
-        self._mirror = mirror
+        self._mapping = mapping
         self._selects_by_name = False
         self._has_leaked = False
 
@@ -60,7 +60,7 @@ class Visitor:
             self._tell_leaks()
 
     def _tell_leaks(self) -> bool:
-        for module, file in find_leaks(self._mirror):
+        for module, file in find_leaks(self._mapping):
             self._journal.write("leak", module=module, file=file)
             self._has_leaked = True
         return self._has_leaked
@@ -72,17 +72,17 @@ class Visitor:
             self._journal.write("surplus", cases=cases)
 
 
-def install_mapping(mirror: Mirror) -> None:
+def install_mapping(mapping: TreeMapping) -> None:
     """Has this process import from the other tree whatever it would from the user's."""
-    sys.meta_path.insert(0, MirrorFinder(mirror))
+    sys.meta_path.insert(0, RedirectingFinder(mapping))
     importlib.invalidate_caches()
 
 
-class MirrorFinder(importlib.abc.MetaPathFinder):
+class RedirectingFinder(importlib.abc.MetaPathFinder):
     """Asks the finders behind it, and turns what leads into the user's tree to the other one."""
 
-    def __init__(self, mirror: Mirror) -> None:
-        self._mirror = mirror
+    def __init__(self, mapping: TreeMapping) -> None:
+        self._mapping = mapping
 
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
@@ -98,14 +98,14 @@ class MirrorFinder(importlib.abc.MetaPathFinder):
             find = getattr(finder, "find_spec", None)
             spec: ModuleSpec | None = find(fullname, path, target) if find else None
             if spec is not None:
-                return self._turn(spec)
+                return self._redirect(spec)
         return None
 
-    def _turn(self, spec: ModuleSpec) -> ModuleSpec | None:
+    def _redirect(self, spec: ModuleSpec) -> ModuleSpec | None:
         folders = spec.submodule_search_locations
-        mapped = None if folders is None else [self._mirror.map(folder) for folder in list(folders)]
-        if spec.origin and spec.has_location and self._mirror.owns(spec.origin):
-            origin = self._mirror.map(spec.origin)
+        mapped = None if folders is None else [self._mapping.map(folder) for folder in list(folders)]
+        if spec.origin and spec.has_location and self._mapping.owns(spec.origin):
+            origin = self._mapping.map(spec.origin)
             if not os.path.exists(origin):
                 raise ModuleNotFoundError(
                     f"{spec.name} is in {spec.origin}, which the revision lacks: an untracked file or a build "
@@ -114,19 +114,19 @@ class MirrorFinder(importlib.abc.MetaPathFinder):
                 )
             return spec_from_file_location(spec.name, origin, submodule_search_locations=mapped)
         if spec.origin is None and mapped is not None and mapped != list(folders or ()):
-            turned = ModuleSpec(spec.name, None, is_package=True)
-            turned.submodule_search_locations = mapped
-            return turned
+            redirected = ModuleSpec(spec.name, None, is_package=True)
+            redirected.submodule_search_locations = mapped
+            return redirected
         return spec
 
 
-def find_leaks(mirror: Mirror) -> Iterator[tuple[str, str]]:
+def find_leaks(mapping: TreeMapping) -> Iterator[tuple[str, str]]:
     """Yields (module, file) of all that this process imported from the user's tree or from a copy of it."""
-    copies = frozenset(installed_copies(mirror.root, mirror.owns))
+    copies = frozenset(installed_copies(mapping.root, mapping.owns))
     for name, module in sorted(sys.modules.items()):
         fields = getattr(module, "__dict__", {})
         file = fields.get("__file__") if isinstance(fields, Mapping) else None
         if not isinstance(file, str) or name.partition(".")[0] == _INSTRUMENT:
             continue
-        if mirror.owns(file) or os.path.realpath(file) in copies:
+        if mapping.owns(file) or os.path.realpath(file) in copies:
             yield name, file

@@ -22,7 +22,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from pytest_nsight.protocol.manifest import Reading
+from pytest_nsight.protocol.manifest import NvmlSample
 
 MAX_REST_NS = 20_000_000
 
@@ -66,7 +66,7 @@ def longer_rest_ns(rest_ns: int) -> int:
     return min(MAX_REST_NS, max(LENGTHENED_NS, 2 * rest_ns))
 
 
-def is_slowed(reading: Reading, highest_mhz: int | None) -> bool:
+def is_slowed(reading: NvmlSample, highest_mhz: int | None) -> bool:
     """Whether the board ran slower than it can.
 
     Args:
@@ -81,12 +81,12 @@ def is_slowed(reading: Reading, highest_mhz: int | None) -> bool:
     return reading.sm_mhz < highest_mhz * (1 - CLOCK_TOLERANCE)
 
 
-def higher_mhz(reading: Reading, highest_mhz: int | None) -> int | None:
+def higher_mhz(reading: NvmlSample, highest_mhz: int | None) -> int | None:
     """The highest clock seen, this reading's included."""
     return highest_mhz if reading.sm_mhz is None else max(reading.sm_mhz, highest_mhz or 0)
 
 
-def is_near_limit(reading: Reading, limit_w: float | None) -> bool:
+def is_near_limit(reading: NvmlSample, limit_w: float | None) -> bool:
     """Whether the board draws so much that it will slow down soon."""
     return reading.power_w is not None and limit_w is not None and reading.power_w > NEAR_SHARE * limit_w
 
@@ -115,7 +115,7 @@ class Pacer:
         self.highest_mhz = highest_mhz
         self.rest_ns = first_rest_ns(busy_ns) if fixed_ns is None else fixed_ns
 
-    def observe(self, reading: Reading) -> bool:
+    def observe(self, reading: NvmlSample) -> bool:
         """Takes in what the board said after a round; returns whether that round was slowed."""
         self.highest_mhz = higher_mhz(reading, self.highest_mhz)
         slowed = is_slowed(reading, self.highest_mhz)

@@ -32,7 +32,7 @@ _FLOOR_SAMPLES = 15
 
 
 @dataclass(frozen=True, slots=True)
-class Plan:
+class RoundPlan:
     """How one case is measured.
 
     Attributes:
@@ -77,7 +77,7 @@ class Stopwatch:
         self._floor_ns: int | None = None
 
     def measure(
-        self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: Plan
+        self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: RoundPlan
     ) -> T:
         """Runs warm-up and rounds of one case.
 
@@ -100,13 +100,13 @@ class Stopwatch:
             settled_ns = self._settle(plan)
             pacer = self._pacer(busy_ns, plan)
             first_ns, walls_ns = pacer.rest_ns, list[int]()
-            before, began_ns = self.device.look_around(), time.perf_counter_ns()
+            before, began_ns = self.device.read_activity(), time.perf_counter_ns()
             result = cast("T", None)
             while not _is_over(walls_ns, plan, floor_ns, self.device.run_sd, time.perf_counter_ns() - began_ns):
                 # Let go of the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)
-            elapsed_ns, after = time.perf_counter_ns() - began_ns, self.device.look_around()
+            elapsed_ns, after = time.perf_counter_ns() - began_ns, self.device.read_activity()
         finally:
             self._recorder.stop()
         self._highest_mhz = pacer.highest_mhz
@@ -125,19 +125,19 @@ class Stopwatch:
         )
         return result
 
-    def take_turns(self, lanes: Sequence[tuple[str, Callable[[], Any], Plan]], pairs: int) -> None:
+    def take_turns(self, worker_gpus: Sequence[tuple[str, Callable[[], Any], RoundPlan]], pairs: int) -> None:
         """Measures two bodies in turns, in the order ABBA ABBA, so that a drift strikes both alike.
 
         Args:
-            lanes: id that the rounds are journalled under, body and plan of both.
+            worker_gpus: id that the rounds are journalled under, body and plan of both.
             pairs: rounds of each.
         """
         self._recorder.start()
         try:
-            pacers = [self._pacer(self._warm_up(body, None, plan), plan) for _, body, plan in lanes]
+            pacers = [self._pacer(self._warm_up(body, None, plan), plan) for _, body, plan in worker_gpus]
             for index in range(pairs):
                 for which in (0, 1) if index % 2 == 0 else (1, 0):
-                    id_, body, plan = lanes[which]
+                    id_, body, plan = worker_gpus[which]
                     self._round(id_, id_, body, None, pacers[which], [], cold_cache=plan.cold_cache)
         finally:
             self._recorder.stop()
@@ -160,11 +160,11 @@ class Stopwatch:
         finally:
             self._recorder.pop()
 
-    def _pacer(self, busy_ns: int, plan: Plan) -> Pacer:
+    def _pacer(self, busy_ns: int, plan: RoundPlan) -> Pacer:
         fixed_ns = plan.rest_ns if self.device.needs_rest or plan.rest_ns is not None else 0
         return Pacer(busy_ns, fixed_ns=fixed_ns, limit_w=self.device.power_limit_w, highest_mhz=self._highest_mhz)
 
-    def _settle(self, plan: Plan) -> int:
+    def _settle(self, plan: RoundPlan) -> int:
         """Waits while the board still pays for what came before; returns for how long, in ns."""
         waited_ns = 0
         while plan.rest_ns is None and waited_ns < MOST_SETTLING_NS:
@@ -192,7 +192,7 @@ class Stopwatch:
             self._floor_ns = int(statistics.median(samples))
         return self._floor_ns
 
-    def _warm_up(self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: Plan) -> int:
+    def _warm_up(self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: RoundPlan) -> int:
         """Compiles, tunes and loads whatever the body needs.
 
         Returns:
@@ -258,7 +258,7 @@ class Stopwatch:
         return result
 
 
-def _is_over(walls_ns: Sequence[int], plan: Plan, floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+def _is_over(walls_ns: Sequence[int], plan: RoundPlan, floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
     if plan.rounds is not None:
         return len(walls_ns) >= plan.rounds
     if elapsed_ns > PATIENCE_NS:

@@ -46,7 +46,7 @@ _clocks = st.builds(
     temperature_c=st.none() | _small,
     throttled=st.none() | _finite,
     reasons=st.lists(_texts, max_size=3).map(tuple),
-    others=st.lists(_texts, max_size=3).map(tuple),
+    foreign_processes=st.lists(_texts, max_size=3).map(tuple),
     round_mhz=st.just(()) | st.lists(st.integers(0, 3000), min_size=2, max_size=5, unique=True).map(tuple),
 )
 # Few different values, so that constant and equal metrics, which have a shorthand, are common.

@@ -12,7 +12,7 @@ from pytest_nsight.calibrate import replayed_gate as replaying
 from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.false_alarms import Alarms, measure_alarms
 from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, measure_levels
-from pytest_nsight.calibrate.pool import Pool, Process, list_processes
+from pytest_nsight.calibrate.pool import Pool, PooledRun, list_processes
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import STORED_BOARDS, Situation, draw_splits
 from pytest_nsight.judge import judge as gate
@@ -236,5 +236,5 @@ def test_an_interrupted_run_is_told() -> None:
 def test_processes_hold_what_their_run_measured() -> None:
     process = list_processes(make_pool(Sessions(runs=1)).summaries)[0]
 
-    assert isinstance(process, Process)
+    assert isinstance(process, PooledRun)
     assert {summary.run for summary in process.summaries.values()} == {process.run}

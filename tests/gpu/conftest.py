@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.collectors.nsys.find import Installation
-from tests.nsys.real import environment, require_nsys
+from tests.collectors.real import environment, require_nsys
 
 PROGRAMS = Path(__file__).parent / "programs"
 

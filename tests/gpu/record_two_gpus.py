@@ -12,7 +12,7 @@ from pathlib import Path
 
 from pytest_nsight.collectors.machine import gpus
 from pytest_nsight.collectors.nsys.scrub import pack
-from pytest_nsight.protocol.worker_plan import Plan
+from pytest_nsight.protocol.worker_plan import WorkerPlan
 from tests.gpu.conftest import make_project
 from tests.gpu.test_two_gpus import ARGUMENTS
 
@@ -28,7 +28,7 @@ def main(target: Path) -> int:
         code = project.pytest(*ARGUMENTS)
         print(project.said)
         run = project.run_folder()
-        for member in (member for team in Plan.read(run).teams for member in team.members):
+        for member in (member for group in WorkerPlan.read(run).groups for member in group.members):
             log = run / member.folder / "worker.log"
             print(f"--- {member.folder}\n{log.read_text(errors='replace')[-1500:] if log.exists() else '(no log)'}")
             shutil.copyfile(run / member.folder / "manifest.jsonl", target / f"{member.folder}.manifest.jsonl")

@@ -26,6 +26,7 @@ from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.trace.measures import measure
+from tests.collectors.real import environment
 from tests.gpu.conftest import PROGRAMS, Json, Project, make_project
 from tests.gpu.programs.sizes import (
     BLOCK,
@@ -37,7 +38,6 @@ from tests.gpu.programs.sizes import (
     ROUNDS,
     UP_BYTES,
 )
-from tests.nsys.real import environment
 
 # Kernels whose call began inside a range of the round, whichever thread made it.
 SUMS = """

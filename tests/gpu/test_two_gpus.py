@@ -17,7 +17,7 @@ import pytest
 from pytest_nsight.collectors.machine import gpus
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
-from pytest_nsight.protocol.worker_plan import Plan
+from pytest_nsight.protocol.worker_plan import WorkerPlan
 from tests.gpu.conftest import Project, make_project
 from tests.gpu.programs.sizes_two_gpus import CASES, CHILD_LAUNCHES, RANKS, ROUNDS
 
@@ -59,7 +59,7 @@ def measured(gpu: Installation, tmp_path_factory: pytest.TempPathFactory) -> Pro
 def manifests(project: Project) -> dict[str, Manifest]:
     """Worker's or rank's folder -> its account."""
     folder = project.run_folder()
-    names = [member.folder for team in Plan.read(folder).teams for member in team.members]
+    names = [member.folder for group in WorkerPlan.read(folder).groups for member in group.members]
     return {name: read_manifest(folder / name / "manifest.jsonl") for name in names}
 
 
@@ -130,8 +130,8 @@ def test_the_slowest_rank_is_what_counts(measured: Project) -> None:
             if row["name"].partition("/")[0] == case
         }
         assert found[""] == [max(pair) for pair in zip(found["rank 0"], found["rank 1"], strict=True)]
-    sides = [measured.subject("test_uneven", f"rank {rank}")["structure"] for rank in range(RANKS)]
-    assert [sum(use["count"] for use in side) for side in sides] == [1, 21]
+    trees = [measured.subject("test_uneven", f"rank {rank}")["structure"] for rank in range(RANKS)]
+    assert [sum(use["count"] for use in side) for side in trees] == [1, 21]
 
 
 def test_a_spawned_child_s_kernels_are_in_its_parent_s_round(measured: Project) -> None:

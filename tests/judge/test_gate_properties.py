@@ -184,7 +184,7 @@ clocks = st.builds(
     Clocks,
     sm_mhz=st.none() | st.integers(0, 3000),
     throttled=st.none() | st.floats(allow_nan=True, allow_infinity=True),
-    others=st.sampled_from([(), ("python",)]),
+    foreign_processes=st.sampled_from([(), ("python",)]),
     round_mhz=st.sampled_from([(), (1980, 1755), (0, 0, 0)]),
 )
 summaries = st.builds(

@@ -114,7 +114,7 @@ def test_stored_boards_that_agree_leave_the_board_variances_as_expected():
     noise = estimate_noise(baseline, place([10.0], "e", "GPU-e"), SHIPPED_PRIOR, LONG_KERNELS)
 
     assert noise.board == Component(LONG_KERNELS.board**2, BOARD_PRIOR_DF)
-    assert noise.kin == Component(LONG_KERNELS.kin**2, BOARD_PRIOR_DF)
+    assert noise.board_group == Component(LONG_KERNELS.board_group**2, BOARD_PRIOR_DF)
 
 
 def test_session_variance_is_estimated_without_bias():

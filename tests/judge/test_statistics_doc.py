@@ -42,7 +42,7 @@ def test_the_table_of_expected_deviations_is_that_of_the_code(row, spread):
     (cells,) = re.findall(rf"\| {row}[^|]*\|([^\n]*)\|", PAGE)
     percents = [float(cell.strip(" %")) for cell in cells.split("|")]
 
-    assert [100 * part for part in (spread.run, spread.session, spread.kin, spread.board)] == pytest.approx(
+    assert [100 * part for part in (spread.run, spread.session, spread.board_group, spread.board)] == pytest.approx(
         percents
     )
 

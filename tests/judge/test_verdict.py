@@ -224,7 +224,7 @@ def test_an_unchanged_time_stands_though_the_gpu_was_throttled():
 @pytest.mark.parametrize("ratio", [1.07, 1 / 1.07])
 @pytest.mark.parametrize("side", ["clocks", "new_clocks"])
 def test_other_processes_on_the_gpu_are_environment_on_either_side(ratio, side):
-    shared = {"clocks": Clocks(), "new_clocks": Clocks(), side: Clocks(others=("pid 7 (trainer)",))}
+    shared = {"clocks": Clocks(), "new_clocks": Clocks(), side: Clocks(foreign_processes=("pid 7 (trainer)",))}
 
     verdict = verdict_of(make_evidence(ratio=ratio, **shared))
 
@@ -234,7 +234,7 @@ def test_other_processes_on_the_gpu_are_environment_on_either_side(ratio, side):
 
 
 def test_company_that_the_baseline_had_too_leaves_a_regression_standing():
-    before, now = (Clocks(others=(f"pid {pid} (Xorg)",)) for pid in (12, 345))
+    before, now = (Clocks(foreign_processes=(f"pid {pid} (Xorg)",)) for pid in (12, 345))
 
     assert verdict_of(make_evidence(ratio=1.07, clocks=before, new_clocks=now)).kind is VerdictKind.REGRESSION
 

@@ -135,7 +135,7 @@ def test_numbers_that_json_does_not_have_are_null() -> None:
 
 
 def test_an_annotation_for_each_failing_verdict_and_no_other() -> None:
-    lines = github.annotations(canned.full()).splitlines()
+    lines = github.workflow_annotations(canned.full()).splitlines()
 
     assert [line.split("title=")[1].split(" ")[0] for line in lines] == [
         "STRUCTURE",
@@ -143,15 +143,15 @@ def test_an_annotation_for_each_failing_verdict_and_no_other() -> None:
         "REGRESSION",
         "CLAIM",
     ]
-    assert len(github.annotations(canned.full(strict=True)).splitlines()) == 8
-    assert github.annotations(canned.quiet()) == ""
+    assert len(github.workflow_annotations(canned.full(strict=True)).splitlines()) == 8
+    assert github.workflow_annotations(canned.quiet()) == ""
 
 
 def test_an_annotation_is_one_line_that_cannot_be_broken_out_of() -> None:
     case = "test_x[a,b:c%d::e]"
     found = canned.verdict(VerdictKind.REGRESSION, case, "50 % slower\r\n::warning::mine")
 
-    text = github.annotations(canned.session((found,)))
+    text = github.workflow_annotations(canned.session((found,)))
 
     assert text == (
         "::error file=perf_tests/test_x.py,title=REGRESSION test_x[a%2Cb%3Ac%25d%3A%3Ae]::"

@@ -38,7 +38,7 @@ FOLDER = Path(__file__).parent / "golden"
         ("worked_unlimited_120.txt", lambda: terminal.render(canned.worked(limits={}), 120)),
         ("worked.md", lambda: markdown.render(canned.worked())),
         ("worked.json", lambda: json_file.render(canned.worked())),
-        ("full_annotations.txt", lambda: github.annotations(canned.full())),
+        ("full_annotations.txt", lambda: github.workflow_annotations(canned.full())),
     ],
 )
 def test_the_report_is_the_golden_file(name: str, render: Callable[[], str]) -> None:

@@ -10,7 +10,7 @@ import pytest
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace.measures import Measured, measure
 from pytest_nsight.trace.unattributed import NO_CALL_REASON, OUTSIDE_REASON
-from tests.trace_builder import TraceBuilder
+from tests.trace.trace_builder import TraceBuilder
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace import measures
 from pytest_nsight.trace.measures import measure
-from tests.trace_builder import TraceBuilder
+from tests.trace.trace_builder import TraceBuilder
 
 pytestmark = pytest.mark.slow
 

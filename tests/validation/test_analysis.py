@@ -115,7 +115,7 @@ def test_one_case_is_slower_in_an_injected_split_and_no_other(study: Study, situ
     assert all(before.isdisjoint(now) for before, now in zip(sides[::2], sides[1::2], strict=True))
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_multiplied_and_injected_slowdowns_are_found_alike(study: Study) -> None:
     found = {
         is_real: [
@@ -171,7 +171,7 @@ def test_a_harmless_control_fails_nothing(study: Study) -> None:
     assert found[Situation.SAME_BOARD][VerdictKind.REGRESSION] == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_every_table_is_written(folder: Path, tmp_path: Path) -> None:
     analyse(
         [str(folder), "--output", str(tmp_path), "--splits", "10", "--power-draws", "4", "--processes", "2"],
@@ -187,7 +187,7 @@ def test_every_table_is_written(folder: Path, tmp_path: Path) -> None:
     assert [entry["splits"] for entry in gate] == [10] * 9
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_collecting_stops_in_time_and_tells_what_it_has(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("OMP_NUM_THREADS", "1")
     quick = ("--", "--nsight-collector=torch", "--nsight-rounds=3", "-k", "gelu or add-small")

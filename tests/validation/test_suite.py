@@ -101,7 +101,7 @@ def run(*command: str, **variables: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=environment, capture_output=True, text=True, check=False)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_the_kernels_do_what_they_say_in_the_interpreter() -> None:
     pytest.importorskip("triton", reason="Triton is not installed here; its kernels cannot be interpreted")
     done = run(
@@ -123,7 +123,7 @@ def test_the_kernels_do_what_they_say_in_the_interpreter() -> None:
     assert done.returncode == 0, f"{done.stdout[-8000:]}\n{done.stderr[-2000:]}"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("control", ["", "reversed"])
 def test_calibrate_fills_a_pool_with_the_suite(control: str, tmp_path: Path) -> None:
     pool = tmp_path / "pool.json.gz"

@@ -11,7 +11,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import Process
+from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.collectors.nsys.command import profile
 from pytest_nsight.collectors.nsys.export import export, find_report, remove_unfinished
 from pytest_nsight.collectors.nsys.find import Installation, find
@@ -46,7 +46,7 @@ class NsysCollector:
         """
         return cls(find())
 
-    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
+    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker under `nsys profile`."""
         report = folder / REPORT_FILE
         return profile(self._installation, report, worker, log=folder / WORKER_LOG, cwd=cwd, environ=environ)

@@ -32,7 +32,7 @@ ID_MASK = (1 << ID_BITS) - 1
 Arrays = dict[str, npt.NDArray[np.signedinteger[Any]]]
 
 
-class Column(NamedTuple):
+class ExportColumn(NamedTuple):
     """One column to read.
 
     Attributes:
@@ -53,7 +53,7 @@ class Column(NamedTuple):
         return self.alias or self.source
 
 
-def read_columns(export: Export, wanted: Mapping[str, Sequence[Column]]) -> dict[str, Arrays]:
+def read_columns(export: Export, wanted: Mapping[str, Sequence[ExportColumn]]) -> dict[str, Arrays]:
     """Read columns of several tables.
 
     Args:
@@ -93,7 +93,7 @@ def thread_ids(packed: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
     return packed.astype(np.int64, copy=False) & ID_MASK
 
 
-def _concatenate(parts: list[Arrays], columns: Sequence[Column]) -> Arrays:
+def _concatenate(parts: list[Arrays], columns: Sequence[ExportColumn]) -> Arrays:
     if not parts:
         return {column.name: np.empty(0, np.int64) for column in columns}
     # Popping frees each column's parts as soon as they are joined, which halves the peak of a large table.
@@ -120,7 +120,7 @@ def _split(export: Export, table: str) -> list[tuple[int, int]]:
     return list(zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True))
 
 
-def _read_chunk(export: Export, table: str, columns: Sequence[Column], bounds: tuple[int, int]) -> Arrays:
+def _read_chunk(export: Export, table: str, columns: Sequence[ExportColumn], bounds: tuple[int, int]) -> Arrays:
     stored = {column: _stored(export, table, column) for column in columns}
     rows = _Rows(export, table, "rowid BETWEEN {} AND {}".format(*bounds))
     words = _pack_like_sample(rows, stored, bounds)
@@ -152,7 +152,7 @@ class _Rows(NamedTuple):
         return row
 
 
-def _pack_like_sample(rows: _Rows, stored: Mapping[Column, str], bounds: tuple[int, int]) -> list[Word]:
+def _pack_like_sample(rows: _Rows, stored: Mapping[ExportColumn, str], bounds: tuple[int, int]) -> list[Word]:
     """Words with room for twice the spread of a sample: finding every extreme takes as long as reading does."""
     first, last = bounds
     if last - first < SAMPLE_ROWS:
@@ -165,7 +165,7 @@ def _pack_like_sample(rows: _Rows, stored: Mapping[Column, str], bounds: tuple[i
     return pack(field.widen() for field in _fields(rows._replace(condition=f"rowid IN ({picked})"), stored))
 
 
-def _fields(rows: _Rows, stored: Mapping[Column, str]) -> list[Field]:
+def _fields(rows: _Rows, stored: Mapping[ExportColumn, str]) -> list[Field]:
     """Where the columns' values lie.
 
     Raises:
@@ -183,12 +183,12 @@ def _fields(rows: _Rows, stored: Mapping[Column, str]) -> list[Field]:
     return fields
 
 
-def _largest(stored: Mapping[Column, str]) -> str:
+def _largest(stored: Mapping[ExportColumn, str]) -> str:
     """An SQL aggregate: a text or blob if any column holds one, for these are larger than every number."""
     return f"max(max(-1, {', '.join(text for column, text in stored.items() if column.sql == '{}')}))"
 
 
-def _stored(export: Export, table: str, column: Column) -> str:
+def _stored(export: Export, table: str, column: ExportColumn) -> str:
     """The column as SQL, with its default in place of what is missing."""
     if not export.has(table, column.source):
         return str(column.default)

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import Process, start
+from pytest_nsight.collectors.child_process import ChildProcess, start
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.space import NEEDED_BYTES, check_space, temporary_folder
 from pytest_nsight.model.errors import NsysError, UsageError
@@ -133,7 +133,7 @@ def profile(
     log: Path,
     cwd: Path,
     environ: Mapping[str, str],
-) -> Process:
+) -> ChildProcess:
     """Starts a worker under Nsight Systems and returns at once.
 
     Args:

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pytest_nsight.collectors.nsys.columns import Arrays, Column, process_ids
+from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.kernel_names import normalise
 from pytest_nsight.model.trace import Launches
@@ -29,36 +29,36 @@ COPY_KINDS = {
 MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static"}
 
 PLACE = (
-    Column("start"),
-    Column("end"),
-    Column("correlationId", 0),
-    Column("globalPid", 0),
-    Column("deviceId"),
-    Column("streamId"),
+    ExportColumn("start"),
+    ExportColumn("end"),
+    ExportColumn("correlationId", 0),
+    ExportColumn("globalPid", 0),
+    ExportColumn("deviceId"),
+    ExportColumn("streamId"),
 )
 LAUNCH_CONFIGURATION = (
-    Column("demangledName"),
-    Column("gridX"),
-    Column("gridY"),
-    Column("gridZ"),
-    Column("blockX"),
-    Column("blockY"),
-    Column("blockZ"),
-    Column("registersPerThread"),
-    Column("staticSharedMemory"),
-    Column("dynamicSharedMemory"),
+    ExportColumn("demangledName"),
+    ExportColumn("gridX"),
+    ExportColumn("gridY"),
+    ExportColumn("gridZ"),
+    ExportColumn("blockX"),
+    ExportColumn("blockY"),
+    ExportColumn("blockZ"),
+    ExportColumn("registersPerThread"),
+    ExportColumn("staticSharedMemory"),
+    ExportColumn("dynamicSharedMemory"),
 )
 COPY = (
-    Column("bytes"),
-    Column("copyKind"),
-    Column("srcKind", 255),
-    Column("dstKind", 255),
+    ExportColumn("bytes"),
+    ExportColumn("copyKind"),
+    ExportColumn("srcKind", 255),
+    ExportColumn("dstKind", 255),
 )
-NODE = Column("graphNodeId", 0)
-COLUMNS: Mapping[str, Sequence[Column]] = {
+NODE = ExportColumn("graphNodeId", 0)
+COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
     KERNEL: (*PLACE, *LAUNCH_CONFIGURATION, NODE),
     MEMCPY: (*PLACE, *COPY, NODE),
-    MEMSET: (*PLACE, Column("bytes"), NODE),
+    MEMSET: (*PLACE, ExportColumn("bytes"), NODE),
     GRAPH: PLACE,
 }
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 
-from pytest_nsight.collectors.nsys.columns import Arrays, Column, process_ids, thread_ids
+from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export
 from pytest_nsight.model.trace import Nodes
 
@@ -19,7 +19,7 @@ _DEEPEST = 64
 """Doublings of the step from copy to original: more than any chain needs, and an end for a hostile cycle."""
 
 
-def columns_of(export: Export) -> Mapping[str, Sequence[Column]]:
+def columns_of(export: Export) -> Mapping[str, Sequence[ExportColumn]]:
     """The table of this export and its columns; none if it tells nothing of nodes.
 
     Args:
@@ -29,11 +29,11 @@ def columns_of(export: Export) -> Mapping[str, Sequence[Column]]:
         if export.has(table, "start", "graphNodeId"):
             return {
                 table: (
-                    Column("start"),
-                    Column("start", None, "{}", "end"),
-                    Column("graphNodeId", 0),
-                    Column("originalGraphNodeId", 0),
-                    Column("globalTid", 0),
+                    ExportColumn("start"),
+                    ExportColumn("start", None, "{}", "end"),
+                    ExportColumn("graphNodeId", 0),
+                    ExportColumn("originalGraphNodeId", 0),
+                    ExportColumn("globalTid", 0),
                 )
             }
     return {}

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 import pandas as pd
 
-from pytest_nsight.collectors.nsys.columns import Arrays, Column, process_ids, thread_ids
+from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.trace import ANY_THREAD, Calls, Ranges
@@ -23,24 +23,24 @@ PUSH_POP, START_END, DOMAIN_CREATE = 59, 60, 75
 PAYLOADS = ("int64Value", "uint64Value", "int32Value", "uint32Value")
 NO_PAYLOAD = -1
 
-COLUMNS: Mapping[str, Sequence[Column]] = {
+COLUMNS: Mapping[str, Sequence[ExportColumn]] = {
     NVTX: (
-        Column("rowid", default=0),
-        Column("start"),
-        Column("end", default=0),
-        Column("end", None, "{} IS NULL", "is_open"),
-        Column("eventType"),
-        Column("textId", default=-1),
-        Column("domainId", default=0),
-        Column("globalTid", 0),
-        *(Column(name, default=NO_PAYLOAD) for name in PAYLOADS),
+        ExportColumn("rowid", default=0),
+        ExportColumn("start"),
+        ExportColumn("end", default=0),
+        ExportColumn("end", None, "{} IS NULL", "is_open"),
+        ExportColumn("eventType"),
+        ExportColumn("textId", default=-1),
+        ExportColumn("domainId", default=0),
+        ExportColumn("globalTid", 0),
+        *(ExportColumn(name, default=NO_PAYLOAD) for name in PAYLOADS),
     ),
     RUNTIME: (
-        Column("start"),
-        Column("end"),
-        Column("correlationId", 0),
-        Column("nameId"),
-        Column("globalTid", 0),
+        ExportColumn("start"),
+        ExportColumn("end"),
+        ExportColumn("correlationId", 0),
+        ExportColumn("nameId"),
+        ExportColumn("globalTid", 0),
     ),
 }
 

@@ -6,7 +6,7 @@ from collections.abc import Collection
 
 from pytest_nsight.collectors.nsys.columns import ID_BITS, ID_MASK
 from pytest_nsight.collectors.nsys.open_export import Export
-from pytest_nsight.model.trace import Device
+from pytest_nsight.model.trace import TraceDevice
 
 METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
 WARNING, ERROR = 2, 3
@@ -46,7 +46,7 @@ def read_epoch_ns(export: Export) -> int | None:
     return None
 
 
-def read_devices(export: Export) -> tuple[Device, ...]:
+def read_devices(export: Export) -> tuple[TraceDevice, ...]:
     """The boards, per process where the export tells (from 2025), else one numbering for all processes.
 
     Args:
@@ -60,13 +60,14 @@ def read_devices(export: Export) -> tuple[Device, ...]:
     bandwidth = "memoryBandwidth" if export.has("TARGET_INFO_GPU", "memoryBandwidth") else "NULL"
     boards = export.query(f"SELECT id, cuDevice, uuid, name, {bandwidth} FROM TARGET_INFO_GPU")
     devices = [
-        Device(None, ordinal, _uuid(uuid), str(name), _bandwidth(told)) for _, ordinal, uuid, name, told in boards
+        TraceDevice(None, ordinal, _uuid(uuid), str(name), _bandwidth(told))
+        for _, ordinal, uuid, name, told in boards
     ]
     if export.has("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid"):
         by_id = {board: (_uuid(uuid), str(name), _bandwidth(told)) for board, _, uuid, name, told in boards}
         mapping = export.query("SELECT DISTINCT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE")
         devices = [
-            Device(process, ordinal, *by_id[board]) for process, ordinal, board in mapping if board in by_id
+            TraceDevice(process, ordinal, *by_id[board]) for process, ordinal, board in mapping if board in by_id
         ] or devices
     return tuple(devices)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Device, Launches, Ranges, Trace
+from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
 
 Event = Mapping[str, Any]
@@ -70,7 +70,7 @@ def build_trace(records: Iterable[Sequence[Event]], prefix: str) -> Trace:
         launches=Launches(*_columns(launches, (0, 0, 1, 1, 0, 0, 0, 0, 0))),
         shapes=tuple(shapes),
         strings=tuple(strings),
-        devices=(Device(None, 0, "", ""),),
+        devices=(TraceDevice(None, 0, "", ""),),
         tool="torch.profiler",
     )
 

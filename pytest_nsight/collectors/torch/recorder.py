@@ -15,7 +15,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from pytest_nsight.collectors.child_process import Process, start
+from pytest_nsight.collectors.child_process import ChildProcess, start
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Trace
@@ -118,7 +118,7 @@ class TorchCollector:
         self.title = title
         self.times_processor = times_processor
 
-    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> Process:
+    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker on its own: it profiles itself."""
         return start(worker, folder / WORKER_LOG, cwd, environ)
 

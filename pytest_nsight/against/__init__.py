@@ -1,1 +1,0 @@
-"""Two trees of one repository, measured in alternation: the user's, and a git revision of it."""

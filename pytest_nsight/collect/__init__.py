@@ -1,1 +1,0 @@
-"""Collectors: each records a worker and returns a Trace."""

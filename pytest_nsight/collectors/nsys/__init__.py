@@ -1,0 +1,4 @@
+"""Everything that knows Nsight Systems.
+
+Runs in the controller process.
+"""

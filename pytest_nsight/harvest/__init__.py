@@ -1,1 +1,0 @@
-"""What the runs of a session have yielded so far."""

@@ -1,1 +1,0 @@
-"""Measuring in the worker: rounds, pacing, device, ranges."""

@@ -1,0 +1,76 @@
+from __future__ import annotations
+
+import pytest
+
+from pytest_nsight.collectors.nsys import checks as doctor
+from pytest_nsight.collectors.nsys.checks import checks
+from pytest_nsight.collectors.nsys.find import CHOICE
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nsys")]
+
+NAMES = [
+    "nsys",
+    "importer",
+    "probe run",
+    "NVTX",
+    "temporary folder",
+    "current folder",
+    "other profilers",
+    "permissions",
+]
+
+
+def test_all_is_well_where_nsys_works(installation):
+    found = checks()
+
+    assert [check.name for check in found] == NAMES
+    assert [check for check in found if not check.ok or check.remedy] == []
+    assert installation.version_text in found[0].detail
+
+
+def test_every_failure_has_a_remedy_and_does_not_hide_the_other_checks(monkeypatch):
+    monkeypatch.setenv(CHOICE, "/no/such/nsys")
+    monkeypatch.setenv("NSYS_PROFILING_SESSION_ID", "1")
+    monkeypatch.setenv("TMPDIR", "/no/such/folder")
+
+    found = {check.name: check for check in checks()}
+
+    assert [name for name, check in found.items() if not check.ok] == [
+        "nsys",
+        "temporary folder",
+        "other profilers",
+    ]
+    assert all(check.remedy for check in found.values() if not check.ok)
+    assert "/no/such/nsys" in found["nsys"].detail
+    assert "/no/such/folder" in found["temporary folder"].detail
+    assert "NSYS_PROFILING_SESSION_ID" in found["other profilers"].detail
+
+
+@pytest.mark.parametrize(
+    ("mode", "name", "words"),
+    [
+        ("no-importer", "probe run", "its importer is missing"),
+        ("export-zeroes", "probe run", "could not export"),
+    ],
+)
+def test_the_probe_finds_an_installation_that_only_looks_whole(mode, name, words, fake, monkeypatch):
+    monkeypatch.setenv(CHOICE, str(fake.path))
+    monkeypatch.setenv("FAKE_NSYS", mode)
+
+    found = {check.name: check for check in checks()}
+
+    assert found["nsys"].ok
+    assert not found[name].ok
+    assert words in found[name].detail
+    assert not found["NVTX"].ok
+
+
+def test_a_range_that_does_not_arrive_is_told(installation, monkeypatch):
+    """A run without the range passes for a run, and not for NVTX."""
+    monkeypatch.setattr(doctor, "_PROBE", "print('mechanism: none')")
+
+    found = {check.name: check for check in checks()}
+
+    assert found["probe run"].ok
+    assert not found["NVTX"].ok
+    assert "is not in the export (none)" in found["NVTX"].detail

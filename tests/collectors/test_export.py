@@ -1,0 +1,174 @@
+"""What is left of a run: the report, the reasons for having none, and the database made of it."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+from contextlib import closing
+
+import pytest
+
+from pytest_nsight.collectors.nsys.command import profile, profile_command
+from pytest_nsight.collectors.nsys.export import export, find_report, remove_unfinished
+from pytest_nsight.model.errors import NsysError
+from tests.collectors.real import environment, run
+
+pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nsys")]
+
+
+@pytest.fixture
+def after(fake, tmp_path):
+    """Runs the fake nsys in a failure mode and looks for the report."""
+
+    def look(mode, **more):
+        environ = environment(FAKE_NSYS=mode, TMPDIR=str(tmp_path), **more)
+        report, log = tmp_path / "out" / "r.nsys-rep", tmp_path / "r.log"
+        with profile(fake, report, ("true",), log=log, cwd=tmp_path, environ=environ) as process:
+            process.wait(60)
+        return find_report(report, log, environ)
+
+    return look
+
+
+def test_the_report_is_where_it_should_be(after, tmp_path):
+    assert after("fine") == tmp_path / "out" / "r.nsys-rep"
+
+
+def test_a_report_that_went_to_the_temporary_folder_is_found(after, tmp_path):
+    """nsys goes there, with exit code 0, where it cannot write to the wanted place."""
+    assert after("elsewhere") == tmp_path / "nsys-report-c47c.nsys-rep"
+
+
+@pytest.mark.parametrize(
+    ("mode", "words"),
+    [
+        ("no-importer", ["its importer is missing", "r.qdstrm", "pytest-nsight doctor"]),
+        ("importer-fails", ["its importer failed", "nsys-report-c47c.qdstrm", "pytest-nsight doctor"]),
+        (
+            "disk-full",
+            [
+                "the disk is full",
+                "nsys-report-c47c.qdstrm",
+                "or choose other folders with --rootdir and TMPDIR",
+            ],
+        ),
+        ("unusable", ["cannot work in its temporary folder", "set TMPDIR"]),
+        ("nothing", ["its last words are \"Generating '", "run it again"]),
+    ],
+)
+def test_without_a_report_one_sentence_says_why_where_and_what_to_do(mode, words, after, tmp_path):
+    with pytest.raises(NsysError) as caught:
+        after(mode)
+
+    message = str(caught.value)
+    assert message.startswith(f"Nsight Systems wrote no report to {tmp_path}/out/r.nsys-rep: ")
+    assert message.endswith(f"; its output is in {tmp_path}/r.log.")
+    assert [word for word in words if word not in message] == []
+    assert "\n" not in message
+
+
+def test_refused_options_and_missing_programs_are_named(tmp_path):
+    report, log = tmp_path / "r.nsys-rep", tmp_path / "r.log"
+    log.write_text("unrecognised option '--new=1'\n\nusage: nsys profile [<args>]\n")
+    with pytest.raises(NsysError, match=r"does not know the option --new=1; install another version"):
+        find_report(report, log, os.environ)
+    log.write_text("Program not found: pyhton\n")
+    with pytest.raises(NsysError, match=r"cannot find the program pyhton; check PATH"):
+        find_report(report, log, os.environ)
+    log.unlink()
+    with pytest.raises(NsysError, match=r"its last words are 'it said nothing'"):
+        find_report(report, log, os.environ)
+
+
+def test_braces_in_what_nsys_says_do_no_harm(tmp_path):
+    (tmp_path / "r.log").write_text("Program not found: {0}{temporary}\n")
+
+    with pytest.raises(NsysError, match=r"cannot find the program \{0\}\{temporary\};"):
+        find_report(tmp_path / "r.nsys-rep", tmp_path / "r.log", os.environ)
+
+
+@pytest.mark.parametrize("mode", ["export-fails", "export-zeroes"])
+def test_a_failed_export_leaves_no_database(mode, fake, tmp_path):
+    """Neither half of one, nor zeroes; and what was there before stays."""
+    sqlite = tmp_path / "r.sqlite"
+    sqlite.write_bytes(b"older")
+
+    with pytest.raises(NsysError, match=rf"2025.3.2.0 could not export {tmp_path}/r.nsys-rep .*r.export.log"):
+        export(fake, tmp_path / "r.nsys-rep", sqlite, environment(FAKE_NSYS=mode))
+
+    assert sqlite.read_bytes() == b"older"
+    assert [path.name for path in tmp_path.glob("*.part*")] == []
+
+
+def test_an_export_replaces_an_older_one_and_leaves_nothing_else(fake, tmp_path):
+    folder = tmp_path / "out"
+    folder.mkdir()
+    (folder / "r.sqlite").write_bytes(b"older")
+    (folder / "r.log").write_text("of the worker")
+
+    export(fake, folder / "r.nsys-rep", folder / "r.sqlite", environment(FAKE_NSYS="fine"))
+
+    assert (folder / "r.sqlite").read_bytes().startswith(b"SQLite format 3\0")
+    assert sorted(path.name for path in folder.iterdir()) == ["r.log", "r.sqlite"]
+
+
+def test_a_damaged_report_is_refused_in_the_words_of_the_real_nsys(installation, tmp_path):
+    (tmp_path / "r.nsys-rep").write_bytes(b"no report" * 100)
+
+    with pytest.raises(NsysError, match=r"could not export .* \(exit code 1\): .*; measure again"):
+        export(installation, tmp_path / "r.nsys-rep", tmp_path / "r.sqlite", os.environ)
+
+
+def test_a_real_report_becomes_a_database(installation, tmp_path):
+    run(installation, tmp_path, "pass")
+    report = find_report(tmp_path / "r.nsys-rep", tmp_path / "r.log", os.environ)
+
+    export(installation, report, tmp_path / "r.sqlite", os.environ)
+
+    with closing(sqlite3.connect(tmp_path / "r.sqlite")) as database:
+        assert database.execute("pragma integrity_check").fetchone() == ("ok",)
+        assert database.execute("select count(*) from StringIds").fetchone()[0] > 0
+
+
+@pytest.mark.parametrize(
+    ("said", "is_removed"),
+    [
+        ("test_case.py Generating '{tmp}/nsys-report-1a2b.qdstrm'\n", True),
+        ("Generating '{tmp}/nsys-report-1a2b.qdstrm'\nGenerated:\n    {tmp}/nsys-report-1a2b.qdstrm\n", False),
+        ("Generating '{tmp}/../{name}/nsys-report-1a2b.qdstrm'\n", False),
+        ("Generating '{tmp}/mine.qdstrm'\n", False),
+        ("", False),
+    ],
+    ids=["cut short", "told to the user", "another folder", "another name", "nothing said"],
+)
+def test_only_what_a_run_cut_short_began_is_removed(said, is_removed, tmp_path):
+    drafts = [tmp_path / "nsys-report-1a2b.qdstrm", tmp_path / "mine.qdstrm"]
+    for draft in drafts:
+        draft.write_text("secret")
+    log = tmp_path / "r.log"
+    log.write_text(said.format(tmp=tmp_path, name=tmp_path.name))
+
+    remove_unfinished(log, {"TMPDIR": str(tmp_path)})
+
+    assert [draft.exists() for draft in drafts] == [not is_removed, True]
+
+
+def test_a_really_full_disk_is_told(installation, tmp_path):
+    """On a file system of 64 kB, behind the check of the free space."""
+    small = tmp_path / "small"
+    small.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=64k", "none", small], check=False, capture_output=True
+    )
+    if mounted.returncode != 0:
+        pytest.skip("may not mount a tmpfs here; the fake nsys stands in for it")
+    try:
+        report, log = small / "r.nsys-rep", tmp_path / "r.log"
+        command = profile_command(installation, report, ("true",))
+        environ = environment(TMPDIR=str(tmp_path))
+        log.write_bytes(subprocess.run(command, env=environ, capture_output=True, check=False).stderr)
+        with pytest.raises(NsysError, match=rf"the disk is full at {small}.*make room there"):
+            find_report(report, log, environ)
+    finally:
+        subprocess.run(["umount", small], check=True)

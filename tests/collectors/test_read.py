@@ -1,0 +1,343 @@
+"""Reading exports: every vintage's schema, and whatever a damaged or hostile file may hold."""
+
+from __future__ import annotations
+
+import sqlite3
+import tempfile
+from collections.abc import Callable
+from contextlib import closing
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pytest_nsight.collectors.nsys import columns as read_columns
+from pytest_nsight.collectors.nsys.packed_columns import group_rows
+from pytest_nsight.collectors.nsys.read import explain_emptiness, read
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.trace import TraceDevice
+from pytest_nsight.trace.measures import measure
+from tests.collectors.synthetic_export import write_synthetic_export
+from tests.trace.trace_builder import VINTAGES, TraceBuilder
+
+KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+
+
+def small(vintage: str = "2025.3") -> TraceBuilder:
+    trace = TraceBuilder(vintage).range("case", 0, 100, payload=3).launch("k", 10, 20, api_at=5)
+    return trace.copy(20, 30, 64, api_at=15).memset(30, 31, 8, api_at=25).call("cudaDeviceSynchronize", 40, 45)
+
+
+def alter(path: Path, *statements: str) -> Path:
+    with closing(sqlite3.connect(path)) as connection:
+        for statement in statements:
+            connection.execute(statement)
+        connection.commit()
+    return path
+
+
+@pytest.mark.parametrize("vintage", VINTAGES)
+def test_every_vintage_reads_alike(vintage, tmp_path):
+    trace = read(small(vintage).write(tmp_path / "trace.sqlite"))
+    assert trace.tool == f"NVIDIA Nsight Systems {vintage}.0.0"
+    assert trace.epoch_ns == 1_700_000_000_000_000_000
+    row = measure(trace).ranges.iloc[0]
+    assert row[["id", "name", "launches", "copies", "copied_bytes", "sync_ns"]].tolist() == [3, "case", 1, 2, 72, 5]
+
+
+def test_the_launch_configuration_arrives(tmp_path):
+    builder = TraceBuilder().launch(
+        "k", 10, 20, api_at=5, grid=(2**31 - 1, 65535, 3), block=(1024, 2, 64), registers=255, static_shared=48_000,
+        dynamic_shared=200_000, device=7, stream=2**29, correlation=2**32 - 1,
+    )  # fmt: skip
+    trace = read(builder.write(tmp_path / "trace.sqlite"))
+    (shape,) = trace.shapes
+    assert (shape.kind, shape.name, shape.full_name) == ("kernel", "k", "k")
+    assert (shape.grid, shape.block) == ((2**31 - 1, 65535, 3), (1024, 2, 64))
+    assert (shape.registers, shape.shared_bytes) == (255, 248_000)
+    launches = trace.launches
+    assert (launches.device[0], launches.stream[0], launches.correlation[0]) == (7, 2**29, 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    "column", ["gridY", "blockX", "registersPerThread", "streamId", "deviceId", "correlationId"]
+)
+def test_values_wider_than_expected_are_read_in_full(column, tmp_path):
+    """Narrow columns share a word while reading; a value that does not fit must not spill into its neighbour."""
+    path = small().launch("other", 30, 40, api_at=35).write(tmp_path / "trace.sqlite")
+    plain = read(path)
+    alter(path, f"UPDATE {KERNELS} SET {column} = 1099511627776 + {column}")
+    wide = read(path)
+    value = {"gridY": lambda t: t.shapes[0].grid[1], "blockX": lambda t: t.shapes[0].block[0],
+             "registersPerThread": lambda t: t.shapes[0].registers, "streamId": lambda t: int(t.launches.stream[0]),
+             "correlationId": lambda t: int(t.launches.correlation[0])}  # fmt: skip
+    if column in value:
+        assert value[column](wide) == value[column](plain) + 2**40
+    assert wide.launches.start_ns.tolist() == plain.launches.start_ns.tolist()
+    assert [shape.name for shape in wide.shapes] == [shape.name for shape in plain.shapes]
+
+
+def test_rows_are_the_same_over_the_borders_of_chunks(tmp_path, monkeypatch):
+    path = write_synthetic_export(tmp_path / "trace.sqlite", kernels=1000, ranges=100)
+    whole = read(path)
+    monkeypatch.setattr(read_columns, "CHUNK_ROWS", 7)
+    cut = read(path)
+    assert (
+        cut.launches.start_ns.tolist() == whole.launches.start_ns.tolist() == [5000 * i + 3000 for i in range(1000)]
+    )
+    assert cut.launches.shape.tolist() == whole.launches.shape.tolist()
+    assert measure(cut).ranges.equals(measure(whole).ranges)
+    assert measure(cut).ranges["launches"].tolist() == [10] * 100
+
+
+def test_row_ids_far_apart_are_read(tmp_path, monkeypatch):
+    monkeypatch.setattr(read_columns, "CHUNK_ROWS", 2)
+    builder = TraceBuilder()
+    for at in range(7):
+        builder.launch("k", at, at + 1, api_at=at)
+    path = builder.write(tmp_path / "trace.sqlite")
+    alter(path, f"UPDATE {KERNELS} SET rowid = rowid * rowid * 1000000000000000 - 5")
+    assert read(path).launches.start_ns.tolist() == list(range(7))
+
+
+@pytest.mark.parametrize(
+    "table", [KERNELS, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS", "StringIds", "META_DATA_EXPORT"]
+)
+def test_a_missing_table_is_one_without_rows(table, tmp_path):
+    path = alter(small().write(tmp_path / "trace.sqlite"), f"DROP TABLE {table}")
+    trace = read(path)
+    measure(trace, None)
+    assert (len(trace.launches) == 2) == (table == KERNELS)
+
+
+@pytest.mark.parametrize("table", [KERNELS, "CUPTI_ACTIVITY_KIND_RUNTIME", "NVTX_EVENTS"])
+def test_a_table_without_rows_is_read(table, tmp_path):
+    path = alter(small().write(tmp_path / "trace.sqlite"), f"DELETE FROM {table}")
+    measure(read(path))
+
+
+def test_nullable_columns_may_be_null_or_missing(tmp_path):
+    path = alter(
+        small().write(tmp_path / "trace.sqlite"),
+        f"UPDATE {KERNELS} SET correlationId = NULL, graphNodeId = NULL",
+        f"ALTER TABLE {KERNELS} DROP COLUMN graphNodeId",
+        "ALTER TABLE NVTX_EVENTS DROP COLUMN int64Value",
+    )
+    result = measure(read(path))
+    assert result.ranges["id"].tolist() == [-1]
+    assert [(stray.name, stray.count) for stray in result.strays] == [("k", 1)]
+
+
+def test_a_missing_column_that_is_needed_is_named(tmp_path):
+    path = alter(small().write(tmp_path / "trace.sqlite"), f"ALTER TABLE {KERNELS} DROP COLUMN gridX")
+    with pytest.raises(TraceError, match="no column gridX"):
+        read(path)
+
+
+def test_payloads_come_from_whichever_column_holds_them(tmp_path):
+    builder = TraceBuilder()
+    for number, column in enumerate(["int64Value", "uint64Value", "int32Value", "uint32Value"]):
+        builder.range("case", number, 10)
+        row = builder.rows["NVTX_EVENTS"][-1]
+        row[column] = 70 + number
+    assert measure(read(builder.write(tmp_path / "t.sqlite"))).ranges["id"].tolist() == [70, 71, 72, 73]
+
+
+def test_registered_and_plain_names_arrive(tmp_path):
+    names = ["plain", "äöü \N{ROCKET}", "'); DROP TABLE NVTX_EVENTS; --", "a\nb", "", "%s{}\\"]
+    builder = TraceBuilder()
+    for at, name in enumerate(names):
+        builder.range(name, 2 * at, 2 * at + 1).range(name, 2 * at + 1, 2 * at + 2, is_registered=True)
+    path = builder.write(tmp_path / "trace.sqlite")
+    assert measure(read(path)).ranges["name"].tolist() == [name for name in names for _ in range(2)]
+    assert measure(read(path)).ranges["name"].tolist() == [name for name in names for _ in range(2)]
+
+
+def test_more_names_than_an_sql_statement_takes_parameters_arrive(tmp_path):
+    builder = TraceBuilder()
+    for at in range(2000):
+        builder.range(f"case{at}", at, at + 1, is_registered=True)
+    assert measure(read(builder.write(tmp_path / "t.sqlite"))).ranges["name"].tolist() == [
+        f"case{at}" for at in range(2000)
+    ]
+
+
+def test_reading_leaves_the_folder_as_it_was(tmp_path):
+    path = small().write(tmp_path / "trace.sqlite")
+    before = path.read_bytes()
+    path.chmod(0o400)
+    read(path)
+    assert path.read_bytes() == before
+    assert [file.name for file in tmp_path.iterdir()] == ["trace.sqlite"]
+
+
+def test_a_path_with_odd_characters_is_read(tmp_path):
+    folder = tmp_path / "a ?mode=rw#%41"
+    folder.mkdir()
+    assert len(read(small().write(folder / "trace.sqlite")).launches) == 3
+
+
+def test_boards_are_told_by_process_where_the_export_can(tmp_path):
+    builder = TraceBuilder().board("aaaa", "H200", process=7, ordinal=1)
+    assert read(builder.write(tmp_path / "new.sqlite")).devices == (TraceDevice(7, 1, "GPU-aaaa", "H200"),)
+    builder = TraceBuilder("2024.2").board("aaaa", "H200").board("bbbb", "H200")
+    trace = read(builder.write(tmp_path / "old.sqlite"))
+    assert trace.find_device(99, 1) == TraceDevice(None, 1, "GPU-bbbb", "H200")
+
+
+def test_warnings_of_the_tool_are_kept_and_its_chatter_is_not(tmp_path):
+    builder = small().diagnostic("all is well", 1).diagnostic("CUDA profiling\nmight have failed", 2)
+    trace = read(builder.write(tmp_path / "trace.sqlite"))
+    assert trace.diagnostics == ("CUDA profiling might have failed",)
+
+
+def test_what_is_said_of_a_helper_process_names_it(tmp_path):
+    """Else a page full of kernels would end with "No CUDA events collected"."""
+    builder = small()
+    for process in (100, 739, 742):
+        builder.diagnostic("No CUDA events collected.", process=process)
+    trace = read(builder.diagnostic("driver too new", process=100).write(tmp_path / "trace.sqlite"))
+    assert trace.diagnostics == ("No CUDA events collected. (process 739, 742)", "driver too new")
+    alone = TraceBuilder().diagnostic("No CUDA events collected.", process=739)
+    assert read(alone.write(tmp_path / "alone.sqlite")).diagnostics == ("No CUDA events collected.",)
+
+
+def test_a_range_that_never_ended_lasts_to_the_end_and_is_told(tmp_path):
+    trace = read(TraceBuilder().range("case", 0, None).launch("k", 10, 20, api_at=5).write(tmp_path / "t.sqlite"))
+    row = measure(trace).ranges.iloc[0]
+    assert (bool(row["is_open"]), row["end_ns"], row["launches"]) == (True, 20, 1)
+    assert "1 ranges never ended" in trace.notes[0]
+
+
+def test_launches_that_end_before_they_start_have_no_length_and_are_told(tmp_path):
+    trace = read(TraceBuilder().range("case", 0, 100).launch("k", 20, 10, api_at=5).write(tmp_path / "t.sqlite"))
+    assert measure(trace).ranges["kernel_ns"].tolist() == [0]
+    assert KERNELS in trace.notes[0]
+
+
+def test_graph_launches_without_kernels_are_told(tmp_path):
+    """What nsys before 2024.2 records of a CUDA graph unless it is asked for its nodes."""
+    builder = small("2022.4").call("cudaGraphLaunch_v10000", 50, 60)
+    assert "1 launches of CUDA graphs" in read(builder.write(tmp_path / "t.sqlite")).notes[0]
+    assert not read(small().graph(50, 60, api_at=45).write(tmp_path / "seen.sqlite")).notes
+
+
+@pytest.mark.parametrize(
+    ("builder", "words"),
+    [
+        (TraceBuilder().range("case", 0, 100), ["no CUDA activity", "WSL2", "driver", "CUPTI", "doctor"]),
+        (TraceBuilder().range("case", 0, 9).call("cudaMalloc", 1, 2).diagnostic("oh no"), ["1 calls", "oh no"]),
+        (TraceBuilder().launch("k", 1, 2, api_at=0), ["no NVTX range", "--trace=cuda,nvtx"]),
+        (TraceBuilder().domain("pytest_nsight").launch("k", 1, 2, api_at=0), ["0.2.12", "update nsys"]),
+    ],
+)
+def test_an_empty_recording_is_read_and_its_emptiness_explained(builder: TraceBuilder, words, tmp_path):
+    sentence = explain_emptiness(read(builder.write(tmp_path / "trace.sqlite")))
+    assert sentence is not None
+    for word in words:
+        assert word in sentence
+
+
+def test_a_full_recording_needs_no_explanation(tmp_path):
+    assert explain_emptiness(read(small().write(tmp_path / "trace.sqlite"))) is None
+
+
+def replace_bytes(change: Callable[[bytes], bytes]) -> Callable[[Path], None]:
+    return lambda path: path.write_bytes(change(path.read_bytes())) and None
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        (lambda path: path.unlink(), "cannot be read"),
+        (replace_bytes(lambda _: b""), "is empty"),
+        (replace_bytes(lambda _: b"hello"), "no SQLite database"),
+        (replace_bytes(lambda whole: bytes(len(whole))), "no SQLite database"),
+        (replace_bytes(lambda whole: whole[:50]), "truncated"),
+        (replace_bytes(lambda whole: whole[: len(whole) // 2]), "truncated"),
+        (replace_bytes(lambda whole: whole[:100] + bytes(len(whole) - 100)), "damaged"),
+        (lambda path: alter(path, *[f"DROP TABLE {t}" for t in ("NVTX_EVENTS", "StringIds", "META_DATA_EXPORT")]),
+         "no export of Nsight Systems"),
+        (lambda path: alter(path, f"UPDATE {KERNELS} SET start = 'soon'"), "'soon' for a number"),
+        (lambda path: alter(path, f"UPDATE {KERNELS} SET gridX = x'00ff'"), "for a number"),
+        (lambda path: alter(path, "UPDATE NVTX_EVENTS SET globalTid = 'me'"), "'me' for a number"),
+        (lambda path: alter(path, f"UPDATE {KERNELS} SET end = 9223372036854775807"), "as a time"),
+        (lambda path: alter(path, f"UPDATE {KERNELS} SET end = 9223372036854775808"), "as a time"),
+        (lambda path: alter(path, f"UPDATE {KERNELS} SET start = -9223372036854775808"), "as a time"),
+        (lambda path: alter(path, "UPDATE NVTX_EVENTS SET start = 9e300"), "as a time"),
+        (lambda path: alter(path, "ALTER TABLE StringIds RENAME TO old", "CREATE TABLE StringIds (id, value)",
+                            f"DROP TABLE {KERNELS}", f"CREATE TABLE {KERNELS} (start)"), "no column"),
+    ],
+)  # fmt: skip
+def test_damage_is_told_in_one_sentence_with_a_remedy(damage, words, tmp_path):
+    path = small().write(tmp_path / "trace.sqlite")
+    damage(path)
+    with pytest.raises(TraceError, match=words) as raised:
+        read(path)
+    message = str(raised.value)
+    assert str(path) in message
+    assert "\n" not in message
+    assert "export" in message
+
+
+def test_a_million_characters_of_name_are_kept(tmp_path):
+    name = "void f<" + "x" * 1_000_000 + ">(int)"
+    trace = read(TraceBuilder().range(name, 0, 100).launch(name, 10, 20, api_at=5).write(tmp_path / "t.sqlite"))
+    assert trace.shapes[0].full_name == name
+    assert measure(trace).ranges["name"].tolist() == [name]
+
+
+def test_names_that_are_no_text_are_read(tmp_path):
+    path = alter(
+        small().write(tmp_path / "t.sqlite"),
+        "UPDATE StringIds SET value = x'ff00fe'",
+        "UPDATE NVTX_EVENTS SET text = 5 WHERE eventType = 59",
+    )
+    assert measure(read(path)).ranges["launches"].tolist() == [1]
+
+
+@settings(max_examples=60, deadline=None)
+@given(data=st.data())
+def test_overwritten_bytes_give_a_trace_or_a_trace_error(data):
+    with tempfile.TemporaryDirectory() as folder:
+        path = small().write(Path(folder) / "trace.sqlite")
+        content = bytearray(path.read_bytes())
+        for _ in range(data.draw(st.integers(1, 30))):
+            # The head of a page steers SQLite; most of its middle is empty here.
+            page = data.draw(st.integers(0, len(content) // 4096 - 1)) * 4096
+            offset = data.draw(st.one_of(st.integers(0, 120), st.integers(3500, 4095)))
+            content[page + offset] = data.draw(st.integers(0, 255))
+        path.write_bytes(content)
+        try:
+            trace = read(path)
+        except TraceError:
+            return
+        result = measure(trace, None)
+        assert len(result.ranges) == len(trace.ranges)
+        assert sum(s.count for s in result.strays) <= len(trace.launches)
+
+
+def mix(value: int) -> int:
+    """What group_rows makes of a first column's value before it takes in the second."""
+    product = value * 0x9E3779B97F4A7C15 % 2**64
+    return product ^ product >> 29
+
+
+def test_rows_whose_hashes_collide_are_told_apart():
+    firsts = [1, 2, 3, 1]
+    seconds = [mix(first) for first in firsts]
+    columns = [np.array(firsts, np.uint64), np.array(seconds, np.uint64)]
+    codes, examples = group_rows(columns, 4)
+    assert len(examples) == 3
+    assert codes[0] == codes[3]
+    assert [firsts[examples[code]] for code in codes] == firsts
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.integers(-2, 2)), max_size=30))
+def test_rows_are_grouped_exactly_when_equal(rows):
+    columns = [np.array([row[at] for row in rows], np.int64) for at in (0, 1)]
+    codes, examples = group_rows(columns, len(rows))
+    assert [rows[examples[code]] for code in codes] == rows
+    assert len(examples) == len(set(rows))

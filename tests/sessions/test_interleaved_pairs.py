@@ -1,0 +1,57 @@
+"""Cases with a claim are measured in turns with their partners, and no test notices."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+Gate = Callable[..., pytest.RunResult]
+
+# A processor keeps no bodies; here it does, so that the whole way can be walked without a GPU.
+CONFTEST = """
+from pytest_nsight.worker.device import CpuDevice
+CpuDevice.has_room_to_keep = lambda self: True
+"""
+
+BODY = """
+@pytest.mark.parametrize("variant", [
+    pytest.param("fused", marks=pytest.mark.nsight(faster_than="unfused", by=1.1)),
+    pytest.param("unfused", marks=pytest.mark.nsight),
+])
+@pytest.mark.parametrize("n", [64, 128, 256])
+def test_op(nsight, variant, n, tmp_path):
+    path = tmp_path / "there"
+    path.touch()
+    x = torch.ones(n, n)
+    out = nsight(square if variant == "fused" else chain, x)
+    assert out.shape == (n, n)
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("variant", ["fused", "unfused"])
+def test_other(nsight, variant):
+    nsight(square, torch.ones(8, 8))
+"""
+
+
+def test_pairs_stand_side_by_side_and_are_raced(gate: Gate, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest(CONFTEST)
+
+    result = gate("--nsight-runs=2", body=BODY)
+
+    result.assert_outcomes(passed=8)
+    assert "nsight_races" not in result.stdout.str()
+    for path in (pytester.path / ".nsight").glob("*/run-*/manifest.jsonl"):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        order = [event["case"] for event in events if event["event"] == "case"]
+        races = [event for event in events if event["event"] == "race"]
+        assert len(races) == 3
+        for race in races:
+            assert "[" in race["case"]
+            assert race["case"].replace("fused", "unfused") == race["partner"]
+            assert abs(order.index(race["case"]) - order.index(race["partner"])) == 1
+            rounds = [event["case"] for event in events if event["event"] == "round"]
+            assert rounds.count(race["own_rounds"]) == rounds.count(race["partner_rounds"]) == 10

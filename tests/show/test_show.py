@@ -1,0 +1,442 @@
+"""`pytest-nsight show`: every figure on the page is one that the trace was built with."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_nsight.cli import main
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.collectors.nsys.scrub import pack
+from pytest_nsight.model.errors import NsysError, UsageError
+from pytest_nsight.show import show
+from pytest_nsight.show.layout import bandwidth, byte_count, rank
+from pytest_nsight.show.view import fold_counters
+from pytest_nsight.trace.idle_gaps import NO_RANGE, find_gaps
+from tests.collectors.real import require_nsys, run
+from tests.trace.trace_builder import TraceBuilder
+
+# Two sessions of nsys 2022.4 that start at one moment can end each other.
+pytestmark = pytest.mark.xdist_group("nsys")
+
+RECORDINGS = sorted((Path(__file__).parents[1] / "data" / "recordings").glob("*.xz"))
+KEPT = {path.name.partition(".")[0]: path for path in RECORDINGS}
+FIRST_COLUMN = re.compile(r"^(\S.*?)  +(.*)$")
+
+
+def page(builder: TraceBuilder, folder: Path, width: int = 160, **more: object) -> str:
+    return show(builder.write(folder / "trace.sqlite"), width, **more)
+
+
+def section(text: str, title: str) -> dict[str, list[str]]:
+    """Rows below a title, by their first cell; where a table was split, the cells of all parts."""
+    rows: dict[str, list[str]] = {}
+    start = text.index(f"\n{title}") + 1
+    for line in re.split(r"\n\n(?=[A-Z])", text[start:])[0].splitlines()[1:]:
+        if match := FIRST_COLUMN.match(line):
+            rows.setdefault(match[1], []).extend(re.split(r"  +", match[2]))
+    return rows
+
+
+def two_steps() -> TraceBuilder:
+    """Two ranges: 3 us and 5 us of kernels on one stream, with 1 us and 2 us of idle time, and a copy."""
+    trace = TraceBuilder().board("aaaa", "NVIDIA H200", process=100)
+    for start, length in ((0, 1000), (100_000, 2000)):
+        trace.range("step", start, start + 50_000)
+        trace.launch("first", start + 10_000, start + 11_000 + length, api_at=start, api_ns=500, grid=(128, 2, 1))
+        trace.launch("second", start + 12_000 + 2 * length, start + 13_000 + 3 * length, api_at=start + 1000)
+        trace.call("cudaDeviceSynchronize_v3020", start + 40_000, start + 44_000)
+    return trace.copy(60_000, 70_000, 500_000, api_at=10).launch("loose", 90_000, 94_000, api_at=80_000)
+
+
+def test_a_page_tells_tool_devices_and_sizes_first(tmp_path):
+    lines = page(two_steps(), tmp_path).splitlines()
+
+    assert lines[0] == "NVIDIA Nsight Systems 2025.3.0.0, recorded 2023-11-14 22:13:20 UTC"
+    assert lines[1] == "device 0: NVIDIA H200 GPU-aaaa"
+    assert lines[2].startswith("6 launches, 2 ranges, 8 CUDA calls; 1 process over 150 us")
+
+
+def test_ranges_of_one_name_share_a_row_of_medians(tmp_path):
+    ranges = section(page(two_steps(), tmp_path), "Ranges: 2 instances of 1 name in the domain pytest_nsight")
+
+    assert dict(zip(ranges["range"], ranges["step"], strict=True)) == {
+        "n": "2", "total": "10.0 us", "launches": "2", "kernel": "5.00 us", "busy": "5.00 us", "span": "7.50 us",
+        "gap": "2.50 us", "copies": "0.5", "copied": "250 kB", "copy": "5.00 us", "wall": "50.0 us",
+        "sync": "4.00 us", "launch": "502 ns",
+    }  # fmt: skip
+
+
+def test_kernels_show_count_share_median_and_configuration(tmp_path):
+    kernels = section(page(two_steps(), tmp_path), "Kernels: 5 launches, 14.0 us")
+
+    assert list(kernels) == ["kernel", "first", "second", "loose"]
+    assert kernels["first"] == ["2", "5.00 us", "35.7 %", "2.50 us", "128x2", "32", "16", "-"]
+
+
+def test_copies_show_their_rate(tmp_path):
+    """500 kB in 10 us are 50 GB/s."""
+    copies = section(page(two_steps(), tmp_path), "Memory copies and sets: 500 kB in 10.0 us")
+
+    assert copies["memcpy HtoD (pinned to device)"] == ["1", "10.0 us", "10.0 us", "500 kB", "50.0"]
+
+
+def test_idle_times_name_the_launches_around_them(tmp_path):
+    gaps = section(page(two_steps(), tmp_path), "Idle device inside ranges: ")
+
+    assert gaps["first -> second"] == ["step", "2", "5.00 us", "3.00 us"]
+
+
+def test_launches_in_no_range_are_listed(tmp_path):
+    trace = two_steps().launch("unlaunched", 95_000, 96_000)
+    strays = section(page(trace, tmp_path), "Launches in no range: 2 launches, 5.00 us")
+
+    assert strays["loose"] == ["1", "4.00 us", "outside every range"]
+    assert strays["unlaunched"] == ["1", "1.00 us", "no API call"]
+
+
+def test_rows_beyond_the_wanted_number_are_added_up(tmp_path):
+    trace = TraceBuilder().range("outer", 0, 1_000_000)
+    for number, length in enumerate((50_000, 40_000, 30_000, 20_000, 10_000)):
+        at = 100_000 * number
+        trace.range(f"part {'abcde'[number]}", at, at + 90_000).launch(f"k{number}", at, at + length, api_at=at + 1)
+    text = page(trace, tmp_path, top=2)
+
+    kernels = section(text, "Kernels: 5 launches, 150 us")
+    assert list(kernels) == ["kernel", "k0", "k1", "3 others"]
+    assert kernels["3 others"] == ["3", "60.0 us", "40.0 %", "20.0 us"]
+    ranges = section(text, "Ranges: 6 instances of 6 names")
+    assert list(ranges) == ["range", "outer", "part a", "4 others"]
+    assert ranges["4 others"][:2] == ["4", "100 us"]
+
+
+def test_a_range_filter_limits_every_table_and_says_what_it_left_out(tmp_path):
+    trace = TraceBuilder()
+    for number, name in enumerate(("forward", "backward", "load")):
+        at = 1000 * number
+        trace.range(name, at, at + 900).launch(f"{name}_a", at, at + 10, api_at=at + 1)
+        trace.launch(f"{name}_b", at + 20, at + 30, api_at=at + 2)
+    text = page(trace, tmp_path, name="ward")
+
+    assert list(section(text, "Ranges: 2 instances"))[1:] == ["backward", "forward"]
+    kernels = section(text, "Kernels in the chosen ranges: 4 launches, 40.0 ns")
+    assert sorted(kernels)[:4] == ["backward_a", "backward_b", "forward_a", "forward_b"]
+    assert "load" not in text
+    assert "2 launches lie outside the chosen ranges" in text
+
+
+def test_a_domain_filter_takes_the_ranges_of_this_domain(tmp_path):
+    trace = TraceBuilder().range("a", 0, 10, domain="NCCL").range("b", 0, 10, domain="").range("c", 0, 10)
+    path = trace.launch("k", 3, 4, api_at=2).write(tmp_path / "t.sqlite")
+
+    assert list(section(show(path), "Ranges: 3 instances"))[1:] == ["b", "NCCL:a", "pytest_nsight:c"]
+    assert list(section(show(path, domain="NCCL"), "Ranges: 1 instance"))[1:] == ["a"]
+    assert list(section(show(path, domain=""), "Ranges: 1 instance"))[1:] == ["b"]
+
+
+@pytest.mark.parametrize(
+    ("choice", "words"),
+    [({"name": "x"}, "'x' in it.*'step'"), ({"domain": "NCCL"}, "'NCCL'; there are 'pytest_nsight'")],
+)
+def test_a_filter_without_a_match_says_what_there_is(choice, words, tmp_path):
+    with pytest.raises(UsageError, match=words):
+        page(two_steps(), tmp_path, **choice)
+
+
+def test_a_trace_without_ranges_shows_kernels_gaps_and_why(tmp_path):
+    trace = TraceBuilder().launch("a", 10, 20, api_at=0).launch("b", 50, 60, api_at=1)
+    text = page(trace, tmp_path)
+
+    assert section(text, "Kernels: 2 launches, 20")["a"][0] == "1"
+    assert section(text, "Idle device: 1 gap, 30")["a -> b"][1] == "1"
+    assert "Ranges:" not in text
+    assert "no NVTX range" in text
+
+
+def test_warnings_of_the_tool_and_odd_rows_are_told(tmp_path):
+    trace = two_steps().diagnostic("CUDA profiling might have failed").range("step", 200_000, None)
+    text = page(trace, tmp_path)
+
+    assert "says: CUDA profiling might have failed" in text
+    assert "note: 1 ranges never ended" in text
+
+
+def test_names_cannot_steer_the_terminal(tmp_path):
+    text = page(TraceBuilder().range("a\x1b[31mred\nnext", 0, 9).launch("k\r\x07", 1, 2, api_at=0), tmp_path)
+
+    assert "a?[31mred?next" in text
+    assert not set(text) & set("\x1b\r\x07")
+
+
+@pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_every_recording_fits_the_width(path, width):
+    assert max(map(len, show(path, width).splitlines())) <= width
+
+
+def test_a_recording_s_counts_are_shown():
+    """The counts were made without this project's code; see test_recordings.py."""
+    text = show(KEPT["h200_llama_block_graph_node"], 160)
+
+    ranges = section(text, "Ranges: 714 instances of 11 names in the domain pytest_nsight")
+    expected = {"train_step#*": ("20", "370"), "forward": ("20", "71"), "backward": ("20", "107"),
+                "optimizer": ("20", "192"), "infer#*": ("20", "68"), "graph#*": ("20", "68"),
+                "streams#*": ("20", "2"), "h2d#*": ("10", "1")}  # fmt: skip
+    assert {name: (ranges[name][0], ranges[name][2]) for name in expected} == expected
+    assert "device 0: NVIDIA H200 GPU-" in text
+
+
+def test_the_parts_of_a_replayed_graph_are_those_of_its_capture():
+    """4 blocks; plain SQL counts 20 nodes made in the scores, 4 of them memory sets, 4 in softmax, 8 in value."""
+    parts = section(show(KEPT["h200_llama_block_graph_node"], 160), "Parts of replayed CUDA graphs: 3 ranges")
+
+    found = {name: (parts[name][0], parts[name][2]) for name in [*parts][1:4]}
+    assert found == {
+        "attention_scores": ("20", "16"),
+        "attention_softmax": ("20", "4"),
+        "attention_value": ("20", "8"),
+    }
+    assert "Parts of replayed" not in show(KEPT["h200_llama_block_graph_whole"], 160)
+
+
+def test_a_graph_traced_whole_is_one_kernel():
+    kernels = section(show(KEPT["h200_llama_block_graph_whole"], 160), "Kernels: ")
+
+    assert kernels["CUDA graph"][0] == "20"
+
+
+def test_a_recording_without_cuda_explains_itself():
+    text = show(KEPT["cpu_nsys_2022_4_nvtx_only"])
+
+    assert "no CUDA activity" in text
+    assert list(section(text, "Ranges: 6 instances of 6 names"))[1] == "outer"
+    assert "Kernels" not in text
+
+
+def test_packed_and_plain_exports_give_the_same_page(tmp_path):
+    path = two_steps().write(tmp_path / "trace.sqlite")
+    pack(path, tmp_path / "trace.sqlite.xz")
+
+    assert show(tmp_path / "trace.sqlite.xz") == show(path)
+
+
+def test_a_run_s_folder_is_shown_from_its_kept_export(tmp_path):
+    two_steps().write(tmp_path / "trace.sqlite")
+
+    assert show(tmp_path) == show(tmp_path / "trace.sqlite")
+
+
+def test_a_run_s_folder_is_shown_from_torch_s_trace(tmp_path):
+    span = {"pid": 1, "tid": 1, "ts": 10.0, "dur": 5.0}
+    events = [
+        {**span, "cat": "user_annotation", "name": "pytest_nsight:7:test_sum", "dur": 50.0},
+        {**span, "cat": "cpu_op", "name": "aten::sum", "ts": 20.0, "args": {}},
+    ]
+    with gzip.open(tmp_path / "trace-0001.json.gz", "wt") as file:
+        json.dump(events, file)
+    text = show(tmp_path)
+
+    assert text.startswith("torch.profiler\n")
+    assert section(text, "Operators: 1 launch, 5.00 us")["sum"] == ["1", "5.00 us", "100.0 %", "5.00 us"]
+    assert section(text, "Ranges: 1 instance")["test_sum"][0] == "1"
+
+
+def test_a_report_is_exported_and_shown(tmp_path, monkeypatch):
+    installation = require_nsys()
+    (tmp_path / "temporary").mkdir()
+    code = "from pytest_nsight.worker.ranges import emitter as e; r = e(); r.start(); r.push('work', 1); r.pop()"
+    assert run(installation, tmp_path, code) == 0
+    report = tmp_path / "r.nsys-rep"
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path / "temporary"))
+    text = show(report)
+
+    assert section(text, "Ranges: 1 instance")["work"][0] == "1"
+    assert not list((tmp_path / "temporary").iterdir())
+    assert not list(tmp_path.glob("**/*.sqlite"))
+
+
+def test_a_report_that_nsys_cannot_read_is_told_with_the_log_that_says_why(tmp_path, monkeypatch):
+    require_nsys()
+    monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
+    report = tmp_path / "broken.nsys-rep"
+    report.write_bytes(b"no report")
+    with pytest.raises(NsysError) as caught:
+        show(report)
+
+    message = str(caught.value)
+    assert str(report) in message
+    log = Path(re.search(r"its output is in (\S+)\.$", message)[1])
+    assert log.is_file()
+
+
+def test_a_report_without_an_nsys_to_read_it_is_told(tmp_path, monkeypatch):
+    report = tmp_path / "some.nsys-rep"
+    report.write_bytes(b"report")
+    monkeypatch.setenv("PYTEST_NSIGHT_NSYS", str(tmp_path / "nsys"))
+    with pytest.raises(NsysError, match="is not a program"):
+        show(report)
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "words"),
+    [
+        ("missing.sqlite", None, "there is no"),
+        ("missing.sqlite.xz", None, "there is no"),
+        ("missing.nsys-rep", None, "there is no"),
+        ("text.sqlite", b"hello", "no SQLite database"),
+        ("text.txt", b"hello", "no SQLite database"),
+        ("empty.sqlite", b"", "is empty"),
+        ("empty.nsys-rep", b"", "is empty"),
+        ("text.sqlite.xz", b"hello", "Cannot unpack"),
+        ("short.sqlite.xz", RECORDINGS[0].read_bytes()[:900], "Cannot unpack"),
+    ],
+)
+def test_what_cannot_be_read_gives_one_sentence_and_code_2(name, content, words, tmp_path, capsys):
+    if content is not None:
+        (tmp_path / name).write_bytes(content)
+    code = main(["show", str(tmp_path / name)])
+
+    told = capsys.readouterr()
+    assert (code, told.out) == (2, "")
+    assert told.err.startswith("pytest-nsight: ")
+    assert told.err.count("\n") == 1
+    assert words in told.err
+    assert name in told.err
+
+
+def test_a_truncated_export_is_told_by_the_name_that_the_user_gave(tmp_path, capsys):
+    path = two_steps().write(tmp_path / "trace.sqlite")
+    path.write_bytes(path.read_bytes()[:5000])
+    pack(path, tmp_path / "packed.sqlite.xz")
+
+    assert main(["show", str(path)]) == 2
+    assert f"{path} is truncated" in capsys.readouterr().err
+    assert main(["show", str(tmp_path / "packed.sqlite.xz")]) == 2
+    assert "packed.sqlite.xz is truncated" in capsys.readouterr().err
+
+
+def test_a_session_s_folder_points_to_its_runs(tmp_path, capsys):
+    for number in (1, 2):
+        (tmp_path / f"run-00{number}").mkdir()
+
+    assert main(["show", str(tmp_path)]) == 2
+    assert "give one of its runs" in capsys.readouterr().err
+    assert main(["show", str(tmp_path / "run-001")]) == 2
+    assert "--nsight-keep" in capsys.readouterr().err
+
+
+def test_the_command_obeys_its_options(tmp_path, capsys, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "90")
+    path = two_steps().range("other", 300_000, 300_001).write(tmp_path / "t.sqlite")
+    assert main(["show", str(path), "--range", "step", "--domain", "pytest_nsight", "--top", "1"]) == 0
+
+    text = capsys.readouterr().out
+    assert "other " not in text.replace("1 other ", "")
+    assert list(section(text, "Kernels in the chosen ranges"))[1:3] == ["first", "1 other"]
+    assert max(map(len, text.splitlines())) <= 90
+
+
+@pytest.mark.parametrize("top", ["0", "-1", "many", ""])
+def test_a_table_has_at_least_one_row(top, capsys):
+    with pytest.raises(SystemExit) as caught:
+        main(["show", "x", "--top", top])
+    assert caught.value.code == 2
+    assert "whole number above 0" in capsys.readouterr().err
+
+
+def test_ranges_too_deep_to_list_are_an_error_with_a_remedy(tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr("pytest_nsight.trace.measures.MOST_PAIRS", 1)
+
+    assert main(["show", str(two_steps().write(tmp_path / "t.sqlite"))]) == 2
+    assert "choose the ranges of one domain" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("names", "families"),
+    [
+        (["step#0", "step#1", "step#2"], {"step#*"}),
+        (["layer 7 mlp", "layer 8 mlp", "layer 9 mlp"], {"layer * mlp"}),
+        (["mm_1024", "mm_2048", "mm_4096"], {"mm_1024", "mm_2048", "mm_4096"}),
+        (["fp16", "fp32"], {"fp16", "fp32"}),
+        (["a1", "a2"], {"a1", "a2"}),
+        (["a\n1", "a\n2", "a\n3", "plain"], {"a\n*", "plain"}),
+        ([f"r{i}/block{j}" for i in range(2) for j in range(3)], {"r0/block*", "r1/block*"}),
+    ],
+)
+def test_names_that_count_up_share_a_name_and_sizes_do_not(names, families):
+    assert set(fold_counters(names).values()) == families
+
+
+def test_counted_names_are_told_apart_where_there_is_room(tmp_path):
+    trace = TraceBuilder()
+    for number in range(6):
+        trace.range(f"step#{number}", 10 * number, 10 * number + 9)
+    path = trace.write(tmp_path / "t.sqlite")
+
+    assert section(show(path, top=5), "Ranges: 6 instances of 1 name")["step#*"][0] == "6"
+    assert len(section(show(path, top=6), "Ranges: 6 instances of 6 names")) == 7
+
+
+def test_equal_keys_share_a_row_and_no_item_is_lost():
+    ranking = rank([("a", "1"), ("b", "1"), ("a", "1"), ("c", "2"), ("d", "2")], np.array([0, 1, 2, 3, 3, 1]),
+                   np.array([1, 2, 5, 3, 4, 1]), 1)  # fmt: skip
+
+    assert ranking.cells == (("c", "2"), ("2 others", ""))
+    assert ranking.row.tolist() == [1, 1, 1, 0, 0, 1]
+
+
+def gaps_of(builder: TraceBuilder, folder: Path) -> list[tuple[str, str, str, int]]:
+    trace = read(builder.write(folder / "trace.sqlite"))
+    names = [trace.shapes[shape].name for shape in trace.launches.shape]
+    return [
+        (trace.strings[trace.ranges.name[row.range]] if row.range != NO_RANGE else "", names[row.before],
+         names[row.after], row.gap_ns)
+        for row in find_gaps(trace).itertuples()
+    ]  # fmt: skip
+
+
+def test_a_gap_belongs_to_the_innermost_range_around_both_launches(tmp_path):
+    trace = TraceBuilder().range("outer", 0, 100).range("inner", 10, 50)
+    trace.launch("a", 10, 20, api_at=11).launch("b", 30, 40, api_at=12).launch("c", 60, 70, api_at=60)
+
+    assert gaps_of(trace, tmp_path) == [("inner", "a", "b", 10), ("outer", "b", "c", 20)]
+
+
+def test_time_between_two_ranges_is_no_gap(tmp_path):
+    trace = TraceBuilder().range("one", 0, 10).range("two", 10, 20)
+    trace.launch("a", 0, 5, api_at=1).launch("b", 500, 505, api_at=11)
+
+    assert gaps_of(trace, tmp_path) == []
+
+
+def test_a_device_is_idle_only_if_no_stream_of_it_runs_anything(tmp_path):
+    trace = TraceBuilder().range("one", 0, 100).launch("a", 0, 5, api_at=1).launch("b", 20, 25, api_at=2)
+    trace.launch("long", 3, 12, api_at=3, stream=9).launch("elsewhere", 5, 20, api_at=4, device=1)
+    trace.copy(14, 18, 64, api_at=5)
+
+    assert gaps_of(trace, tmp_path) == [("one", "long", "memcpy HtoD", 2), ("one", "memcpy HtoD", "b", 2)]
+
+
+def test_work_of_other_ranges_fills_a_gap(tmp_path):
+    trace = TraceBuilder().range("one", 0, 10).range("two", 10, 20)
+    trace.launch("a", 100, 110, api_at=1).launch("b", 130, 140, api_at=2).launch("c", 110, 130, api_at=11)
+
+    assert gaps_of(trace, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    ("count", "text"),
+    [(0, "0 B"), (999, "999 B"), (999_600, "1.00 MB"), (2_684_354_560, "2.68 GB"), (1e15, "1000 TB")],
+)
+def test_sizes_have_three_digits(count, text):
+    assert byte_count(count) == text
+
+
+def test_a_rate_without_time_is_none():
+    assert bandwidth(8, 0) == "-"
+    assert bandwidth(4190, 1) == "4190"
