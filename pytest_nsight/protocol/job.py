@@ -17,7 +17,7 @@ THIS_TREE = ""
 OTHER_TREE = "against"
 """Name of the tree that --nsight-against measures beside the user's tree."""
 
-_FILE = "turn.json"
+_FILE = "assignment.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +43,7 @@ class Assignment:
     def read(cls, folder: Path) -> Assignment:
         """Reads the assignment of a run's folder."""
         values = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-        return cls(tuple(values["cases"]), values["seed"], values["side"])
+        return cls(tuple(values["cases"]), values["seed"], values["tree"])
 
 
 JOB_FILE = "job.json"
@@ -68,7 +68,7 @@ class Job:
         root_pid: the outer pytest's process.
         rank: which of the cases' ranks this worker is.
         ranks: how many there are; 1 for ordinary tests.
-        tree: which tree is measured, see launch/assignment.py.
+        tree: which tree is measured, THIS_TREE or OTHER_TREE.
         mapping: leads imports to that tree, None where they go there by themselves.
         unable: case -> why this machine cannot run it.
     """
