@@ -35,7 +35,7 @@ import numpy.typing as npt
 from scipy import signal, stats
 
 from pytest_nsight.judge.board_groups import STREAMS
-from pytest_nsight.judge.judge import LOOKS, Evidence, judge, suspects
+from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
 from pytest_nsight.model.values import CANARIES, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
@@ -170,9 +170,9 @@ def run_gate(
     }
     counts = dict.fromkeys(subjects, LOOKS[0])
 
-    def collect(chosen: Sequence[Subject], counts: Mapping[Subject, int]) -> list[Evidence]:
+    def collect(chosen: Sequence[Subject], counts: Mapping[Subject, int]) -> list[SubjectRuns]:
         return [
-            Evidence(
+            SubjectRuns(
                 subject,
                 Policy(band=band),
                 baseline=tuple(summaries[subject][:baseline_runs]),
@@ -181,7 +181,7 @@ def run_gate(
             for subject in chosen
         ]
 
-    def collect_canaries() -> list[Evidence]:
+    def collect_canaries() -> list[SubjectRuns]:
         return collect(watched, dict.fromkeys(watched, max(counts.values())))
 
     for look in LOOKS[1:]:

@@ -13,7 +13,7 @@ import argparse
 import numpy as np
 
 from benchmarks.simulate_gate import POPULATIONS, Rounds, draw_rounds, write_rate
-from pytest_nsight.judge.judge import LOOKS, Evidence, judge, suspects
+from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
@@ -32,9 +32,9 @@ def run_pairs(other: Rounds, this: Rounds, band: float) -> tuple[tuple[Verdict, 
     """Return the verdicts and the number of pairs made, of rounds in ns of shape (subject, run, round)."""
     made = np.full(len(this), FIRST)
 
-    def collect() -> list[Evidence]:
+    def collect() -> list[SubjectRuns]:
         return [
-            Evidence(
+            SubjectRuns(
                 Subject(f"suite.py::case[{index}]"),
                 Policy(band=band),
                 baseline=summarise(other[index], index, made[index]),

@@ -43,7 +43,7 @@ from pytest_nsight.calibrate.resampling import (
     list_stored,
 )
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE
-from pytest_nsight.judge.reference import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS
 from pytest_nsight.model.values import DEFAULT_BAND
 from pytest_nsight.model.verdicts import VerdictKind
 

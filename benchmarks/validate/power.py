@@ -27,7 +27,7 @@ from pytest_nsight.calibrate.resampling import (
     list_stored,
 )
 from pytest_nsight.judge.location import Location, locate
-from pytest_nsight.judge.reference import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 

@@ -14,7 +14,7 @@ from benchmarks.validation_suite.cases import CASES, Case, position_of
 from benchmarks.validation_suite.injection import number_of, rotate
 from pytest_nsight.calibrate.pool import PooledRun, list_processes, read_pool
 from pytest_nsight.judge.board_groups import find_board_groups
-from pytest_nsight.judge.reference import Evidence
+from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 
 BANDS = (0.005, 0.01, 0.02)
@@ -57,7 +57,7 @@ class Study:
             for subject, summary in process.summaries.items():
                 if subject.is_canary:
                     runs.setdefault(subject, []).append(summary)
-        found = find_board_groups([Evidence(subject, Policy(), tuple(own), ()) for subject, own in runs.items()])
+        found = find_board_groups([SubjectRuns(subject, Policy(), tuple(own), ()) for subject, own in runs.items()])
         return {board: self.boards[kind] for board, kind in found.items()}
 
     @cached_property

@@ -18,7 +18,7 @@ from pytest_nsight.calibrate.false_alarms import Alarms, Rate, bootstrap_session
 from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, CaseNoise
 from pytest_nsight.calibrate.other_rules import RULES
 from pytest_nsight.calibrate.resampling import Situation, group_by_session
-from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.units import duration
 from pytest_nsight.model.verdicts import VerdictKind
 

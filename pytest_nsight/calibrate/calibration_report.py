@@ -12,7 +12,7 @@ from pytest_nsight.calibrate.false_alarms import Alarms, RuleAlarms, measure_ala
 from pytest_nsight.calibrate.noise_levels import CaseNoise, measure_levels
 from pytest_nsight.calibrate.pool import Pool, PooledRun, list_processes
 from pytest_nsight.calibrate.resampling import Situation
-from pytest_nsight.judge.reference import MINIMUM_BASELINE_RUNS
+from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.model.values import Policy

@@ -15,7 +15,7 @@ from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import Situation, Split, draw_splits, group_by_session
 from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.judge.noise import pool_within
-from pytest_nsight.judge.reference import FIRST_PAIRS
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.values import Policy, Subject
 
 TOLD_SITUATIONS = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)

@@ -17,7 +17,7 @@ import numpy.typing as npt
 from scipy import special
 
 from pytest_nsight.calibrate.resampling import Split
-from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.values import Policy, Subject
 
 Floats = npt.NDArray[np.float64]

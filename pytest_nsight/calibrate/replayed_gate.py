@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pytest_nsight.baselines.comparability import comparable
 from pytest_nsight.calibrate.resampling import Split
 from pytest_nsight.judge.board_groups import find_board_groups
-from pytest_nsight.judge.judge import Evidence, confirm, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, confirm, judge, suspects
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
@@ -81,15 +81,15 @@ class _Gathering:
         self.processes += had
         return had == runs
 
-    def subjects(self) -> list[Evidence]:
+    def subjects(self) -> list[SubjectRuns]:
         """Stored and new runs of each subject."""
         return [self._evidence(subject, count) for subject, count in self.counts.items()]
 
-    def canaries(self) -> list[Evidence]:
+    def canaries(self) -> list[SubjectRuns]:
         """The same of the canaries, which every process measures."""
         return [self._evidence(subject, self.processes) for subject in self._canaries]
 
-    def _evidence(self, subject: Subject, count: int) -> Evidence:
+    def _evidence(self, subject: Subject, count: int) -> SubjectRuns:
         # Runs that were put together case by case may be fewer for one case than for another.
         measured = (process.summaries.get(subject) for process in self._split.new[:count])
         new = tuple(summary for summary in measured if summary is not None)
@@ -99,7 +99,7 @@ class _Gathering:
             saved = [process.summaries[subject] for process in stored if subject in process.summaries]
             self._stored[key] = comparable(saved, new[-1].environment)
         baseline, incomparable = self._stored[key]
-        return Evidence(
+        return SubjectRuns(
             subject,
             self._policies.get(subject.case, Policy()),
             baseline,

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_nsight.calibrate.pool import PooledRun
-from pytest_nsight.judge.reference import FIRST_PAIRS, LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS, MINIMUM_NEW_RUNS
 from pytest_nsight.model.values import RunSummary, Subject
 
 STORED_RUNS = 5

@@ -14,7 +14,7 @@ import pytest
 
 from pytest_nsight.controller.gpu_assignment import ALL_GPUS
 from pytest_nsight.controller.options import VALUES
-from pytest_nsight.judge.reference import FIRST_PAIRS
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND
 from pytest_nsight.protocol.mark import parse_band

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_nsight.judge.location import Location, locate
-from pytest_nsight.judge.reference import Evidence
+from pytest_nsight.judge.subject_runs import SubjectRuns
 
 STREAMS = ("copy", "triad")
 """The canaries that tell: long streams, which repeat to a few hundredths of a percent."""
@@ -26,7 +26,7 @@ _SOFTWARE = ("torch", "triton", "cuda")
 """Fields of the environment whose change may change what a canary launches, or how it was compiled."""
 
 
-def keep_same_software(canary: Evidence) -> Evidence:
+def keep_same_software(canary: SubjectRuns) -> SubjectRuns:
     """Return the evidence without stored runs of other software.
 
     What an upgrade does to the canaries' kernels it does to the user's, too, and that is for the gate to judge.
@@ -42,7 +42,7 @@ def keep_same_software(canary: Evidence) -> Evidence:
     return replace(canary, baseline=tuple(kept))
 
 
-def find_board_groups(canaries: Sequence[Evidence]) -> Mapping[str, str]:
+def find_board_groups(canaries: Sequence[SubjectRuns]) -> Mapping[str, str]:
     """Return board -> its kind, named after one of its boards.
 
     Boards on which a stream was not measured are left out: nothing is known of them.

@@ -17,10 +17,11 @@ from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import Prior, expected_spread
 from pytest_nsight.judge.pair_ratio import NEAR_CLAIM, RUNS_NEAR_CLAIM, PairEstimate, estimate_pairs
-from pytest_nsight.judge.reference import LOOKS, Evidence
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
-from pytest_nsight.judge.wording import write_count, write_durations, write_names, write_percent
+from pytest_nsight.judge.subject_runs import LOOKS, SubjectRuns
+from pytest_nsight.judge.wording import write_names
 from pytest_nsight.model.roofline import find_bound, roofline_metric
+from pytest_nsight.model.units import count, durations, percent
 from pytest_nsight.model.values import RunSummary, Subject
 
 _TAIL = 0.025
@@ -71,14 +72,14 @@ class _Estimate:
     runs: int
 
 
-def find_partner(evidence: Evidence, subjects: Mapping[Subject, Evidence]) -> Evidence | None:
+def find_partner(evidence: SubjectRuns, subjects: Mapping[Subject, SubjectRuns]) -> SubjectRuns | None:
     """Return the evidence of the case that this one claims to beat, None if there is none."""
     if evidence.policy.faster_than is None:
         return None
     return subjects.get(Subject(evidence.policy.faster_than, evidence.subject.part))
 
 
-def check_claims(evidence: Evidence, partner: Evidence | None, prior: Prior) -> tuple[ClaimFinding, ...]:
+def check_claims(evidence: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> tuple[ClaimFinding, ...]:
     """Check every claim of a subject against its new runs.
 
     Args:
@@ -107,7 +108,7 @@ def check_claims(evidence: Evidence, partner: Evidence | None, prior: Prior) -> 
 
 def _check_launches(runs: Sequence[RunSummary], claimed: int) -> ClaimFinding:
     counts = [count_launches(run) for run in runs]
-    phrase = f"{write_count(claimed, 'launch')} claimed, {'/'.join(map(str, dict.fromkeys(counts)))} per round"
+    phrase = f"{count(claimed, 'launch')} claimed, {'/'.join(map(str, dict.fromkeys(counts)))} per round"
     if not all(run.is_stable for run in runs):
         return ClaimFinding(ClaimState.OPEN, f"{phrase}, differing from round to round")
     if all(count == claimed for count in counts):
@@ -132,7 +133,7 @@ def _check_kernels(runs: Sequence[RunSummary], claimed: Sequence[str]) -> ClaimF
     return ClaimFinding(ClaimState.HELD, f"claimed kernels launched: {write_names(claimed)}")
 
 
-def _check_max_time(evidence: Evidence, claimed_ns: float, prior: Prior) -> ClaimFinding:
+def _check_max_time(evidence: SubjectRuns, claimed_ns: float, prior: Prior) -> ClaimFinding:
     """Fail when the time is shown to be over the claim: the whole 95 % interval lies above it."""
     metric = evidence.policy.metric
     locations, why = locate_all(evidence.new, metric)
@@ -144,19 +145,19 @@ def _check_max_time(evidence: Evidence, claimed_ns: float, prior: Prior) -> Clai
     )
     middle, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     phrase = (
-        f"{metric} time {write_durations(middle)}, at most {write_durations(claimed_ns)} claimed "
-        f"(95 % CI {write_durations(low, high, joined_by=' to ')}, {write_count(found.runs, 'run')})"
+        f"{metric} time {durations(middle)}, at most {durations(claimed_ns)} claimed "
+        f"(95 % CI {durations(low, high, joined_by=' to ')}, {count(found.runs, 'run')})"
     )
     state = ClaimState.FAILED if low > claimed_ns else ClaimState.HELD
     return ClaimFinding(state, phrase, is_close=low <= claimed_ns < high and found.runs < LOOKS[-1])
 
 
-def _check_share(evidence: Evidence, claimed: float, prior: Prior) -> ClaimFinding:
+def _check_share(evidence: SubjectRuns, claimed: float, prior: Prior) -> ClaimFinding:
     """Fail when the share is shown to be under the claim: the whole 95 % interval lies below it.
 
     Each run is held against the limit of its own board. The limit's own error, of about 0.1 %, is left out.
     """
-    asked = f"at least {write_percent(claimed)}"
+    asked = f"at least {percent(claimed, signed=False)}"
     if all(run.work is None for run in evidence.new):
         why = "the test does not say what a round has to do; nsight.work(bytes=, flops=) does"
         return ClaimFinding(ClaimState.OPEN, f"{asked} of the board's limit claimed, cannot be told: {why}")
@@ -173,16 +174,16 @@ def _check_share(evidence: Evidence, claimed: float, prior: Prior) -> ClaimFindi
         [item.within_error**2 for item, _ in reached],
     )
     share, low, high = (exp(value) for value in (found.mean, found.low, found.high))
-    interval = f"{write_percent(low).removesuffix(' %')} to {write_percent(high)}"
+    interval = f"{percent(low, signed=False).removesuffix(' %')} to {percent(high, signed=False)}"
     phrase = (
-        f"reaches {write_percent(share)} of {reached[-1][1].text}, {asked} claimed "
-        f"(95 % CI {interval}, {write_count(found.runs, 'run')})"
+        f"reaches {percent(share, signed=False)} of {reached[-1][1].text}, {asked} claimed "
+        f"(95 % CI {interval}, {count(found.runs, 'run')})"
     )
     state = ClaimState.FAILED if high < claimed else ClaimState.HELD
     return ClaimFinding(state, phrase, is_close=low < claimed <= high and found.runs < LOOKS[-1])
 
 
-def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) -> ClaimFinding:
+def _check_factor(evidence: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> ClaimFinding:
     """Fail unless the factor is shown: the lower end of its 95 % interval must exceed the claim.
 
     Where every run measured the two cases in turns, their pairs decide. Elsewhere the cases are paired run by
@@ -190,7 +191,7 @@ def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) ->
     """
     policy = evidence.policy
     label = Subject(policy.faster_than or "").label
-    raced = estimate_pairs(evidence.races, [run.run for run in evidence.new], policy.metric)
+    raced = estimate_pairs(evidence.pairs, [run.run for run in evidence.new], policy.metric)
     if raced is not None:
         return _judge_races(raced, label, evidence, prior)
     if partner is None:
@@ -211,13 +212,13 @@ def _check_factor(evidence: Evidence, partner: Evidence | None, prior: Prior) ->
     factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     phrase = (
         f"{factor:.3g}x as fast as {label}, {policy.by:g}x claimed "
-        f"(95 % CI {low:.3g} to {high:.3g}x, {write_count(found.runs, 'run')})"
+        f"(95 % CI {low:.3g} to {high:.3g}x, {count(found.runs, 'run')})"
     )
     is_close = low <= policy.by < high and found.runs < LOOKS[-1]
     return ClaimFinding(ClaimState.HELD if low > policy.by else ClaimState.FAILED, phrase, is_close)
 
 
-def _judge_races(raced: Sequence[PairEstimate], label: str, evidence: Evidence, prior: Prior) -> ClaimFinding:
+def _judge_races(raced: Sequence[PairEstimate], label: str, evidence: SubjectRuns, prior: Prior) -> ClaimFinding:
     """One run is enough where its interval is clear of the claim; else the means of the runs decide.
 
     The pairs of one process tell of that process alone, so near the claim several have to agree.
@@ -227,8 +228,8 @@ def _judge_races(raced: Sequence[PairEstimate], label: str, evidence: Evidence, 
         half = upper_quantile(_TAIL, raced[0].degrees_of_freedom) * raced[0].standard_error
         found = _Estimate(raced[0].mean, raced[0].mean - half, raced[0].mean + half, 1)
     else:
-        own, _ = locate_all([race.own for race in evidence.races], evidence.policy.metric)
-        other, _ = locate_all([race.partner for race in evidence.races], evidence.policy.metric)
+        own, _ = locate_all([race.own for race in evidence.pairs], evidence.policy.metric)
+        other, _ = locate_all([race.partner for race in evidence.pairs], evidence.policy.metric)
         expected = _run_variance(own, prior) + _run_variance(other, prior)
         errors = [one.standard_error**2 for one in raced]
         found = _estimate([one.mean for one in raced], expected, prior, errors)
@@ -236,7 +237,7 @@ def _judge_races(raced: Sequence[PairEstimate], label: str, evidence: Evidence, 
     pairs = sum(one.pairs for one in raced)
     phrase = (
         f"{factor:.3g}x as fast as {label}, {evidence.policy.by:g}x claimed (95 % CI {low:.3g} to {high:.3g}x, "
-        f"{write_count(pairs, 'pair')} in turns in {write_count(len(raced), 'run')})"
+        f"{count(pairs, 'pair')} in turns in {count(len(raced), 'run')})"
     )
     is_near = found.low <= by + NEAR_CLAIM and found.high >= by - NEAR_CLAIM
     is_open = found.low <= by < found.high

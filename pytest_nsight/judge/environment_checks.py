@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Sequence
 
-from pytest_nsight.judge.wording import write_change
+from pytest_nsight.model.units import percent_of_log
 from pytest_nsight.model.values import RunSummary
 
 THROTTLED_SHARE = 0.2
@@ -34,7 +34,7 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
 def explain_shift(log_change: float) -> str:
     """Return the sentence on canaries that moved too far."""
     return (
-        f"the canaries, the plugin's own cases, are {write_change(log_change)} off the baseline: the machine is "
+        f"the canaries, the plugin's own cases, are {percent_of_log(log_change)} off the baseline: the machine is "
         "another one than it was; look for what shares or limits the GPU, or save a new baseline with --nsight-save"
     )
 

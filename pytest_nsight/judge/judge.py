@@ -17,21 +17,21 @@ from pytest_nsight.judge.canary_shift import Panel
 from pytest_nsight.judge.claims import check_claims, find_partner
 from pytest_nsight.judge.looks import may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
-from pytest_nsight.judge.reference import LOOKS, MINIMUM_NEW_RUNS, Evidence
+from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
 from pytest_nsight.judge.subject_verdict import Significance, decide
 from pytest_nsight.judge.trial import Trial, Weighing, build_panel, learn_prior, prepare, prepare_canary, weigh
 from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import Verdict
 
-__all__ = ["LOOKS", "Evidence", "judge", "suspects"]
+__all__ = ["LOOKS", "SubjectRuns", "judge", "suspects"]
 
 
 def suspects(
-    evidence: Sequence[Evidence],
+    evidence: Sequence[SubjectRuns],
     *,
     family: Callable[[str], str] = str,
     settle: bool = False,
-    canaries: Sequence[Evidence] = (),
+    canaries: Sequence[SubjectRuns] = (),
 ) -> tuple[Subject, ...]:
     """Return the subjects that need fresh runs, in order.
 
@@ -83,7 +83,7 @@ def _is_suspect(weighing: Weighing, *, settle: bool) -> bool:
 
 
 def judge(
-    evidence: Sequence[Evidence], *, family: Callable[[str], str] = str, canaries: Sequence[Evidence] = ()
+    evidence: Sequence[SubjectRuns], *, family: Callable[[str], str] = str, canaries: Sequence[SubjectRuns] = ()
 ) -> tuple[Verdict, ...]:
     """Return the verdict on every subject, in order.
 
@@ -104,7 +104,7 @@ def judge(
 
 
 def _prepare_all(
-    evidence: Sequence[Evidence], canaries: Sequence[Evidence], family: Callable[[str], str]
+    evidence: Sequence[SubjectRuns], canaries: Sequence[SubjectRuns], family: Callable[[str], str]
 ) -> tuple[list[Trial], Prior, Panel]:
     kinds = find_board_groups(canaries)
     trials = [prepare(_of_kinds(item, kinds), family) for item in evidence]
@@ -114,8 +114,8 @@ def _prepare_all(
     return trials, prior, build_panel(unchanged, prior)
 
 
-def _of_kinds(evidence: Evidence, kinds: Mapping[str, str]) -> Evidence:
-    return replace(evidence, kinds=kinds) if kinds else evidence
+def _of_kinds(evidence: SubjectRuns, kinds: Mapping[str, str]) -> SubjectRuns:
+    return replace(evidence, board_groups=kinds) if kinds else evidence
 
 
 def _adjust(weighings: Sequence[Weighing], prior: Prior) -> list[Significance]:

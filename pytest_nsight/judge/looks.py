@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 
 from pytest_nsight.judge.contrast import Contrast, upper_quantile, upper_tail
-from pytest_nsight.judge.reference import LOOKS
+from pytest_nsight.judge.subject_runs import LOOKS
 
 FALSE_DISCOVERY_RATE = 0.005
 """Over all subjects of a session: with nothing changed, the chance that any fails, and that any improves."""

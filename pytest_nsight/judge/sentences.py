@@ -8,20 +8,11 @@ from collections.abc import Sequence
 from pytest_nsight.judge.contrast import Contrast, upper_quantile
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
-from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
+from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.trial import Trial
-from pytest_nsight.judge.wording import (
-    write_change,
-    write_count,
-    write_diff,
-    write_durations,
-    write_interval,
-    write_p,
-    write_percent,
-    write_shapes,
-    write_spreads,
-)
+from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
+from pytest_nsight.model.units import count, durations, interval_of_logs, p_value, percent, percent_of_log
 from pytest_nsight.model.verdicts import Comparison
 
 _SAVED_AT_ONCE = 5
@@ -30,7 +21,7 @@ _MOST_STORED_RUNS = 20
 
 def _times(comparison: Comparison) -> str:
     against = f" against {comparison.against}" if comparison.against else ""
-    return f"{comparison.metric} time{against} {write_durations(comparison.baseline_ns, comparison.now_ns)}"
+    return f"{comparison.metric} time{against} {durations(comparison.baseline_ns, comparison.now_ns)}"
 
 
 def _unless_paired(comparison: Comparison | None, remedy: str) -> str:
@@ -39,12 +30,12 @@ def _unless_paired(comparison: Comparison | None, remedy: str) -> str:
 
 
 def _change(comparison: Comparison) -> str:
-    return write_change(math.log(comparison.ratio)) if comparison.ratio > 0 else "-100 %"
+    return percent_of_log(math.log(comparison.ratio)) if comparison.ratio > 0 else "-100 %"
 
 
 def _interval(comparison: Comparison) -> str:
     low, high = (math.log(max(end, 1e-300)) for end in (comparison.low, comparison.high))
-    return write_interval(low, high)
+    return f"90 % CI {interval_of_logs(low, high)}"
 
 
 def _runs(comparison: Comparison) -> str:
@@ -53,8 +44,8 @@ def _runs(comparison: Comparison) -> str:
 
 def _band(comparison: Comparison, material: float) -> str:
     if comparison.band >= 0 and material > math.log1p(comparison.band):
-        return f"band {write_percent(math.expm1(material))} for the timer's resolution"
-    return f"band {write_percent(comparison.band)}"
+        return f"band {percent(math.expm1(material), signed=False)} for the timer's resolution"
+    return f"band {percent(comparison.band, signed=False)}"
 
 
 def regression(comparison: Comparison, material: float) -> str:
@@ -63,7 +54,7 @@ def regression(comparison: Comparison, material: float) -> str:
     blame = f"; slower {'kernel' if len(names) == 1 else 'kernels'}: {', '.join(names[:3])}" if names else ""
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, material)}, {_runs(comparison)}, "
-        f"{write_p(comparison.adjusted_p_slower)}){blame}"
+        f"{p_value(comparison.adjusted_p_slower)}){blame}"
     )
 
 
@@ -71,7 +62,7 @@ def improvement(comparison: Comparison, material: float) -> str:
     """Faster: the mirror image, and to save."""
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, material)}, {_runs(comparison)}, "
-        f"{write_p(comparison.adjusted_p_faster)})"
+        f"{p_value(comparison.adjusted_p_faster)})"
         f"{_unless_paired(comparison, '; keep it with --nsight-save')}"
     )
 
@@ -80,7 +71,7 @@ def unchanged(comparison: Comparison, margin: float) -> str:
     """Equal within the margin."""
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
-        f"equal within {write_percent(math.expm1(margin))}"
+        f"equal within {percent(math.expm1(margin), signed=False)}"
     )
 
 
@@ -88,22 +79,24 @@ def insufficient(comparison: Comparison) -> str:
     """Too few stored runs to judge."""
     if comparison.against:
         return (
-            f"{_times(comparison)} ({_change(comparison)} vs {write_count(comparison.baseline_runs, 'run')}), "
+            f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}), "
             "too few to judge: see what became of the others"
         )
     return (
-        f"{_times(comparison)} ({_change(comparison)} vs {write_count(comparison.baseline_runs, 'run')}); "
+        f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "
         f"save {_SAVED_AT_ONCE} with --nsight-save to judge it"
     )
 
 
 def inconclusive(comparison: Comparison, contrast: Contrast, material: float) -> str:
     """Neither slower nor equal: what this gate can find, and what would settle it."""
-    margin = write_percent(math.expm1(equality_margin(material))) if math.isfinite(material) else "any margin"
+    margin = (
+        percent(math.expm1(equality_margin(material)), signed=False) if math.isfinite(material) else "any margin"
+    )
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
         f"shown neither outside {_band(comparison, material)} nor equal within {margin}; slowdowns from "
-        f"{write_change(math.log1p(comparison.mde))} are found; {_remedy(contrast, material)}"
+        f"{percent_of_log(math.log1p(comparison.mde))} are found; {_remedy(contrast, material)}"
     )
 
 
@@ -114,13 +107,13 @@ def _remedy(contrast: Contrast, material: float) -> str:
         return f"confirm it with {MINIMUM_NEW_RUNS} new runs (--nsight-runs {MINIMUM_NEW_RUNS})"
     stored = None if contrast.is_paired else _runs_to_settle(contrast, material)
     if stored is not None:
-        count = max(stored - contrast.baseline_runs, _SAVED_AT_ONCE)
-        return f"save {write_count(count, 'more run')} with --nsight-save to settle it"
+        missing = max(stored - contrast.baseline_runs, _SAVED_AT_ONCE)
+        return f"save {count(missing, 'more run')} with --nsight-save to settle it"
     if contrast.new_runs < MINIMUM_NEW_RUNS and may_settle(contrast, material):
         return f"{MINIMUM_NEW_RUNS} new runs may settle it (--nsight-runs {MINIMUM_NEW_RUNS})"
     low, high = contrast.interval
     needed = math.expm1(max(-low, high)) / MARGIN_FACTOR
-    return f"more runs do not settle it: a band of {write_percent(math.ceil(needed * 1000) / 1000)} does"
+    return f"more runs do not settle it: a band of {percent(math.ceil(needed * 1000) / 1000, signed=False)} does"
 
 
 def _runs_to_settle(contrast: Contrast, material: float) -> int | None:
@@ -201,7 +194,7 @@ def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
 def retiled_once(finding: StructureFinding, runs: int) -> str:
     """The same, seen in too few runs to tell a change from an autotuner's mood."""
     return (
-        f"same kernels, other launch shapes in {write_count(runs, 'run')}: {write_shapes(finding.changes)}; "
+        f"same kernels, other launch shapes in {count(runs, 'run')}: {write_shapes(finding.changes)}; "
         f"an autotuner may choose so by chance: {MINIMUM_NEW_RUNS} runs settle it "
         f"(--nsight-runs {MINIMUM_NEW_RUNS})"
     )
@@ -228,7 +221,7 @@ def all_unsteady(locations: Sequence[Location], where: str) -> str:
     """No run that has one level."""
     if all(location.drift for location in locations):
         worst = max((location.drift for location in locations), key=abs)
-        why = f"the time drifts within every run {where}, by {write_change(worst)} from first to last round"
+        why = f"the time drifts within every run {where}, by {percent_of_log(worst)} from first to last round"
     else:
         why = f"the clock changed within every run {where}"
     return f"{why}; warm up longer (nsight(warmup=...)), or free or cool the GPU, and run again"
@@ -242,13 +235,13 @@ def notes(trial: Trial) -> str:
         told.append(_unsteadiness(finding))
     aside = len(trial.unsteady) + len(trial.reference.unsteady)
     if aside:
-        told.append(f"{write_count(aside, 'run')} set aside, drifting or on a changing clock")
+        told.append(f"{count(aside, 'run')} set aside, drifting or on a changing clock")
     modes = [location.modes for location in (*trial.reference.compared, *trial.new) if location.modes is not None]
     if modes:
         widest = max(modes, key=lambda mode: mode.gap)
         told.append(
-            f"rounds fall into two modes {write_percent(math.expm1(widest.gap))} apart in "
-            f"{len(modes)} of {write_count(len(trial.reference.compared) + len(trial.new), 'run')}"
+            f"rounds fall into two modes {percent(math.expm1(widest.gap), signed=False)} apart in "
+            f"{len(modes)} of {count(len(trial.reference.compared) + len(trial.new), 'run')}"
         )
     return "".join(f"; {note}" for note in told)
 

@@ -15,7 +15,7 @@ from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.location import exp
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.noise import Prior
-from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.trial import Trial, Weighing
 from pytest_nsight.model.verdicts import Comparison, Verdict, VerdictKind
 

@@ -21,8 +21,8 @@ from pytest_nsight.judge.noise import (
     group_by_session,
     pool_within,
 )
-from pytest_nsight.judge.reference import MINIMUM_BASELINE_RUNS, Evidence, Reference, choose_reference
 from pytest_nsight.judge.structure import StructureFinding, compare_structure
+from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS, Reference, SubjectRuns, choose_reference
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,7 +39,7 @@ class Trial:
         unmeasured: why some run has no location, "" if all have.
     """
 
-    evidence: Evidence
+    evidence: SubjectRuns
     reference: Reference
     new: tuple[Location, ...]
     unsteady: tuple[Location, ...]
@@ -97,13 +97,13 @@ class Weighing:
     new: tuple[Location, ...] = ()
 
 
-def prepare(evidence: Evidence, family: Callable[[str], str]) -> Trial:
+def prepare(evidence: SubjectRuns, family: Callable[[str], str]) -> Trial:
     """Prepare one subject; no argument of the right type makes this raise."""
     metric, band = evidence.policy.metric, evidence.policy.band
     reference = choose_reference(
-        evidence.baseline, evidence.new, metric, band if band >= 0 else 0.0, evidence.kinds
+        evidence.baseline, evidence.new, metric, band if band >= 0 else 0.0, evidence.board_groups
     )
-    new, unmeasured = locate_all(evidence.new, metric, evidence.kinds)
+    new, unmeasured = locate_all(evidence.new, metric, evidence.board_groups)
     if not reference.locations and not unmeasured:
         _, unmeasured = locate_all(reference.runs, metric)
     both = bool(reference.runs and evidence.new)
@@ -118,7 +118,7 @@ def prepare(evidence: Evidence, family: Callable[[str], str]) -> Trial:
     )
 
 
-def prepare_canary(evidence: Evidence, family: Callable[[str], str]) -> Trial | None:
+def prepare_canary(evidence: SubjectRuns, family: Callable[[str], str]) -> Trial | None:
     """Prepare a canary, None if it is not the same work as before."""
     if evidence.incomparable or not evidence.new:
         return None

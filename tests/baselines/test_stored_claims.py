@@ -16,7 +16,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines import store
-from pytest_nsight.judge.judge import Evidence, judge
+from pytest_nsight.judge.judge import SubjectRuns, judge
 from pytest_nsight.model.roofline import measure_limits
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
@@ -79,7 +79,7 @@ def verdicts_on(policies: dict[str, Policy], stored: dict[str, tuple[RunSummary,
     """Case -> what the gate says of its claims when the stored runs are taken for new ones."""
     limits = measure_limits(run for runs in stored.values() for run in runs)
     evidences = [
-        Evidence(Subject(case), policy, (), stored[case], limits=limits)
+        SubjectRuns(Subject(case), policy, (), stored[case], limits=limits)
         for case, policy in policies.items()
         if stored.get(case)
     ]

@@ -8,7 +8,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 
 from pytest_nsight.judge.board_groups import STREAMS
-from pytest_nsight.judge.judge import Evidence
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.location import Location
 from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, Shape, ShapeUse, Subject
 
@@ -83,8 +83,8 @@ def make_evidence(
     clocks: Clocks | None = None,
     new_clocks: Clocks | None = None,
     incomparable: str = "",
-) -> Evidence:
-    return Evidence(
+) -> SubjectRuns:
+    return SubjectRuns(
         subject,
         policy or Policy(band=0.02),
         baseline=make_runs(
@@ -120,7 +120,7 @@ def place(logs: Sequence[float], session: str = "s", board: str = GPU) -> tuple[
     )
 
 
-def make_streams(stored: Mapping[str, float], new: Mapping[str, float | None]) -> tuple[Evidence, ...]:
+def make_streams(stored: Mapping[str, float], new: Mapping[str, float | None]) -> tuple[SubjectRuns, ...]:
     """The streaming canaries, at these multiples of a common time: board -> multiple, None for a board without."""
     found = []
     for name in STREAMS:
@@ -134,5 +134,5 @@ def make_streams(stored: Mapping[str, float], new: Mapping[str, float | None]) -
             )
             for side, boards, runs in (("stored", stored, 5), ("new", new, 9))
         ]
-        found.append(Evidence(subject, Policy(), *sides))
+        found.append(SubjectRuns(subject, Policy(), *sides))
     return tuple(found)

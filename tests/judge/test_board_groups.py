@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from pytest_nsight.judge.board_groups import STREAMS, find_board_groups
-from pytest_nsight.judge.reference import Evidence
+from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.values import CANARIES, Policy, Subject
 from tests.judge.runs import make_runs
 
@@ -14,9 +14,9 @@ LARGER = [(503.75, 370.03), (503.02, 369.85), (503.18, 369.79), (503.90, 369.99)
 SMALLER = [(506.01, 368.46), (506.09, 368.53), (505.95, 368.52), (505.96, 368.50)]
 
 
-def streams(boards: dict[str, tuple[float, float]]) -> list[Evidence]:
+def streams(boards: dict[str, tuple[float, float]]) -> list[SubjectRuns]:
     return [
-        Evidence(
+        SubjectRuns(
             subject := Subject(f"{CANARIES}::{name}"),
             Policy(),
             tuple(

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from pytest_nsight.judge.canary_shift import Panel, read_canary
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.values import CANARIES, Policy, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import kernel, make_evidence, place, uses
@@ -18,8 +18,8 @@ from tests.judge.runs import kernel, make_evidence, place, uses
 NAMES = ("copy", "triad", "matmul", "elementwise", "reduction", "gather", "l2", "tiny")
 
 
-def watch(ratios: dict[str, float] | float, **more: object) -> list[Evidence]:
-    """Evidence of the canaries, each with its own change."""
+def watch(ratios: dict[str, float] | float, **more: object) -> list[SubjectRuns]:
+    """SubjectRuns of the canaries, each with its own change."""
     ratios = ratios if isinstance(ratios, dict) else dict.fromkeys(NAMES, ratios)
     return [
         make_evidence(100_000, ratio, subject=Subject(f"{CANARIES}::{name}"), **more)  # type: ignore[arg-type]
@@ -27,7 +27,7 @@ def watch(ratios: dict[str, float] | float, **more: object) -> list[Evidence]:
     ]
 
 
-def judge_one(evidence: Evidence, canaries: list[Evidence]):
+def judge_one(evidence: SubjectRuns, canaries: list[SubjectRuns]):
     (verdict,) = judge([evidence], canaries=canaries)
     return verdict
 

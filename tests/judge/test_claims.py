@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.roofline import Limits
 from pytest_nsight.model.values import Policy, RunSummary, Shape, ShapeUse, Subject, Work
 from pytest_nsight.model.verdicts import VerdictKind
@@ -23,8 +23,8 @@ def race(ratio, *, by=1.2, runs=1, sd=0.001, board="GPU-a"):
     own = make_runs(wobble(100_000, runs, sd), "new", subject=FUSED, board=board)
     other = make_runs(wobble(100_000 * ratio, runs, sd)[::-1], "new", subject=UNFUSED, board=board)
     return [
-        Evidence(FUSED, Policy(faster_than=UNFUSED.case, by=by), (), own),
-        Evidence(UNFUSED, Policy(), (), other),
+        SubjectRuns(FUSED, Policy(faster_than=UNFUSED.case, by=by), (), own),
+        SubjectRuns(UNFUSED, Policy(), (), other),
     ]
 
 
@@ -65,7 +65,7 @@ def test_copies_are_no_launches_in_a_claim():
 def test_launches_that_differ_between_rounds_leave_the_claim_open():
     runs = make_runs([200_000], "new", shapes=uses("a", "b"), is_stable=False)
 
-    verdict = verdict_of(Evidence(runs[0].subject, Policy(launches=1), make_evidence().baseline, runs))
+    verdict = verdict_of(SubjectRuns(runs[0].subject, Policy(launches=1), make_evidence().baseline, runs))
 
     assert verdict.kind is not VerdictKind.CLAIM
 
@@ -102,8 +102,8 @@ def test_a_shift_of_whole_runs_cancels_in_the_factor():
     own = make_runs([100_000, 200_000, 150_000], "new", subject=FUSED)
     other = make_runs([130_000, 260_000, 195_000], "new", subject=UNFUSED)
     evidence = [
-        Evidence(FUSED, Policy(faster_than=UNFUSED.case, by=1.28), (), own),
-        Evidence(UNFUSED, Policy(), (), other),
+        SubjectRuns(FUSED, Policy(faster_than=UNFUSED.case, by=1.28), (), own),
+        SubjectRuns(UNFUSED, Policy(), (), other),
     ]
 
     assert judge(evidence)[0].kind is VerdictKind.NO_BASELINE
@@ -122,8 +122,8 @@ def test_partners_without_a_common_run_leave_the_claim_open():
     own = make_runs([100_000], "monday", subject=FUSED)
     other = make_runs([130_000], "tuesday", subject=UNFUSED)
     evidence = [
-        Evidence(FUSED, Policy(faster_than=UNFUSED.case), (), own),
-        Evidence(UNFUSED, Policy(), (), other),
+        SubjectRuns(FUSED, Policy(faster_than=UNFUSED.case), (), own),
+        SubjectRuns(UNFUSED, Policy(), (), other),
     ]
 
     verdict = judge(evidence)[0]
@@ -155,7 +155,7 @@ def test_a_broken_claim_beside_a_regression_is_told_in_the_same_sentence():
 def test_an_empty_capture_breaks_a_claim_on_launches():
     run = RunSummary(FUSED, "r", "s", "GPU-a", {"kernel": (0, 0)})
 
-    assert verdict_of(Evidence(FUSED, Policy(launches=1), (), (run,))).kind is VerdictKind.CLAIM
+    assert verdict_of(SubjectRuns(FUSED, Policy(launches=1), (), (run,))).kind is VerdictKind.CLAIM
 
 
 LIMITS = {GPU: Limits(bytes_per_s=4e12, flops_per_s=8e14)}
@@ -166,7 +166,7 @@ def sharing(share, claimed, *, work=None, limits=None, runs=1, sd=0.001, board=G
     own = make_runs(wobble(100_000 / share, runs, sd), "new", subject=FUSED, board=board)
     own = tuple(dataclasses.replace(run, work=work or Work(400_000_000, 1000)) for run in own)
     policy = Policy(min_share_of_limit=claimed)
-    return Evidence(FUSED, policy, (), own, limits=LIMITS if limits is None else limits)
+    return SubjectRuns(FUSED, policy, (), own, limits=LIMITS if limits is None else limits)
 
 
 def test_a_share_below_the_claim_fails_with_the_limit_and_its_interval():

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 from pytest_nsight.judge.drift_and_modes import find_drift, find_modes, is_repeated
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.judge.location import locate
 from pytest_nsight.model.values import Clocks, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
@@ -150,7 +150,7 @@ def test_modes_are_the_clocks_where_the_clock_differs_between_them(mhz: tuple[in
     assert find_modes(np.log(two_modes())).is_clock is None
 
 
-def hopping(case: Evidence, clocks: Clocks) -> Evidence:
+def hopping(case: SubjectRuns, clocks: Clocks) -> SubjectRuns:
     """New runs in two modes, no two of them alike."""
     new = tuple(
         replace(run, rounds={"kernel": two_modes(gap=0.03)}, clocks=clocks, run=f"n{n}")

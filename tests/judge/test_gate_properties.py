@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, ShapeUse, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence
@@ -93,7 +93,7 @@ def test_swapping_the_sides_turns_a_regression_into_an_improvement_and_back(rati
     """Same looks, same error rate: nothing favours one direction."""
     policy = Policy(band=band)
     there = make_evidence(4e6, ratio, stored=runs, new=runs, sd=sd, policy=policy)
-    back = Evidence(SUBJECT, policy, there.new, there.baseline)
+    back = SubjectRuns(SUBJECT, policy, there.new, there.baseline)
 
     one, other = judge_one(there), judge_one(back)
 
@@ -141,7 +141,7 @@ def test_rounds_and_runs_without_any_spread_are_never_judged(before, now, runs, 
         for name, time, count, size in zip("ab", (before, now), runs, rounds, strict=True)
     ]
 
-    assert judge_one(Evidence(SUBJECT, Policy(), *sides)).kind in undecided
+    assert judge_one(SubjectRuns(SUBJECT, Policy(), *sides)).kind in undecided
 
 
 @some
@@ -209,7 +209,7 @@ policies = st.builds(
     by=st.floats(allow_nan=True, allow_infinity=True),
 )
 pieces = st.builds(
-    Evidence,
+    SubjectRuns,
     st.sampled_from([SUBJECT, Subject("t.py::other")]),
     policies,
     baseline=st.lists(summaries, max_size=5).map(tuple),
@@ -240,6 +240,6 @@ def test_rounds_that_are_no_times_never_fail_on_time(rounds):
     )
     evidence = make_evidence()
 
-    verdict = judge_one(Evidence(SUBJECT, Policy(), evidence.baseline, spoiled))
+    verdict = judge_one(SubjectRuns(SUBJECT, Policy(), evidence.baseline, spoiled))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE

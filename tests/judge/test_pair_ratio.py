@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.judge.pair_ratio import estimate_pair, estimate_pairs
 from pytest_nsight.model.values import InterleavedPairs, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
@@ -37,13 +37,13 @@ def race(
 
 def evidence(
     races: Sequence[InterleavedPairs], *, by: float = 1.2, runs: Sequence[str] | None = None
-) -> list[Evidence]:
+) -> list[SubjectRuns]:
     """The two cases in runs whose own rounds say that they are equally fast."""
     ids = [one.run for one in races] if runs is None else runs
     own = tuple(summary(FUSED, run, [1e6] * 30) for run in ids)
     other = tuple(summary(UNFUSED, run, [1e6] * 30) for run in ids)
     policy = Policy(faster_than=UNFUSED.case, by=by)
-    return [Evidence(FUSED, policy, (), own, races=tuple(races)), Evidence(UNFUSED, Policy(), (), other)]
+    return [SubjectRuns(FUSED, policy, (), own, pairs=tuple(races)), SubjectRuns(UNFUSED, Policy(), (), other)]
 
 
 def test_the_pairs_decide_and_the_sentence_says_so() -> None:
@@ -103,7 +103,7 @@ def test_runs_that_differ_widen_the_interval_beyond_that_of_each() -> None:
 def test_without_a_race_in_every_run_the_runs_decide() -> None:
     only_one = evidence([race("r1", 1.3, seed=1)], runs=("r1", "r2"))
 
-    assert estimate_pairs(only_one[0].races, ["r1", "r2"], "kernel") is None
+    assert estimate_pairs(only_one[0].pairs, ["r1", "r2"], "kernel") is None
     assert judge(only_one)[0].kind is VerdictKind.CLAIM
 
 

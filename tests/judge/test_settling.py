@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.values import Policy
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, make_runs
@@ -10,9 +10,9 @@ from tests.judge.runs import SUBJECT, make_runs
 NOISY_US = (98.6, 101.2, 99.1, 101.6, 99.5)
 
 
-def evidence_of(stored_us: tuple[float, ...], new_us: tuple[float, ...]) -> Evidence:
+def evidence_of(stored_us: tuple[float, ...], new_us: tuple[float, ...]) -> SubjectRuns:
     stored, new = ([1000 * middle for middle in middles] for middles in (stored_us, new_us))
-    return Evidence(SUBJECT, Policy(), make_runs(stored, "before"), make_runs(new, "now"))
+    return SubjectRuns(SUBJECT, Policy(), make_runs(stored, "before"), make_runs(new, "now"))
 
 
 def test_a_noisy_equal_case_is_measured_again_only_if_asked_to_settle() -> None:

@@ -14,7 +14,7 @@ from pytest_nsight.judge.noise import (
     SHORT_KERNELS,
     estimate_noise,
 )
-from pytest_nsight.judge.reference import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_NEW_RUNS
+from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_NEW_RUNS
 from tests.judge.runs import place
 
 PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding="utf-8")

@@ -2,7 +2,7 @@
 
 import pytest
 
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.values import Policy, Shape, ShapeUse
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
@@ -95,7 +95,7 @@ def test_an_autotuner_that_chooses_anew_in_each_run_does_not_fail():
         for index, middle in enumerate(wobble(200_000, 9))
         for run in make_runs([middle], f"n{index}", shapes=choices[index % 2])
     )
-    evidence = Evidence(SUBJECT, Policy(), make_evidence(shapes=choices[0]).baseline, new)
+    evidence = SubjectRuns(SUBJECT, Policy(), make_evidence(shapes=choices[0]).baseline, new)
 
     verdict = verdict_of(evidence)
 
@@ -107,7 +107,7 @@ def test_rounds_that_differ_do_not_fail_on_structure_but_are_told():
     stored = make_evidence(shapes=FUSED)
     new = make_runs(wobble(200_000, 9), "new", shapes=UNFUSED, is_stable=False)
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(), stored.baseline, new))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), stored.baseline, new))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert "launches differ" in verdict.sentence
@@ -119,7 +119,7 @@ def test_rounds_that_always_differed_are_judged_on_time():
         for count, name in ((5, "a"), (9, "b"))
     )
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(), stored, new))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), stored, new))
 
     assert verdict.kind is VerdictKind.UNCHANGED
     assert verdict.sentence.endswith("; launches differ from round to round")
@@ -129,7 +129,7 @@ def test_a_saved_change_of_structure_supersedes_what_was_saved_before():
     old = make_runs(wobble(200_000, 5), "old", shapes=UNFUSED, recorded="2025-12-01T00:00:00Z")
     current = make_evidence(shapes=FUSED)
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(), (*old, *current.baseline), current.new))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), (*old, *current.baseline), current.new))
 
     assert verdict.kind is VerdictKind.UNCHANGED
     assert verdict.comparison.baseline_runs == 5
@@ -142,7 +142,7 @@ def test_launches_of_an_incomparable_baseline_do_not_fail():
     assert verdict_of(evidence).changes == ()
 
 
-@pytest.mark.parametrize(("count", "told"), [(1, "- 1 launch: mm"), (1000, "- 1000 launches: mm (x1000)")])
+@pytest.mark.parametrize(("count", "told"), [(1, "- 1 launch: mm"), (1000, "- 1,000 launches: mm (x1000)")])
 def test_repeated_launches_are_counted_not_listed(count, told):
     before = (ShapeUse(kernel("mm"), count, 7), *FUSED)
 

@@ -10,7 +10,7 @@ import pytest
 
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.judge.judge import judge
-from pytest_nsight.judge.reference import MINIMUM_NEW_RUNS, Evidence
+from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS, SubjectRuns
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
@@ -98,7 +98,7 @@ def verdict_of(summary):
         stored = [summary(before, f"old-{number}") for number in range(5)]
         new = [summary(now, f"new-{number}") for number in range(MINIMUM_NEW_RUNS)]
         stored = [replace(run, varying=()) for run in stored]
-        (verdict,) = judge([Evidence(Subject(CASE), Policy(), tuple(stored), tuple(new))], family=family)
+        (verdict,) = judge([SubjectRuns(Subject(CASE), Policy(), tuple(stored), tuple(new))], family=family)
         return verdict
 
     return run
@@ -128,7 +128,7 @@ def test_a_changed_tile(verdict_of):
     assert verdict.sentence == (
         "test_op: same kernels, other launch shapes (another tile, an autotuner's choice or another size): "
         "fused grid 1024x1x1 block 128x1x1 -> fused grid 256x1x1 block 128x1x1; kernel time 3.00 -> 3.00 us "
-        "(+0.0 %); if intended, save it with --nsight-save"
+        "(0 %); if intended, save it with --nsight-save"
     )
 
 
@@ -138,7 +138,7 @@ def test_a_gained_copy(verdict_of):
     assert verdict.kind is VerdictKind.STRUCTURE
     assert verdict.sentence == (
         "test_op: copies changed, launches did not (1 per round): + 1 copy: memcpy DtoH; "
-        "kernel time 3.00 -> 3.00 us (+0.0 %)"
+        "kernel time 3.00 -> 3.00 us (0 %)"
     )
 
 

@@ -4,7 +4,7 @@ import dataclasses
 
 import pytest
 
-from pytest_nsight.judge.judge import LOOKS, Evidence, judge, suspects
+from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
 from pytest_nsight.model.values import Clocks, Policy, RunSummary, ShapeUse, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, make_streams, rounds_around, wobble
@@ -84,7 +84,7 @@ def test_too_few_stored_runs_never_fail_on_time(stored):
     verdict = verdict_of(make_evidence(ratio=2.0, stored=stored))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert f"+100.0 % vs {stored} run" in verdict.sentence
+    assert f"+100 % vs {stored} run" in verdict.sentence
     assert "save 5 with --nsight-save" in verdict.sentence
 
 
@@ -122,7 +122,7 @@ def test_another_board_is_compared_with_more_doubt_than_the_same():
 def test_stored_runs_of_the_same_board_are_preferred_to_others():
     stored = make_evidence()
     other = make_runs(wobble(203_000, 5), "elsewhere", board="GPU-b", recorded="2025-12-01T00:00:00Z")
-    both = Evidence(SUBJECT, Policy(), (*other, *stored.baseline), stored.new)
+    both = SubjectRuns(SUBJECT, Policy(), (*other, *stored.baseline), stored.new)
 
     assert verdict_of(both).comparison.baseline_ns == pytest.approx(200_000, rel=1e-4)
     assert verdict_of(both).comparison.baseline_runs == 5
@@ -132,7 +132,7 @@ def test_a_saved_change_of_level_supersedes_what_was_saved_before():
     old = make_runs(wobble(250_000, 5), "old", recorded="2025-12-01T00:00:00Z")
     current = make_evidence()
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(), (*old, *current.baseline), current.new))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), (*old, *current.baseline), current.new))
 
     assert verdict.kind is VerdictKind.UNCHANGED
     assert verdict.comparison.baseline_runs == 5
@@ -145,14 +145,14 @@ def test_tiny_kernels_do_not_fail_by_less_than_the_timer_resolves():
 
     assert not verdict.kind.fails
     assert slower.kind is VerdictKind.REGRESSION
-    assert "band 3.33 % for the timer's resolution" in slower.sentence
+    assert "band 3.3 % for the timer's resolution" in slower.sentence
 
 
 def test_one_wild_run_does_not_make_a_regression():
     calm = make_evidence()
     wild = make_runs([*wobble(200_000, 8), 330_000], "new", recorded="2026-02-01T00:00:00Z")
 
-    assert not verdict_of(Evidence(SUBJECT, Policy(), calm.baseline, wild)).kind.fails
+    assert not verdict_of(SubjectRuns(SUBJECT, Policy(), calm.baseline, wild)).kind.fails
 
 
 def test_what_was_cleared_early_counts_among_the_comparisons():
@@ -295,7 +295,7 @@ def test_no_new_runs_is_inconclusive():
 def test_a_time_of_zero_is_inconclusive_and_said():
     runs = tuple(RunSummary(SUBJECT, f"r{n}", "s", "GPU-a", {"kernel": (0, 0, 0)}) for n in range(5))
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(), runs, runs))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), runs, runs))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert "kernel time is not above 0 ns in 3 of 3 rounds" in verdict.sentence
@@ -320,7 +320,7 @@ def test_another_metric_is_judged_and_named_when_asked():
         for time, count, name in ((50_000, 5, "a"), (60_000, 9, "b"))
     )
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(metric="busy"), stored, new))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(metric="busy"), stored, new))
 
     assert verdict.kind is VerdictKind.REGRESSION
     assert "busy time 50.0 -> 60.0 us" in verdict.sentence
@@ -334,11 +334,11 @@ def test_rounds_of_one_duration_in_all_runs_are_no_measurement(now_ns):
         for name, time, count in (("a", 100_000, 5), ("b", now_ns, 9))
     ]
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(), *runs))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), *runs))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert "the very same rounds" in verdict.sentence
-    assert suspects([Evidence(SUBJECT, Policy(), runs[0], runs[1][:3])]) == ()
+    assert suspects([SubjectRuns(SUBJECT, Policy(), runs[0], runs[1][:3])]) == ()
 
 
 def test_rounds_made_for_these_tests_lie_where_they_say():
@@ -355,7 +355,7 @@ def test_a_mean_moved_by_a_minority_of_runs_is_no_regression():
     calm = make_evidence(stored=20)
     split = make_runs([*wobble(199_000, 5), *wobble(218_000, 4)], "new", recorded="2026-02-01T00:00:00Z")
 
-    verdict = verdict_of(Evidence(SUBJECT, Policy(), calm.baseline, split))
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), calm.baseline, split))
 
     assert verdict.comparison.adjusted_p_slower < 0.005
     assert verdict.comparison.ratio > 1.02

@@ -35,7 +35,7 @@ MINIMUM_NEW_RUNS = 5
 
 
 @dataclass(frozen=True, slots=True)
-class Evidence:
+class SubjectRuns:
     """Everything known of one subject.
 
     Attributes:
@@ -44,12 +44,12 @@ class Evidence:
         baseline: stored runs, of any number of sessions and boards.
         new: runs of this session.
         incomparable: why the stored runs cannot be compared with the new ones, "" if they can.
-        races: rounds in turns with the case that it claims to beat, one race per run at most.
+        pairs: rounds interleaved with the case that it claims to beat, one race per run at most.
         limits: board -> what it can do, for claims on the share of it.
         against: the revision whose runs of this session stand in place of stored ones, "" if none do. Both sides
             then get more runs together.
         absent: why that revision has no run of the subject, "" if it has.
-        kinds: board -> its kind, as far as canaries tell; boards of one kind time alike.
+        board_groups: board -> the group of boards that time alike, as the canaries show it.
     """
 
     subject: Subject
@@ -58,10 +58,10 @@ class Evidence:
     new: tuple[RunSummary, ...]
     incomparable: str = ""
     limits: Mapping[str, Limits] = field(default_factory=dict)
-    races: tuple[InterleavedPairs, ...] = ()
+    pairs: tuple[InterleavedPairs, ...] = ()
     against: str = ""
     absent: str = ""
-    kinds: Mapping[str, str] = field(default_factory=dict)
+    board_groups: Mapping[str, str] = field(default_factory=dict)
 
 
 _LEVEL_SIGMAS = 3.0
