@@ -1,4 +1,4 @@
-"""How numbers are written for people: durations, changes, p-values, counts. Values keep their units in names.
+"""How numbers are written for people: durations, changes, p-values, counts.
 
 Everything here is ASCII, has no width of its own and rounds for reading only: never parse it back.
 """
@@ -24,39 +24,37 @@ def duration(ns: float) -> str:
     return f"{_significant(ns / scale)} {unit}"
 
 
-def duration_pair(a_ns: float, b_ns: float) -> str:
-    """Two durations in one unit, "24.4 -> 26.1 us", with more digits where three would not tell them apart.
+def durations(*each_ns: float, joined_by: str = " -> ") -> str:
+    """Durations in one unit, "24.4 -> 26.1 us", with more digits where three would not distinguish them.
 
     Durations that differ more than a thousandfold keep a unit each.
 
     Args:
-        a_ns: the earlier duration in nanoseconds.
-        b_ns: the later duration in nanoseconds.
+        each_ns: durations in nanoseconds, one or more.
+        joined_by: what stands between two of them.
     """
-    larger, smaller = max(abs(a_ns), abs(b_ns)), min(abs(a_ns), abs(b_ns))
-    if not math.isfinite(larger) or larger > 1000 * smaller:
-        return f"{duration(a_ns)} -> {duration(b_ns)}"
-    scale, unit = _unit_of(larger)
-    for digits in (3, 4, 5):
-        a, b = _significant(a_ns / scale, digits), _significant(b_ns / scale, digits)
-        if a != b:
-            break
-    else:
-        a, b = _significant(a_ns / scale), _significant(b_ns / scale)
-    return f"{a} -> {b} {unit}"
+    sizes = [abs(ns) for ns in each_ns]
+    if not math.isfinite(max(sizes)) or max(sizes) > 1000 * min(sizes):
+        return joined_by.join(duration(ns) for ns in each_ns)
+    scale, unit = _unit_of(max(sizes))
+    by_digits = [[_significant(ns / scale, digits) for ns in each_ns] for digits in (3, 4, 5)]
+    texts = next((texts for texts in by_digits if len(set(texts)) == len(set(each_ns))), by_digits[0])
+    return f"{joined_by.join(texts)} {unit}"
 
 
-def percent(ratio_minus_one: float, signed: bool = True) -> str:  # noqa: FBT001, FBT002 - reads well at the call
+def percent(change: float, *, signed: bool = True) -> str:
     """A relative change in percent: "+7.0 %", "+0.07 %", "-130 %"; unsigned drops a trailing ".0": "2 %".
 
     Args:
-        ratio_minus_one: the change as a ratio, 0.07 for 7 %.
+        change: the change as a ratio, 0.07 for 7 %.
         signed: whether a plus is written; False for bands and detectable changes, which have no direction.
     """
-    value = 100 * ratio_minus_one
+    value = 100 * change
     if not math.isfinite(value):
         return f"{value:+} %" if signed else f"{value} %"
     size = abs(value)
+    if size >= 1e6:
+        return f"{value:+.3g} %" if signed else f"{value:.3g} %"
     decimals = 0 if round(size, 1) >= 100 else 1 if round(size, 2) >= 1 else 2
     text = f"{value:+.{decimals}f}" if signed else f"{value:.{decimals}f}"
     if float(text) == 0:
@@ -66,30 +64,82 @@ def percent(ratio_minus_one: float, signed: bool = True) -> str:  # noqa: FBT001
     return f"{text} %"
 
 
-def amount(number: float, unit: str) -> str:
+def interval(low: float, high: float) -> str:
+    """An interval of relative changes: "-0.20 to +0.40 %".
+
+    Args:
+        low: lower end as a ratio, -0.002 for -0.2 %.
+        high: upper end, likewise.
+    """
+    return f"{percent(low).removesuffix(' %')} to {percent(high)}"
+
+
+def percent_of_log(difference: float) -> str:
+    """A difference of log times as a signed percentage: "+7.0 %"."""
+    return percent(_change_of(difference))
+
+
+def interval_of_logs(low: float, high: float) -> str:
+    """An interval of differences of log times: "-0.20 to +0.40 %"."""
+    return interval(_change_of(low), _change_of(high))
+
+
+def p_value(probability: float) -> str:
+    """A p-value with one or two digits: "p 2e-6", "p 0.03"."""
+    if probability >= 0.001:
+        return f"p {probability:.2g}"
+    if probability < 1e-99:
+        return "p <1e-99"
+    digits, exponent = f"{probability:.0e}".split("e")
+    return f"p {digits}e{int(exponent)}"
+
+
+def number(value: float) -> str:
+    """Three significant digits, or all before the point: "4132", "81.2", "0.00412", "<0.001".
+
+    Args:
+        value: at least 0.
+    """
+    if value and value < 1e-3:
+        return "<0.001"
+    return f"{value:.0f}" if value >= 99.95 or not value else f"{value:#.3g}"
+
+
+def amount(how_much: float, unit: str) -> str:
     """Three significant digits with a decimal prefix: "4.19 TB/s", "790 TFLOP/s", "12 B".
 
     Args:
-        number: how much, in `unit`; may be negative or not finite.
+        how_much: in `unit`; may be negative or not finite.
         unit: without prefix, "B/s" or "FLOP/s".
     """
-    if not math.isfinite(number):
-        return f"{number} {unit}"
+    if not math.isfinite(how_much):
+        return f"{how_much} {unit}"
     # 999.6 kB is "1.00 MB": the prefix is that of the rounded number.
-    scale, prefix = next((step for step in _PREFIXES if abs(number) >= 0.9995 * step[0]), _PREFIXES[-1])
-    text = f"{number:.0f}" if scale == 1 and number == round(number) else _significant(number / scale)
+    scale, prefix = next((step for step in _PREFIXES if abs(how_much) >= 0.9995 * step[0]), _PREFIXES[-1])
+    text = f"{how_much:.0f}" if scale == 1 and how_much == round(how_much) else _significant(how_much / scale)
     return f"{text} {prefix}{unit}"
 
 
-def count(number: int, one: str, many: str = "") -> str:
+def count(how_many: int, one: str, many: str = "") -> str:
     """A number with its noun: "1 launch", "4 launches", "12,000 rounds".
 
     Args:
-        number: how many.
+        how_many: of them.
         one: the noun for one.
-        many: the noun for any other number; `one` with an "s" unless given.
+        many: the noun for any other number; by the rules of English unless given.
     """
-    return f"{number:,} {one if number == 1 else many or one + 's'}"
+    return f"{how_many:,} {one if how_many == 1 else many or _plural(one)}"
+
+
+def _plural(noun: str) -> str:
+    if noun.endswith(("ch", "s", "x")):
+        return f"{noun}es"
+    return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
+def _change_of(difference: float) -> float:
+    # Beyond that, exp has no finite result.
+    return math.expm1(min(difference, 700.0))
 
 
 def _unit_of(ns: float) -> tuple[float, str]:

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.roofline import MEMORY, Limits, Reach, measure_reach
-from pytest_nsight.model.units import amount, duration
+from pytest_nsight.model.units import amount, duration, number
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report import rows as wording
 
@@ -40,14 +40,9 @@ def work_cells(reach: Reach | None) -> WorkCells:
     side = "" if reach.bound is None else "mem" if reach.bound.side == MEMORY else "comp"
     return WorkCells(
         share="" if reach.share is None else f"{100 * reach.share:.0f} % {side}",
-        gigabytes_per_s="" if reach.bytes_per_s is None else plain(reach.bytes_per_s / 1e9),
-        teraflops_per_s="" if reach.flops_per_s is None else plain(reach.flops_per_s / 1e12),
+        gigabytes_per_s="" if reach.bytes_per_s is None else number(reach.bytes_per_s / 1e9),
+        teraflops_per_s="" if reach.flops_per_s is None else number(reach.flops_per_s / 1e12),
     )
-
-
-def plain(value: float) -> str:
-    """Three significant digits, or all before the point: "4132", "81.2", "0.00412", "<0.001"."""
-    return f"{value:.0f}" if value >= 99.95 else f"{value:#.3g}" if value >= 1e-3 else "<0.001"
 
 
 def reach_sentence(reach: Reach) -> str:
@@ -114,7 +109,7 @@ def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
                 cells.teraflops_per_s,
                 "" if reach.share is None else f"{100 * reach.share:.1f} %",
                 "" if reach.bound is None else reach.bound.side,
-                "" if other is None else f"{plain(other.duration_ns / reach.duration_ns)} x",
+                "" if other is None else f"{number(other.duration_ns / reach.duration_ns)} x",
             )
         )
     kept = [index for index in range(len(_HEADERS)) if any(row[index] for row in rows)]

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.units import count, duration, duration_pair, percent
+from pytest_nsight.model.units import count, duration, durations, interval, percent
 from pytest_nsight.model.values import RunSummary, Shape, Subject
 from pytest_nsight.model.verdicts import Comparison, SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.table import shorten
@@ -108,7 +108,7 @@ def detail_lines(verdict: Verdict) -> list[str]:
     compared = verdict.comparison
     if compared is not None and len(compared.slower_kernels) > 1 and not verdict.changes:
         for name, before_ns, now_ns in compared.slower_kernels:
-            lines.append(f"{duration_pair(before_ns, now_ns)}  {shorten(name, _LONGEST_NAME, '...')}")
+            lines.append(f"{durations(before_ns, now_ns)}  {shorten(name, _LONGEST_NAME, '...')}")
     return lines
 
 
@@ -162,8 +162,7 @@ def _change_size(verdict: Verdict) -> float:
 
 
 def _interval(compared: Comparison) -> str:
-    low, high = percent(compared.low - 1), percent(compared.high - 1)
-    return f"{low.removesuffix(' %')} .. {high}"
+    return interval(compared.low - 1, compared.high - 1)
 
 
 def _pair(compared: Comparison) -> str:
@@ -171,7 +170,7 @@ def _pair(compared: Comparison) -> str:
     (before, unit), (now, now_unit) = (duration(ns).split(" ") for ns in (compared.baseline_ns, compared.now_ns))
     if unit == now_unit:
         return f"{before} -> {now} {unit}"
-    return duration_pair(compared.baseline_ns, compared.now_ns)
+    return durations(compared.baseline_ns, compared.now_ns)
 
 
 def _extents(shape: Shape) -> tuple[tuple[str, tuple[int, int, int]], ...]:

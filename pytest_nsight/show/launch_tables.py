@@ -8,10 +8,10 @@ import numpy as np
 import pandas as pd
 
 from pytest_nsight.model.trace import COMPUTE_KINDS, COPY_KINDS, Ints
-from pytest_nsight.model.units import count, duration
+from pytest_nsight.model.units import amount, count, duration
 from pytest_nsight.model.values import Shape
 from pytest_nsight.report.table import Column
-from pytest_nsight.show.layout import Cells, Section, bandwidth, byte_count, printable, rank
+from pytest_nsight.show.layout import Cells, Section, bandwidth, printable, rank
 from pytest_nsight.show.view import View
 
 
@@ -67,17 +67,17 @@ def tabulate_copies(view: View, top: int) -> Section | None:
     columns = [
         *_sums(grouped.size(), grouped.sum()),
         _column("median", grouped.median()),
-        Column("bytes", [byte_count(size) for size in bytes_moved]),
+        Column("bytes", [amount(size, "B") for size in bytes_moved]),
         Column("GB/s", rates),
     ]
     return Section(
-        f"Memory copies and sets{_place(view)}: {byte_count(int(moved.sum()))} in {duration(int(time_ns.sum()))}",
+        f"Memory copies and sets{_place(view)}: {amount(int(moved.sum()), 'B')} in {duration(int(time_ns.sum()))}",
         Column("kind", [name for (name,) in ranking.cells], is_number=False),
         [columns],
     )
 
 
-def tabulate_strays(view: View, top: int) -> Section | None:
+def tabulate_unattributed(view: View, top: int) -> Section | None:
     """Launches that belong to no range at all, by name, those with the most time first.
 
     Args:
@@ -87,12 +87,12 @@ def tabulate_strays(view: View, top: int) -> Section | None:
     Returns:
         None if there are none, or where only some ranges were looked at.
     """
-    strays = view.measured.strays
-    if not strays or view.is_chosen:
+    unattributed = view.measured.unattributed
+    if not unattributed or view.is_chosen:
         return None
-    frame = pd.DataFrame({"count": [each.count for each in strays], "total": [each.total_ns for each in strays]})
-    keys = [(printable(each.name), each.reason) for each in strays]
-    ranking = rank(keys, np.arange(len(strays)), frame["total"].to_numpy(np.int64), top)
+    frame = pd.DataFrame({"count": [each.count for each in unattributed], "total": [each.total_ns for each in unattributed]})
+    keys = [(printable(each.name), each.reason) for each in unattributed]
+    ranking = rank(keys, np.arange(len(unattributed)), frame["total"].to_numpy(np.int64), top)
     sums = frame.groupby(ranking.row).sum()
     names, reasons = zip(*ranking.cells, strict=True)
     return Section(

@@ -5,7 +5,6 @@ MERGED: The heaviest rows of a table, and one row for all that is left.
 
 from __future__ import annotations
 
-import math
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,14 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_nsight.model.trace import Ints
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, number
 from pytest_nsight.report.table import Column, align
 
 NARROWEST, WIDEST = 80, 160
 ELLIPSIS = ".."
 _NAME_WIDTH = 24
 _GAP_WIDTH = 2
-_SIZES = ((1e12, "TB"), (1e9, "GB"), (1e6, "MB"), (1e3, "kB"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,24 +69,9 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
-def byte_count(count: float) -> str:
-    """Three significant digits: "850 B", "2.15 GB"."""
-    # 999.6 kB is "1.00 MB": the unit is that of the rounded number.
-    scale, unit = next(((scale, unit) for scale, unit in _SIZES if count >= 0.9995 * scale), (1.0, "B"))
-    return f"{_significant(count / scale)} {unit}" if scale > 1 else f"{count:.0f} B"
-
-
-def bandwidth(count: float, duration_ns: float) -> str:
+def bandwidth(bytes_moved: float, duration_ns: float) -> str:
     """Bytes over time in GB/s; "-" where there is no time."""
-    return _significant(count / duration_ns) if duration_ns else "-"
-
-
-def _significant(value: float) -> str:
-    if not value:
-        return "0"
-    # The magnitude is that of the rounded number: 9.996 is "10.0".
-    decimals = 2 - math.floor(math.log10(abs(float(f"{value:.2e}"))))
-    return f"{value:.{min(max(0, decimals), 3)}f}"
+    return number(bytes_moved / duration_ns) if duration_ns else "-"
 
 
 def _rule_off(lines: Sequence[str]) -> str:
@@ -123,7 +106,7 @@ def rank(keys: Sequence[Cells], codes: npt.NDArray[np.signedinteger[Any]], weigh
     Returns:
         Rows by falling weight; of equal ones in order of the keys.
     """
-    distinct = {key: number for number, key in enumerate(dict.fromkeys(keys))}
+    distinct = {key: place for place, key in enumerate(dict.fromkeys(keys))}
     merged = np.array([distinct[key] for key in keys], np.int64)[codes]
     totals = np.bincount(merged, weights, minlength=len(distinct))
     used = np.flatnonzero(np.bincount(merged, minlength=len(distinct)))
@@ -132,7 +115,7 @@ def rank(keys: Sequence[Cells], codes: npt.NDArray[np.signedinteger[Any]], weigh
     row = np.full(len(distinct), len(kept), np.int64)
     row[kept] = np.arange(len(kept))
     names = list(distinct)
-    cells = [names[number] for number in kept.tolist()]
+    cells = [names[place] for place in kept.tolist()]
     if others:
         cells.append((count(others, "other"), *("" for _ in keys[0][1:])))
     return Ranking(tuple(cells), row[merged])

@@ -8,9 +8,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.model.units import count, duration
+from pytest_nsight.model.units import amount, count, duration
 from pytest_nsight.report.table import Column
-from pytest_nsight.show.layout import Section, byte_count, printable, rank
+from pytest_nsight.show.layout import Section, printable, rank
 from pytest_nsight.show.view import View, fold_counters
 from pytest_nsight.trace.graph_captures import measure_captured
 
@@ -132,7 +132,7 @@ def _device_columns(instances: pd.Series, total_ns: pd.Series, medians: pd.DataF
 def _host_columns(medians: pd.DataFrame) -> Sequence[Column]:
     return (
         _counts(medians, "copies"),
-        Column("copied", [_unless_zero(size, byte_count) for size in medians["copied_bytes"]]),
+        Column("copied", [amount(size, "B") if size else "" for size in medians["copied_bytes"]]),
         *(_times(medians, metric) for metric in ("copy", "wall", "sync", "launch")),
     )
 

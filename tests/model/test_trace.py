@@ -18,7 +18,7 @@ def smalls(*values: int) -> np.ndarray:
 
 def test_an_empty_trace_measures_to_nothing():
     result = measure(Trace())
-    assert len(result.ranges) == len(result.kernels) == len(result.strays) == 0
+    assert len(result.ranges) == len(result.kernels) == len(result.unattributed) == 0
 
 
 def test_columns_of_unequal_length_are_refused_by_name():
@@ -40,7 +40,7 @@ def test_operators_without_calls_belong_where_they_start():
     result = measure(trace)
     row = result.ranges.iloc[0]
     assert (row["id"], row["launches"], row["kernel_ns"], row["gap_ns"]) == (5, 2, 18, 2)
-    assert [(stray.name, stray.count) for stray in result.strays] == [("aten::mul", 1)]
+    assert [(one.name, one.count) for one in result.unattributed] == [("aten::mul", 1)]
     assert result.notes == ()
     assert row["thread"] != ANY_THREAD
 

@@ -8,7 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.model.units import count, duration, duration_pair, percent
+from pytest_nsight.model.units import (
+    amount,
+    count,
+    duration,
+    durations,
+    interval_of_logs,
+    number,
+    p_value,
+    percent,
+    percent_of_log,
+)
 
 SCALES = {"ns": 1.0, "us": 1e3, "ms": 1e6, "s": 1e9}
 
@@ -55,8 +65,8 @@ def test_a_duration_is_rounded_by_half_a_percent_at_most(ns: float) -> None:
         (0, 0, "0 -> 0 ns"),
     ],
 )
-def test_a_pair_shares_its_unit_and_is_told_apart(a_ns: float, b_ns: float, text: str) -> None:
-    assert duration_pair(a_ns, b_ns) == text
+def test_two_durations_share_a_unit_and_can_be_distinguished(a_ns: float, b_ns: float, text: str) -> None:
+    assert durations(a_ns, b_ns) == text
 
 
 @pytest.mark.parametrize(
@@ -80,10 +90,65 @@ def test_a_change_shows_its_sign_and_a_band_has_none(change: float, signed: str,
     assert percent(change, signed=False) == unsigned
 
 
+def test_one_duration_and_three_have_one_unit_too() -> None:
+    assert durations(2.5e9) == "2.50 s"
+    assert durations(24_400, 26_100, 24_400, joined_by=" to ") == "24.4 to 26.1 to 24.4 us"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "text"),
+    [(1.07, "+7.0 %"), (0.9, "-10.0 %"), (0.9999, "-0.01 %"), (90, "+8900 %"), (1e6, "+1e+08 %"), (1, "0 %")],
+)
+def test_a_difference_of_log_times_is_a_signed_percentage(ratio: float, text: str) -> None:
+    assert percent_of_log(math.log(ratio)) == text
+
+
+def test_an_interval_has_its_unit_once() -> None:
+    assert interval_of_logs(math.log(0.998), math.log(1.034)) == "-0.20 to +3.4 %"
+    assert interval_of_logs(-1e9, 1e9).startswith("-100 to +")
+
+
+@pytest.mark.parametrize(
+    ("probability", "text"),
+    [(2.04e-6, "p 2e-6"), (0.0301, "p 0.03"), (1.0, "p 1"), (0.0, "p <1e-99"), (9.6e-7, "p 1e-6")],
+)
+def test_a_p_value_has_one_or_two_digits(probability: float, text: str) -> None:
+    assert p_value(probability) == text
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [
+        (4131.7, "4132"),
+        (99.96, "100"),
+        (85.24, "85.2"),
+        (0.8192, "0.819"),
+        (2.0, "2.00"),
+        (1e-5, "<0.001"),
+        (0, "0"),
+    ],
+)
+def test_a_number_has_three_digits_or_all_before_the_point(value: float, text: str) -> None:
+    assert number(value) == text
+
+
+@pytest.mark.parametrize(
+    ("how_much", "text"),
+    [(0, "0 B"), (850, "850 B"), (999_600, "1.00 MB"), (2_147_483_648, "2.15 GB"), (4.19e12, "4.19 TB")],
+)
+def test_an_amount_has_a_decimal_prefix(how_much: float, text: str) -> None:
+    assert amount(how_much, "B") == text
+
+
 def test_a_count_agrees_with_its_noun() -> None:
     assert [count(n, "launch", "launches") for n in (0, 1, 12_000)] == [
         "0 launches",
         "1 launch",
         "12,000 launches",
     ]
-    assert count(2, "run") == "2 runs"
+    assert [count(2, noun) for noun in ("run", "launch", "copy", "day")] == [
+        "2 runs",
+        "2 launches",
+        "2 copies",
+        "2 days",
+    ]

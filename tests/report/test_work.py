@@ -10,7 +10,7 @@ import pytest
 from pytest_nsight.model.roofline import Limits
 from pytest_nsight.report import markdown, terminal
 from pytest_nsight.report import pytest_benchmark_json as json_file
-from pytest_nsight.report.declared_work import plain, work_rows
+from pytest_nsight.report.declared_work import work_rows
 from tests.report import canned
 
 
@@ -91,11 +91,3 @@ def test_json_carries_what_led_to_the_share() -> None:
     assert ours["roofline"]["bound"]["side"] == "memory"
     assert ours["roofline"]["share"] == pytest.approx(1_073_741_824 / 4.19e12 / 260.1e-6, rel=1e-3)
     assert ours["faster_than"] == "perf_tests/test_rms_norm.py::test_rms_norm[unfused-b32x2048]"
-
-
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(4131.7, "4132"), (99.96, "100"), (85.24, "85.2"), (0.8192, "0.819"), (2.0, "2.00"), (0.00001234, "<0.001")],
-)
-def test_rates_have_three_digits_or_all_before_the_point(value: float, text: str) -> None:
-    assert plain(value) == text
