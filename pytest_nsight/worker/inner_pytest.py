@@ -204,7 +204,7 @@ class Worker:
 
 def _recorder(job: Job, folder: Path) -> Recorder:
     if job.recorder == "nsys":
-        from pytest_nsight.worker.ranges import emitter  # noqa: PLC0415 - one recorder is needed
+        from pytest_nsight.collectors.nsys.ranges import emitter  # noqa: PLC0415 - one recorder is needed
 
         return emitter()
     from pytest_nsight.collectors.torch.recorder import TorchRecorder  # noqa: PLC0415

@@ -22,7 +22,7 @@ from pytest_nsight.model.errors import NsightError
 _PROBE_PAYLOAD = 4217
 _PROBE_S = 120.0
 _PROBE = (
-    "from pytest_nsight.worker.ranges import emitter, within\n"
+    "from pytest_nsight.collectors.nsys.ranges import emitter, within\n"
     "target = emitter()\n"
     f"with within(target, 'probe', {_PROBE_PAYLOAD}): pass\n"
     "print('mechanism:', target.mechanism, flush=True)\n"

@@ -7,7 +7,7 @@ from types import ModuleType, SimpleNamespace
 
 import pytest
 
-from pytest_nsight.worker import ranges
+from pytest_nsight.collectors.nsys import ranges
 
 
 class Domain:

@@ -1,4 +1,4 @@
-"""Emits the NVTX ranges that tell Nsight Systems where a round begins and ends."""
+"""The NVTX ranges that mark in Nsight Systems' record where a round begins and ends; runs in the worker process."""
 
 from __future__ import annotations
 
@@ -9,11 +9,9 @@ from functools import lru_cache
 from importlib import metadata
 from typing import Any, Protocol
 
+from pytest_nsight.collectors.nsys.nvtx_injection import InjectedDomain, find_entry
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.worker.nvtx_injection import InjectedDomain, find_entry
-
-DOMAIN = "pytest_nsight"
-"""NVTX domain of all our ranges."""
+from pytest_nsight.model.trace import OWN_DOMAIN
 
 NAME_LIMIT_BYTES = 4096
 """Longest range name in UTF-8; under Nsight Systems 2022.4 one of 64 KiB comes back as another text."""
@@ -145,7 +143,7 @@ def _from_package() -> RangeEmitter | None:
         import nvtx  # noqa: PLC0415 - costs 15 ms, and only a process under a tool needs it
     except ImportError:
         return None
-    domain = nvtx.get_domain(DOMAIN)
+    domain = nvtx.get_domain(OWN_DOMAIN)
     # Without this method the package predates `Domain.push_range`; `DummyDomain` has it, but does nothing.
     if type(domain).__name__ == "DummyDomain" or not hasattr(domain, "push_range"):
         return None
@@ -168,7 +166,7 @@ def choose(environ: Mapping[str, str]) -> RangeEmitter:
     try:
         # The package calls a domain enabled, too, where it failed to attach: so look at the tool first.
         find_entry(library)
-        return _from_package() or _InjectionEmitter(InjectedDomain(library, DOMAIN))
+        return _from_package() or _InjectionEmitter(InjectedDomain(library, OWN_DOMAIN))
     except OSError as error:
         return _SilentEmitter(f"tool attached, but {error}")
 

@@ -10,8 +10,8 @@ from contextlib import closing
 
 import pytest
 
+from pytest_nsight.collectors.nsys.ranges import NAME_LIMIT_BYTES, choose, emitter, encode_name, within
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.worker.ranges import NAME_LIMIT_BYTES, choose, emitter, encode_name, within
 from tests.collectors.real import environment, record, require_nsys
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
@@ -21,26 +21,26 @@ pytestmark = pytest.mark.xdist_group("nsys")
 THROUGH_THE_PACKAGE = """
 import nvtx
 from nvtx._lib.lib import Domain, DomainHandle
-from pytest_nsight.worker import ranges
+from pytest_nsight.collectors.nsys import ranges
 domain = object.__new__(Domain)
-domain.handle = DomainHandle(ranges.DOMAIN)
-domain.__init__(ranges.DOMAIN)
+domain.handle = DomainHandle(ranges.OWN_DOMAIN)
+domain.__init__(ranges.OWN_DOMAIN)
 target = ranges._PackageEmitter(domain, "forced")
 """
 THROUGH_THE_TOOL = """
 import os
-from pytest_nsight.worker import ranges
-from pytest_nsight.worker.nvtx_injection import InjectedDomain
-target = ranges._InjectionEmitter(InjectedDomain(os.environ["NVTX_INJECTION64_PATH"], ranges.DOMAIN))
+from pytest_nsight.collectors.nsys import ranges
+from pytest_nsight.collectors.nsys.nvtx_injection import InjectedDomain
+target = ranges._InjectionEmitter(InjectedDomain(os.environ["NVTX_INJECTION64_PATH"], ranges.OWN_DOMAIN))
 """
 AS_CHOSEN = """
-from pytest_nsight.worker import ranges
+from pytest_nsight.collectors.nsys import ranges
 target = ranges.emitter()
 assert target.is_live and target is ranges.emitter()
 """
 BODY = """
 import threading
-from pytest_nsight.worker.ranges import NAME_LIMIT_BYTES, within
+from pytest_nsight.collectors.nsys.ranges import NAME_LIMIT_BYTES, within
 
 target.start()
 target.push("outer", 1)
@@ -149,7 +149,7 @@ def test_without_a_tool_nothing_is_live_and_nothing_fails():
 )
 def test_a_tool_that_cannot_be_used_is_named(library, words):
     """In a process of its own: the nvtx package remembers the tool that it saw first."""
-    code = "import os; from pytest_nsight.worker.ranges import emitter as e; print(e().is_live, e().mechanism)"
+    code = "from pytest_nsight.collectors.nsys.ranges import emitter; e = emitter(); print(e.is_live, e.mechanism)"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env=environment(NVTX_INJECTION64_PATH=library),
@@ -182,7 +182,7 @@ def test_payloads_beyond_64_bits_are_refused(payload):
 
 @pytest.mark.skipif("NVTX_INJECTION64_PATH" in os.environ, reason="this process runs under a tool")
 def test_a_process_without_a_tool_does_not_load_the_nvtx_package():
-    code = "import sys; from pytest_nsight.worker.ranges import emitter as e; e(); print('nvtx' in sys.modules)"
+    code = "import sys, pytest_nsight.collectors.nsys.ranges as r; r.emitter(); print('nvtx' in sys.modules)"
     done = subprocess.run(
         [sys.executable, "-c", code], env=environment(), capture_output=True, text=True, check=True
     )
