@@ -132,7 +132,7 @@ def _device_columns(instances: pd.Series, total_ns: pd.Series, medians: pd.DataF
 def _host_columns(medians: pd.DataFrame) -> Sequence[Column]:
     return (
         _counts(medians, "copies"),
-        Column("copied", [amount(size, "B") if size else "" for size in medians["copied_bytes"]]),
+        Column("copied", [amount(size, "B") if size else "-" for size in medians["copied_bytes"]]),
         *(_times(medians, metric) for metric in ("copy", "wall", "sync", "launch")),
     )
 
