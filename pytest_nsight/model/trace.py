@@ -1,6 +1,6 @@
-"""What a collector saw, as columns: the one form in which every later stage gets a trace.
+"""What a collector recorded, as columns: the one form in which every later stage gets a trace.
 
-A collector builds it from whatever its tool writes. Each table is a frozen dataclass of numpy arrays of
+A collector builds it from the output of its tool. Each table is a frozen dataclass of numpy arrays of
 equal length, one element a row. Rows may come in any order. Times are integer nanoseconds on one clock for the
 whole trace, and may be negative; ``Trace.epoch_ns`` ties that clock to the calendar.
 """
@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 from dataclasses import dataclass, field
-from typing import TypeVar
+from typing import Any, ClassVar, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -36,9 +36,16 @@ _Table = TypeVar("_Table", bound="Table")
 class Table:
     """Columns of equal length.
 
+    Attributes:
+        SMALL: columns of int32.
+        FLAGS: columns of bool. All other columns are int64.
+
     Raises:
         ValueError: if the columns differ in length.
     """
+
+    SMALL: ClassVar[frozenset[str]] = frozenset()
+    FLAGS: ClassVar[frozenset[str]] = frozenset()
 
     def __post_init__(self) -> None:
         lengths = {column.name: len(getattr(self, column.name)) for column in dataclasses.fields(self)}
@@ -51,8 +58,22 @@ class Table:
     @classmethod
     def empty(cls: type[_Table]) -> _Table:  # noqa: PYI019 - typing.Self needs Python 3.11
         """The table without rows."""
-        dtypes = {"Flags": np.bool_, "SmallInts": np.int32, "Ints": np.int64}
-        return cls(**{f.name: np.empty(0, dtypes[str(f.type)]) for f in dataclasses.fields(cls)})
+        return cls(**{name: np.empty(0, cls.dtype_of(name)) for name in cls.column_names()})
+
+    @classmethod
+    def column_names(cls) -> tuple[str, ...]:
+        """The columns, in order."""
+        return tuple(column.name for column in dataclasses.fields(cls))
+
+    @classmethod
+    def dtype_of(cls, column: str) -> np.dtype[Any]:
+        """The declared type of a column's elements: int64 unless ``SMALL`` or ``FLAGS`` lists the column."""
+        small: npt.DTypeLike = np.bool_ if column in cls.FLAGS else np.int32
+        return np.dtype(small if column in cls.FLAGS | cls.SMALL else np.int64)
+
+    def take(self: _Table, rows: Ints | Flags) -> _Table:  # noqa: PYI019 - typing.Self needs Python 3.11
+        """The table with these rows only, in their order."""
+        return type(self)(**{name: getattr(self, name)[rows] for name in self.column_names()})
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +90,9 @@ class Ranges(Table):
         thread: int64, id of the thread that opened it, ANY_THREAD where it is bound to none.
         is_open: bool, whether its end is missing.
     """
+
+    SMALL: ClassVar[frozenset[str]] = frozenset({"name", "domain"})
+    FLAGS: ClassVar[frozenset[str]] = frozenset({"is_open"})
 
     start_ns: Ints
     end_ns: Ints
@@ -90,8 +114,10 @@ class Calls(Table):
         name: int32, index into ``Trace.strings``, as the tool spells it.
         process: int64.
         thread: int64.
-        correlation: int64, what ties it to its launches within its process; 0 where it has none.
+        correlation: int64, the id that it shares with its launches within its process; 0 where it has none.
     """
+
+    SMALL: ClassVar[frozenset[str]] = frozenset({"name"})
 
     start_ns: Ints
     end_ns: Ints
@@ -117,6 +143,8 @@ class Launches(Table):
         bytes_moved: int64, by copies and sets; 0 for others.
         graph_node: int64, id of the CUDA graph's node; 0 where it was launched on its own.
     """
+
+    SMALL: ClassVar[frozenset[str]] = frozenset({"shape", "device"})
 
     start_ns: Ints
     end_ns: Ints
@@ -151,11 +179,11 @@ class TraceDevice:
     """Which board a process calls by an ordinal.
 
     Attributes:
-        process: process id, None if the tool tells it for all processes alike.
+        process: process id, None if the tool numbers the boards alike for all processes.
         ordinal: CUDA's number of the device in that process.
         uuid: as NVML writes it, "GPU-" and 36 characters; "" if unknown.
         name: the product.
-        bytes_per_s: its memory bandwidth as the tool tells it, None if it does not.
+        bytes_per_s: its memory bandwidth, None where the tool does not record it.
     """
 
     process: int | None
@@ -173,12 +201,12 @@ class Trace:
         ranges: NVTX ranges, of all domains.
         calls: calls of the CUDA API.
         launches: kernels, copies, sets, graphs, operators.
-        nodes: where the nodes of CUDA graphs were made, as far as the tool tells.
+        nodes: where the nodes of CUDA graphs were made, as far as the tool records them.
         shapes: the distinct ways of launching that ``launches.shape`` points into.
         strings: names that ``ranges`` and ``calls`` point into.
-        devices: boards, as far as the tool tells.
+        devices: boards, as far as the tool records them.
         diagnostics: warnings and errors of the tool itself.
-        notes: sentences on what was odd in the recording and how it was taken.
+        notes: sentences on what was odd in the recording and how the reader treated it.
         tool: name and version of the tool.
         epoch_ns: wall-clock time of time zero, ns since 1970 UTC; None if unknown.
     """
@@ -196,7 +224,7 @@ class Trace:
     epoch_ns: int | None = None
 
     def find_device(self, process: int, ordinal: int) -> TraceDevice | None:
-        """The board that a process calls by an ordinal, None if the recording does not tell.
+        """The board that a process calls by an ordinal, None if the recording does not identify it.
 
         Args:
             process: process id.

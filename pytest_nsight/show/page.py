@@ -11,12 +11,12 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 
+from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.idle_table import tabulate_gaps
-from pytest_nsight.show.launch_tables import tabulate_copies, tabulate_kernels, tabulate_strays
+from pytest_nsight.show.launch_tables import tabulate_copies, tabulate_kernels, tabulate_unattributed
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
-from pytest_nsight.show.open_recording import load
 from pytest_nsight.show.range_table import label_ranges, tabulate_captured, tabulate_ranges
 from pytest_nsight.show.view import View, choose
 
@@ -39,7 +39,7 @@ def show(path: Path, width: int = 120, *, name: str = "", domain: str | None = N
     Raises:
         NsightError: there is nothing that can be read, or nothing with this name and domain.
     """
-    return render(load(path), width, name=name, domain=domain, top=top)
+    return render(load_trace(path), width, name=name, domain=domain, top=top)
 
 
 def render(trace: Trace, width: int = 120, *, name: str = "", domain: str | None = None, top: int = TOP) -> str:
@@ -58,7 +58,7 @@ def render(trace: Trace, width: int = 120, *, name: str = "", domain: str | None
         tabulate_kernels(view, top),
         tabulate_copies(view, top),
         tabulate_gaps(view, labels, top, width),
-        tabulate_strays(view, top),
+        tabulate_unattributed(view, top),
     ]
     remarks = [f"note: {text}" for text in (*trace.notes, *view.measured.notes, *_tell_left_out(view))]
     remarks += [f"{trace.tool or 'the tool'} says: {text}" for text in trace.diagnostics]

@@ -1,8 +1,7 @@
-"""Processes that the measured ones started: whose rounds their launches belong to.
+"""Which worker a launching process belongs to, and which board each launch ran on.
 
-A child has no rounds of its own. What it launches while its parent's round is open is the parent's work.
-
-MERGED: Which board each launch ran on, by the recording's own account.
+A process that a worker started has no rounds of its own. What it launches while a round of the worker is open
+counts as the worker's.
 """
 
 from __future__ import annotations
@@ -17,52 +16,54 @@ from pytest_nsight.model.trace import Ints, Trace, TraceDevice
 def find_parents(trace: Trace, workers: Collection[int], known: Mapping[int, int]) -> dict[int, int]:
     """The worker behind every other process of a trace.
 
-    A profiler records a program and what it starts, and nothing else: with one worker, every other process
-    is its descendant. With several, only who watched them can tell.
+    A profiler records a program and its descendants only. With one worker, every other process is its
+    descendant. With several workers, the process that watched them must supply the relation.
 
     Args:
         trace: of one or several workers.
         workers: their process ids.
-        known: process id of a descendant -> that of its worker, as far as somebody watched.
+        known: process id of a descendant -> process id of its worker, where it was observed.
 
     Returns:
-        Process id -> that of its worker, for the processes that launched something and have one.
+        Process id -> process id of its worker, for each process that launched something and has a worker.
     """
-    others = {int(process) for process in _processes(trace.launches.process)} - set(workers)
+    descendants = {int(process) for process in _processes(trace.launches.process)} - set(workers)
     if len(workers) == 1:
         (worker,) = workers
-        return dict.fromkeys(others, worker)
-    return {process: known[process] for process in others if known.get(process) in workers}
+        return dict.fromkeys(descendants, worker)
+    return {process: known[process] for process in descendants if known.get(process) in workers}
 
 
-def adopt(process: Ints, parents: Mapping[int, int]) -> Ints:
-    """The process whose rounds each event belongs to.
+def find_workers_of_events(process: Ints, parents: Mapping[int, int]) -> Ints:
+    """The process whose rounds each event counts in, shape (events,).
 
     Args:
-        process: shape (events,), where it happened.
+        process: shape (events,), the process of each event.
         parents: descendant -> worker.
     """
     if not parents:
         return process
-    adopted: Ints = process.copy()
+    workers: Ints = process.copy()
     for child, parent in parents.items():
-        adopted[process == child] = parent
-    return adopted
+        workers[process == child] = parent
+    return workers
 
 
-def note_orphans(trace: Trace, workers: Collection[int], parents: Mapping[int, int]) -> tuple[str, ...]:
-    """Sentences on processes that launched something and belong to nobody known.
+def note_unassigned_processes(
+    trace: Trace, workers: Collection[int], parents: Mapping[int, int]
+) -> tuple[str, ...]:
+    """One sentence for each process that launched something and has no known worker.
 
     Args:
         trace: of several workers.
         workers: their process ids.
         parents: descendant -> worker.
     """
-    orphans = _processes(trace.launches.process) - set(workers) - set(parents)
+    unassigned = _processes(trace.launches.process) - set(workers) - set(parents)
     return tuple(
-        f"{int((trace.launches.process == process).sum())} launches of process {process} are in no round: "
-        "which worker started it is unknown; run without -n to have them counted"
-        for process in sorted(orphans)
+        f"{int((trace.launches.process == process).sum())} launches of process {process} are in no round, because "
+        "the worker that started it is unknown; run without -n to have them counted"
+        for process in sorted(unassigned)
     )
 
 
@@ -84,8 +85,8 @@ def find_boards(trace: Trace, row: Ints) -> Ints:
         row: shape (launches,), rows of ``trace.launches``.
 
     Returns:
-        Shape (launches,): index into ``trace.devices``, the same one for the same board, whatever the process
-        calls it; UNKNOWN_BOARD where the recording does not tell.
+        Shape (launches,): index into ``trace.devices``. One board has one index, whatever ordinal a process
+        uses for it. UNKNOWN_BOARD where the recording does not identify the board.
     """
     key = trace.launches.process[row] * _DEVICES + trace.launches.device[row]
     if len(key) and (key == key[0]).all():
@@ -98,7 +99,7 @@ def find_boards(trace: Trace, row: Ints) -> Ints:
 def _identify(trace: Trace, place: int) -> int:
     process, ordinal = divmod(place, _DEVICES)
     device = trace.find_device(process, ordinal)
-    # Under CUDA_VISIBLE_DEVICES each process numbers the boards anew: one numbering for all then says nothing.
+    # Under CUDA_VISIBLE_DEVICES each process numbers the boards anew, so one numbering for all proves nothing.
     if device is None or (device.process is None and len(trace.devices) > 1):
         return UNKNOWN_BOARD
     return _first_like(trace.devices, device)

@@ -1,8 +1,8 @@
-"""Which named ranges of a capture the nodes of a replayed CUDA graph come from.
+"""What the ranges that were open during the capture of a CUDA graph cost in each replay.
 
-A replay is one call: by its time, every node of the graph belongs to the range around the replay, and the ranges
-that were open while the graph was captured are long closed. A node remembers when it was made, though, and that
-moment lies inside them. So a node is tied to ranges twice, by the call that replayed it and by its making.
+A replay is one call. By the time of that call, every node of the graph belongs to the range around the replay. The
+ranges that were open during the capture have ended by then. The export records when each node was made, and that
+moment lies inside the ranges of the capture. So a node belongs to ranges by its replay and by its creation.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import pandas as pd
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import OWN_DOMAIN, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL, attribute, find_nodes
-from pytest_nsight.trace.launch_table import Facts
+from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.measures import MOST_PAIRS, measure_launches
 
 
@@ -25,9 +25,9 @@ class Captured:
 
     Attributes:
         parts: one row for each pair of a replay and a range of its capture, in order of the replay's call.
-            "process", "called_ns" and "replay_ns" are of the call that replayed the graph: where, when, and how
-            long it took on the host, for all parts of the graph together. "name", "domain", "start_ns" and
-            "end_ns" are the range's. The sums are those of Measured.ranges, over the nodes that were made in the
+            "process", "called_ns" and "replay_ns" describe the call that replayed the graph: its process, its
+            start, and its length on the host for the whole graph. "name", "domain", "start_ns" and "end_ns"
+            describe the range. The sums are those of Measured.ranges, over the nodes that were made in the
             range: "kernel_ns", "busy_ns", "span_ns", "gap_ns", "copy_ns", "copied_bytes", "copies", "launches",
             "device".
         kernels: as Measured.kernels; "range" is the row of ``parts``.
@@ -38,12 +38,12 @@ class Captured:
 
 
 def measure_captured(trace: Trace, domain: str | None = OWN_DOMAIN) -> Captured:
-    """Attribute the nodes of replayed graphs to the ranges in which they were captured, and add up.
+    """The nodes of replayed graphs, added up by the ranges in which they were captured.
 
-    A range that holds the replay as well is left out: the nodes belong to it already.
+    A range that also contains the replay is left out, because the nodes belong to it already.
 
     Args:
-        trace: any trace; one whose tool tells nothing of the making of nodes gives no rows.
+        trace: any trace; one without rows in ``nodes`` gives no rows.
         domain: NVTX domain of the ranges in question, None for all.
 
     Raises:
@@ -52,11 +52,11 @@ def measure_captured(trace: Trace, domain: str | None = OWN_DOMAIN) -> Captured:
     ranges, nodes = trace.ranges, trace.nodes
     wanted = [number for number, text in enumerate(trace.strings) if domain in (None, text)]
     rows = np.flatnonzero(np.isin(ranges.domain, wanted))
-    facts = Facts.of(trace)
+    details = LaunchDetails.of(trace)
     made = find_nodes(trace)
-    # Without its call nothing says which replay a node belongs to.
-    chosen = np.flatnonzero((made >= 0) & (facts.call != NO_CALL))
-    node, call = made[chosen], facts.call[chosen]
+    # Only the call says which replay a node belongs to.
+    chosen = np.flatnonzero((made >= 0) & (details.call != NO_CALL))
+    node, call = made[chosen], details.call[chosen]
     members = attribute(trace, rows, nodes.process[node], nodes.thread[node], nodes.made_ns[node])
     if int(members.counts.sum()) > MOST_PAIRS:
         raise TraceError("ranges of captures hold too many nodes, as they enclose one another; choose a domain")
@@ -72,13 +72,13 @@ def measure_captured(trace: Trace, domain: str | None = OWN_DOMAIN) -> Captured:
     order = np.argsort(group, kind="stable")
     first = pairs.drop_duplicates(keys).sort_values(keys)
     row = pairs["launch"].to_numpy(np.int64)[order]
-    sums, kernels = measure_launches(trace, facts, group[order], row, len(first))
+    sums, kernels = measure_launches(trace, details, group[order], row, len(first))
     del sums["launch_ns"]
     return Captured(_describe(trace, first).assign(**sums), pd.DataFrame(kernels))
 
 
 def _describe(trace: Trace, first: pd.DataFrame) -> pd.DataFrame:
-    """What replays and ranges of captures say of themselves."""
+    """The columns of Captured.parts that describe the replay and the range."""
     calls, ranges, texts = trace.calls, trace.ranges, np.array(trace.strings, dtype=object)
     call, row = first["call"].to_numpy(np.int64), first["range"].to_numpy(np.int64)
     table: pd.DataFrame = pd.DataFrame(

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.trace.attribution import Membership, attribute
-from pytest_nsight.trace.launch_table import Facts
+from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.measures import split_pairs
 
 NO_RANGE = -1
@@ -20,7 +20,7 @@ def find_gaps(trace: Trace) -> pd.DataFrame:
     """Every idle time between two launches of one range.
 
     Args:
-        trace: any trace. One without ranges is looked at as a whole.
+        trace: any trace. One without ranges counts as a single range.
 
     Returns:
         One row a gap, in order of start: "range" (row of ``trace.ranges``, the shortest that launched what ran
@@ -69,10 +69,10 @@ def _measure_idle(trace: Trace) -> tuple[Ints, Ints]:
 
 def _pair_with_ranges(trace: Trace, before: Ints, gap_ns: Ints) -> Iterator[pd.DataFrame]:
     """The gaps, by the launch after them, with every range that made this launch and the one before."""
-    facts, ranges = Facts.of(trace), trace.ranges
-    launched = np.flatnonzero(facts.is_placed)
+    details, ranges = LaunchDetails.of(trace), trace.ranges
+    launched = np.flatnonzero(details.is_placed)
     rows = np.arange(len(ranges))
-    members = attribute(trace, rows, trace.launches.process[launched], *facts.origin(trace, launched))
+    members = attribute(trace, rows, trace.launches.process[launched], *details.origin(trace, launched))
     for first, last in split_pairs(members.counts):
         where, after = _find_both(members, launched, before, gap_ns, (first, last))
         where += first

@@ -1,6 +1,6 @@
-"""What is known of each launch before ranges come in: its call, where that was made, and what it costs.
+"""What is known of each launch without its ranges, and sums over launches that are sorted by range.
 
-MERGED: Sums over launches that are sorted by range: exact, and without a loop over ranges.
+The sums are exact integers. Their cost depends on the number of launches, not on the number of ranges.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from pytest_nsight.trace.attribution import NO_CALL, find_calls
 
 
 @dataclass(frozen=True, slots=True)
-class Facts:
-    """What sums and searches need to know of each launch, shape (launches,) each.
+class LaunchDetails:
+    """The call and the cost of each launch, shape (launches,) each.
 
     Attributes:
-        call: row of the call that made it, NO_CALL if unknown.
-        is_placed: whether it is known where on the host it was launched.
+        call: row of the call that launched it, NO_CALL if unknown.
+        is_placed: whether the thread and the time of the launch on the host are known.
         is_compute: kernel, graph or operator, as opposed to a copy.
         duration_ns: int64.
         launch_ns: duration of its call, for the first computing launch of each call; else 0.
@@ -33,20 +33,20 @@ class Facts:
     launch_ns: Ints
 
     @classmethod
-    def of(cls, trace: Trace) -> Facts:
-        """Look up the call of each launch, and add what follows from it."""
+    def of(cls, trace: Trace) -> LaunchDetails:
+        """The details of all launches of a trace."""
         launches, calls = trace.launches, trace.calls
         kinds = np.array([shape.kind for shape in trace.shapes], np.str_)
         call = find_calls(trace)
         is_compute = np.isin(kinds, COMPUTE_KINDS)[launches.shape]
         is_operator = (kinds == "operator")[launches.shape]
-        # All launches of a call share its ranges, so that its time can be booked on one of them.
+        # All launches of a call are in the same ranges, so one of them carries the time of the call.
         candidates = np.flatnonzero(is_compute & (call != NO_CALL))
-        booked = np.full(len(calls), -1, np.int64)
-        booked[call[candidates]] = candidates
-        with_launch = np.flatnonzero(booked >= 0)
+        carrier = np.full(len(calls), -1, np.int64)
+        carrier[call[candidates]] = candidates
+        with_launch = np.flatnonzero(carrier >= 0)
         launch_ns = np.zeros(len(launches), np.int64)
-        launch_ns[booked[with_launch]] = np.maximum(calls.end_ns - calls.start_ns, 0)[with_launch]
+        launch_ns[carrier[with_launch]] = np.maximum(calls.end_ns - calls.start_ns, 0)[with_launch]
         return cls(
             call=call,
             is_placed=(call != NO_CALL) | is_operator,
@@ -56,7 +56,7 @@ class Facts:
         )
 
     def origin(self, trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
-        """Thread and time of launching, shape (launched,) each; an operator without a call is its own."""
+        """Thread and time on the host, shape (launched,) each; an operator without a call started itself."""
         call = self.call[launched]
         is_own = call == NO_CALL
         if not is_own.any():
@@ -69,15 +69,15 @@ class Facts:
 
 
 def sort_by_start(where: Ints, row: Ints, start_ns: Ints) -> tuple[Ints, Ints]:
-    """Put launches in order of range, start and row; mostly they are so already.
+    """Launches in order of range, start and row.
 
     Args:
         where: shape (launches,), number of the range of each, sorted.
         row: shape (launches,), row of each in the table.
-        start_ns: shape (rows,), the table's starts.
+        start_ns: shape (rows,), start of each row of the table.
 
     Returns:
-        Both in the new order.
+        ``where`` and ``row`` in the new order.
     """
     time_ns = start_ns[row]
     is_sorted = (where[1:] > where[:-1]) | (time_ns[1:] > time_ns[:-1])

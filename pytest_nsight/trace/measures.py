@@ -1,4 +1,4 @@
-"""What each range cost: times, launches, copies, and the kernels behind them."""
+"""What each range cost: times, launches, copies, and its kernels."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import OWN_DOMAIN, Flags, Ints, Trace
 from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
-from pytest_nsight.trace.descendants import UNKNOWN_BOARD, adopt, find_boards
-from pytest_nsight.trace.launch_table import Facts, count_shapes, measure_busy, sort_by_start, sum_by
-from pytest_nsight.trace.unattributed import Stray, find_unattributed, note_losses
+from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards, find_workers_of_events
+from pytest_nsight.trace.launch_table import LaunchDetails, count_shapes, measure_busy, sort_by_start, sum_by
+from pytest_nsight.trace.unattributed import UnattributedLaunches, find_unattributed, note_lost_calls
 
 PAIRS_AT_ONCE = 2_000_000
 MOST_PAIRS = 1_000_000_000
@@ -24,24 +24,25 @@ NO_DEVICE = -1
 
 @dataclass(frozen=True)
 class Measured:
-    """The ranges of a trace with what was launched inside them.
+    """The ranges of a trace and what was launched inside them.
 
     Attributes:
         ranges: one row a range, in order of start. Times are int64 nanoseconds. "id" is the payload, -1
-            where there is none; "name", "domain", "process", "thread", "is_open", "start_ns" and "end_ns" are
-            the range's own; "device" is that of the first launch, -1 without any; so is "board", an index into
-            the trace's devices, -1 where it is unknown, and "is_split" is 1 where other launches of it ran on
-            another one, else 0. "kernel_ns" sums kernels, graphs and operators, "busy_ns" is the length of their
-            union, "span_ns" is from the first start to the last end, "gap_ns" is span less busy. "copy_ns",
-            "copied_bytes" and "copies" are of memory copies and sets. "sync_ns" is host time in synchronisation
-            calls, "launch_ns" host time in the calls that launched kernels and graphs, "wall_ns" the length of
-            the range. "launches" counts kernels, graphs and operators.
+            where there is none; "name", "domain", "process", "thread", "is_open", "start_ns" and "end_ns"
+            are those of the range. "device" is the device of the first launch, -1 without a launch. "board" is
+            the board of the first launch, an index into the trace's devices, -1 where it is unknown. "is_split"
+            is 1 where another launch of the range ran on another board, else 0. "kernel_ns" sums kernels, graphs
+            and operators, "busy_ns" is the length of their union, "span_ns" is from the first start to the last
+            end, "gap_ns" is span less busy. "copy_ns", "copied_bytes" and "copies" are of memory copies and sets.
+            "sync_ns" is host time in synchronisation calls, "launch_ns" host time in the calls that launched
+            kernels and graphs, "wall_ns" the length of the range. "launches" counts kernels, graphs and
+            operators.
         kernels: one row for each pair of a range and a shape launched in it, copies included, in order of
             range and first start: "range" (row of ``ranges``), "shape" (index into ``shapes``), "count",
             "total_ns", "first_start_ns".
         shapes: the distinct ways of launching, copies included.
         is_inside: shape (launches,), whether each launch of the trace belongs to a range.
-        strays: launches that belong to no range, the longest in total first.
+        unattributed: launches that belong to no range, the longest in total first.
         notes: sentences for the user on launches that could not be attributed.
     """
 
@@ -49,19 +50,20 @@ class Measured:
     kernels: pd.DataFrame
     shapes: tuple[Shape, ...]
     is_inside: Flags
-    strays: tuple[Stray, ...] = field(default=())
+    unattributed: tuple[UnattributedLaunches, ...] = field(default=())
     notes: tuple[str, ...] = field(default=())
 
 
 def measure(
     trace: Trace, domain: str | None = OWN_DOMAIN, parents: Mapping[int, int] = MappingProxyType({})
 ) -> Measured:
-    """Attribute a trace's launches to its ranges, and add up.
+    """The launches of a trace, attributed to its ranges and added up.
 
     Args:
         trace: any trace.
         domain: NVTX domain of the ranges in question, None for all.
-        parents: process id -> that of the process in whose ranges its launches count, see kin.find_parents.
+        parents: process id -> process id of the worker in whose ranges its launches count, from
+            descendants.find_parents.
 
     Raises:
         TraceError: the ranges nest so deep that listing their launches would take hours.
@@ -72,10 +74,10 @@ def measure(
         chosen = ranges.domain == (trace.strings.index(domain) if domain in trace.strings else -1)
     rows = np.flatnonzero(chosen)
     rows = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
-    facts = Facts.of(trace)
-    launched = np.flatnonzero(facts.is_placed)
-    process = adopt(trace.launches.process[launched], parents)
-    members = attribute(trace, rows, process, *facts.origin(trace, launched))
+    details = LaunchDetails.of(trace)
+    launched = np.flatnonzero(details.is_placed)
+    process = find_workers_of_events(trace.launches.process[launched], parents)
+    members = attribute(trace, rows, process, *details.origin(trace, launched))
     total = int(members.counts.sum())
     if total > MOST_PAIRS:
         raise TraceError(
@@ -83,20 +85,21 @@ def measure(
             "choose the ranges of one domain"
         )
     blocks = [
-        _measure_block(trace, facts, launched, members, first, last) for first, last in split_pairs(members.counts)
+        _measure_block(trace, details, launched, members, first, last)
+        for first, last in split_pairs(members.counts)
     ]
     table, kernels = (_concatenate(list(columns)) for columns in zip(*blocks, strict=True))
     table["sync_ns"] = _sum_synchronisation(trace, rows)
     covered = np.zeros(len(trace.launches), np.bool_)
     covered[launched] = members.covered
-    strays = find_unattributed(trace, ~covered, facts.is_placed, facts.duration_ns)
+    unattributed = find_unattributed(trace, ~covered, details.is_placed, details.duration_ns)
     return Measured(
         ranges=_describe(trace, rows).join(table),
         kernels=kernels,
         shapes=trace.shapes,
         is_inside=covered,
-        strays=strays,
-        notes=note_losses(strays, len(trace.launches)),
+        unattributed=unattributed,
+        notes=note_lost_calls(unattributed, len(trace.launches)),
     )
 
 
@@ -112,41 +115,41 @@ def split_pairs(counts: Ints) -> Iterator[tuple[int, int]]:
 
 
 def _concatenate(blocks: list[dict[str, Ints]]) -> pd.DataFrame:
-    """One table of the columns of all blocks, which are emptied: for a while, a second copy would be the most."""
+    """One table of the columns of all blocks; it empties the blocks, so that each column is in memory once."""
     columns = {name: np.concatenate([block.pop(name) for block in blocks]) for name in list(blocks[0])}
     table: pd.DataFrame = pd.DataFrame(columns, copy=False)
     return table
 
 
 def _measure_block(
-    trace: Trace, facts: Facts, launched: Ints, members: Membership, first: int, last: int
+    trace: Trace, details: LaunchDetails, launched: Ints, members: Membership, first: int, last: int
 ) -> tuple[dict[str, Ints], dict[str, Ints]]:
-    """Sums by range, and uses by range and shape, of the ranges from first to last."""
+    """Sums by range, and uses by range and shape, of the ranges from ``first`` to ``last``."""
     where, event = members.pairs(first, last)
-    sums, uses = measure_launches(trace, facts, where, launched[event], last - first)
+    sums, uses = measure_launches(trace, details, where, launched[event], last - first)
     uses["range"] += first
     return sums, uses
 
 
 def measure_launches(
-    trace: Trace, facts: Facts, where: Ints, row: Ints, size: int
+    trace: Trace, details: LaunchDetails, where: Ints, row: Ints, size: int
 ) -> tuple[dict[str, Ints], dict[str, Ints]]:
-    """Add up launches by group: the sums of Measured.ranges, and the uses of Measured.kernels.
+    """Launches added up by group: the sums of Measured.ranges, and the uses of Measured.kernels.
 
     Args:
         trace: the trace.
-        facts: of its launches.
+        details: LaunchDetails of the trace.
         where: shape (members,), number of the group, sorted.
         row: shape (members,), row of the launch.
         size: number of groups.
     """
     launches = trace.launches
     where, row = sort_by_start(where, row, launches.start_ns)
-    is_compute, duration_ns = facts.is_compute[row], facts.duration_ns[row]
+    is_compute, duration_ns = details.is_compute[row], details.duration_ns[row]
     compute, copy = np.flatnonzero(is_compute), np.flatnonzero(~is_compute)
     sums = measure_busy(where[compute], launches.start_ns[row[compute]], launches.end_ns[row[compute]], size)
     sums["kernel_ns"] = sum_by(where[compute], duration_ns[compute], size)
-    sums["launch_ns"] = sum_by(where[compute], facts.launch_ns[row[compute]], size)
+    sums["launch_ns"] = sum_by(where[compute], details.launch_ns[row[compute]], size)
     sums["launches"] = np.bincount(where[compute], minlength=size)
     sums["copy_ns"] = sum_by(where[copy], duration_ns[copy], size)
     sums["copied_bytes"] = sum_by(where[copy], launches.bytes_moved[row[copy]], size)
@@ -160,7 +163,7 @@ def measure_launches(
 
 
 def _find_boards(trace: Trace, where: Ints, row: Ints, size: int) -> tuple[Ints, Ints]:
-    """By group: the board of its first launch, and whether another launch ran on another one."""
+    """By group: the board of its first launch, and whether another launch ran on another board."""
     boards = find_boards(trace, row)
     first = np.full(size, UNKNOWN_BOARD, np.int64)
     first[where[::-1]] = boards[::-1]
@@ -182,7 +185,7 @@ def _sum_synchronisation(trace: Trace, rows: Ints) -> Ints:
 
 
 def _describe(trace: Trace, rows: Ints) -> pd.DataFrame:
-    """What the ranges say of themselves."""
+    """The columns of Measured.ranges that describe the range itself."""
     ranges, texts = trace.ranges, np.array(trace.strings, dtype=object)
     table: pd.DataFrame = pd.DataFrame(
         {

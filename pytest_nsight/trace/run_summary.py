@@ -1,6 +1,7 @@
-"""A run's manifest and measured ranges become one RunSummary per subject. Pure.
+"""One RunSummary per subject, from the manifest of a run and its measured ranges. Pure.
 
-MERGED: What one round spent on one subject: in its own ranges, and in those of a replayed graph's capture.
+A round's cost of a subject is the sum over the subject's ranges in that round, and over the ranges of the capture
+whose graph the round replayed.
 """
 
 from __future__ import annotations
@@ -13,36 +14,37 @@ import numpy as np
 import pandas as pd
 
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
-from pytest_nsight.protocol.manifest import Conditions, Manifest, Round
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import Conditions, Round
 from pytest_nsight.trace.graph_captures import Captured
 from pytest_nsight.trace.measures import Measured
 
-# What can be said of operators on a processor: they are not launched, copied for or waited for.
+# Operators on a processor have no launch calls, no copies and no synchronisation.
 _OPERATOR_METRICS = ("kernel", "busy", "span", "gap", "wall")
 
 
 def summarise(
     manifest: Manifest, measured: Measured, captured: Captured | None = None
 ) -> tuple[tuple[RunSummary, ...], dict[str, str]]:
-    """Summarises what one worker measured.
+    """The summaries of what one worker measured.
 
     Args:
-        manifest: which rounds it ran.
-        measured: what the profiler saw of them.
-        captured: what the ranges of captured graphs cost in replays, None if there were none.
+        manifest: the rounds that it ran.
+        measured: the attributed launches of its trace.
+        captured: what the ranges of captured graphs cost in replays, None without replays.
 
     Returns:
-        The summaries of all cases whose rounds were seen completely, and for each other case a sentence that
-        says what is missing.
+        The summaries of all cases whose rounds are all in the trace; and case -> what is missing, for each other
+        case.
     """
     own = measured.ranges[(measured.ranges["process"] == manifest.pid) & (measured.ranges["id"] >= 0)]
     seen = own.reset_index(names="row").drop_duplicates("id").set_index("id")
-    table = PieceTable(measured.ranges, measured.kernels)
+    table = RangeSumTable(measured.ranges, measured.kernels)
     rounds: dict[str, list[Round]] = {}
     for one in manifest.rounds:
         rounds.setdefault(one.case, []).append(one)
     round_ids = [one.id for one in manifest.rounds if one.id in seen.index]
-    replayed = captured_pieces(captured, seen.loc[round_ids]) if captured is not None else {}
+    replayed = sum_captured_parts(captured, seen.loc[round_ids]) if captured is not None else {}
     summaries: list[RunSummary] = []
     problems: dict[str, str] = {}
     for case, own_rounds in rounds.items():
@@ -50,29 +52,29 @@ def summarise(
         if missing:
             problems[case] = f"{missing} of {len(own_rounds)} rounds are missing from the trace: its end was lost"
             continue
-        pieces = {
+        sums = {
             part: {round_id: table.add_up(seen.loc[ids, "row"].tolist()) for round_id, ids in groups.items()}
             for part, groups in _subjects(own_rounds, set(seen.index)).items()
         }
-        if not any(piece.shapes for piece in pieces[""].values()):
+        if not any(one.shapes for one in sums[""].values()):
             problems[case] = _nothing_launched(manifest)
             continue
-        _add_replayed(pieces, replayed, [one.id for one in own_rounds])
+        _add_replayed(sums, replayed, [one.id for one in own_rounds])
         summaries += [
             _summary(manifest, Subject(case, part), own_rounds, list(by_round.values()), measured.shapes)
-            for part, by_round in pieces.items()
+            for part, by_round in sums.items()
         ]
     return tuple(summaries), problems
 
 
 def _add_replayed(
-    pieces: dict[str, dict[int, Piece]], replayed: Mapping[str, Mapping[int, Piece]], rounds: Sequence[int]
+    sums: dict[str, dict[int, RangeSums]], replayed: Mapping[str, Mapping[int, RangeSums]], rounds: Sequence[int]
 ) -> None:
-    """Puts the parts of replayed graphs beside, or into, the parts that the rounds opened themselves."""
+    """Adds the parts of replayed graphs to the parts that the rounds opened."""
     for part, by_round in replayed.items():
         for round_id in rounds:
             if round_id in by_round:
-                own = pieces.setdefault(part, {})
+                own = sums.setdefault(part, {})
                 own[round_id] = own[round_id].join(by_round[round_id]) if round_id in own else by_round[round_id]
 
 
@@ -81,7 +83,7 @@ def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, dict[i
     subjects: dict[str, dict[int, list[int]]] = {"": {one.id: [one.id] for one in rounds}}
     for name in dict.fromkeys(name for one in rounds for _, name in one.parts):
         payloads = {one.id: [id_ for id_, other in one.parts if other == name and id_ in seen] for one in rounds}
-        # Rounds that skipped the part have nothing to tell of it.
+        # A round that skipped the part has no value for it.
         groups = {round_id: group for round_id, group in payloads.items() if group}
         if groups:
             subjects[name] = groups
@@ -101,10 +103,10 @@ def _summary(
     manifest: Manifest,
     subject: Subject,
     rounds: Sequence[Round],
-    pieces: Sequence[Piece],
+    sums: Sequence[RangeSums],
     names: Sequence[Shape],
 ) -> RunSummary:
-    shapes = [piece.shapes for piece in pieces]
+    shapes = [one.shapes for one in sums]
     kinds = {names[index].kind for one in shapes for index in one}
     metrics = _OPERATOR_METRICS if kinds == {"operator"} else METRICS
     counts = [{index: use[0] for index, use in one.items()} for one in shapes]
@@ -115,25 +117,25 @@ def _summary(
         session=manifest.session,
         board=manifest.board,
         rounds={
-            name: tuple(piece.times_ns[name] for piece in pieces)
+            name: tuple(one.times_ns[name] for one in sums)
             for name in metrics
-            if all(name in piece.times_ns for piece in pieces)
+            if all(name in one.times_ns for one in sums)
         },
         shapes=_uses(shapes, names),
         is_stable=is_stable,
         varying=() if is_stable else find_varying(counts, names),
-        copied_bytes=int(statistics.median(piece.copied_bytes for piece in pieces)),
+        copied_bytes=int(statistics.median(one.copied_bytes for one in sums)),
         clocks=_clocks(rounds, manifest.conditions.get(subject.case)),
         environment={**manifest.environment, "cold_cache": "on" if rounds[0].cold_cache else "off"},
         recorded=manifest.recorded,
         commit=manifest.commit,
-        # What a part of the round has to do, nobody said.
+        # Work is declared for a whole round only.
         work=None if subject.part else manifest.work.get(subject.case),
     )
 
 
 def _uses(shapes: Sequence[Mapping[int, tuple[int, int, int]]], names: Sequence[Shape]) -> tuple[ShapeUse, ...]:
-    """What a typical round launches, in order of first launch."""
+    """The launches of a typical round, in order of first launch."""
     first_ns: dict[int, int] = {}
     for one in shapes:
         for index, (_, _, start_ns) in one.items():
@@ -162,7 +164,7 @@ def _clocks(rounds: Sequence[Round], conditions: Conditions | None) -> Clocks:
         temperature_c=max(temperature_c, default=None),
         throttled=sum(bool(reading.reasons) for reading in readings) / len(readings) if sm_mhz else None,
         reasons=tuple(sorted({reason for reading in readings for reason in reading.reasons})),
-        foreign_processes=tuple(sorted(conditions.others)) if conditions else (),
+        foreign_processes=tuple(sorted(conditions.foreign_processes)) if conditions else (),
         round_mhz=tuple(sm_mhz) if len(sm_mhz) == len(readings) else (),
     )
 
@@ -171,11 +173,11 @@ _Use = tuple[int, int, int]
 """Launches, their total time in ns, and the start of the first, in ns."""
 
 
-class Piece(NamedTuple):
+class RangeSums(NamedTuple):
     """Sums over some ranges.
 
     Attributes:
-        times_ns: metric -> duration; a part of a replayed graph has none on the host, which sees the replay whole.
+        times_ns: metric -> duration. A part of a replayed graph has no times on the host.
         copied_bytes: by copies and sets.
         shapes: index of a shape -> its uses.
     """
@@ -184,20 +186,20 @@ class Piece(NamedTuple):
     copied_bytes: int
     shapes: Mapping[int, _Use]
 
-    def join(self, other: Piece) -> Piece:
+    def join(self, other: RangeSums) -> RangeSums:
         """Both together."""
         times_ns = dict(self.times_ns)
         for metric, duration_ns in other.times_ns.items():
             times_ns[metric] = times_ns.get(metric, 0) + duration_ns
         shapes = _add_up([*self.shapes.items(), *other.shapes.items()])
-        return Piece(times_ns, self.copied_bytes + other.copied_bytes, shapes)
+        return RangeSums(times_ns, self.copied_bytes + other.copied_bytes, shapes)
 
 
-class PieceTable:
-    """Sums of ranges, to be added up by round."""
+class RangeSumTable:
+    """Sums by range, and their totals over the ranges of a round."""
 
     def __init__(self, sums: pd.DataFrame, kernels: pd.DataFrame) -> None:
-        """Takes both tables of a Measured or a Captured."""
+        """Reads both tables of a Measured or a Captured."""
         self._columns = {name: sums[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "copied_bytes")}
         self._times_ns = {
             metric: sums[f"{metric}_ns"].to_numpy(np.int64) for metric in METRICS if f"{metric}_ns" in sums
@@ -207,12 +209,12 @@ class PieceTable:
         for row, shape, *use in zip(*(kernels[column].tolist() for column in columns), strict=True):
             self._uses.setdefault(row, []).append((shape, (use[0], use[1], use[2])))
 
-    def add_up(self, rows: Sequence[int]) -> Piece:
-        """The sums of ranges; one inside another of them is part of that one already."""
+    def add_up(self, rows: Sequence[int]) -> RangeSums:
+        """The sums over some ranges; a range inside another of them is not added again."""
         kept = self._outermost(rows)
         times_ns = {metric: int(column[kept].sum()) for metric, column in self._times_ns.items()}
         uses = [use for row in kept for use in self._uses.get(row, ())]
-        return Piece(times_ns, int(self._columns["copied_bytes"][kept].sum()), _add_up(uses))
+        return RangeSums(times_ns, int(self._columns["copied_bytes"][kept].sum()), _add_up(uses))
 
     def _outermost(self, rows: Sequence[int]) -> list[int]:
         start_ns, end_ns = self._columns["start_ns"], self._columns["end_ns"]
@@ -223,15 +225,15 @@ class PieceTable:
         return kept
 
 
-def captured_pieces(captured: Captured, rounds: pd.DataFrame) -> dict[str, dict[int, Piece]]:
-    """Parts of replayed graphs, by the rounds that replayed them.
+def sum_captured_parts(captured: Captured, rounds: pd.DataFrame) -> dict[str, dict[int, RangeSums]]:
+    """What the parts of replayed graphs cost in each round that replayed them.
 
     Args:
         captured: of the whole trace.
-        rounds: rows of Measured.ranges, one a round, of one process; indexed by the round's id.
+        rounds: rows of Measured.ranges, one a round, of one process; the index is the round's id.
 
     Returns:
-        Name of the range of the capture -> id of the round -> what it took there.
+        Name of the range of the capture -> id of the round -> sums.
     """
     parts = captured.parts
     ordered = rounds.sort_values("start_ns")
@@ -241,13 +243,13 @@ def captured_pieces(captured: Captured, rounds: pd.DataFrame) -> dict[str, dict[
     is_inside = (at >= 0) & (parts["called_ns"].to_numpy() < ordered["end_ns"].to_numpy()[at])
     is_inside &= parts["process"].to_numpy() == ordered["process"].to_numpy()[at]
     found = parts.assign(round=ordered.index.to_numpy()[at])[is_inside]
-    table = PieceTable(parts, captured.kernels)
-    pieces: dict[str, dict[int, Piece]] = {}
-    # One name may be nested in itself, but only within a replay: each replay runs the same ranges again.
+    table = RangeSumTable(parts, captured.kernels)
+    sums: dict[str, dict[int, RangeSums]] = {}
+    # Within one replay a range may contain another of its name; two replays run the same ranges again.
     for (name, round_id, _), group in found.groupby(["name", "round", "called_ns"], sort=False):
-        piece, by_round = table.add_up(group.index.tolist()), pieces.setdefault(name, {})
-        by_round[round_id] = by_round[round_id].join(piece) if round_id in by_round else piece
-    return pieces
+        one, by_round = table.add_up(group.index.tolist()), sums.setdefault(name, {})
+        by_round[round_id] = by_round[round_id].join(one) if round_id in by_round else one
+    return sums
 
 
 def find_varying(rounds: Sequence[Mapping[int, int]], names: Sequence[Shape]) -> tuple[ShapeSpread, ...]:

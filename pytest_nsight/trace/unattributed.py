@@ -1,4 +1,4 @@
-"""Launches that belong to no range: counted and named, so that none is lost without a word."""
+"""Launches that belong to no range, counted by name and reason."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ OUTSIDE_REASON = "outside every range"
 
 
 @dataclass(frozen=True, slots=True)
-class Stray:
-    """Launches of one name that belong to no range.
+class UnattributedLaunches:
+    """Launches with one name that belong to no range, for one reason.
 
     Attributes:
         name: normalised name.
         reason: NO_CALL_REASON or OUTSIDE_REASON.
-        count: how many.
-        total_ns: their time on the device.
+        count: number of launches.
+        total_ns: sum of their durations on the device.
     """
 
     name: str
@@ -31,16 +31,18 @@ class Stray:
     total_ns: int
 
 
-def find_unattributed(trace: Trace, is_stray: Flags, is_placed: Flags, duration_ns: Ints) -> tuple[Stray, ...]:
-    """Count launches in no range by name and reason, the longest in total first.
+def find_unattributed(
+    trace: Trace, is_unattributed: Flags, is_placed: Flags, duration_ns: Ints
+) -> tuple[UnattributedLaunches, ...]:
+    """Launches in no range by name and reason, the longest in total first.
 
     Args:
         trace: the trace.
-        is_stray: shape (launches,), whether a launch is in no range.
-        is_placed: shape (launches,), whether it is known where on the host it was launched.
+        is_unattributed: shape (launches,), whether a launch is in no range.
+        is_placed: shape (launches,), whether the thread and time of the launch on the host are known.
         duration_ns: shape (launches,).
     """
-    rows = np.flatnonzero(is_stray)
+    rows = np.flatnonzero(is_unattributed)
     key = trace.launches.shape[rows].astype(np.int64) * 2 + is_placed[rows]
     counts: Counter[tuple[str, str]] = Counter()
     totals: Counter[tuple[str, str]] = Counter()
@@ -51,22 +53,22 @@ def find_unattributed(trace: Trace, is_stray: Flags, is_placed: Flags, duration_
         name = trace.shapes[value // 2].name, OUTSIDE_REASON if value % 2 else NO_CALL_REASON
         counts[name] += count
         totals[name] += total_ns
-    strays = (Stray(*name, counts[name], totals[name]) for name in counts)
-    return tuple(sorted(strays, key=lambda stray: (-stray.total_ns, stray.name, stray.reason)))
+    unattributed = (UnattributedLaunches(*name, counts[name], totals[name]) for name in counts)
+    return tuple(sorted(unattributed, key=lambda one: (-one.total_ns, one.name, one.reason)))
 
 
-def note_losses(strays: tuple[Stray, ...], launches: int) -> tuple[str, ...]:
+def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: int) -> tuple[str, ...]:
     """Sentences on launches that nothing seems to have made: a hole in the recording.
 
     Args:
-        strays: launches in no range; those that have a call are warm-up or the program's own.
+        unattributed: launches in no range; those that have a call are warm-up or the program's own.
         launches: number of all launches.
     """
-    lost = [stray for stray in strays if stray.reason == NO_CALL_REASON]
+    lost = [one for one in unattributed if one.reason == NO_CALL_REASON]
     if not lost:
         return ()
-    count = sum(stray.count for stray in lost)
-    names = ", ".join(dict.fromkeys(stray.name for stray in lost[:3]))
+    count = sum(one.count for one in lost)
+    names = ", ".join(dict.fromkeys(one.name for one in lost[:3]))
     sentence = (
         f"{count} of {launches} launches have no API call in the recording and are in no round ({names}): "
         "the profiler lost data; measure fewer cases or rounds at once"

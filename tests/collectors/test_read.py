@@ -127,7 +127,7 @@ def test_nullable_columns_may_be_null_or_missing(tmp_path):
     )
     result = measure(read(path))
     assert result.ranges["id"].tolist() == [-1]
-    assert [(stray.name, stray.count) for stray in result.strays] == [("k", 1)]
+    assert [(one.name, one.count) for one in result.unattributed] == [("k", 1)]
 
 
 def test_a_missing_column_that_is_needed_is_named(tmp_path):
@@ -316,7 +316,7 @@ def test_overwritten_bytes_give_a_trace_or_a_trace_error(data):
             return
         result = measure(trace, None)
         assert len(result.ranges) == len(trace.ranges)
-        assert sum(s.count for s in result.strays) <= len(trace.launches)
+        assert sum(s.count for s in result.unattributed) <= len(trace.launches)
 
 
 def mix(value: int) -> int:

@@ -88,7 +88,7 @@ def test_every_launch_is_in_a_round_or_counted_as_outside(recording):
     at = starts.searchsorted(parts["start_ns"].to_numpy(), side="right") - 1
     loose = (at < 0) | (parts["start_ns"].to_numpy() >= rounds["end_ns"].to_numpy()[at])
     inside += int(parts.loc[loose, ["launches", "copies"]].to_numpy().sum())
-    assert inside + sum(stray.count for stray in result.strays) == len(trace.launches)
+    assert inside + sum(one.count for one in result.unattributed) == len(trace.launches)
     assert result.notes == ()
 
 

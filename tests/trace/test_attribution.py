@@ -144,7 +144,7 @@ def test_launches_without_a_call_and_outside_of_ranges_are_counted_by_name(measu
     trace = TraceBuilder().range("case", 0, 100).launch("in", 10, 20, api_at=5)
     trace.launch("lost", 30, 37).launch("warm", 200, 230, api_at=150).launch("warm", 230, 240, api_at=160)
     result = measured(trace)
-    found = [(s.name, s.reason, s.count, s.total_ns) for s in result.strays]
+    found = [(s.name, s.reason, s.count, s.total_ns) for s in result.unattributed]
     assert found == [("warm", OUTSIDE_REASON, 2, 40), ("lost", NO_CALL_REASON, 1, 7)]
     assert len(result.notes) == 1
     assert "1 of 4 launches" in result.notes[0]

@@ -109,7 +109,7 @@ def test_equals_a_comparison_of_all_pairs(pairs_at_once, spans, launched):
     found = result.ranges.sort_values("id")[columns].to_numpy().tolist()
     assert found == [expected(span, launched, spans) for span in spans]
     covered = sum(any(owns(span, launch, spans) for span in spans) for launch in launched)
-    assert sum(stray.count for stray in result.strays) == len(launched) - covered
+    assert sum(one.count for one in result.unattributed) == len(launched) - covered
     by_shape = np.zeros(len(spans), np.int64)
     np.add.at(by_shape, result.kernels["range"], result.kernels["count"])
     assert by_shape.tolist() == (result.ranges["launches"] + result.ranges["copies"]).tolist()

@@ -1,4 +1,4 @@
-"""Whatever a user calls a recording becomes a trace."""
+"""The trace of any recording: an export, a report, or the folder of a recorded run."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_nsight.collectors.nsys.collector import read_explained
+from pytest_nsight.collectors.nsys.collector import read_explained, read_kept
 from pytest_nsight.collectors.nsys.export import export
 from pytest_nsight.collectors.nsys.find import find
 from pytest_nsight.collectors.nsys.scrub import unpack
-from pytest_nsight.controller.recorded_session import read_recorded_trace
+from pytest_nsight.collectors.torch.recorder import read_kept as read_kept_events
 from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
 
 KINDS = "an .sqlite or .sqlite.xz export, a .nsys-rep report, or a run's folder such as .nsight/SESSION/run-001"
 
 
-def load(path: Path) -> Trace:
-    """Reads a recording; one without ranges or kernels says in its notes what may be the matter.
+def load_trace(path: Path) -> Trace:
+    """The trace in a recording; the notes of one without ranges or kernels say why that may be.
 
     Args:
-        path: an export, packed or not; a report, which the newest nsys here exports into a temporary folder; or
-            the folder of a run that was recorded with --nsight-keep.
+        path: an export, packed or not; a report, which the newest installed nsys exports to a temporary folder;
+            or the folder of a run that was recorded with --nsight-keep.
 
     Raises:
-        UsageError: there is nothing of that name, or it is a whole session.
+        UsageError: the path does not exist, or it is the folder of a session with several runs.
         RecordingError: the folder holds no trace.
-        NsysError: no nsys here can export the report.
+        NsysError: no installed nsys can export the report.
         TraceError: the export cannot be read.
     """
     if path.is_dir():
@@ -51,12 +51,12 @@ def _load_folder(folder: Path) -> Trace:
     runs = sorted(run.name for run in folder.glob("run-*") if run.is_dir())
     if runs:
         raise UsageError(f"{folder} is a session; give one of its runs: {folder / runs[0]} to {runs[-1]}")
-    try:
-        return read_recorded_trace(folder)
-    except RecordingError:
+    trace = read_kept(folder) or read_kept_events(folder)
+    if trace is None:
         raise RecordingError(
             f"{folder} holds no trace of a run; record the session with --nsight-keep, or give {KINDS}"
-        ) from None
+        )
+    return trace
 
 
 def _load_report(report: Path) -> Trace:
@@ -70,7 +70,7 @@ def _load_report(report: Path) -> Trace:
 
 
 def _read_for(path: Path, exported: Path) -> Trace:
-    """Reads what was made from the file that the user knows, and names that one if it cannot be read."""
+    """The trace in a temporary file; an error names the file that the user gave."""
     try:
         return read_explained(exported)
     except TraceError as error:
@@ -79,7 +79,7 @@ def _read_for(path: Path, exported: Path) -> Trace:
 
 @contextmanager
 def _scratch() -> Iterator[Path]:
-    """A folder that only its user can read, as exports hold the environment; it goes, unless nsys wrote why not."""
+    """A temporary folder that only its user can read. It stays if nsys failed, because it holds the log."""
     folder = Path(tempfile.mkdtemp(prefix="pytest-nsight-"))
     try:
         yield folder
