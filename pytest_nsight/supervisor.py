@@ -48,7 +48,7 @@ class _RunningWorker:
                 # An interrupt comes from here alone: two of them would cut short the worker's own clearing up.
                 start_new_session=True,
             )
-        self.blame = ""
+        self.failed_peer = ""
         self.children: set[int] = set()
 
     @property
@@ -112,7 +112,7 @@ class Supervisor:
             time.sleep(_POLL_S)
 
     def _record_exit(self, worker: _RunningWorker) -> None:
-        end = WorkerExit(worker.popen.returncode, worker.blame, tuple(sorted(worker.children)))
+        end = WorkerExit(worker.popen.returncode, worker.failed_peer, tuple(sorted(worker.children)))
         with (self._folder / EXITS_FILE).open("a", encoding="utf-8") as file:
             file.write(json.dumps({"member": worker.member.folder, **asdict(end)}) + "\n")
 
@@ -128,7 +128,7 @@ def _end_abandoned(group: Sequence[_RunningWorker], since: float | None, now: fl
         return
     for worker in group:
         if worker.popen.poll() is None:
-            worker.blame = culprit.member.folder
+            worker.failed_peer = culprit.member.folder
             worker.send(signal.SIGKILL if now - since > PEER_GRACE_S + _KILL_S else signal.SIGTERM)
 
 

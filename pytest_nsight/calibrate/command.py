@@ -1,7 +1,4 @@
-"""`pytest-nsight calibrate`: a pytest session that only measures, then the report.
-
-MERGED: Fills a pool from a live gate, run by run.
-"""
+"""`pytest-nsight calibrate`: a pytest session that only measures, then the report."""
 
 from __future__ import annotations
 
@@ -9,16 +6,14 @@ import shutil
 import subprocess
 import sys
 import tempfile
-import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_nsight.baselines.atomic_files import explaining
 from pytest_nsight.calibrate.calibration_report import report
-from pytest_nsight.calibrate.pool import ELSEWHERE, Pool, join_pools, read_pool, write_pool
+from pytest_nsight.calibrate.pool import ELSEWHERE, join_pools, read_pool
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.values import Policy, RunSummary
 
 _DEFAULT_TESTS = "perf_tests"
 
@@ -89,53 +84,3 @@ def calibrate(pools: Sequence[Path], *, stored: int, splits: int, seed: int) -> 
     joined = join_pools([read_pool(path) for path in pools])
     text = report(joined, stored=stored, splits=splits, seed=seed, width=width)
     return f"\n{text}\n\npool: {', '.join(map(str, pools))}"
-
-
-_WRITING_SHARE = 0.02
-
-
-def fill_pool(
-    measure: Callable[[int], None],
-    measured: Callable[[], Sequence[RunSummary]],
-    policies: Mapping[str, Policy],
-    path: Path,
-    *,
-    runs: int,
-    minutes: float | None,
-    clock: Callable[[], float] = time.monotonic,
-) -> None:
-    """Measures and writes as it goes, so that whatever ends it, the file holds nearly all that was measured.
-
-    Args:
-        measure: measures every case in this many fresh processes.
-        measured: all that has been measured so far, canaries included.
-        policies: case -> what its verdict must obey.
-        path: the pool's file.
-        runs: at most this many runs.
-        minutes: no run is begun that would probably end later than this; None for no limit.
-        clock: seconds.
-
-    Raises:
-        BaselineError: the file cannot be written.
-    """
-    began_s, longest_s, written_s, writing_s = clock(), 0.0, clock(), 0.0
-    seconds: dict[str, float] = {}
-    try:
-        for _ in range(runs):
-            start_s = clock()
-            if minutes is not None and start_s + longest_s - began_s > 60 * minutes:
-                break
-            measure(1)
-            taken_s = clock() - start_s
-            longest_s = max(longest_s, taken_s)
-            for run in {summary.run for summary in measured()} - seconds.keys():
-                seconds[run] = taken_s
-            # Writing takes longer the more there is; it may cost a fiftieth of the time, no more.
-            if writing_s <= _WRITING_SHARE * (clock() - written_s):
-                start_s = clock()
-                write_pool(path, Pool(tuple(measured()), policies, seconds))
-                written_s = clock()
-                writing_s = written_s - start_s
-    finally:
-        if measured():
-            write_pool(path, Pool(tuple(measured()), policies, seconds))

@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import gzip
 import json
+import math
+import time
 import zlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -146,3 +148,66 @@ def list_processes(summaries: Iterable[RunSummary]) -> tuple[PooledRun, ...]:
             chosen = {subject: found[subject] for subject in sorted(expected)}
             processes.append((first.recorded, PooledRun(run, first.session, first.board, chosen)))
     return tuple(process for _, process in sorted(processes, key=lambda item: (item[0], item[1].run)))
+
+
+_WRITING_SHARE = 0.02
+"""Writing takes longer the more there is; it may take this share of the time, no more."""
+
+
+class PoolWriter:
+    """Writes a pool while it is measured, so that whatever ends it, the file holds nearly all that was measured."""
+
+    def __init__(
+        self,
+        path: Path,
+        policies: Mapping[str, Policy],
+        minutes: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Prepares; writes nothing.
+
+        Args:
+            path: the pool's file.
+            policies: case -> what its verdict must obey.
+            minutes: no run begins that would probably end later than this; None for no limit.
+            clock: seconds.
+        """
+        self._path = path
+        self._policies = policies
+        self._clock = clock
+        self._deadline_s = math.inf if minutes is None else clock() + 60 * minutes
+        self._run_began_s = self._written_s = clock()
+        self._longest_s = self._writing_s = 0.0
+        self._seconds: dict[str, float] = {}
+        self._summaries: tuple[RunSummary, ...] = ()
+
+    def add(self, summaries: Sequence[RunSummary]) -> bool:
+        """Takes all that has been measured so far, before each run; whether there is time for this run.
+
+        Raises:
+            BaselineError: the file cannot be written.
+        """
+        now_s = self._clock()
+        if fresh := {summary.run for summary in summaries} - self._seconds.keys():
+            taken_s = now_s - self._run_began_s
+            self._longest_s = max(self._longest_s, taken_s)
+            self._seconds.update(dict.fromkeys(fresh, taken_s))
+            self._summaries = tuple(summaries)
+            if self._writing_s <= _WRITING_SHARE * (now_s - self._written_s):
+                self._write()
+        self._run_began_s = self._clock()
+        return self._run_began_s + self._longest_s <= self._deadline_s
+
+    def _write(self) -> None:
+        began_s = self._clock()
+        write_pool(self._path, Pool(self._summaries, self._policies, self._seconds))
+        self._written_s = self._clock()
+        self._writing_s = self._written_s - began_s
+
+    def __enter__(self) -> PoolWriter:  # noqa: PYI034 - typing.Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Writes what the last runs added."""
+        if self._summaries:
+            self._write()

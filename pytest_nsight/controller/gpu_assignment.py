@@ -28,8 +28,8 @@ def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> t
         return ()
     if not gpus:
         raise UsageError(
-            f"-n {wanted} with --nsight: there is no GPU here, and workers that share_cases a processor disturb each "
-            "other's times; run without -n"
+            f"-n {wanted} with --nsight: there is no GPU here, and workers that share a processor disturb "
+            "each other's times; run without -n"
         )
     if wanted > len(gpus):
         raise UsageError(

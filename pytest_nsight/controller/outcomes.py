@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.gate.results import is_strict_xpass
+from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.report.ci_formats import properties
 

@@ -2,8 +2,6 @@
 
 Its cases are measured by workers before its own loop begins; the loop then replays what became of each, so that
 every option and plugin of pytest means what it always means.
-
-MERGED: SIGTERM and SIGHUP while workers run: they end the session as Ctrl-C does, so that nothing of it stays behind.
 """
 
 from __future__ import annotations

@@ -6,62 +6,62 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
 
 from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.controller.gpu_assignment import share_cases
+from pytest_nsight.controller.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.worker_failure import (
-    describe_crash,
-    describe_failed_start,
-    describe_refusal,
     prepare,
 )
-from pytest_nsight.controller.worker_run import POLL_S, LiveSource, write_job
-from pytest_nsight.gate.results import died_in_canary
+from pytest_nsight.controller.worker_run import POLL_S, LiveSession, LiveSource, write_job
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Case
-from pytest_nsight.protocol.job import WORKER_LOG, Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.protocol.manifest import FILE_NAME
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.ranks import make_barriers, rank_environs
 from pytest_nsight.protocol.worker_plan import (
-    EXITS_FILE,
-    WorkerExit,
     WorkerGroup,
     WorkerPlan,
     WorkerSpec,
-    read_exits,
 )
-from pytest_nsight.trace.process_record import INTERRUPTED, ProcessRecord
-from pytest_nsight.trace.rank_summary import has_failed, join_manifests
-
-TraceReader = Callable[[Path], tuple[Trace | None, str]]
-"""Reads the trace of a member's folder; without one, says why."""
+from pytest_nsight.trace.process_record import MeasuredProcess, summarise_records
 
 
 class ParallelSource(LiveSource):
     """Has each run's cases measured by several workers under one profiler."""
 
-    def __init__(self, cases: Sequence[Case], worker_gpus: Sequence[str], gpus: Sequence[str], **live: Any) -> None:
+    def __init__(
+        self,
+        session: LiveSession,
+        watch: Callable[[Progress], None],
+        cases: Sequence[Case],
+        worker_gpus: Sequence[str],
+        gpus: Sequence[str],
+    ) -> None:
         """Shares the cases out.
 
         Args:
+            session: what all workers have in common.
+            watch: called whenever a worker has moved on.
             cases: all cases of the session, in the order of collection.
-            worker_gpus: what CUDA_VISIBLE_DEVICES says in each of several workers; empty for one worker that sees all.
-            gpus: what it says of each visible GPU; ranks get the first of them.
-            live: see LiveSource.
+            worker_gpus: CUDA_VISIBLE_DEVICES of each of several workers; empty for one worker that sees all GPUs.
+            gpus: UUIDs of the visible GPUs; ranks get the first of them.
         """
-        super().__init__(**live)
+        super().__init__(session, watch)
         self._worker_gpus = tuple(worker_gpus)
         self._gpus = tuple(gpus)
         self._ranks = {case.id: case.ranks for case in cases}
-        self._worker_of = share_cases(
-            [case for case in cases if case.ranks == 1 or self._lacks(case.ranks)], len(worker_gpus)
-        )
+        alone = [case for case in cases if case.ranks == 1 or self._lacks(case.ranks)]
+        self._worker_of = share_cases(alone, len(worker_gpus))
 
-    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[ProcessRecord, ...]:  # noqa: ARG002
+    def execute(
+        self,
+        assignment: Assignment,
+        upcoming: Sequence[Assignment] = (),  # noqa: ARG002 - nothing gets ready beside several processes
+    ) -> tuple[MeasuredProcess, ...]:
         """Measures the cases, each in one of several fresh processes, or on all of its ranks.
 
         Nothing gets ready beside them: they use many processors and boards.
@@ -83,21 +83,19 @@ class ParallelSource(LiveSource):
             except OSError as error:
                 raise unwritable(folder, error) from None
             for pipe, own in pipes:
-                pipe.release(own)
+                pipe.send(own)
             with self._start("pytest_nsight.supervisor", folder, assignment.tree) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(assignment.cases)))
             records = read_parallel_run(folder, plan, code, self._reader(folder))
-            # The next processes must not die the same way, whose cases have done nothing wrong.
-            self._canaries = self._canaries and not any(
-                died_in_canary(one.manifest, one.failure) for one in records
-            )
-            return records
+            # The next processes must not fail the same way, whose cases have done nothing wrong.
+            self._canaries = self._canaries and not any(record.failed_in_canary for record in records)
+            return summarise_records(records)
         finally:
             for pipe, _ in pipes:
-                pipe.cut()
+                pipe.close()
             for member in (member for group in plan.groups for member in group.members):
-                self._collector.tidy(folder / member.folder, keep=self._keep)
-            self._collector.tidy(folder, keep=self._keep)
+                self._collector.tidy(folder / member.folder, keep=self._session.keep)
+            self._collector.tidy(folder, keep=self._session.keep)
 
     def _lacks(self, ranks: int) -> bool:
         """Whether there are GPUs, but too few for so many ranks; without any, ranks share_cases the processor."""
@@ -205,119 +203,3 @@ class ParallelSource(LiveSource):
 def describe_missing_gpus(ranks: int, gpus: int) -> str:
     """Why a case is skipped that needs a GPU for each of its ranks."""
     return f"needs {ranks} GPUs, and {gpus} {'is' if gpus == 1 else 'are'} visible"
-
-
-def read_parallel_run(
-    folder: Path, plan: WorkerPlan, code: int | None, reader: TraceReader
-) -> tuple[ProcessRecord, ...]:
-    """What the workers of a run left behind.
-
-    Args:
-        folder: the run's.
-        plan: what was to run.
-        code: exit code of the process that started the workers; None if the user's interrupt ended it.
-        reader: gives each worker's trace.
-
-    Raises:
-        CollectorError: no worker at all got as far as a test, or nobody's trace can be read.
-    """
-    ends = read_exits(folder)
-    manifests = {
-        member.folder: read_manifest(folder / member.folder / FILE_NAME)
-        for group in plan.groups
-        for member in group.members
-    }
-    refusals = [
-        _refusal(manifests[member.folder], _end(ends, member, code), folder, member)
-        for group in plan.groups
-        for member in group.members
-    ]
-    if code is not None and all(refusals) and not any(manifest.rounds for manifest in manifests.values()):
-        raise CollectorError(refusals[0])
-    records = tuple(_read_group(folder, group, manifests, ends, code, reader) for group in plan.groups)
-    if code is not None and not any(record.failure for record in records):
-        trouble = next((record.trace_error for record in records if record.trace_error), "")
-        if trouble:
-            raise CollectorError(trouble)
-    return records
-
-
-def _end(ends: dict[str, WorkerExit], member: WorkerSpec, code: int | None) -> WorkerExit:
-    return ends.get(member.folder, WorkerExit(code))
-
-
-def _refusal(manifest: Manifest, end: WorkerExit, folder: Path, member: WorkerSpec) -> str:
-    """Why a worker ran no test at all, "" if it did."""
-    log = folder / member.folder / WORKER_LOG
-    if not manifest.run:
-        # Without an end of its own, its starter never came to it, and has the last word.
-        is_told = end.code is not None and log.exists()
-        return describe_failed_start(end.code or 0, log if is_told else folder / WORKER_LOG)
-    return describe_refusal(manifest, log)
-
-
-def _read_group(
-    folder: Path,
-    group: WorkerGroup,
-    manifests: dict[str, Manifest],
-    ends: dict[str, WorkerExit],
-    code: int | None,
-    reader: TraceReader,
-) -> ProcessRecord:
-    own = [manifests[member.folder] for member in group.members]
-    is_ranked = len(group.members) > 1
-    failure = INTERRUPTED if code is None else _death(folder, group, own, ends, code)
-    died = {
-        rank
-        for rank, member in enumerate(group.members)
-        if own[rank].exit_code is None and not _end(ends, member, code).blame
-    }
-    manifest = join_manifests(own, died) if is_ranked else own[0]
-    processes = [
-        (one, *(reader(folder / member.folder) if one.rounds else (None, "")))
-        for one, member in zip(own, group.members, strict=True)
-    ]
-    children = {
-        child: one.pid
-        for one, member in zip(own, group.members, strict=True)
-        for child in _end(ends, member, code).children
-    }
-    return ProcessRecord(
-        manifest,
-        processes[0][1],
-        failure,
-        next((trouble for _, _, trouble in processes if trouble), ""),
-        cases=group.cases,
-        ranks=tuple((one, trace) for one, trace, _ in processes) if is_ranked else (),
-        children=children,
-    )
-
-
-def _death(
-    folder: Path, group: WorkerGroup, own: Sequence[Manifest], ends: dict[str, WorkerExit], code: int
-) -> str:
-    """Why a group did not come to its end; a test that failed on one rank is no failure, though it ends them all."""
-    has_failing = any(has_failed(manifest, case) for manifest in own for case in manifest.started)
-    deaths = []
-    for rank, (manifest, member) in enumerate(zip(own, group.members, strict=True)):
-        end = _end(ends, member, code)
-        refusal = _refusal(manifest, end, folder, member)
-        prefix = f"rank {rank}: " if len(own) > 1 else ""
-        if refusal:
-            deaths.append(prefix + refusal)
-        elif manifest.exit_code is None and end.blame:
-            blamed = f"{prefix}was ended, for {end.blame} had come to an end without it; see {folder}"
-            deaths += [] if has_failing else [blamed]
-        elif manifest.exit_code is None:
-            log = folder / member.folder / WORKER_LOG
-            deaths.insert(0, prefix + describe_crash(manifest, end.code or 0, log))
-    return deaths[0] if deaths else ""
-
-
-def read_recorded_parallel_run(folder: Path, reader: TraceReader) -> tuple[ProcessRecord, ...]:
-    """The same of a recorded run: its user's interrupt or its failure shows in what it left.
-
-    Raises:
-        CollectorError: see read_parallel_run.
-    """
-    return read_parallel_run(folder, WorkerPlan.read(folder), 0 if (folder / EXITS_FILE).exists() else 1, reader)

@@ -65,7 +65,7 @@ class PrewarmedWorker:
             CollectorError: its folder does not take it.
         """
         if self.assignment is None:
-            self.pipe.release(assignment)
+            self.pipe.send(assignment)
             self.assignment = assignment
 
     def can_take(self, assignment: Assignment) -> bool:
@@ -74,7 +74,7 @@ class PrewarmedWorker:
 
     def call_off(self, collector: Collector) -> None:
         """Ends the worker without a trace of it: whatever it was to measure is no longer wanted."""
-        self.pipe.cut()
+        self.pipe.close()
         try:
             with self.process:
                 # It ends by itself at the next module to import; a profiler then tidies up behind itself.
@@ -158,7 +158,7 @@ class PrewarmedPool:
         with contextlib.ExitStack() as stack:
             for prewarmed in waiting:
                 # All at once, so that they end side by side; and each, whatever becomes of the one before.
-                prewarmed.pipe.cut()
+                prewarmed.pipe.close()
                 stack.callback(prewarmed.call_off, self._collector)
 
 

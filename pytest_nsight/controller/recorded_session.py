@@ -7,13 +7,13 @@ from pathlib import Path
 
 from pytest_nsight.collectors.nsys import collector as kept
 from pytest_nsight.collectors.torch import recorder as torch_profiler
-from pytest_nsight.controller.parallel_runs import TraceReader, read_recorded_parallel_run
+from pytest_nsight.controller.parallel_records import TraceReader, read_recorded_parallel_run
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.worker_plan import PLAN_FILE
-from pytest_nsight.trace.process_record import ProcessRecord
+from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
 
 
 class ReplaySource:
@@ -39,7 +39,7 @@ class ReplaySource:
         self,
         assignment: Assignment,  # noqa: ARG002 - what was recorded decides
         upcoming: Sequence[Assignment] = (),  # noqa: ARG002
-    ) -> tuple[ProcessRecord, ...]:
+    ) -> tuple[MeasuredProcess, ...]:
         """The next recorded process, or those that ran side by side.
 
         Raises:
@@ -50,20 +50,26 @@ class ReplaySource:
         folder = self._folders[self._next]
         self._next += 1
         if (folder / PLAN_FILE).exists():
-            return read_recorded_parallel_run(folder, _reader(folder))
-        manifest = read_manifest(folder / FILE_NAME)
-        failure = "" if manifest.exit_code is not None else f"the recorded worker process of {folder.name} died"
-        if not manifest.rounds:
-            return (ProcessRecord(manifest, None, failure),)
-        try:
-            return (ProcessRecord(manifest, read_recorded_trace(folder), failure),)
-        except (CollectorError, RecordingError) as error:
-            if failure:
-                return (ProcessRecord(manifest, None, failure, str(error)),)
-            raise RecordingError(f"{folder} cannot be replayed: {error}") from None
+            return summarise_records(read_recorded_parallel_run(folder, _reader(folder)))
+        return summarise_records((_read_record(folder),))
 
     def close(self) -> None:
         """Nothing was prepared."""
+
+
+def _read_record(folder: Path) -> ProcessRecord:
+    manifest = read_manifest(folder / FILE_NAME)
+    end, failure = ProcessEnd.COMPLETE, ""
+    if manifest.exit_code is None:
+        end, failure = ProcessEnd.FAILED, f"the recorded worker process of {folder.name} died"
+    if not manifest.rounds:
+        return ProcessRecord(manifest, None, end, failure)
+    try:
+        return ProcessRecord(manifest, read_recorded_trace(folder), end, failure)
+    except (CollectorError, RecordingError) as error:
+        if end is ProcessEnd.FAILED:
+            return ProcessRecord(manifest, None, end, failure, str(error))
+        raise RecordingError(f"{folder} cannot be replayed: {error}") from None
 
 
 def _reader(run: Path) -> TraceReader:

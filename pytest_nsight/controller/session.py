@@ -1,18 +1,17 @@
-"""One `pytest --nsight`: picks the source of runs, drives the gate, stores and publishes what came of it."""
+"""One `pytest --nsight`: picks the source of runs, runs the loop over it, saves or judges, and publishes."""
 
 from __future__ import annotations
 
-import random
 import secrets
+import sys
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import datetime, timezone
-from functools import partial
 from pathlib import Path
-from typing import Any
 
 from pytest_nsight.baselines import store
-from pytest_nsight.calibrate.command import fill_pool
+from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.collectors.choose import choose
 from pytest_nsight.collectors.machine import gpus, measured_product
@@ -24,8 +23,10 @@ from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Tree, Workspace
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.worker_run import Identity, LiveSource
-from pytest_nsight.gate.loop import Gate, Source, Stored
+from pytest_nsight.controller.worker_run import LiveSession, LiveSource
+from pytest_nsight.gate.judging import StoredRuns, describe_changes, judge_state, list_saved
+from pytest_nsight.gate.loop import Source, run_loop
+from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.roofline import find_datasheet
 from pytest_nsight.model.values import Case
@@ -68,9 +69,8 @@ class NsightSession:
         if settings.against:
             self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
         self._known: Collection[str] = ()
-        self._gate: Gate | None = None
-        self._stored: dict[str, Stored] = {}
-        self._cases: tuple[str, ...] = ()
+        self._state: GateState | None = None
+        self._stored: dict[str, StoredRuns] = {}
         self.result: SessionResult | None = None
         self.troubles: list[str] = []
 
@@ -94,8 +94,8 @@ class NsightSession:
         lines = [f"nsight: collector {self._collector.title}, {compared}"]
         if self._worker_gpus:
             lines.append(
-                f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; tests without the mark run here, "
-                "one after the other"
+                f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; tests without the mark run "
+                "here, one after the other"
             )
         return lines + [f"nsight: {note}" for note in self._notes]
 
@@ -111,54 +111,73 @@ class NsightSession:
 
         Args:
             cases: what to measure, in the order of collection.
-            watch: told of progress.
+            watch: called with the progress.
             shuffle: whether each run may take the cases in an order of its own.
             known: node ids of every test of this tree, selected or not.
 
         Raises:
             NsightError: the session as a whole cannot go on.
         """
-        self._cases, self._known = tuple(case.id for case in cases), known
+        self._known = known
+        given = self._settings
+        measures_only = given.save or given.pool is not None
+        self._state = GateState(
+            SessionPlan(
+                cases=tuple(cases),
+                runs=given.runs,
+                is_judged=not measures_only,
+                is_paired=self._revision is not None,
+                settles=given.strict,
+                seed=self._id if shuffle else None,
+            )
+        )
         # A file that cannot be read or written is better known before minutes of measuring than after.
-        if self._settings.pool is None:
+        if given.pool is None:
             self._load(measured_product())
-        if self._settings.save:
-            store.check_writable(self._settings.baselines)
-        if self._settings.replay:
-            recording = ReplaySource(self._settings.replay)
-            self._gate = Gate(recording, cases, None)
-            self._gate.measure(recording.processes)
-            return self.conclude(is_whole=True)
-        with self._trees() as trees:
-            source = self._live_source(cases, watch, trees)
-            order = random.Random(self._id) if shuffle else None
-            self._gate = Gate(source, cases, order, is_paired=self._revision is not None)
-            try:
-                self._drive(self._gate, cases)
-            finally:
-                source.close()
+        if given.save:
+            store.check_writable(given.baselines)
+        if given.replay:
+            self._replay(self._state, given.replay)
+        else:
+            with self._trees() as trees:
+                self._measure_live(self._state, watch, trees)
+        if self._state.is_interrupted:
+            raise KeyboardInterrupt
         return self.conclude(is_whole=True)
 
-    def _drive(self, gate: Gate, cases: Sequence[Case]) -> None:
-        if self._settings.pool is not None:
-            fill_pool(
-                partial(gate.measure, goes_on=True),
-                lambda: (*gate.harvest.accepted(), *gate.harvest.canaries.summaries),
-                {case.id: case.policy for case in cases},
-                self._settings.pool,
-                runs=self._settings.runs,
-                minutes=self._settings.pool_minutes,
-            )
-            return
-        gate.measure(self._settings.runs, is_judged=not self._settings.save)
-        if not self._settings.save:
-            gate.confirm(self._load, settle=self._settings.strict)
+    def _replay(self, state: GateState, folder: Path) -> None:
+        recording = ReplaySource(folder)
+        session = replace(state.plan, runs=recording.processes, is_judged=False, seed=None)
+        self._state = run_loop(replace(state, plan=session), recording, self._load, self._keep_state)
+
+    def _measure_live(self, state: GateState, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> None:
+        source = self._live_source(state.plan.cases, watch, trees)
+        pool = self._settings.pool
+        try:
+            if pool is None:
+                self._state = run_loop(state, source, self._load, self._keep_state)
+                return
+            policies = {case.id: case.policy for case in state.plan.cases}
+            with PoolWriter(pool, policies, self._settings.pool_minutes) as writer:
+
+                def has_time(latest: GateState) -> bool:
+                    self._keep_state(latest)
+                    return writer.add((*latest.accepted, *latest.canaries))
+
+                self._state = run_loop(state, source, self._load, has_time)
+        finally:
+            source.close()
+
+    def _keep_state(self, state: GateState) -> bool:
+        """Whatever ends the loop, what was measured before is shown and written."""
+        self._state = state
+        return True
 
     @contextmanager
     def _trees(self) -> Iterator[tuple[Tree, ...]]:
-        """The trees to measure where there are two; nothing of the other one stays."""
+        """The trees to measure; nothing of a revision's stays."""
         if self._revision is None:
-            yield ()
+            yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
             return
         workspace = Workspace(self._revision, self.folder)
         given = self._settings
@@ -169,62 +188,64 @@ class NsightSession:
 
     def conclude(self, *, is_whole: bool) -> dict[str, CaseOutcome]:
         """Judges or saves what has been measured; an interrupted session saves nothing."""
-        gate = self._gate
-        if gate is None:
+        state = self._state
+        if state is None:
             return {}
-        gate.harvest.note(gate.harvest.other.removed(self._known))
+        state = state.with_notes(state.other.explain_removed(self._known))
         saved: tuple[str, ...] = ()
         if self._settings.pool is not None:
-            verdicts = gate.saved()
+            verdicts = list_saved(state)
         elif self._settings.save:
-            verdicts = gate.saved()
+            verdicts = list_saved(state)
             if is_whole and verdicts:
-                saved = self._save(gate)
+                saved = self._save(state)
             elif not is_whole:
-                self._trouble(f"not finished: no baseline was changed; {self._how_to_save_later()}")
+                self.troubles.append(f"not finished: no baseline was changed; {self._how_to_save_later()}")
         else:
-            verdicts = gate.judge(self._load(gate.harvest.device))
-        self.result = self._result(gate, verdicts, saved)
-        self._publish()
-        return self._outcomes(gate, verdicts)
+            stored = self._load(state.device)
+            state = state.with_notes(*describe_changes(state, stored))
+            verdicts = judge_state(state, stored)
+        self.result = self._result(state, verdicts, saved)
+        self._publish(self.result)
+        return self._outcomes(state, verdicts)
 
     def _live_source(
         self, cases: Sequence[Case], watch: Callable[[Progress], None], trees: Sequence[Tree]
     ) -> Source:
         assert self._collector is not None
-        live: dict[str, Any] = {
-            "collector": self._collector,
-            "identity": Identity(self._id, self._recorded, tell_commit(self._settings.root)),
-            "folder": self.folder,
-            "arguments": self._arguments,
-            "where": self._where,
-            "rounds": self._settings.rounds,
+        session = LiveSession(
+            id=self._id,
+            recorded=self._recorded,
+            commit=tell_commit(self._settings.root),
+            folder=self.folder,
+            collector=self._collector,
+            trees={tree.name: tree for tree in trees},
+            rounds=self._settings.rounds,
             # A save that fails must be repeatable without measuring again.
-            "keep": self._settings.keep or self._settings.save,
-            "canaries": self._settings.canaries,
-            "environment": {"collector": self._collector.name},
-            "watch": watch,
-            "trees": trees,
-        }
+            keep=self._settings.keep or self._settings.save,
+            canaries=self._settings.canaries,
+            environment={"collector": self._collector.name},
+        )
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
-            return ParallelSource(cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus], **live)
-        return LiveSource(**live)
+            return ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
+        return LiveSource(session, watch)
 
-    def _load(self, device: str) -> Stored:
-        if not device or self._revision is not None:
-            return {}
+    def _load(self, device: str) -> StoredRuns:
+        """The stored runs of a product; none where it is not known, or where two trees are compared."""
+        if not device or self._revision is not None or self._state is None:
+            return StoredRuns()
         if device not in self._stored:
             slug = store.model_slug(device)
-            self._stored[device] = store.load(self._settings.baselines, slug, self._cases).runs
+            cases = self._state.plan.case_ids
+            self._stored[device] = StoredRuns(store.load(self._settings.baselines, slug, cases).runs)
         return self._stored[device]
 
-    def _save(self, gate: Gate) -> tuple[str, ...]:
-        kept = [run for evidence in gate.evidence({}) for run in evidence.new] + gate.harvest.canaries.summaries
-        slug = store.model_slug(gate.harvest.device)
+    def _save(self, state: GateState) -> tuple[str, ...]:
+        slug = store.model_slug(state.device)
         try:
-            paths = store.save(self._settings.baselines, slug, kept)
+            paths = store.save(self._settings.baselines, slug, [*state.accepted, *state.canaries])
         except NsightError as error:
-            self._trouble(f"{error}; {self._how_to_save_later()}")
+            self.troubles.append(f"{error}; {self._how_to_save_later()}")
             return ()
         if self._collector is not None and not self._settings.keep:
             for folder in (*self.folder.glob("run-*/*/"), *self.folder.glob("run-*")):
@@ -235,50 +256,44 @@ class NsightSession:
         recording = self._settings.replay or self.folder
         return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {recording}"
 
-    def _trouble(self, sentence: str) -> None:
-        self.troubles.append(sentence)
-
-    def _result(self, gate: Gate, verdicts: Sequence[Verdict], saved: tuple[str, ...]) -> SessionResult:
-        harvest = gate.harvest
+    def _result(self, state: GateState, verdicts: Sequence[Verdict], saved: tuple[str, ...]) -> SessionResult:
         replayed = f"replay of {self._settings.replay}"
         return SessionResult(
             session=self._id,
             recorded=self._recorded,
             collector=self._collector.title if self._collector else replayed,
-            environment={"device": harvest.device, **harvest.environment} if harvest.device else {},
+            environment={"device": state.device, **state.environment} if state.device else {},
             verdicts=tuple(verdicts),
-            runs=tuple(harvest.summaries),
+            runs=state.summaries,
             strict=self._settings.strict,
             saved=saved,
-            notes=(*self._notes, *harvest.notes, *self.troubles),
-            canaries=tuple(harvest.canaries.summaries),
-            seeds=harvest.seeds,
-            limits=gate.limits,
-            datasheet=find_datasheet(harvest.device, harvest.bytes_per_s),
-            partners=gate.partners,
+            notes=(*self._notes, *state.notes, *self.troubles),
+            canaries=state.canaries,
+            seeds=state.seeds,
+            limits=state.limits,
+            datasheet=find_datasheet(state.device, state.bytes_per_s),
+            partners=state.plan.partners,
         )
 
-    def _publish(self) -> None:
-        assert self.result is not None
+    def _publish(self, result: SessionResult) -> None:
         self.troubles += publish(
-            self.result,
+            result,
             result_file=self.folder / RESULT_FILE if self._collector is not None else None,
             json=self._settings.json,
             markdown_file=self._settings.markdown,
             step_summary=step_summary_path(),
         )
 
-    def _outcomes(self, gate: Gate, verdicts: Sequence[Verdict]) -> dict[str, CaseOutcome]:
-        harvest = gate.harvest
+    def _outcomes(self, state: GateState, verdicts: Sequence[Verdict]) -> dict[str, CaseOutcome]:
         outcomes = {}
-        for case in (*harvest.reports, *harvest.problems):
+        for case in (*state.reports, *state.problems):
             outcomes[case] = CaseOutcome(
-                serialised=tuple(harvest.reports.get(case, ())),
+                serialised=tuple(dict(report) for report in state.reports.get(case, ())),
                 verdicts=tuple(verdict for verdict in verdicts if verdict.subject.case == case),
-                problem=harvest.problems.get(case, ""),
+                problem=state.problems.get(case, ""),
             )
         if self._settings.replay:
-            for case in gate.cases:
+            for case in state.plan.case_ids:
                 outcomes.setdefault(case, CaseOutcome(is_unrecorded=True))
         return outcomes
 

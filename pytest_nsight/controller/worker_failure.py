@@ -14,6 +14,7 @@ from pytest_nsight.collectors.child_process import last_lines
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import WrongImport
 
 FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8
@@ -37,8 +38,8 @@ def describe_failed_start(code: int, log: Path) -> str:
 
 def describe_refusal(manifest: Manifest, log: Path) -> str:
     """Why pytest in the worker would not run the tests that it was given, or not those, "" if it did."""
-    if manifest.leaks:
-        return describe_leaks(manifest.commit, manifest.leaks)
+    if manifest.wrong_imports:
+        return describe_wrong_imports(manifest.commit, manifest.wrong_imports)
     if manifest.tree == OTHER_TREE and manifest.exit_code == _NO_TEST:
         # All cases are new in the user's tree.
         return ""
@@ -83,10 +84,10 @@ def prepare(folder: Path) -> None:
         )
 
 
-def describe_leaks(commit: str, leaks: Sequence[tuple[str, str]]) -> str:
+def describe_wrong_imports(commit: str, imports: Sequence[WrongImport]) -> str:
     """A sentence that names what a worker took from the wrong tree."""
-    named = ", ".join(f"{module} from {file}" for module, file in leaks[:3])
-    more = f" and {len(leaks) - 3} more" if len(leaks) > 3 else ""
+    named = ", ".join(f"{one.module} from {one.file}" for one in imports[:3])
+    more = f" and {len(imports) - 3} more" if len(imports) > 3 else ""
     return (
         f"the runs of {commit[:7]} imported {named}{more}, which belongs to this tree: both sides would measure "
         "the same code; install the package with pip install --editable, or have nsight_against_build put the "

@@ -6,7 +6,6 @@ While one measures, the next ones may already import and collect; see `prewarmed
 from __future__ import annotations
 
 import os
-import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -23,12 +22,11 @@ from pytest_nsight.controller.worker_failure import (
     describe_refusal,
     prepare,
 )
-from pytest_nsight.gate.results import died_in_canary
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment, Job, start_command
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
-from pytest_nsight.trace.process_record import INTERRUPTED, ProcessRecord
+from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
 
 POLL_S = 0.05
 
@@ -37,67 +35,52 @@ _MEASURED = (0, 1)
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
-    """What tells a session from all others.
+class LiveSession:
+    """What all workers of a session have in common.
 
     Attributes:
-        session: its id.
+        id: of the session.
         recorded: UTC time of its start, ISO 8601.
         commit: git commit of the tested tree, "" when unknown.
+        folder: the session's folder.
+        collector: records the workers.
+        trees: name -> a tree to measure.
+        rounds: rounds of a case, None to let the measurement choose.
+        keep: whether scrubbed traces stay.
+        canaries: whether workers measure the plugin's own cases, too.
+        environment: names and values that the controller knows and a comparison depends on.
     """
 
-    session: str
+    id: str
     recorded: str
     commit: str
+    folder: Path
+    collector: Collector
+    trees: Mapping[str, Tree]
+    rounds: int | None
+    keep: bool
+    canaries: bool
+    environment: Mapping[str, str]
 
 
 class LiveSource:
     """Starts a worker for every run and reads what it and the profiler leave behind."""
 
-    def __init__(  # noqa: PLR0913 - each is a fact of the session that every worker needs
-        self,
-        collector: Collector,
-        identity: Identity,
-        folder: Path,
-        arguments: Sequence[str],
-        where: Path,
-        *,
-        rounds: int | None,
-        keep: bool,
-        canaries: bool,
-        environment: Mapping[str, str],
-        watch: Callable[[Progress], None],
-        trees: Sequence[Tree] = (),
-    ) -> None:
+    def __init__(self, session: LiveSession, watch: Callable[[Progress], None]) -> None:
         """Prepares a source.
 
         Args:
-            collector: what records the workers.
-            identity: of the session.
-            folder: the session's folder.
-            arguments: the user's pytest arguments.
-            where: folder that pytest was started in.
-            rounds: rounds of a case, None to let the measurement choose.
-            keep: whether scrubbed traces stay.
-            canaries: whether workers measure the plugin's own cases, too.
-            environment: what the controller knows of the environment.
-            watch: told whenever a worker has moved on.
-            trees: trees to measure where there is more than one.
+            session: what all workers have in common.
+            watch: called whenever a worker has moved on.
         """
-        self._collector = collector
-        self._identity = identity
-        self._started = 0
-        self._folder = folder
-        own = Tree(where, tuple(arguments), tuple(sys.path))
-        self._trees = {tree.name: tree for tree in (own, *trees)}
-        self._rounds = rounds
-        self._keep = keep
-        self._canaries = canaries
-        self._environment = {**environment, **collector.environment}
+        self._session = session
+        self._collector = session.collector
+        self._canaries = session.canaries
         self._watch = watch
-        self._pool = PrewarmedPool(self._get_ready, collector, pool_size())
+        self._started = 0
+        self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
 
-    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[ProcessRecord, ...]:
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Measures the cases in one fresh process.
 
         Args:
@@ -110,27 +93,24 @@ class LiveSource:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
         running = self._pool.take(assignment)
-        folder, journal, log = running.folder, running.folder / FILE_NAME, running.folder / WORKER_LOG
+        folder = running.folder
         try:
             with running.process:
                 running.release(assignment)
                 code = self._follow(running, assignment, upcoming)
-            if code is None:
-                return (self._record(read_manifest(journal), folder, INTERRUPTED),)
-            manifest = self._manifest(journal, code, log)
-            failure = describe_crash(manifest, code, log) if manifest.exit_code is None else ""
-            if died_in_canary(manifest, failure):
-                # The next process must not die the same way, whose cases have done nothing wrong.
+            record = self._read_record(folder, code)
+            if record.failed_in_canary:
+                # The next process must not fail the same way, whose cases have done nothing wrong.
                 self._canaries = False
                 self.close()
-            return (self._record(manifest, folder, failure),)
+            return summarise_records((record,))
         finally:
-            running.pipe.cut()
+            running.pipe.close()
             # Whatever happens, the raw record must not stay: it holds the environment's secrets.
-            self._collector.tidy(folder, keep=self._keep)
+            self._collector.tidy(folder, keep=self._session.keep)
 
     def close(self) -> None:
-        """Ends the processes that wait for a assignment that will not come."""
+        """Ends the processes that wait for an assignment that will not come."""
         self._pool.close()
 
     def _get_ready(self, tree: str) -> PrewarmedWorker:
@@ -141,27 +121,27 @@ class LiveSource:
         try:
             process = self._start("pytest_nsight.worker.inner_pytest", folder, tree)
         except BaseException:
-            pipe.cut()
+            pipe.close()
             raise
         return PrewarmedWorker(tree, run, folder, process, pipe)
 
     def _next_run(self) -> tuple[Path, str]:
         """Folder and id of the run that begins."""
         self._started += 1
-        return self._folder / f"run-{self._started:03}", f"{self._identity.session}/{self._started:03}"
+        return self._session.folder / f"run-{self._started:03}", f"{self._session.id}/{self._started:03}"
 
     def _job(self, run: str, tree_name: str) -> Job:
-        tree = self._trees[tree_name]
+        tree = self._session.trees[tree_name]
         return Job(
             run=run,
-            session=self._identity.session,
-            recorded=self._identity.recorded,
-            commit=tree.commit or self._identity.commit,
+            session=self._session.id,
+            recorded=self._session.recorded,
+            commit=tree.commit or self._session.commit,
             recorder=self._collector.recorder,
-            rounds=self._rounds,
+            rounds=self._session.rounds,
             arguments=tree.arguments,
             path=tree.path,
-            environment=self._environment,
+            environment={**self._session.environment, **self._collector.environment},
             canaries=self._canaries,
             root_pid=os.getpid(),
             tree=tree.name,
@@ -170,7 +150,7 @@ class LiveSource:
 
     def _start(self, module: str, folder: Path, tree_name: str) -> ChildProcess:
         """Starts one of our programs on a run's folder, recorded."""
-        tree = self._trees[tree_name]
+        tree = self._session.trees[tree_name]
         environ = {**os.environ, "PYTHONUNBUFFERED": "1", **tree.environ}
         return self._collector.start(start_command(module, folder), folder, tree.where, environ)
 
@@ -197,7 +177,7 @@ class LiveSource:
         return process.poll()
 
     def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Sequence[Assignment]) -> Sequence[Assignment]:
-        """Starts the next processes once this one measures, and gives the first its assignment once this one is gone.
+        """Starts the next processes once this one measures; the first gets its assignment once this one has ended.
 
         A process that failed keeps the assignment: what it left undone is measured first.
 
@@ -217,29 +197,43 @@ class LiveSource:
             if has_ended and not times_processor:
                 self._pool.release(upcoming[0])
         except CollectorError:
-            # What keeps it from starting is told when its assignment comes.
+            # What keeps it from starting is reported when its assignment comes.
             return ()
         return upcoming
 
-    def _manifest(self, path: Path, code: int, log: Path) -> Manifest:
-        if not path.exists():
+    def _read_record(self, folder: Path, code: int | None) -> ProcessRecord:
+        """What the worker left behind.
+
+        Args:
+            folder: of the run.
+            code: exit code of the worker, None if the user's interrupt ended it.
+
+        Raises:
+            CollectorError: nothing of the run can be used, and no other run would fare better.
+        """
+        journal, log = folder / FILE_NAME, folder / WORKER_LOG
+        if code is None:
+            return self._read_trace(read_manifest(journal), folder, ProcessEnd.INTERRUPTED)
+        if not journal.exists():
             raise CollectorError(describe_failed_start(code, log))
-        manifest = read_manifest(path)
+        manifest = read_manifest(journal)
         refusal = describe_refusal(manifest, log)
         if refusal:
             raise CollectorError(refusal)
-        return manifest
+        if manifest.exit_code is not None:
+            return self._read_trace(manifest, folder, ProcessEnd.COMPLETE)
+        return self._read_trace(manifest, folder, ProcessEnd.FAILED, describe_crash(manifest, code, log))
 
-    def _record(self, manifest: Manifest, folder: Path, failure: str) -> ProcessRecord:
+    def _read_trace(self, manifest: Manifest, folder: Path, end: ProcessEnd, failure: str = "") -> ProcessRecord:
         if not manifest.rounds:
-            return ProcessRecord(manifest, None, failure)
+            return ProcessRecord(manifest, None, end, failure)
         try:
             trace = self._collector.collect(folder)
         except CollectorError as error:
-            if not failure:
+            if end is ProcessEnd.COMPLETE:
                 raise
-            return ProcessRecord(manifest, None, failure, str(error))
-        return ProcessRecord(manifest, trace, failure)
+            return ProcessRecord(manifest, None, end, failure, str(error))
+        return ProcessRecord(manifest, trace, end, failure)
 
 
 def write_job(folder: Path, job: Job) -> PipeToWorker:

@@ -1,8 +1,9 @@
-"""What the other side of a comparison has yielded: runs to compare with, and why some cases have none."""
+"""What the processes of a revision measured beside the user's tree, and why some cases have no runs there."""
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_nsight.baselines.comparability import BLOCKING
@@ -14,116 +15,111 @@ _SHORT = 7
 _MOST_NAMES = 3
 
 
-class OtherHarvest:
+@dataclass(frozen=True, slots=True)
+class OtherTree:
     """The runs of the revision that this session compares with; empty where it compares with stored ones.
 
     Attributes:
         commit: of the revision, "" before its first run.
-        absent: case -> why it cannot be compared, as a sentence's beginning.
+        absent: case -> why it cannot be compared, as the beginning of a sentence.
+        runs: subject -> its runs, canaries among them.
+        only_there: marked tests that the revision has and the session did not select.
     """
 
-    def __init__(self) -> None:
-        self.commit = ""
-        self.absent: dict[str, str] = {}
-        self._summaries: dict[Subject, list[RunSummary]] = {}
-        self._measured: set[str] = set()
-        self._surplus: tuple[str, ...] = ()
+    commit: str = ""
+    absent: Mapping[str, str] = field(default_factory=dict)
+    runs: Mapping[Subject, tuple[RunSummary, ...]] = field(default_factory=dict)
+    only_there: tuple[str, ...] = ()
 
     @property
-    def short(self) -> str:
+    def short_commit(self) -> str:
         """The commit as people read it."""
         return self.commit[:_SHORT]
 
-    def runs(self, subject: Subject) -> tuple[RunSummary, ...]:
+    def runs_of(self, subject: Subject) -> tuple[RunSummary, ...]:
         """The revision's runs of a subject."""
-        return tuple(self._summaries.get(subject, ()))
+        return self.runs.get(subject, ())
 
-    def canary_runs(self) -> dict[Subject, Sequence[RunSummary]]:
-        """The canaries' runs beside the revision's."""
-        return {subject: tuple(runs) for subject, runs in self._summaries.items() if subject.is_canary}
-
-    def explain(self, subject: Subject) -> str:
+    def explain_absent(self, subject: Subject) -> str:
         """Why a subject has no run."""
-        return self.absent.get(subject.case, f"not in {self.short}")
+        return self.absent.get(subject.case, f"not in {self.short_commit}")
 
-    def incomparable(self, subject: Subject, now: Mapping[str, str]) -> str:
-        """Why a subject's runs cannot be compared with those of the user's tree, "" if they can."""
-        for run in self.runs(subject)[-1:]:
+    def explain_incomparable(self, subject: Subject, now: Mapping[str, str]) -> str:
+        """Why the subject's runs cannot be compared with those of the user's tree, "" if they can."""
+        for run in self.runs_of(subject)[-1:]:
             pairs = [(name, run.environment.get(name, ""), now.get(name, "")) for name in BLOCKING]
             differing = [f"{name} {old} -> {new}" for name, old, new in pairs if old and new and old != new]
             if differing:
-                return f"{self.short} measures it differently: {', '.join(differing)}"
+                return f"{self.short_commit} measures it differently: {', '.join(differing)}"
         return ""
 
-    def take(
-        self,
-        manifest: Manifest,
-        cases: Sequence[str],
-        summaries: Sequence[RunSummary],
-        problems: Mapping[str, str],
-        failure: str,
-    ) -> list[str]:
-        """Keeps what a process yielded.
-
-        Args:
-            manifest: the worker's account.
-            cases: what it had to measure.
-            summaries: of what was measured.
-            problems: case -> what is missing from its trace.
-            failure: why the process ended early, "" if it came to its end.
-
-        Returns:
-            The cases that another process has to measure, after a crash.
-        """
-        if not self.commit:
-            self.commit, self._surplus = manifest.commit, manifest.only_there
-        good = {case for case in manifest.ended if case not in problems and not _failure(manifest, case)}
-        for summary in summaries:
-            if summary.subject.is_canary or summary.subject.case in good:
-                self._summaries.setdefault(summary.subject, []).append(summary)
-                self._measured.add(summary.subject.case)
-        crashed = [case for case in cases if case in manifest.started and case not in manifest.ended]
-        for case in cases:
-            if case in crashed:
-                self.absent[case] = failure
-            elif case not in self._measured and (case in manifest.ended or not failure):
-                self.absent.setdefault(case, self._reason(manifest, case, problems))
-        return [case for case in cases if case not in manifest.started] if crashed else []
-
-    def removed(self, known: Collection[str]) -> str:
-        """A sentence about tests that only the revision has, "" if there are none.
+    def explain_removed(self, known: Collection[str]) -> str:
+        """A sentence on tests that only the revision has, "" if there are none.
 
         Args:
             known: every test that the user's tree has.
         """
-        gone = [case for case in self._surplus if case not in known]
+        gone = [case for case in self.only_there if case not in known]
         if not gone:
             return ""
         names = ", ".join(gone[:_MOST_NAMES]) + (", ..." if len(gone) > _MOST_NAMES else "")
-        return f"{count(len(gone), 'test')} of {self.short} not here any more: {names}"
+        return f"{count(len(gone), 'test')} of {self.short_commit} not here any more: {names}"
 
-    def _reason(self, manifest: Manifest, case: str, problems: Mapping[str, str]) -> str:
-        if failure := _failure(manifest, case):
-            return f"{failure[0]} in {self.short}: {failure[1]}"
+    def add(
+        self, manifest: Manifest, cases: Sequence[str], summaries: Sequence[RunSummary], problems: Mapping[str, str]
+    ) -> OtherTree:
+        """The same with what a process measured.
+
+        Args:
+            manifest: the worker's account.
+            cases: those of its cases that need no further process.
+            summaries: of what was measured.
+            problems: case -> why it cannot be compared.
+        """
+        good = {case for case in manifest.ended if case in cases and case not in problems}
+        good -= {case for case in good if _find_failure(manifest, case)}
+        runs = dict(self.runs)
+        for summary in summaries:
+            if summary.subject.is_canary or summary.subject.case in good:
+                runs[summary.subject] = (*runs.get(summary.subject, ()), summary)
+        tree = replace(
+            self,
+            commit=self.commit or manifest.commit,
+            only_there=self.only_there if self.commit else manifest.only_there,
+            runs=runs,
+        )
+        measured = {subject.case for subject in runs}
+        absent = dict(self.absent)
+        for case in cases:
+            if case not in measured:
+                absent.setdefault(case, tree.describe_absence(manifest, case, problems))
+        return replace(tree, absent=absent)
+
+    def describe_absence(self, manifest: Manifest, case: str, problems: Mapping[str, str]) -> str:
+        """Why a process of the revision has no runs of a case."""
+        if failure := _find_failure(manifest, case):
+            return f"{failure[0]} in {self.short_commit}: {failure[1]}"
+        if case in problems:
+            return f"not measured in {self.short_commit}: {problems[case]}"
         if case in manifest.ended:
-            return f"not measured in {self.short}: {problems.get(case, 'it measured nothing there')}"
+            return f"not measured in {self.short_commit}: it measured nothing there"
         for fault in manifest.faults:
             if fault.startswith(f"{case.partition('::')[0]}: "):
                 lines = [line for line in fault.splitlines() if line.startswith("E ")]
                 said = lines[-1][1:].strip() if lines else fault.strip().splitlines()[-1]
                 return (
-                    f"its file cannot be imported in {self.short}: {said} (untracked files and build products are "
-                    "absent there; nsight_against_build names a command that makes them)"
+                    f"its file cannot be imported in {self.short_commit}: {said} (untracked files and build "
+                    "products are absent there; nsight_against_build names a command that makes them)"
                 )
-        return f"not in {self.short}"
+        return f"not in {self.short_commit}"
 
 
-def _failure(manifest: Manifest, case: str) -> tuple[str, str] | None:
-    """("fails" or "is skipped", why) of the first phase of a case that did not pass."""
-    for reported, report in manifest.reports:
-        if reported == case and report["outcome"] != "passed":
-            what = "skipped" if report["outcome"] == "skipped" else "fails"
-            return what, _message(report.get("longrepr"))
+def _find_failure(manifest: Manifest, case: str) -> tuple[str, str] | None:
+    """("fails" or "is skipped", why) of the first phase of a case that did not pass, None if all passed."""
+    for one in manifest.reports:
+        if one.case == case and one.outcome != "passed":
+            what = "is skipped" if one.outcome == "skipped" else "fails"
+            return what, _message(one.report.get("longrepr"))
     return None
 
 

@@ -79,12 +79,12 @@ class WorkerExit:
 
     Attributes:
         code: exit code, -n where signal n killed it; None where nobody saw the end.
-        blame: folder of the peer because of which it was ended, "" if it ended by itself.
+        failed_peer: folder of the peer because of which it was ended, "" if it ended by itself.
         children: process ids of what it had started, as far as seen.
     """
 
     code: int | None = None
-    blame: str = ""
+    failed_peer: str = ""
     children: tuple[int, ...] = ()
 
 
@@ -95,4 +95,8 @@ def read_exits(folder: Path) -> dict[str, WorkerExit]:
     except OSError:
         return {}
     stored = [json.loads(line) for line in lines]
-    return {end["member"]: WorkerExit(end["code"], end["blame"], tuple(end["children"])) for end in stored}
+    # Older recordings name the peer "blame".
+    return {
+        end["member"]: WorkerExit(end["code"], end.get("failed_peer", end.get("blame", "")), tuple(end["children"]))
+        for end in stored
+    }

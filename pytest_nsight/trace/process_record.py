@@ -1,32 +1,40 @@
-"""What the worker processes of one run left behind, and what it says of each case. Pure."""
+"""The records of the worker processes of one run, and the summaries of each case in them. Pure."""
 
 from __future__ import annotations
 
+import enum
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_parents, note_orphans
+from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_parents, note_unassigned_processes
 from pytest_nsight.trace.graph_captures import Captured, measure_captured
 from pytest_nsight.trace.measures import Measured, measure
 from pytest_nsight.trace.rank_summary import join_summaries
 from pytest_nsight.trace.run_summary import summarise
 
-INTERRUPTED = "interrupted"
-"""Death of a process that the user ended; what it had measured stands, the rest is nobody's fault."""
+
+class ProcessEnd(enum.Enum):
+    """How a worker process ended."""
+
+    COMPLETE = "complete"
+    FAILED = "failed"
+    INTERRUPTED = "interrupted"
+    """By the user: what it had measured stands, and no case is to be suspected."""
 
 
 @dataclass(frozen=True, slots=True)
 class ProcessRecord:
-    """One worker process, as it was left behind; or the ranks of a case, which stand and fall together.
+    """What one worker process left behind; or the ranks of parallel tests, which stand and fall together.
 
     Attributes:
         manifest: the worker's own account; of ranks, the joined one.
         trace: what the profiler saw, None where nothing of it could be read. Processes that ran under one
             profiler share one trace.
-        failure: why the process ended early, "" if it came to its end.
+        end: how the process ended.
+        failure: where it failed, a sentence that says how and where its output is; else "".
         trace_error: why there is no trace, "" if there is one.
         cases: what it was to measure; None if all that was asked for.
         ranks: of ranks, the account and the trace of each; else empty.
@@ -35,6 +43,7 @@ class ProcessRecord:
 
     manifest: Manifest
     trace: Trace | None
+    end: ProcessEnd = ProcessEnd.COMPLETE
     failure: str = ""
     trace_error: str = ""
     cases: tuple[str, ...] | None = None
@@ -43,45 +52,62 @@ class ProcessRecord:
 
     @property
     def processes(self) -> tuple[tuple[Manifest, Trace | None], ...]:
-        """Account and trace of every process."""
+        """Manifest and trace of every process."""
         return self.ranks or ((self.manifest, self.trace),)
+
+    @property
+    def failed_in_canary(self) -> bool:
+        """Whether the process failed while a canary ran, and not while a case did."""
+        is_over = {*self.manifest.ended, *(fault.case for fault in self.manifest.canary_faults)}
+        return self.end is ProcessEnd.FAILED and any(
+            Subject(case).is_canary for case in self.manifest.started if case not in is_over
+        )
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessResults:
-    """What one record holds.
+class MeasuredProcess:
+    """One worker process, or the ranks of parallel tests, with what its record says of each case.
 
     Attributes:
-        summaries: of every case that was seen completely.
-        problems: case -> why there is nothing to judge.
+        manifest: the worker's own account.
+        summaries: of every case whose record is complete, canaries among them.
+        problems: case -> what is wrong with its record.
         notes: sentences about the recording.
-        bytes_per_s: memory bandwidth of the worker's board as the recording tells it, None if it does not.
+        bytes_per_s: memory bandwidth of the worker's board by the recording's own account, None if it has none.
+        end: how the process ended.
+        failure: where it failed, a sentence that says how; else "".
+        trace_error: why there is no trace, "" if there is one or nothing was measured.
+        has_trace: whether a record was read.
+        failed_in_canary: whether it failed while a canary ran.
+        is_ranked: whether these are the ranks of parallel tests.
+        cases: what it was to measure; None if all that was asked for.
     """
 
+    manifest: Manifest
     summaries: tuple[RunSummary, ...] = ()
     problems: Mapping[str, str] = field(default_factory=dict)
     notes: tuple[str, ...] = ()
     bytes_per_s: float | None = None
+    end: ProcessEnd = ProcessEnd.COMPLETE
+    failure: str = ""
+    trace_error: str = ""
+    has_trace: bool = True
+    failed_in_canary: bool = False
+    is_ranked: bool = False
+    cases: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True)
 class _AttributedTrace:
-    """A trace, measured."""
+    """The launches of a trace, attributed to its ranges."""
 
     measured: Measured
     captured: Captured
     notes: tuple[str, ...]
 
 
-def summarise_records(records: Sequence[ProcessRecord]) -> tuple[ProcessResults, ...]:
-    """Measures every trace once, and summarises what each record has in it.
-
-    Args:
-        records: of all processes of one run.
-
-    Returns:
-        What each yields, in their order.
-    """
+def summarise_records(records: Sequence[ProcessRecord]) -> tuple[MeasuredProcess, ...]:
+    """The records of all processes of one run, summarised in their order; every trace is attributed once."""
     processes = [process for record in records for process in record.processes]
     known = {child: worker for record in records for child, worker in record.children.items()}
     measured: dict[int, _AttributedTrace] = {}
@@ -90,39 +116,56 @@ def summarise_records(records: Sequence[ProcessRecord]) -> tuple[ProcessResults,
             workers = {manifest.pid for manifest, other in processes if other is trace}
             parents = find_parents(trace, workers, known)
             result = measure(trace, parents=parents)
-            notes = (*trace.notes, *result.notes, *note_orphans(trace, workers, parents))
+            notes = (*trace.notes, *result.notes, *note_unassigned_processes(trace, workers, parents))
             measured[id(trace)] = _AttributedTrace(result, measure_captured(trace), notes)
     return tuple(_summarise_record(record, measured) for record in records)
 
 
-def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedTrace]) -> ProcessResults:
+def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedTrace]) -> MeasuredProcess:
+    process = MeasuredProcess(
+        record.manifest,
+        end=record.end,
+        failure=record.failure,
+        trace_error=record.trace_error,
+        has_trace=record.trace is not None,
+        failed_in_canary=record.failed_in_canary,
+        is_ranked=bool(record.ranks),
+        cases=record.cases,
+    )
     found = []
     notes: list[str] = []
-    told: float | None = None
+    bytes_per_s: float | None = None
     for manifest, trace in record.processes:
         if trace is None:
-            return ProcessResults()
-        reading = measured[id(trace)]
-        summaries, problems = summarise(manifest, reading.measured, reading.captured)
-        elsewhere, strange = check_boards(manifest, trace, reading.measured)
+            return process
+        attributed = measured[id(trace)]
+        summaries, problems = summarise(manifest, attributed.measured, attributed.captured)
+        elsewhere, strange = check_boards(manifest, trace, attributed.measured)
         found.append((summaries, {**problems, **elsewhere}))
-        notes += [*reading.notes, *strange]
-        told = next((one.bytes_per_s for one in trace.devices if one.uuid == manifest.board), None) or told
+        notes += [*attributed.notes, *strange]
+        own = (device.bytes_per_s for device in trace.devices if device.uuid == manifest.board)
+        bytes_per_s = next(own, None) or bytes_per_s
     summaries, problems = join_summaries(found) if record.ranks else found[0]
-    kept = tuple(summary for summary in summaries if summary.subject.case not in problems)
-    return ProcessResults(kept, problems, tuple(dict.fromkeys(notes)), told)
+    return replace(
+        process,
+        summaries=tuple(summary for summary in summaries if summary.subject.case not in problems),
+        problems=problems,
+        notes=tuple(dict.fromkeys(notes)),
+        bytes_per_s=bytes_per_s,
+    )
 
 
 def check_boards(manifest: Manifest, trace: Trace, measured: Measured) -> tuple[dict[str, str], tuple[str, ...]]:
-    """Whether each case's kernels ran on the board that the worker watched, emptied and waited for.
+    """The cases whose kernels ran on another board than the one whose clock and cache the worker controlled.
 
     Args:
-        manifest: of one worker.
-        trace: of that worker; one that does not tell boards apart proves nothing.
-        measured: the same, attributed.
+        manifest: the manifest of one worker.
+        trace: the trace of that worker. One that does not identify the boards proves nothing.
+        measured: the attributed launches of the trace.
 
     Returns:
-        For each case that ran elsewhere a sentence; and sentences on those that used other boards as well.
+        Case -> why it cannot be judged, for each case that ran on another board; and one sentence for each case
+        that used several boards.
     """
     own = measured.ranges[(measured.ranges["process"] == manifest.pid) & (measured.ranges["id"] >= 0)]
     board = dict(zip(own["id"].tolist(), own["board"].tolist(), strict=True))

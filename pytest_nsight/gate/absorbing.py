@@ -1,0 +1,220 @@
+"""What the record of a process adds to the state, and which of its cases another process measures again.
+
+What one test does may fail that test and no other. So a case whose process failed, or whose record is damaged, is
+measured again in a fresh process, a suspect alone in one of its own; only a case that fails alone fails.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+
+from pytest_nsight.gate.planning import leave_out
+from pytest_nsight.gate.state import GateState, PlannedProcess, SerialisedReport
+from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
+from pytest_nsight.protocol.job import OTHER_TREE
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
+
+NOTHING_MEASURED = (
+    "nothing was measured: only test functions are, not unittest's methods, coroutines or doctests; take the mark "
+    "away or turn it into a function"
+)
+
+MOST_FAILURES_ALONE = 3
+"""After so many processes in a row that failed with a single case, the machine is at fault and no test."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """What becomes of the cases of one process.
+
+    Attributes:
+        complete: cases whose result counts.
+        failed: case -> why it cannot be judged, after a process of its own.
+        again: groups of cases, each to be measured in another process.
+        doubts: case -> why it is to be measured again.
+    """
+
+    complete: tuple[str, ...]
+    failed: Mapping[str, str]
+    again: tuple[tuple[str, ...], ...] = ()
+    doubts: Mapping[str, str] = field(default_factory=dict)
+
+
+def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
+    """The state after the next pending process, or after those that ran side by side in its place.
+
+    Args:
+        state: with at least one pending process.
+        processes: what it, or they, measured; none where a recording has no more, which ends the loop.
+    """
+    planned, *rest = state.pending
+    if not processes:
+        # What was to be measured again never will be.
+        return replace(state.with_problems(state.doubts), pending=(), is_exhausted=True)
+    again: list[tuple[str, ...]] = []
+    for process in processes:
+        cases = [case for case in planned.assignment.cases if process.cases is None or case in process.cases]
+        outcome = _sort_cases(process, cases)
+        state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
+        again += outcome.again
+    retries = tuple(PlannedProcess(planned.run, replace(planned.assignment, cases=group)) for group in again)
+    if state.failures_alone >= MOST_FAILURES_ALONE:
+        failure = list(state.problems.values())[-1]
+        state = state.with_problems({case: failure for retry in retries for case in retry.assignment.cases})
+    # After a process that came to its end the next one has begun already, with the cases as announced.
+    begun = 1 if all(process.end is ProcessEnd.COMPLETE for process in processes) else 0
+    later = (*rest[1:], *retries) if begun else (*retries, *rest)
+    return replace(
+        state,
+        pending=(*rest[:begun], *leave_out(later, state.other.absent, state.problems)),
+        is_interrupted=any(process.end is ProcessEnd.INTERRUPTED for process in processes),
+    )
+
+
+def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _Outcome:
+    """Which cases count, which have failed for good, and which are measured again."""
+    manifest = process.manifest
+    ended = [case for case in manifest.ended if case in cases]
+    # What a test itself reports as its failure needs no record.
+    damaged = [case for case in ended if case in process.problems and _has_only_passed(manifest, case)]
+    if process.end is ProcessEnd.COMPLETE:
+        complete = tuple(case for case in ended if case not in damaged)
+        left = [case for case in cases if case not in manifest.started]
+        # Ranks end together at the first failure: the cases after it are still to be measured.
+        unstarted = (tuple(left),) if process.is_ranked and ended and left else ()
+        is_alone = len(cases) == 1
+        failed = {case: process.problems[case] for case in damaged if is_alone}
+        doubts = {case: process.problems[case] for case in damaged}
+        return _Outcome(complete, failed, (*_isolate(() if is_alone else damaged), *unstarted), doubts)
+    complete = tuple(case for case in ended if process.has_trace and case not in damaged)
+    if process.end is ProcessEnd.INTERRUPTED:
+        return _Outcome(complete, {})
+    left = [case for case in cases if case not in complete]
+    suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
+    if not process.failed_in_canary and (len(cases) == 1 or not any(case in manifest.started for case in cases)):
+        # Another process would fail before its first test, too.
+        return _Outcome(complete, dict.fromkeys(left, process.failure))
+    half = 0 if process.failed_in_canary else (len(left) + 1) // 2
+    groups = [left[:half], left[half:]]
+    if suspects:
+        groups = [*([case] for case in suspects), [case for case in left if case not in suspects]]
+    again = tuple(tuple(group) for group in groups if group)
+    return _Outcome(complete, {}, again, dict.fromkeys(suspects or left, process.failure))
+
+
+def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:
+    """The first damaged case alone, which may have damaged the record of the others, and these together."""
+    return tuple(tuple(group) for group in (damaged[:1], damaged[1:]) if group)
+
+
+def _add(state: GateState, process: MeasuredProcess, outcome: _Outcome) -> GateState:
+    state = _add_run(state, process.manifest)
+    state = replace(state, bytes_per_s=process.bytes_per_s or state.bytes_per_s)
+    if process.manifest.tree == OTHER_TREE:
+        return _add_other_tree(state, process, outcome)
+    state = _add_pairs(_add_canaries(state, process), process)
+    reports = _join_reports(state.reports, process.manifest, outcome.complete)
+    state = replace(
+        state,
+        reports=reports,
+        summaries=(*state.summaries, *(one for one in process.summaries if one.subject.case in outcome.complete)),
+        failures_alone=0 if outcome.complete else state.failures_alone + bool(outcome.failed),
+        doubts={
+            **{case: why for case, why in state.doubts.items() if case not in outcome.complete},
+            **outcome.doubts,
+        },
+    )
+    measured = {summary.subject.case for summary in process.summaries}
+    nothing = {
+        case: process.problems.get(case, NOTHING_MEASURED)
+        for case in outcome.complete
+        if case not in measured and state.has_passed(case)
+    }
+    return state.with_problems({**outcome.failed, **nothing})
+
+
+def _add_run(state: GateState, manifest: Manifest) -> GateState:
+    """Takes over what is true of a whole run, and the boards of all its processes."""
+    if manifest.seed is not None:
+        state = replace(state, seeds={**state.seeds, manifest.run: manifest.seed})
+    if not manifest.device:
+        return state
+    if not state.device:
+        environment = {**manifest.environment, "board": manifest.board}
+        return replace(state, device=manifest.device, environment=environment)
+    boards = dict.fromkeys((*state.environment["board"].split("+"), *manifest.board.split("+")))
+    return replace(state, environment={**state.environment, "board": "+".join(boards)})
+
+
+def _add_other_tree(state: GateState, process: MeasuredProcess, outcome: _Outcome) -> GateState:
+    postponed = {case for group in outcome.again for case in group}
+    asked = process.cases if process.cases is not None else state.pending[0].assignment.cases
+    cases = [case for case in asked if case not in postponed and case not in outcome.failed]
+    other = state.other.add(process.manifest, cases, process.summaries, process.problems)
+    why = f"nothing to compare with from {other.short_commit}"
+    problems = {case: f"{why}: {failure}" for case, failure in outcome.failed.items()}
+    return replace(state, other=other).with_problems(problems)
+
+
+def _add_canaries(state: GateState, process: MeasuredProcess) -> GateState:
+    """Keeps the canaries that came to their end, and notes the first of the session that did not."""
+    manifest = process.manifest
+    whole = [one for one in process.summaries if one.subject.is_canary and one.subject.case in manifest.ended]
+    state = replace(state, canaries=(*state.canaries, *whole))
+    faults = {fault.case: fault.text for fault in manifest.canary_faults}
+    faults.update((case, text) for case, text in process.problems.items() if Subject(case).is_canary)
+    if state.faulty_canary or not faults:
+        return state
+    case, text = next(iter(faults.items()))
+    return replace(state, faulty_canary=case).with_notes(
+        f"the canary {Subject(case).label} was not measured: {text}"
+    )
+
+
+def _add_pairs(state: GateState, process: MeasuredProcess) -> GateState:
+    """Keeps the interleaved pairs whose bodies did what the cases themselves do.
+
+    A body may act differently when the fixtures of its test are gone: then its launches differ, and the pair is no
+    evidence.
+    """
+    manifest = process.manifest
+    by_case = {one.subject.case: one for one in process.summaries if not one.subject.part}
+    notes = [f"{one.case} and its partner were not measured in turns: {one.text}" for one in manifest.pair_faults]
+    pairs = dict(state.pairs)
+    for pair in manifest.pairs:
+        alone = [by_case.get(pair.case), by_case.get(pair.partner)]
+        in_turns = [by_case.get(pair.own_rounds), by_case.get(pair.partner_rounds)]
+        same = [b for a, b in zip(alone, in_turns, strict=True) if a and b and _launches(a) == _launches(b)]
+        if len(same) == len(in_turns):
+            pairs[pair.case] = (*pairs.get(pair.case, ()), InterleavedPairs(manifest.run, same[0], same[1]))
+        elif all(alone) and all(in_turns):
+            notes.append(
+                f"{pair.case} and its partner launch other kernels when measured in turns than each alone, so the "
+                "claim is judged from whole runs: do their fixtures change what they run?"
+            )
+    return replace(state, pairs=pairs).with_notes(*notes)
+
+
+def _launches(summary: RunSummary) -> dict[str, int]:
+    launches: dict[str, int] = {}
+    for use in summary.shapes:
+        launches[use.shape.name] = launches.get(use.shape.name, 0) + use.count
+    return launches
+
+
+def _join_reports(
+    known: Mapping[str, tuple[SerialisedReport, ...]], manifest: Manifest, cases: Sequence[str]
+) -> dict[str, tuple[SerialisedReport, ...]]:
+    """A case shows the reports of its first run, unless those of a later one failed."""
+    joined = dict(known)
+    for case in cases:
+        fresh = tuple(one.report for one in manifest.reports if one.case == case)
+        if fresh and (case not in known or any(report["outcome"] == "failed" for report in fresh)):
+            joined[case] = fresh
+    return joined
+
+
+def _has_only_passed(manifest: Manifest, case: str) -> bool:
+    return all(one.outcome == "passed" for one in manifest.reports if one.case == case)

@@ -1,0 +1,119 @@
+"""From the state to verdicts: each subject's new runs beside those that they are compared with. Pure."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Mapping, Sequence
+
+from pytest_nsight.baselines.comparability import comparable, told
+from pytest_nsight.gate.state import GateState
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.model.kernel_names import family
+from pytest_nsight.model.units import duration
+from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+
+_CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kernels, and no GPU was measured"
+
+
+class StoredRuns:
+    """The runs that baselines hold, by subject."""
+
+    def __init__(self, runs: Mapping[Subject, Sequence[RunSummary]] | None = None) -> None:
+        self._runs = dict(runs or {})
+        self._comparable: dict[tuple[Subject, tuple[tuple[str, str], ...]], tuple[tuple[RunSummary, ...], str]] = {}
+
+    def of(self, subject: Subject, environment: Mapping[str, str]) -> tuple[tuple[RunSummary, ...], str]:
+        """The stored runs of a subject that were measured like the new ones; else a sentence on why none were.
+
+        Args:
+            subject: what was measured.
+            environment: of its new runs.
+        """
+        # Every look asks for the same again.
+        key = (subject, tuple(sorted(environment.items())))
+        if key not in self._comparable:
+            self._comparable[key] = comparable(self._runs.get(subject, ()), environment)
+        return self._comparable[key]
+
+
+def judge_state(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
+    """The verdicts, in the order of the cases."""
+    return judge(list_subjects(state, stored), family=family, canaries=_list_canaries(state, stored))
+
+
+def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
+    """The subjects whose verdict more runs may change."""
+    subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
+    return suspects(subjects, family=family, settle=state.plan.settles, canaries=canaries)
+
+
+def list_saved(state: GateState) -> tuple[Verdict, ...]:
+    """A verdict for each subject whose runs become baselines."""
+    verdicts = []
+    for evidence in list_subjects(state, StoredRuns()):
+        metric = evidence.policy.metric
+        metric = metric if metric in evidence.new[0].rounds else next(iter(evidence.new[0].rounds))
+        medians = [statistics.median_high(run.rounds[metric]) for run in evidence.new]
+        now_ns = float(statistics.median_high(medians))
+        sentence = f"{evidence.subject.label}: {len(medians)} runs of {duration(now_ns)} stored"
+        verdicts.append(Verdict(evidence.subject, VerdictKind.SAVED, sentence, now_ns, metric=metric))
+    return tuple(verdicts)
+
+
+def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:
+    """New and compared runs of each subject, in the order of the cases."""
+    policies = {case.id: case.policy for case in state.plan.cases}
+    order = {case: position for position, case in enumerate(policies)}
+    limits, other = state.limits, state.other
+    subjects = []
+    for subject, new in sorted(
+        _group(state.accepted).items(), key=lambda item: (order[item[0].case], item[0].part)
+    ):
+        environment = new[-1].environment
+        if other.commit:
+            baseline, incomparable = other.runs_of(subject), other.explain_incomparable(subject, environment)
+        else:
+            baseline, incomparable = stored.of(subject, environment)
+        subjects.append(
+            SubjectRuns(
+                subject=subject,
+                policy=policies[subject.case],
+                baseline=baseline,
+                new=new,
+                incomparable=incomparable,
+                limits=limits,
+                pairs=() if subject.part else state.pairs.get(subject.case, ()),
+                against=other.short_commit,
+                absent=other.explain_absent(subject) if other.commit and not baseline else "",
+            )
+        )
+    return tuple(subjects)
+
+
+def describe_changes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
+    """Sentences on what differs from the baseline without making it incomparable, and on claims left unchecked."""
+    subjects = list_subjects(state, stored)
+    sentences = []
+    if not state.other.commit:
+        sentences += [told(subject.baseline, subject.new[-1].environment) for subject in subjects]
+    if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
+        sentences.append(_CLAIMS_UNCHECKED)
+    return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
+
+
+def _list_canaries(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:
+    """New and compared runs of each canary, in the order of their names."""
+    canaries = []
+    for subject, new in sorted(_group(state.canaries).items()):
+        compared = StoredRuns({subject: state.other.runs_of(subject)}) if state.other.commit else stored
+        baseline, incomparable = compared.of(subject, new[-1].environment)
+        canaries.append(SubjectRuns(subject, Policy(), baseline, new, incomparable))
+    return tuple(canaries)
+
+
+def _group(summaries: Sequence[RunSummary]) -> dict[Subject, tuple[RunSummary, ...]]:
+    groups: dict[Subject, list[RunSummary]] = {}
+    for summary in summaries:
+        groups.setdefault(summary.subject, []).append(summary)
+    return {subject: tuple(runs) for subject, runs in groups.items()}

@@ -1,0 +1,143 @@
+"""What the loop knows: the plan of a session, and what its processes have measured so far. Frozen values."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from pytest_nsight.gate.other_tree import OtherTree
+from pytest_nsight.model.roofline import Limits, measure_limits
+from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
+from pytest_nsight.protocol.job import Assignment
+
+SerialisedReport = Mapping[str, Any]
+"""A report of one phase of a test, as pytest serialises it."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionPlan:
+    """What a session measures, fixed before its first run.
+
+    Attributes:
+        cases: all of them, in the order of collection.
+        runs: runs of every case before the first look.
+        is_judged: whether looks follow, in which suspects get more runs.
+        is_paired: whether each run of this tree has one of another tree beside it.
+        settles: whether a case that more runs may show to be unchanged is a suspect, too.
+        seed: shuffles the cases of each run, so that what one case leaves behind (a warm board, a fragmented
+            allocator) becomes noise instead of bias; None keeps their order.
+    """
+
+    cases: tuple[Case, ...]
+    runs: int
+    is_judged: bool = False
+    is_paired: bool = False
+    settles: bool = False
+    seed: str | None = None
+
+    @property
+    def case_ids(self) -> tuple[str, ...]:
+        """Node ids, in the order of collection."""
+        return tuple(case.id for case in self.cases)
+
+    @property
+    def partners(self) -> Mapping[str, str]:
+        """Case -> the case that it claims to beat."""
+        claims = ((case.id, case.policy.faster_than) for case in self.cases)
+        return {case: partner for case, partner in claims if partner is not None}
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedProcess:
+    """A process that is still to be started.
+
+    Attributes:
+        run: number of the run that it belongs to, from 1; two trees that are compared share it.
+        assignment: what it measures.
+    """
+
+    run: int
+    assignment: Assignment
+
+
+@dataclass(frozen=True, slots=True)
+class GateState:
+    """Everything that the loop knows between two processes; it can be pickled and gone on with.
+
+    Attributes:
+        plan: of the session.
+        pending: processes to start, the next one first; empty before the first plan, and when all is done.
+        planned_runs: runs that every case has had or will have had with the pending ones.
+        summaries: one per subject and run of this tree.
+        reports: case -> serialised reports, of the first run or of the first that failed.
+        problems: case -> why there is nothing to judge.
+        doubts: case -> why it is being measured again.
+        canaries: one summary per canary and run.
+        faulty_canary: the first canary that could not be measured, "" if all could.
+        pairs: case -> the rounds that it was measured in turns with the case that it claims to beat.
+        other: what a revision's processes measured beside this tree.
+        notes: sentences about the session as a whole, each once.
+        device: product name of what was measured, "" before the first measurement.
+        environment: of the first run, with the boards of all.
+        bytes_per_s: memory bandwidth of the GPU by the recording's own account, None if it has none.
+        seeds: run id -> seed of the order of its cases.
+        failures_alone: processes in a row that measured one case alone and failed.
+        is_interrupted: whether the user ended the session.
+        is_exhausted: whether the source has no more runs.
+    """
+
+    plan: SessionPlan
+    pending: tuple[PlannedProcess, ...] = ()
+    planned_runs: int = 0
+    summaries: tuple[RunSummary, ...] = ()
+    reports: Mapping[str, tuple[SerialisedReport, ...]] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    doubts: Mapping[str, str] = field(default_factory=dict)
+    canaries: tuple[RunSummary, ...] = ()
+    faulty_canary: str = ""
+    pairs: Mapping[str, tuple[InterleavedPairs, ...]] = field(default_factory=dict)
+    other: OtherTree = field(default_factory=OtherTree)
+    notes: tuple[str, ...] = ()
+    device: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    bytes_per_s: float | None = None
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    failures_alone: int = 0
+    is_interrupted: bool = False
+    is_exhausted: bool = False
+
+    @property
+    def limits(self) -> Mapping[str, Limits]:
+        """Board -> what the canaries reached on it."""
+        return measure_limits(self.canaries)
+
+    @property
+    def accepted(self) -> tuple[RunSummary, ...]:
+        """The summaries of cases that passed and whose record is complete."""
+        passed = {case for case in self.reports if case not in self.problems and self.has_passed(case)}
+        return tuple(summary for summary in self.summaries if summary.subject.case in passed)
+
+    def has_passed(self, case: str) -> bool:
+        """Whether every phase of the case passed."""
+        reports = self.reports.get(case, ())
+        return bool(reports) and all(_has_passed(report) for report in reports)
+
+    def with_notes(self, *sentences: str) -> GateState:
+        """The same with these sentences added, each once and none that is empty."""
+        fresh = dict.fromkeys(sentence for sentence in sentences if sentence and sentence not in self.notes)
+        return replace(self, notes=(*self.notes, *fresh)) if fresh else self
+
+    def with_problems(self, problems: Mapping[str, str]) -> GateState:
+        """The same with reasons why cases cannot be judged; the first reason of a case stays."""
+        return replace(self, problems={**problems, **self.problems}) if problems else self
+
+
+def _has_passed(report: SerialisedReport) -> bool:
+    """A test that was expected to fail and passed has passed: its verdict may be the failure expected."""
+    return report["outcome"] == "passed" or is_strict_xpass(report.get("longrepr"))
+
+
+def is_strict_xpass(longrepr: object) -> bool:
+    """Whether a report's text says that a test passed which was expected to fail, strictly."""
+    return str(longrepr).startswith("[XPASS(strict)]")
