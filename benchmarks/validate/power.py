@@ -176,7 +176,7 @@ def _find(
                 kinds[subject],
                 sum(kind.fails for other, kind in kinds.items() if other != subject),
                 replayed.processes,
-                _is_kin(split, replayed.kinds),
+                _is_kin(split, replayed.board_groups),
                 tuple(is_flagged(rule, split, subject, policies) for rule in RULES),
             )
         )

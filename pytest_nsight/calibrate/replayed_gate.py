@@ -1,42 +1,47 @@
-"""One split through the gate, look by look, by the functions that judge a live session."""
+"""The gate's loop over one resample of a pool: what it says, and what it would have measured."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.baselines.comparability import comparable
+from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.resampling import Split
-from pytest_nsight.judge.board_groups import find_board_groups
-from pytest_nsight.judge.judge import SubjectRuns, confirm, judge, suspects
-from pytest_nsight.model.kernel_names import family
-from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.gate.judging import StoredRuns, find_groups_of_boards, judge_state
+from pytest_nsight.gate.loop import run_loop
+from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import PhaseReport
+from pytest_nsight.trace.process_record import MeasuredProcess
 
-_OTHER_TREE = "the runs between"
+_COMMIT = "resampled"
+_PASSED = {"outcome": "passed"}
 
 
 @dataclass(frozen=True, slots=True)
 class Replay:
-    """What the gate said of a split.
+    """What the gate says of a resample.
 
     Attributes:
         verdicts: one per subject, canaries apart.
         runs: subject -> runs that were measured, another tree's included.
         processes: fresh processes that were started for them.
-        kinds: board -> its kind, as far as canaries tell.
+        board_groups: board -> its group, as far as canaries show.
     """
 
     verdicts: tuple[Verdict, ...]
     runs: Mapping[Subject, int]
     processes: int
-    kinds: Mapping[str, str]
+    board_groups: Mapping[str, str]
 
 
 def replay(
     split: Split, policies: Mapping[str, Policy], *, fixed: int | None = None, is_strict: bool = False
 ) -> Replay:
-    """Judges the new runs of a split against its stored ones.
+    """Judges the new runs of a resample against its stored ones.
 
     Args:
         split: what was saved and what is checked.
@@ -44,66 +49,95 @@ def replay(
         fixed: this many new runs of every subject and no looks; None for the looks of the live gate.
         is_strict: whether cases that more runs may settle get them, too, as under --nsight-strict.
     """
-    gathering = _Gathering(split, policies, fixed or split.first_look)
-    if fixed is None:
-        confirm(
-            lambda: suspects(gathering.subjects(), family=family, settle=is_strict, canaries=gathering.canaries()),
-            gathering.extend,
-            first=split.first_look,
-        )
+    subjects = [subject for subject in split.new[0].summaries if not subject.is_canary]
+    cases = dict.fromkeys(subject.case for subject in subjects)
+    plan = SessionPlan(
+        cases=tuple(Case(case, policies.get(case, Policy())) for case in cases),
+        runs=fixed or split.first_look,
+        is_judged=fixed is None,
+        is_paired=split.is_paired,
+        settles=is_strict,
+    )
+    source, stored = _PoolSource(split), StoredRuns(_gather([] if split.is_paired else split.stored))
+    state = run_loop(GateState(plan), source, lambda _: stored)
     trees = 2 if split.is_paired else 1
     return Replay(
-        judge(gathering.subjects(), family=family, canaries=gathering.canaries()),
-        {subject: trees * count for subject, count in gathering.counts.items()},
-        trees * gathering.processes,
-        find_board_groups(gathering.canaries()),
+        judge_state(state, stored),
+        {subject: trees * source.runs_of(subject.case) for subject in subjects},
+        trees * source.processes,
+        find_groups_of_boards(state, stored),
     )
 
 
-class _Gathering:
-    """The runs that the gate has seen so far."""
+class _PoolSource:
+    """Hands out the runs of a resample: each case its own next one, so that none is left out."""
 
-    def __init__(self, split: Split, policies: Mapping[str, Policy], first: int) -> None:
-        self._split = split
-        self._policies = policies
-        self.processes = first
-        self.counts = {subject: first for subject in split.new[0].summaries if not subject.is_canary}
-        self._canaries = [subject for subject in split.new[0].summaries if subject.is_canary]
-        self._stored: dict[tuple[Subject, int], tuple[tuple[RunSummary, ...], str]] = {}
+    def __init__(self, split: Split) -> None:
+        self._runs = {THIS_TREE: split.new, OTHER_TREE: split.stored}
+        self._taken: dict[tuple[str, str], int] = {}
+        self._processes = {THIS_TREE: 0, OTHER_TREE: 0}
 
-    def extend(self, cases: set[str], runs: int) -> bool:
-        """Adds runs of the pool to these cases; False when it has no more."""
-        # As live: what has been measured counts, even if not all runs were to be had.
-        had = min(runs, len(self._split.new) - self.processes)
-        for subject in self.counts:
-            if subject.case in cases:
-                self.counts[subject] += had
-        self.processes += had
-        return had == runs
+    @property
+    def processes(self) -> int:
+        """Processes of this tree that were asked for."""
+        return self._processes[THIS_TREE]
 
-    def subjects(self) -> list[SubjectRuns]:
-        """Stored and new runs of each subject."""
-        return [self._evidence(subject, count) for subject, count in self.counts.items()]
+    def runs_of(self, case: str) -> int:
+        """Runs of a case that were asked for."""
+        return self._taken.get((THIS_TREE, case), 0)
 
-    def canaries(self) -> list[SubjectRuns]:
-        """The same of the canaries, which every process measures."""
-        return [self._evidence(subject, self.processes) for subject in self._canaries]
+    def execute(
+        self,
+        assignment: Assignment,
+        upcoming: Sequence[Assignment] = (),  # noqa: ARG002 - nothing has to get ready
+    ) -> tuple[MeasuredProcess, ...]:
+        """One process of the pool, put together case by case; none where it has no more."""
+        tree = assignment.tree
+        runs, number = self._runs[tree], self._processes[tree]
+        if number >= len(runs):
+            return ()
+        self._processes[tree] += 1
+        summaries = [one for subject, one in runs[number].summaries.items() if subject.is_canary]
+        for case in assignment.cases:
+            taken = self._taken.get((tree, case), 0)
+            self._taken[tree, case] = taken + 1
+            summaries += _of_case(runs[taken], case)
+        return (MeasuredProcess(_make_manifest(tree, number, summaries), tuple(summaries)),)
 
-    def _evidence(self, subject: Subject, count: int) -> SubjectRuns:
-        # Runs that were put together case by case may be fewer for one case than for another.
-        measured = (process.summaries.get(subject) for process in self._split.new[:count])
-        new = tuple(summary for summary in measured if summary is not None)
-        stored = self._split.stored_at(count)
-        key = (subject, len(stored))
-        if key not in self._stored:
-            saved = [process.summaries[subject] for process in stored if subject in process.summaries]
-            self._stored[key] = comparable(saved, new[-1].environment)
-        baseline, incomparable = self._stored[key]
-        return SubjectRuns(
-            subject,
-            self._policies.get(subject.case, Policy()),
-            baseline,
-            new,
-            incomparable=incomparable,
-            against=_OTHER_TREE if self._split.is_paired else "",
-        )
+    def close(self) -> None:
+        """Does nothing: nothing was prepared."""
+
+
+def _of_case(run: PooledRun, case: str) -> list[RunSummary]:
+    # Runs that were put together case by case may lack some.
+    return [one for subject, one in run.summaries.items() if subject.case == case]
+
+
+def _make_manifest(tree: str, number: int, summaries: Sequence[RunSummary]) -> Manifest:
+    """The account of a worker in which every case passed."""
+    cases = tuple(dict.fromkeys(summary.subject.case for summary in summaries))
+    return Manifest(
+        run=f"{tree or 'this'}/{number}",
+        session="",
+        recorded="",
+        commit=_COMMIT,
+        pid=0,
+        device="",
+        board="",
+        environment={},
+        started=cases,
+        ended=cases,
+        rounds=(),
+        reports=tuple(PhaseReport(case, dict(_PASSED)) for case in cases),
+        faults=(),
+        exit_code=0,
+        tree=tree,
+    )
+
+
+def _gather(runs: Sequence[PooledRun]) -> dict[Subject, list[RunSummary]]:
+    gathered: dict[Subject, list[RunSummary]] = {}
+    for run in runs:
+        for subject, summary in run.summaries.items():
+            gathered.setdefault(subject, []).append(summary)
+    return gathered

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import comparable, told
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import duration
@@ -46,6 +47,11 @@ def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
     """The subjects whose verdict more runs may change."""
     subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
     return suspects(subjects, family=family, settle=state.plan.settles, canaries=canaries)
+
+
+def find_groups_of_boards(state: GateState, stored: StoredRuns) -> Mapping[str, str]:
+    """Board -> its group, as far as canaries show; the boards of a group time alike."""
+    return find_board_groups(_list_canaries(state, stored))
 
 
 def list_saved(state: GateState) -> tuple[Verdict, ...]:
