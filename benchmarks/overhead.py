@@ -98,7 +98,7 @@ def write_job(folder: Path, recorder: str, cases: tuple[str, ...], tests: list[s
         path=tuple(sys.path),
         environment={},
     ).write(folder)
-    PipeToWorker(folder).release(Assignment(cases))
+    PipeToWorker(folder).send(Assignment(cases))
 
 
 def rests_s(manifest: Manifest) -> float:

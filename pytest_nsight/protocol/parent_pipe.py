@@ -1,8 +1,8 @@
-"""Ties a worker process to the one that started it: it waits for its assignment, and ends when its starter does.
+"""The pipe from the controller to a worker: it announces the assignment, and its end ends the worker.
 
-A named pipe in the run's folder. The starter holds it open: a byte in it means "here is your assignment", its end means
-"end yourself", whether the starter let go of it or died. A profiler between the two does not matter, and waiting
-costs no time of any processor.
+A named pipe in the run's folder. The controller holds it open. A byte in it means that the assignment has been
+written; its end means that the controller has closed it or died. A profiler between the two processes does not
+matter, and waiting costs no processor time.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from pathlib import Path
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.protocol.job import Assignment
 
-FILE_NAME = "tether"
-_GO = b"!"
+FILE_NAME = "parent.pipe"
+_ASSIGNED = b"!"
 
 
 class PipeToWorker:
-    """The starter's end."""
+    """The controller's end."""
 
     def __init__(self, folder: Path) -> None:
         """Makes the pipe.
@@ -36,11 +36,11 @@ class PipeToWorker:
         # For reading, too, so that opening does not wait for the worker.
         self._pipe: int | None = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 
-    def release(self, assignment: Assignment) -> None:
-        """Gives the worker its assignment, once.
+    def send(self, assignment: Assignment) -> None:
+        """Gives the worker its assignment; called once.
 
         Raises:
-            CollectorError: the folder does not take it.
+            CollectorError: the folder cannot be written.
         """
         if self._pipe is None:
             return
@@ -48,10 +48,10 @@ class PipeToWorker:
             assignment.write(self._folder)
         except OSError as error:
             raise unwritable(self._folder, error) from None
-        os.write(self._pipe, _GO)
+        os.write(self._pipe, _ASSIGNED)
 
-    def cut(self) -> None:
-        """Ends the worker if it still waits or runs."""
+    def close(self) -> None:
+        """Closes the pipe, which ends the worker if it still waits or runs."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
@@ -63,38 +63,38 @@ class PipeFromParent:
     """The worker's end."""
 
     def __init__(self, folder: Path) -> None:
-        """Takes hold of the pipe.
+        """Opens the pipe.
 
         Raises:
-            OSError: there is none: the starter is gone.
+            FileNotFoundError: there is none, because the controller has closed it already.
         """
         self._folder = folder
         self._pipe = os.open(folder / FILE_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
 
     @property
-    def is_cut(self) -> bool:
-        """Whether the starter is gone or wants no more of this process."""
+    def is_closed(self) -> bool:
+        """Whether the controller has closed the pipe or died."""
         poll = select.poll()
         poll.register(self._pipe, 0)
         return bool(poll.poll(0))
 
-    def wait(self) -> Assignment | None:
-        """Waits for the starter's word; None if it is gone. From then on this process dies with the starter."""
+    def wait_for_assignment(self) -> Assignment | None:
+        """The assignment, waited for; None if the pipe is closed. From then on this process ends with the pipe."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
         try:
-            word = os.read(self._pipe, 1)
+            byte = os.read(self._pipe, 1)
         except BlockingIOError:
             poll.poll()
-            word = os.read(self._pipe, 1)
-        if not word:
+            byte = os.read(self._pipe, 1)
+        if not byte:
             return None
-        threading.Thread(target=self._die_with_starter, daemon=True).start()
+        threading.Thread(target=self._end_with_parent, daemon=True).start()
         return Assignment.read(self._folder)
 
-    def _die_with_starter(self) -> None:
+    def _end_with_parent(self) -> None:
         poll = select.poll()
-        # No events but the end of the pipe, which is always told.
+        # The end of the pipe is reported without being asked for.
         poll.register(self._pipe, 0)
         poll.poll()
         os.kill(os.getpid(), signal.SIGKILL)

@@ -1,7 +1,7 @@
-"""The ranks of one case become one: its manifest, and its summaries with a row for each rank. Pure.
+"""One manifest and one set of summaries for all ranks of a case, and a summary of each rank. Pure.
 
-A step of a parallel program is over when its slowest rank is, so a round costs what it costs the slowest rank,
-metric by metric. docs/decisions/0012-many-gpus.md argues why not the fastest.
+A step of a parallel program ends when its slowest rank ends. So each metric of a round is the value of the slowest
+rank. docs/decisions/0012-many-gpus.md says why it is not the fastest.
 """
 
 from __future__ import annotations
@@ -13,39 +13,41 @@ from typing import Any, TypeVar
 
 from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject
 from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import PhaseReport
 
 T = TypeVar("T", int, float)
 
 PART = "rank {}"
-"""Part of a case that is one rank's side of it."""
+"""Name of the part of a case that holds one rank's results."""
 
 
 def is_rank_part(name: str) -> bool:
-    """Whether a part of this name would be taken for a rank's."""
+    """Whether a part's name is reserved for the results of a rank."""
     return re.fullmatch(r"rank \d+", name) is not None
 
 
 Summarised = tuple[Sequence[RunSummary], Mapping[str, str]]
 
 
-def join_manifests(manifests: Sequence[Manifest], died: Container[int] = ()) -> Manifest:
-    """One account of what all ranks did together.
+def join_manifests(manifests: Sequence[Manifest], failed: Container[int] = ()) -> Manifest:
+    """One manifest for all ranks.
 
     Args:
         manifests: of rank 0, 1, and so on, of one run.
-        died: ranks that died of themselves; what fails on the others in that case fails for want of them.
+        failed: ranks whose process failed. In the case that such a rank ran, the failures of other ranks follow
+            from its failure.
 
     Returns:
-        Rank 0's, with what ended on every rank, or failed on any, as ended. The reports of a case are those of
-        the rank on which it failed first, else rank 0's.
+        The manifest of rank 0. A case has ended if it ended on every rank or its test failed on one. The reports
+        of a case are those of the rank on which it failed first, else those of rank 0.
     """
     first = manifests[0]
     started = tuple(dict.fromkeys(case for manifest in manifests for case in manifest.started))
-    spokesman = {case: _spokesman(case, manifests) for case in started}
+    reporting_rank = {case: _find_reporting_rank(case, manifests) for case in started}
     fatal = {
         case
         for rank, manifest in enumerate(manifests)
-        if rank in died
+        if rank in failed
         for case in manifest.started
         if case not in manifest.ended
     }
@@ -53,13 +55,13 @@ def join_manifests(manifests: Sequence[Manifest], died: Container[int] = ()) -> 
         case
         for case in started
         if all(case in manifest.ended for manifest in manifests)
-        or (has_failed(manifests[spokesman[case]], case) and case not in fatal)
+        or (has_failed(manifests[reporting_rank[case]], case) and case not in fatal)
     )
     reports = tuple(
-        (case, _signed(report, spokesman[case], len(manifests)))
+        PhaseReport(case, _name_rank(one, reporting_rank[case], len(manifests)))
         for case in started
-        for owner, report in manifests[spokesman[case]].reports
-        if owner == case
+        for one in manifests[reporting_rank[case]].reports
+        if one.case == case
     )
     return dataclasses.replace(
         first,
@@ -72,96 +74,95 @@ def join_manifests(manifests: Sequence[Manifest], died: Container[int] = ()) -> 
 
 
 def has_failed(manifest: Manifest, case: str) -> bool:
-    """Whether a rank's test failed, as opposed to having died or been left waiting."""
-    return any(owner == case and report["outcome"] == "failed" for owner, report in manifest.reports)
+    """Whether the test failed on this rank; a process that crashed or still waited reported no failure."""
+    return any(one.case == case and one.outcome == "failed" for one in manifest.reports)
 
 
-def _spokesman(case: str, manifests: Sequence[Manifest]) -> int:
-    """The rank that failed first: the others may have failed only because it left them."""
+def _find_reporting_rank(case: str, manifests: Sequence[Manifest]) -> int:
+    """The rank that failed first: later failures may follow from it."""
     failures = [
-        (float(report.get("stop", 0)), rank)
+        (one.stop_s, rank)
         for rank, manifest in enumerate(manifests)
-        for owner, report in manifest.reports
-        if owner == case and report["outcome"] == "failed"
+        for one in manifest.reports
+        if one.case == case and one.outcome == "failed"
     ]
     return min(failures)[1] if failures else 0
 
 
-def _signed(report: Mapping[str, Any], rank: int, ranks: int) -> dict[str, Any]:
-    """A failure says on which rank it happened."""
-    sections = list(report.get("sections", ()))
-    if report["outcome"] == "failed":
+def _name_rank(phase: PhaseReport, rank: int, ranks: int) -> dict[str, Any]:
+    """The report; one of a failure names the rank."""
+    sections = list(phase.report.get("sections", ()))
+    if phase.outcome == "failed":
         sections.append(["nsight", f"this is rank {rank} of {ranks}"])
-    return {**report, "sections": sections}
+    return {**phase.report, "sections": sections}
 
 
 def join_summaries(ranks: Sequence[Summarised]) -> tuple[tuple[RunSummary, ...], dict[str, str]]:
-    """Summaries of a case and its parts over all ranks, and of each rank's side of it.
+    """Summaries of a case and its parts over all ranks, and of each rank.
 
     Args:
         ranks: summaries and problems of rank 0, 1, and so on.
 
     Returns:
-        Summaries, and for each case that cannot be judged a sentence that says why.
+        Summaries; and case -> why it cannot be judged.
     """
     problems: dict[str, str] = {}
     for rank, (_, wrong) in enumerate(ranks):
         for case, sentence in wrong.items():
             problems.setdefault(case, f"rank {rank}: {sentence}")
-    by_rank = [{summary.subject: summary for summary in summaries} for summaries, _ in ranks]
+    summaries_by_rank = [{summary.subject: summary for summary in summaries} for summaries, _ in ranks]
     joined: list[RunSummary] = []
-    for subject in by_rank[0]:
-        sides = [summaries[subject] for summaries in by_rank if subject in summaries]
-        if subject.case in problems or len(sides) < len(ranks):
-            # A part that only some ranks have is told in their structure.
+    for subject in summaries_by_rank[0]:
+        by_rank = [summaries[subject] for summaries in summaries_by_rank if subject in summaries]
+        if subject.case in problems or len(by_rank) < len(ranks):
+            # The structure of the ranks shows a part that only some of them have.
             continue
-        counts = [len(next(iter(side.rounds.values()))) for side in sides]
+        counts = [len(next(iter(one.rounds.values()))) for one in by_rank]
         if len(set(counts)) > 1:
             problems[subject.case] = (
                 f"the ranks measured {', '.join(map(str, counts))} rounds: each must call nsight(...) alike"
             )
             continue
-        joined.append(join_sides(subject, sides))
+        joined.append(join_ranks(subject, by_rank))
         if not subject.part:
             joined += [
-                dataclasses.replace(side, subject=Subject(subject.case, PART.format(rank)))
-                for rank, side in enumerate(sides)
+                dataclasses.replace(one, subject=Subject(subject.case, PART.format(rank)))
+                for rank, one in enumerate(by_rank)
             ]
     return tuple(one for one in joined if one.subject.case not in problems), problems
 
 
-def join_sides(subject: Subject, sides: Sequence[RunSummary]) -> RunSummary:
+def join_ranks(subject: Subject, by_rank: Sequence[RunSummary]) -> RunSummary:
     """What a subject cost its slowest rank, round by round.
 
     Args:
         subject: a case or a part of it.
-        sides: its summaries of rank 0, 1, and so on, with equally many rounds.
+        by_rank: its summaries of rank 0, 1, and so on, with equally many rounds.
 
     Returns:
-        A summary whose every duration is the longest over the ranks, and whose launches are the most that any
-        rank makes of a shape.
+        A summary in which every duration is the longest over the ranks, and every count of a shape is the largest.
     """
-    metrics = [name for name in sides[0].rounds if all(name in side.rounds for side in sides)]
+    metrics = [name for name in by_rank[0].rounds if all(name in one.rounds for one in by_rank)]
     return dataclasses.replace(
-        sides[0],
+        by_rank[0],
         subject=subject,
-        board=_boards(side.board for side in sides),
+        board=_boards(one.board for one in by_rank),
         rounds={
-            name: tuple(max(values) for values in zip(*(side.rounds[name] for side in sides), strict=True))
+            name: tuple(max(values) for values in zip(*(one.rounds[name] for one in by_rank), strict=True))
             for name in metrics
         },
-        shapes=_most_used(sides),
-        is_stable=all(side.is_stable for side in sides),
-        varying=tuple(dict.fromkeys(spread for side in sides for spread in side.varying)),
-        copied_bytes=max(side.copied_bytes for side in sides),
-        clocks=_worst_clocks([side.clocks for side in sides]),
-        environment={**sides[0].environment, "ranks": str(len(sides))},
+        shapes=_most_used(by_rank),
+        is_stable=all(one.is_stable for one in by_rank),
+        varying=tuple(dict.fromkeys(spread for one in by_rank for spread in one.varying)),
+        copied_bytes=max(one.copied_bytes for one in by_rank),
+        clocks=_worst_clocks([one.clocks for one in by_rank]),
+        environment={**by_rank[0].environment, "ranks": str(len(by_rank))},
     )
 
 
-def _most_used(sides: Sequence[RunSummary]) -> tuple[ShapeUse, ...]:
+def _most_used(by_rank: Sequence[RunSummary]) -> tuple[ShapeUse, ...]:
     most: dict[Shape, ShapeUse] = {}
-    for use in (use for side in sides for use in side.shapes):
+    for use in (use for one in by_rank for use in one.shapes):
         known = most.get(use.shape, use)
         most[use.shape] = ShapeUse(use.shape, max(known.count, use.count), max(known.median_ns, use.median_ns))
     return tuple(most.values())
@@ -180,7 +181,7 @@ def _worst_clocks(clocks: Sequence[Clocks]) -> Clocks:
 
 
 def _slowest_rounds(clocks: Sequence[Sequence[int]]) -> tuple[int, ...]:
-    """The lowest clock of each round; empty unless every rank knows it of every round."""
+    """The lowest clock of each round; empty unless every rank recorded one for every round."""
     if len({len(one) for one in clocks}) > 1:
         return ()
     return tuple(min(one) for one in zip(*clocks, strict=True))

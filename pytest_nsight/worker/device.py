@@ -10,7 +10,7 @@ from typing import Any, Protocol
 
 from pytest_nsight import __version__
 from pytest_nsight.collectors.machine import processor
-from pytest_nsight.protocol.manifest import BoardActivity, NvmlSample
+from pytest_nsight.protocol.manifest_events import BoardActivity, NvmlSample
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.nvml import Nvml, list_foreign_processes, name_of, parent_of
 

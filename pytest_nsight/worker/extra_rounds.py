@@ -1,42 +1,27 @@
-"""Rounds beside those of the user's cases: pairs of cases in turns, and the canaries between cases.
+"""Rounds beside those of the user's cases: interleaved pairs of cases, and the canaries between cases.
 
-A case and the one that it claims to beat are measured in turns, so that drift strikes both alike. Pytest runs one
-test after the other, so the body of the first is kept until the second has been measured. It keeps its tensors alive
-for that long, which is why there is a limit to what may be kept. A canary that fails never harms a test.
+The rounds of a case and of the one that it claims to beat are interleaved, so that drift affects both alike. Pytest
+runs one test after the other, so the body of the first is kept until the second has been measured. A kept body keeps
+its tensors alive, which is why there is a limit to what may be kept. A canary that fails never harms a test.
 """
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, replace
 
-from pytest_nsight.protocol.manifest import Journal
+from pytest_nsight.protocol.manifest_events import Journal, PairedRounds
 from pytest_nsight.worker.canaries import Canary, choose_places, due
-from pytest_nsight.worker.rounds import RoundPlan, Stopwatch
+from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
 
 PAIRS = 30
 WARMUP = 2
-"""Unmeasured rounds of each before a race: both bodies have been measured already."""
-
-
-@dataclass(frozen=True, slots=True)
-class PairBody:
-    """A case that can be measured again.
-
-    Attributes:
-        case: node id.
-        body: what a round runs.
-        plan: how the case was measured.
-    """
-
-    case: str
-    body: Callable[[], object]
-    plan: RoundPlan
+"""Unmeasured rounds of each before a pair: both bodies have been measured already."""
 
 
 class PairSchedule:
-    """Keeps bodies from one case to the next, and races those that belong together."""
+    """Keeps bodies from one case to the next, and interleaves the rounds of those that belong together."""
 
     def __init__(self, cases: Sequence[str], partners: Mapping[str, str]) -> None:
         """Prepares.
@@ -48,26 +33,26 @@ class PairSchedule:
         self._next = dict(itertools.pairwise(cases))
         self._partners = partners
         self._kept: list[PairBody] = []
-        self._races = 0
+        self._count = 0
 
-    def enter(self, racer: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
-        """Races a case that has just been measured against those kept for it, then keeps it if need be.
+    def enter(self, own: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
+        """Interleaves a case that has just been measured with those kept for it, then keeps it if need be.
 
-        A warm cache is not kept warm by assignments, so cases that ask for one are not raced.
+        Alternating bodies evict one another from the cache, so cases that ask for a warm one are left out.
         """
-        if not racer.plan.cold_cache:
+        if not own.plan.cold_cache:
             return
-        for other in self._kept:
-            if self._partners.get(racer.case) == other.case:
-                self._race(racer, other, stopwatch, journal)
-            if self._partners.get(other.case) == racer.case:
-                self._race(other, racer, stopwatch, journal)
-        if self._belong_together(racer.case, self._next.get(racer.case)) and stopwatch.device.has_room_to_keep():
-            self._kept.append(racer)
+        for kept in self._kept:
+            if self._partners.get(own.case) == kept.case:
+                self._interleave(own, kept, stopwatch, journal)
+            if self._partners.get(kept.case) == own.case:
+                self._interleave(kept, own, stopwatch, journal)
+        if self._belong_together(own.case, self._next.get(own.case)) and stopwatch.device.has_room_to_keep():
+            self._kept.append(own)
 
     def leave(self, case: str, stopwatch: Stopwatch) -> None:
-        """Lets go, after a case, of all bodies that the next one is not to race against."""
-        kept = [racer for racer in self._kept if self._belong_together(racer.case, self._next.get(case))]
+        """Releases, after a case, all bodies that do not belong with the next one."""
+        kept = [body for body in self._kept if self._belong_together(body.case, self._next.get(case))]
         has_dropped = len(kept) < len(self._kept)
         self._kept = kept
         if has_dropped:
@@ -76,21 +61,21 @@ class PairSchedule:
     def _belong_together(self, case: str, other: str | None) -> bool:
         return other is not None and (self._partners.get(case) == other or self._partners.get(other) == case)
 
-    def _race(self, own: PairBody, partner: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
-        self._races += 1
-        ids = tuple(f"nsight_races::{self._races}/{side}" for side in ("own", "partner"))
+    def _interleave(self, own: PairBody, partner: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
+        self._count += 1
+        ids = tuple(f"nsight_pairs::{self._count}/{role}" for role in ("own", "partner"))
         pairs = min(PAIRS, own.plan.rounds or PAIRS, partner.plan.rounds or PAIRS)
-        worker_gpus = [
-            (id_, racer.body, replace(racer.plan, warmup=min(racer.plan.warmup, WARMUP)))
-            for id_, racer in zip(ids, (own, partner), strict=True)
+        bodies = [
+            PairBody(id_, one.body, replace(one.plan, warmup=min(one.plan.warmup, WARMUP)))
+            for id_, one in zip(ids, (own, partner), strict=True)
         ]
         try:
-            stopwatch.take_turns(worker_gpus, pairs)
+            stopwatch.measure_alternately(bodies, pairs)
         except Exception as error:
             # The kept body may need what its test has since torn down; the claim is then judged from the runs.
-            journal.write_fault("race_fault", own.case, error)
+            journal.write_fault("pair_fault", own.case, error)
             return
-        journal.write("race", case=own.case, partner=partner.case, own_rounds=ids[0], partner_rounds=ids[1])
+        journal.write("pair", **asdict(PairedRounds(own.case, partner.case, *ids)))
 
 
 class CanarySchedule:
@@ -99,13 +84,13 @@ class CanarySchedule:
     def __init__(self, cases: int, seed: int) -> None:
         """Draws the places, see `choose_places`."""
         self._places = choose_places(cases, seed)
-        self._over: set[str] = set()
+        self._measured: set[str] = set()
 
     def measure(self, stopwatch: Stopwatch, journal: Journal, done: int, rounds: int | None) -> None:
         """Measures those that are due after `done` cases."""
         known = {canary.name: canary for canary in stopwatch.device.canaries}
-        for name in due(self._places, done, self._over):
-            self._over.add(name)
+        for name in due(self._places, done, self._measured):
+            self._measured.add(name)
             if name in known:
                 _measure(known[name], stopwatch, journal, rounds)
 

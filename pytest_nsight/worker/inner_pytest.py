@@ -17,18 +17,19 @@ import pytest
 
 from pytest_nsight.collectors.base import Recorder
 from pytest_nsight.model.values import Work
-from pytest_nsight.protocol import manifest
 from pytest_nsight.protocol.job import Assignment, Job
+from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
+from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.mark import find_partners
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.device import current_device
-from pytest_nsight.worker.extra_rounds import CanarySchedule, PairBody, PairSchedule
+from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
 from pytest_nsight.worker.fixture import Measurement
 from pytest_nsight.worker.measured_case import CaseMeasurement
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 from pytest_nsight.worker.rank_plugin import RankPlugin, UnablePlugin
-from pytest_nsight.worker.rounds import Stopwatch
+from pytest_nsight.worker.rounds import PairBody, Stopwatch
 
 PLUGIN_NAME = "nsight-worker"
 
@@ -47,7 +48,7 @@ class Worker:
     def __init__(
         self,
         job: Job,
-        journal: manifest.Journal,
+        journal: Journal,
         recorder: Recorder,
         parent_pipe: PipeFromParent,
         barrier: Callable[[], None] = no_barrier,
@@ -113,7 +114,7 @@ class Worker:
 
     def pytest_collectstart(self) -> None:
         """Ends between two modules if nobody waits for the result: in the middle of one it might hold a lock."""
-        if self._parent_pipe.is_cut:
+        if self._parent_pipe.is_closed:
             os._exit(0)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
@@ -124,7 +125,7 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Waits for its assignment: everything is imported and collected, and no fixture has touched the device yet."""
-        assignment = self._parent_pipe.wait()
+        assignment = self._parent_pipe.wait_for_assignment()
         if assignment is None:
             # Nobody waits for the result; what would be torn down here was never set up.
             os._exit(0)
@@ -212,7 +213,7 @@ def _recorder(job: Job, folder: Path) -> Recorder:
     return TorchRecorder(folder)
 
 
-def _plugins(job: Job, folder: Path, journal: manifest.Journal, parent_pipe: PipeFromParent) -> list[object]:
+def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent) -> list[object]:
     recorder = _recorder(job, folder)
     if job.ranks > 1:
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
@@ -228,10 +229,10 @@ def main(folder: Path) -> int:
     except FileNotFoundError:
         # Called off before it had begun.
         return 1
-    journal = manifest.Journal(folder / manifest.FILE_NAME)
+    journal = Journal(folder / FILE_NAME)
     journal.write(
         "run",
-        format=manifest.FORMAT_VERSION,
+        format=FORMAT_VERSION,
         run=job.run,
         session=job.session,
         recorded=job.recorded,

@@ -14,9 +14,8 @@ import pytest
 from pytest_nsight.model.values import Subject, Work
 from pytest_nsight.protocol.mark import read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
-from pytest_nsight.worker.extra_rounds import PairBody
 from pytest_nsight.worker.pacing import FEWEST
-from pytest_nsight.worker.rounds import WARMUP, RoundPlan
+from pytest_nsight.worker.rounds import WARMUP, PairBody, RoundPlan
 
 if TYPE_CHECKING:
     from pytest_nsight.worker.inner_pytest import Worker

@@ -1,6 +1,6 @@
-"""What is particular to a pytest that measures another tree.
+"""Hooks and imports of a worker that measures another tree than the user's.
 
-Tests may be missing there, and others be new; and nothing may be imported from the user's tree.
+Tests may be missing there, and new ones exist. Nothing may be imported from the user's tree.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ import importlib.abc
 import os
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
 from pathlib import Path
@@ -17,7 +18,7 @@ from types import ModuleType
 
 import pytest
 
-from pytest_nsight.protocol.manifest import Journal
+from pytest_nsight.protocol.manifest_events import Journal, WrongImport
 from pytest_nsight.protocol.mark import is_marked
 from pytest_nsight.protocol.tree_mapping import TreeMapping
 from pytest_nsight.worker.installed_copies import installed_copies
@@ -29,17 +30,17 @@ _INSTRUMENT = "pytest_nsight"
 class OtherTreePlugin:
     """Hooks of the inner pytest, beside the worker's own."""
 
-    __name__ = "nsight-visitor"  # pytest registers a plugin object under this name
+    __name__ = "nsight-other-tree"  # pytest registers a plugin object under this name
 
     def __init__(self, journal: Journal, mapping: TreeMapping) -> None:
         self._journal = journal
         self._mapping = mapping
         self._selects_by_name = False
-        self._has_leaked = False
+        self._has_wrong_imports = False
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Takes whole files that exist: a test or a file that this tree lacks is no wrong argument here."""
+        """Takes whole files that exist: a test or a file that this tree lacks is no error here."""
         config.option.continue_on_collection_errors = True
         if config.option.pyargs:
             return
@@ -50,36 +51,36 @@ class OtherTreePlugin:
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
         """Measures nothing if the modules of the tests are the wrong ones already."""
-        if self._tell_leaks():
+        if self._record_wrong_imports():
             pytest.exit("the wrong tree was imported")
 
     @pytest.hookimpl(trylast=True)
     def pytest_unconfigure(self) -> None:
-        """Tells of what was imported since."""
-        if not self._has_leaked:
-            self._tell_leaks()
+        """Records what was imported since."""
+        if not self._has_wrong_imports:
+            self._record_wrong_imports()
 
-    def _tell_leaks(self) -> bool:
-        for module, file in find_leaks(self._mapping):
-            self._journal.write("leak", module=module, file=file)
-            self._has_leaked = True
-        return self._has_leaked
+    def _record_wrong_imports(self) -> bool:
+        for found in find_wrong_imports(self._mapping):
+            self._journal.write("wrong_import", **asdict(found))
+            self._has_wrong_imports = True
+        return self._has_wrong_imports
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Tells of marked tests that the session's own tree may lack; it knows those that it has."""
+        """Records marked tests that the session's own tree may lack."""
         if not self._selects_by_name:
             cases = [item.nodeid for item in items if is_marked(item)]
-            self._journal.write("surplus", cases=cases)
+            self._journal.write("only_there", cases=cases)
 
 
 def install_mapping(mapping: TreeMapping) -> None:
-    """Has this process import from the other tree whatever it would from the user's."""
+    """Redirects this process's imports from the user's tree to the other one."""
     sys.meta_path.insert(0, RedirectingFinder(mapping))
     importlib.invalidate_caches()
 
 
 class RedirectingFinder(importlib.abc.MetaPathFinder):
-    """Asks the finders behind it, and turns what leads into the user's tree to the other one."""
+    """Asks the finders behind it, and redirects what they find in the user's tree to the other one."""
 
     def __init__(self, mapping: TreeMapping) -> None:
         self._mapping = mapping
@@ -87,7 +88,7 @@ class RedirectingFinder(importlib.abc.MetaPathFinder):
     def find_spec(
         self, fullname: str, path: Sequence[str] | None, target: ModuleType | None = None
     ) -> ModuleSpec | None:
-        """Finds a module as Python would, in the other tree.
+        """The spec of a module as Python finds it, in the other tree.
 
         Raises:
             ModuleNotFoundError: the user's tree has it and the other one does not.
@@ -120,8 +121,8 @@ class RedirectingFinder(importlib.abc.MetaPathFinder):
         return spec
 
 
-def find_leaks(mapping: TreeMapping) -> Iterator[tuple[str, str]]:
-    """Yields (module, file) of all that this process imported from the user's tree or from a copy of it."""
+def find_wrong_imports(mapping: TreeMapping) -> Iterator[WrongImport]:
+    """All modules that this process imported from the user's tree or from an installed copy of it."""
     copies = frozenset(installed_copies(mapping.root, mapping.owns))
     for name, module in sorted(sys.modules.items()):
         fields = getattr(module, "__dict__", {})
@@ -129,4 +130,4 @@ def find_leaks(mapping: TreeMapping) -> Iterator[tuple[str, str]]:
         if not isinstance(file, str) or name.partition(".")[0] == _INSTRUMENT:
             continue
         if mapping.owns(file) or os.path.realpath(file) in copies:
-            yield name, file
+            yield WrongImport(name, file)

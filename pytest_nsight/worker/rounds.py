@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
-from pytest_nsight.protocol.manifest import Conditions, Journal, Round
+from pytest_nsight.protocol.manifest_events import Conditions, Journal, Round
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
@@ -36,7 +36,7 @@ class RoundPlan:
     """How one case is measured.
 
     Attributes:
-        rounds: measured rounds; None for as many as stopping.py asks for, fewer for a case that takes long.
+        rounds: measured rounds; None for as many as pacing.is_enough asks for, fewer for a case that takes long.
         warmup: unmeasured rounds before them.
         rest_ns: pause before each round; None to let pacing.py choose.
         cold_cache: whether the cache is flushed before each round.
@@ -46,6 +46,21 @@ class RoundPlan:
     warmup: int = WARMUP
     rest_ns: int | None = None
     cold_cache: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class PairBody:
+    """A case that can be measured again.
+
+    Attributes:
+        case: node id.
+        body: what a round runs.
+        plan: how the case was measured.
+    """
+
+    case: str
+    body: Callable[[], object]
+    plan: RoundPlan
 
 
 class Stopwatch:
@@ -120,25 +135,27 @@ class Stopwatch:
                 error=relative_error(walls_ns, floor_ns),
                 elapsed_ns=elapsed_ns,
                 energy_mj=_difference(before.energy_mj, after.energy_mj),
-                others=tuple(sorted({*before.others, *after.others})),
+                foreign_processes=tuple(sorted({*before.foreign_processes, *after.foreign_processes})),
             )
         )
         return result
 
-    def take_turns(self, worker_gpus: Sequence[tuple[str, Callable[[], Any], RoundPlan]], pairs: int) -> None:
-        """Measures two bodies in turns, in the order ABBA ABBA, so that a drift strikes both alike.
+    def measure_alternately(self, bodies: Sequence[PairBody], pairs: int) -> None:
+        """Measures two bodies alternately, in the order ABBA ABBA, so that a drift affects both alike.
 
         Args:
-            worker_gpus: id that the rounds are journalled under, body and plan of both.
+            bodies: both; their rounds are recorded under the id in `case`.
             pairs: rounds of each.
         """
         self._recorder.start()
         try:
-            pacers = [self._pacer(self._warm_up(body, None, plan), plan) for _, body, plan in worker_gpus]
+            pacers = [self._pacer(self._warm_up(one.body, None, one.plan), one.plan) for one in bodies]
             for index in range(pairs):
                 for which in (0, 1) if index % 2 == 0 else (1, 0):
-                    id_, body, plan = worker_gpus[which]
-                    self._round(id_, id_, body, None, pacers[which], [], cold_cache=plan.cold_cache)
+                    one = bodies[which]
+                    self._round(
+                        one.case, one.case, one.body, None, pacers[which], [], cold_cache=one.plan.cold_cache
+                    )
         finally:
             self._recorder.stop()
 

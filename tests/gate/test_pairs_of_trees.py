@@ -11,7 +11,7 @@ import pytest
 from pytest_nsight.gate import loop as gate
 from pytest_nsight.gate.loop import Gate
 from pytest_nsight.judge.contrast import contrast
-from pytest_nsight.judge.judge import Evidence, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
 from pytest_nsight.model.values import Case, Subject
 from pytest_nsight.model.verdicts import VerdictKind
@@ -35,7 +35,7 @@ class Recorder:
         self.assignments.append(assignment)
         self.announced.append(upcoming)
         ran = tuple(case for case in assignment.cases if assignment.tree == THIS_TREE or case not in self._missing)
-        reports = tuple((case, {"outcome": "passed", "when": "call"}) for case in ran)
+        reports = tuple(PhaseReport(case, {"outcome": "passed", "when": "call"}) for case in ran)
         manifest = Manifest(
             *("run", "session", "", "0123456789", 1, "", "", {}, ran, ran, (), reports, (), 0), tree=assignment.tree
         )
@@ -158,7 +158,7 @@ def test_a_verdict_says_against_what(ratio: float, kind: str) -> None:
 
 
 def test_three_pairs_clear_what_is_unchanged_and_suspect_what_is_slower() -> None:
-    def pairs(ratio: float) -> Evidence:
+    def pairs(ratio: float) -> SubjectRuns:
         stored = make_evidence(ratio=ratio, stored=3, new=3)
         return dataclasses.replace(
             stored,

@@ -14,7 +14,8 @@ from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS, SubjectRuns
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
-from pytest_nsight.protocol.manifest import Manifest, Round
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import Round
 from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.run_summary import summarise

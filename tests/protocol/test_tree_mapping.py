@@ -12,7 +12,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.worker_failure import describe_leaks
+from pytest_nsight.controller.worker_failure import describe_wrong_imports
+from pytest_nsight.protocol.manifest_events import WrongImport
 from pytest_nsight.protocol.tree_mapping import TreeMapping
 
 ROOT = Path(__file__).parents[2]
@@ -40,12 +41,13 @@ def run(mapping: TreeMapping, code: str, *, before: str = "", path: tuple[str, .
         "import sys, os, importlib",
         f"sys.path.insert(0, {str(ROOT)!r})",
         "from pytest_nsight.protocol.tree_mapping import TreeMapping",
-        "from pytest_nsight.worker.other_tree_plugin import find_leaks, install_mapping",
+        "from pytest_nsight.worker.other_tree_plugin import find_wrong_imports, install_mapping",
         "sys.path.pop(0)",
         before,
         f"mapping = TreeMapping.of({dataclasses.asdict(mapping)!r})",
         f"sys.path[:0] = [mapping.map(entry) for entry in {path!r}]",
         "install_mapping(mapping)",
+        "wrong = lambda: [(one.module, one.file) for one in find_wrong_imports(mapping)]",
         code,
     ]
     result = subprocess.run(
@@ -73,13 +75,13 @@ def test_an_entry_of_sys_path_leads_to_the_other_tree(trees: TreeMapping) -> Non
     assert run(trees, "import ops.part; print(ops.PLACE, ops.part.PLACE)", path=(source,)) == [
         "root/.nsight/s/against root/.nsight/s/against"
     ]
-    assert run(trees, "print([*find_leaks(mapping)])", path=(source,)) == ["[]"]
+    assert run(trees, "print(wrong())", path=(source,)) == ["[]"]
 
 
 def test_the_finder_of_an_editable_install_leads_to_the_other_tree(trees: TreeMapping) -> None:
     before = EDITABLE.format(folder=str(Path(trees.root, "src/ops")))
 
-    printed = run(trees, "import ops.part; print(ops.PLACE, ops.part.PLACE, [*find_leaks(mapping)])", before=before)
+    printed = run(trees, "import ops.part; print(ops.PLACE, ops.part.PLACE, wrong())", before=before)
 
     assert printed == ["root/.nsight/s/against root/.nsight/s/against []"]
 
@@ -133,12 +135,12 @@ def test_a_stale_compiled_file_of_the_users_tree_is_not_read(trees: TreeMapping,
 def test_a_module_that_was_loaded_from_the_users_tree_is_named(trees: TreeMapping) -> None:
     code = f"sys.path.insert(0, {str(Path(trees.root, 'src'))!r}); sys.meta_path.pop(0); import ops"
 
-    printed = run(trees, f"{code}; print([*find_leaks(mapping)])")
+    printed = run(trees, f"{code}; print(wrong())")
 
     (leak,) = json.loads(printed[0].replace("(", "[").replace(")", "]").replace("'", '"'))
     assert leak == ["ops", str(Path(trees.root, "src/ops/__init__.py"))]
-    assert "imported ops from" in describe_leaks("1234567890", [tuple(leak)])
-    assert "pip install --editable" in describe_leaks("1234567890", [tuple(leak)])
+    assert "imported ops from" in describe_wrong_imports("1234567890", [WrongImport(*leak)])
+    assert "pip install --editable" in describe_wrong_imports("1234567890", [WrongImport(*leak)])
 
 
 def install(folder: Path, name: str, files: Sequence[str], origin: Mapping[str, object] | None = None) -> Path:
@@ -168,7 +170,7 @@ def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: TreeMapping, tm
     site = install(tmp_path, "ops", ["ops.py", "__editable___ops_finder.py"], origin)
     (site / "other.py").write_text("")
 
-    printed = run(trees, "import ops, other; print([*find_leaks(mapping)])", path=(str(site),))
+    printed = run(trees, "import ops, other; print(wrong())", path=(str(site),))
 
     assert printed == [f"[('ops', {str(site / 'ops.py')!r})]"]
 
@@ -202,7 +204,7 @@ def test_a_wheel_in_the_tree_is_a_copy_of_it_unless_it_is_a_stranger(
     origin = {"url": wheel.as_uri(), "archive_info": {}}
     path = (str(install(tmp_path, "so_me", [f"{installed}/__init__.py", "../bin/some.py"], origin)),)
 
-    printed = run(trees, f"import {installed}; print([name for name, _ in find_leaks(mapping)])", path=path)
+    printed = run(trees, f"import {installed}; print([name for name, _ in wrong()])", path=path)
 
     assert printed == [str(leaks)]
 
@@ -214,7 +216,7 @@ def test_the_trees_own_project_is_a_copy_wherever_its_wheel_came_from(
     Path(trees.root, "setup.cfg").write_text(f"[options]\nname = x\n\n[metadata]\nname = {name}\n")
     site = install(tmp_path, "so_me", ["built.py"])
 
-    printed = run(trees, "import built; print([name for name, _ in find_leaks(mapping)])", path=(str(site),))
+    printed = run(trees, "import built; print([name for name, _ in wrong()])", path=(str(site),))
 
     assert printed == [str(["built"] if name == "So.Me" else [])]
 
@@ -223,7 +225,7 @@ def test_an_environment_inside_of_the_tree_is_shared(trees: TreeMapping) -> None
     site = str(Path(trees.root, ".venv/site-packages"))
 
     assert trees.map(site) == site
-    assert run(trees, "import helper; print([*find_leaks(mapping)])", path=(site,)) == ["[]"]
+    assert run(trees, "import helper; print(wrong())", path=(site,)) == ["[]"]
 
 
 def test_a_link_into_the_tree_is_mapped(trees: TreeMapping, tmp_path: Path) -> None:

@@ -43,11 +43,11 @@ def test_pairs_stand_side_by_side_and_are_raced(gate: Gate, pytester: pytest.Pyt
     result = gate("--nsight-runs=2", body=BODY)
 
     result.assert_outcomes(passed=8)
-    assert "nsight_races" not in result.stdout.str()
+    assert "nsight_pairs" not in result.stdout.str()
     for path in (pytester.path / ".nsight").glob("*/run-*/manifest.jsonl"):
         events = [json.loads(line) for line in path.read_text().splitlines()]
         order = [event["case"] for event in events if event["event"] == "case"]
-        races = [event for event in events if event["event"] == "race"]
+        races = [event for event in events if event["event"] == "pair"]
         assert len(races) == 3
         for race in races:
             assert "[" in race["case"]

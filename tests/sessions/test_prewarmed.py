@@ -109,7 +109,7 @@ def test_the_next_process_imports_while_one_measures_and_measures_after_it(
     pids = list(dict.fromkeys(pid for _, pid in seen))
     assert len(pids) == 2
     assert seen.index(("import", pids[1])) < len(seen) - 1 - seen[::-1].index(("end", pids[0]))
-    assert not list(pytester.path.rglob("tether"))
+    assert not list(pytester.path.rglob("parent.pipe"))
 
 
 def test_what_waits_is_told_its_cases_when_they_are_known(

@@ -12,7 +12,8 @@ import pytest
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Subject
-from pytest_nsight.protocol.manifest import Manifest, Round
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import PhaseReport, Round
 from pytest_nsight.trace.process_record import ProcessRecord, summarise_records
 from pytest_nsight.trace.rank_summary import join_manifests
 from tests.trace.trace_builder import TraceBuilder
@@ -193,8 +194,8 @@ def test_a_rank_on_the_wrong_board_is_named(recorded: Reader) -> None:
     assert found.problems["t.py::one"].startswith(f"rank 1: its kernels ran on {B}")
 
 
-def report(case: str, outcome: str, stop: float) -> tuple[str, dict[str, Any]]:
-    return case, {"outcome": outcome, "when": "call", "stop": stop, "sections": [["Captured stdout call", "hello"]]}
+def report(case: str, outcome: str, stop: float) -> PhaseReport:
+    return PhaseReport(case, {"outcome": outcome, "when": "call", "stop": stop, "sections": [["Captured stdout call", "hello"]]})
 
 
 def test_the_rank_that_failed_first_speaks_for_all() -> None:
@@ -203,7 +204,7 @@ def test_the_rank_that_failed_first_speaks_for_all() -> None:
 
     joined = join_manifests([later, first])
 
-    (about_x, about_y) = (dict(joined.reports)[case] for case in ("x", "y"))
+    (about_x, about_y) = ({one.case: one.report for one in joined.reports}[case] for case in ("x", "y"))
     assert about_x["stop"] == 8.0
     assert ["nsight", "this is rank 1 of 2"] in about_x["sections"]
     assert about_y["sections"] == [["Captured stdout call", "hello"]]
@@ -215,5 +216,5 @@ def test_what_fails_beside_a_dying_rank_is_not_over() -> None:
     dying = manifest(1, A, {"x": 0}, ended=(), exit_code=None)
     left_alone = manifest(2, B, {"x": 0}, reports=(report("x", "failed", 8.0),))
 
-    assert join_manifests([dying, left_alone], died={0}).ended == ()
+    assert join_manifests([dying, left_alone], failed={0}).ended == ()
     assert join_manifests([dying, left_alone]).ended == ("x",)

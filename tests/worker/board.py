@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.protocol.manifest import BoardActivity, NvmlSample
+from pytest_nsight.protocol.manifest_events import BoardActivity, NvmlSample
 from pytest_nsight.worker import rounds
 
 HIGHEST_MHZ = 1980
@@ -43,14 +43,14 @@ class Board:
     run_sd = 0.001
     canaries: tuple[Any, ...] = ()
 
-    def __init__(self, *, others: tuple[str, ...] = (), locked_mhz: int = HIGHEST_MHZ) -> None:
+    def __init__(self, *, foreign_processes: tuple[str, ...] = (), locked_mhz: int = HIGHEST_MHZ) -> None:
         self.environment: dict[str, str] = {}
         self.power_limit_w: float | None = LIMIT_W
         self.now_ns = 0
         self.mean_w = IDLE_W
         self.energy_j = 0.0
         self.mhz = self.locked_mhz = locked_mhz
-        self.others = others
+        self.foreign_processes = foreign_processes
 
     def pass_time(self, duration_ns: float, power_w: float = IDLE_W) -> None:
         """Lets time go by at a power."""
@@ -83,7 +83,7 @@ class Board:
         self.pass_time(LAUNCH_NS)
 
     def read_activity(self) -> BoardActivity:
-        return BoardActivity(round(self.energy_j * 1000), self.others)
+        return BoardActivity(round(self.energy_j * 1000), self.foreign_processes)
 
     def keep_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Makes the rounds run on the board's time."""

@@ -12,7 +12,8 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_nsight.model.values import Work
-from pytest_nsight.protocol.manifest import Journal, read_manifest
+from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.worker.canaries import NAMES, Canary, Prepared, choose_places, due, make_canaries
 from pytest_nsight.worker.extra_rounds import CanarySchedule
 from pytest_nsight.worker.rounds import Stopwatch
@@ -165,7 +166,7 @@ def test_one_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
 
     manifest = read_manifest(tmp_path / "manifest.jsonl")
     assert manifest.ended == ("nsight_canaries::tiny",)
-    assert dict(manifest.canary_faults) == {
+    assert {fault.case: fault.text for fault in manifest.canary_faults} == {
         "nsight_canaries::copy": "OutOfMemoryError: CUDA out of memory.",
         "nsight_canaries::triad": "RuntimeError: sticky",
     }

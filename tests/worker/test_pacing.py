@@ -9,7 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.protocol.manifest import Journal, Manifest, NvmlSample, read_manifest
+from pytest_nsight.protocol.manifest import Manifest, read_manifest
+from pytest_nsight.protocol.manifest_events import Journal, NvmlSample
 from pytest_nsight.worker.pacing import (
     IDLE_SHARE,
     MAX_REST_NS,
@@ -155,8 +156,8 @@ def test_forty_rounds_of_a_short_case_take_well_under_a_tenth_of_a_second(
     assert conditions.energy_mj / (conditions.elapsed_ns / 1e6) < 0.6 * 700
 
 
-def test_what_else_ran_on_the_board_is_told(measure: Measure) -> None:
-    board = Board(others=("pid 123 (python)",))
+def test_what_else_ran_on_the_board_is_recorded(measure: Measure) -> None:
+    board = Board(foreign_processes=("pid 123 (python)",))
     manifest = measure(board, lambda: board.work(20_000, full_w=450), RoundPlan(rounds=5))
 
-    assert manifest.conditions["t.py::t"].others == ("pid 123 (python)",)
+    assert manifest.conditions["t.py::t"].foreign_processes == ("pid 123 (python)",)

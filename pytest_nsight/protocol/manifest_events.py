@@ -1,0 +1,192 @@
+"""The events of a manifest: what a worker's journal records, one frozen value each."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+from pytest_nsight.model.values import Work
+
+_MOST_CHARACTERS = 200
+"""Of an error's text that the journal keeps."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlSample:
+    """What NVML reported right after a round; None where it cannot be read.
+
+    Attributes:
+        sm_mhz: SM clock.
+        power_w: power draw.
+        temperature_c: GPU temperature.
+        reasons: names of the active slowdown reasons.
+    """
+
+    sm_mhz: int | None = None
+    power_w: float | None = None
+    temperature_c: int | None = None
+    reasons: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Round:
+    """One measured round.
+
+    Attributes:
+        id: payload of the round's NVTX range, unique in the run's process.
+        case: node id.
+        parts: (payload, name) of the named ranges inside, in order of opening.
+        start_ns: wall clock (Unix epoch) when the range opened.
+        wall_ns: host time from opening the range to the end of the synchronisation inside it.
+        rest_ns: pause before the round.
+        cold_cache: whether the cache was flushed before it.
+        reading: what NVML reported right after it.
+        is_slowed: whether the board ran below its highest clock or named a reason to slow down.
+    """
+
+    id: int
+    case: str
+    parts: tuple[tuple[int, str], ...]
+    start_ns: int
+    wall_ns: int
+    rest_ns: int
+    cold_cache: bool
+    reading: NvmlSample = field(default_factory=NvmlSample)
+    is_slowed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class BoardActivity:
+    """What else happens on the board at a moment.
+
+    Attributes:
+        energy_mj: energy drawn since the driver was loaded, None where it cannot be read.
+        foreign_processes: processes that compute there and are not the session's, such as "pid 123 (python)".
+    """
+
+    energy_mj: int | None = None
+    foreign_processes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conditions:
+    """The conditions under which the rounds of one case were measured.
+
+    Attributes:
+        case: node id.
+        busy_ns: how long a round and the flush of the cache kept the device busy in the warm-up.
+        settled_ns: time waited for the clock to recover before the first round.
+        rest_ns: pause before the first round.
+        last_rest_ns: pause before the last round; longer if the board slowed down meanwhile.
+        error: relative standard error of the rounds by the host's durations, None if they are too short for it.
+        elapsed_ns: time from the first pause to the end of the last round.
+        energy_mj: energy that the board drew in this time, None where it cannot be read.
+        foreign_processes: foreign processes on the board before or after.
+    """
+
+    case: str
+    busy_ns: int
+    settled_ns: int
+    rest_ns: int
+    last_rest_ns: int
+    error: float | None
+    elapsed_ns: int
+    energy_mj: int | None
+    foreign_processes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class PhaseReport:
+    """What pytest reported of one phase of a test: its setup, its call or its teardown.
+
+    Attributes:
+        case: node id.
+        report: pytest's own serialisation.
+    """
+
+    case: str
+    report: dict[str, Any]
+
+    @property
+    def outcome(self) -> str:
+        """`passed`, `failed` or `skipped`; other plugins add words of their own."""
+        return str(self.report["outcome"])
+
+    @property
+    def stop_s(self) -> float:
+        """When the phase ended, in seconds of the Unix epoch; 0 in older recordings."""
+        return float(self.report.get("stop", 0))
+
+
+@dataclass(frozen=True, slots=True)
+class PairedRounds:
+    """Two cases whose rounds alternated.
+
+    Attributes:
+        case: node id of the case that claims to be faster.
+        partner: node id of the case that it is compared with.
+        own_rounds: id under which the rounds of `case` are recorded.
+        partner_rounds: the same for the partner.
+    """
+
+    case: str
+    partner: str
+    own_rounds: str
+    partner_rounds: str
+
+
+@dataclass(frozen=True, slots=True)
+class CaseFault:
+    """An error that cost a case something, but not its own result.
+
+    Attributes:
+        case: node id.
+        text: the error, in one line.
+    """
+
+    case: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class WrongImport:
+    """A module that a worker imported from the user's tree while it measured another one.
+
+    Attributes:
+        module: dotted name.
+        file: where it lies.
+    """
+
+    module: str
+    file: str
+
+
+class Journal:
+    """Writes a manifest, line by line; every line reaches the file before the next thing happens."""
+
+    def __init__(self, path: Path) -> None:
+        self._file: IO[str] = path.open("a", encoding="utf-8")
+
+    def write(self, event: str, **values: Any) -> None:
+        """Appends one event."""
+        self._file.write(json.dumps({"event": event, **values}, default=str) + "\n")
+        self._file.flush()
+
+    def write_work(self, case: str, work: Work) -> None:
+        """Appends what a round of the case has to do."""
+        self.write("work", case=case, **asdict(work))
+
+    def write_fault(self, event: str, case: str, error: Exception) -> None:
+        """Appends an error that costs no test its result, cut to one line."""
+        lines = str(error).splitlines() or [""]
+        self.write(event, case=case, text=f"{type(error).__name__}: {lines[0]}"[:_MOST_CHARACTERS])
+
+    def write_conditions(self, conditions: Conditions) -> None:
+        """Appends the conditions of a case."""
+        self.write("conditions", **asdict(conditions))
+
+    def write_round(self, measured: Round) -> None:
+        """Appends one measured round."""
+        self.write("round", **asdict(measured))
