@@ -1,0 +1,138 @@
+"""What one test does may fail that test, and no other."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_nsight.gate.absorbing import MOST_FAILURES_ALONE, NOTHING_MEASURED, absorb
+from pytest_nsight.gate.judging import StoredRuns
+from pytest_nsight.gate.loop import run_loop
+from pytest_nsight.gate.planning import plan
+from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.model.values import Case
+from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
+from tests.gate.processes import Machine, make_process
+
+NAMES = tuple(f"t.py::{letter}" for letter in "abcdefgh")
+CASES = tuple(Case(name) for name in NAMES)
+
+
+def run(machine: Machine, runs: int = 1, *, is_paired: bool = False) -> GateState:
+    session = SessionPlan(CASES, runs, is_paired=is_paired)
+    return run_loop(GateState(session), machine, lambda _: StoredRuns())
+
+
+def absorbed(process: MeasuredProcess, names: tuple[str, ...] = NAMES) -> GateState:
+    state = plan(GateState(SessionPlan(tuple(Case(name) for name in names), 1)), StoredRuns())
+    return absorb(state, (process,))
+
+
+def measured(state: GateState) -> set[str]:
+    return {summary.subject.case for summary in state.accepted}
+
+
+@pytest.mark.parametrize("bad", NAMES)
+def test_a_case_that_crashes_its_process_fails_alone(bad: str) -> None:
+    machine = Machine(crashing=[bad])
+
+    state = run(machine)
+
+    assert measured(state) == set(NAMES) - {bad}
+    assert dict(state.problems) == {bad: "died with SIGSEGV"}
+    assert (bad,) in [assignment.cases for assignment in machine.assignments]
+
+
+@pytest.mark.parametrize("bad", NAMES)
+def test_a_case_that_damages_the_record_of_its_process_fails_alone(bad: str) -> None:
+    state = run(Machine(poisoning=[bad]))
+
+    assert measured(state) == set(NAMES) - {bad}
+    assert dict(state.problems) == {bad: "its record is lost"}
+
+
+def test_two_that_crash_and_one_that_poisons_leave_the_others_whole() -> None:
+    state = run(Machine(crashing=["t.py::b", "t.py::g"], poisoning=["t.py::d"]))
+
+    assert set(state.problems) == {"t.py::b", "t.py::d", "t.py::g"}
+    assert measured(state) == set(NAMES) - set(state.problems)
+
+
+def test_a_case_that_failed_alone_is_not_measured_in_later_runs() -> None:
+    machine = Machine(crashing=["t.py::c"])
+
+    state = run(machine, runs=5)
+
+    assert all(len([one for one in state.accepted if one.subject.case == name]) == 5 for name in measured(state))
+    assert sum("t.py::c" in assignment.cases for assignment in machine.assignments) == 2
+
+
+def test_a_machine_on_which_every_case_fails_is_given_up_after_a_few_processes() -> None:
+    machine = Machine(crashing=NAMES)
+
+    state = run(machine)
+
+    assert set(state.problems) == set(NAMES)
+    assert len(machine.assignments) <= 2 * MOST_FAILURES_ALONE + 1
+
+
+def test_a_process_that_ends_between_two_cases_is_repeated_in_halves() -> None:
+    process = make_process(NAMES[:4], end=ProcessEnd.FAILED, failure="exited", has_trace=False)
+
+    state = absorbed(process)
+
+    assert [pending.assignment.cases for pending in state.pending] == [NAMES[:4], NAMES[4:]]
+    assert not state.problems
+
+
+def test_a_process_that_fails_before_its_first_case_fails_them_all() -> None:
+    state = absorbed(make_process((), end=ProcessEnd.FAILED, failure="exited"))
+
+    assert not state.pending
+    assert dict(state.problems) == dict.fromkeys(NAMES, "exited")
+
+
+def test_a_recording_that_ends_before_the_second_try_keeps_the_first_reason() -> None:
+    state = absorbed(make_process(NAMES[:2], crashed=NAMES[2:3], end=ProcessEnd.FAILED, failure="died"))
+
+    state = absorb(state, ())
+
+    assert dict(state.problems) == {NAMES[2]: "died"}
+
+
+def test_an_interrupt_suspects_nobody() -> None:
+    state = absorbed(make_process(NAMES[:2], crashed=NAMES[2:3], end=ProcessEnd.INTERRUPTED))
+
+    assert state.is_interrupted
+    assert measured(state) == set(NAMES[:2])
+    assert not state.problems
+
+
+def test_a_test_that_fails_by_itself_needs_no_record() -> None:
+    state = absorbed(make_process(NAMES, failing=NAMES[:1], problems={NAMES[0]: "no kernel ran"}))
+
+    assert not state.pending
+    assert not state.problems
+    assert not state.has_passed(NAMES[0])
+
+
+def test_a_test_that_measured_nothing_is_not_repeated() -> None:
+    state = absorbed(make_process(NAMES, unmeasured=NAMES[:1]))
+
+    assert not state.pending
+    assert dict(state.problems) == {NAMES[0]: NOTHING_MEASURED}
+
+
+def test_a_revision_whose_process_dies_never_ends_as_a_pass() -> None:
+    state = run(Machine(crashing=["t.py::c"]), runs=3, is_paired=True)
+
+    assert set(state.problems) == {"t.py::c"}
+    assert state.problems["t.py::c"] == "nothing to compare with from 0123456: died with SIGSEGV"
+    assert measured(state) == set(NAMES) - {"t.py::c"}
+
+
+def test_the_next_process_keeps_the_cases_that_it_has_begun_with() -> None:
+    state = plan(GateState(SessionPlan(CASES, 2)), StoredRuns())
+
+    state = absorb(state, (make_process(NAMES, problems={NAMES[3]: "its record is lost"}),))
+
+    assert [pending.assignment.cases for pending in state.pending] == [NAMES, (NAMES[3],)]
