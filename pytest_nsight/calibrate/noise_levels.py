@@ -13,7 +13,7 @@ import numpy as np
 from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import Situation, Split, draw_splits, group_by_session
-from pytest_nsight.judge.location import Location, locate
+from pytest_nsight.judge.location import Location, locate_all
 from pytest_nsight.judge.noise import pool_within
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.values import Policy, Subject
@@ -63,7 +63,7 @@ def measure_levels(
     for subject in sorted(processes[0].summaries, key=lambda subject: (subject.is_canary, subject)):
         metric = policies.get(subject.case, Policy()).metric
         sessions = [
-            [place for place in (locate(one.summaries[subject], metric) for one in runs) if _is_placed(place)]
+            locate_all([one.summaries[subject] for one in runs], metric).locations
             for runs in group_by_session(processes)
         ]
         level = _measure(subject, [group for group in sessions if group], detectable.get(subject, {}))
@@ -72,17 +72,12 @@ def measure_levels(
     return tuple(levels)
 
 
-def _is_placed(place: Location | str) -> bool:
-    return isinstance(place, Location)
-
-
 def _measure(
-    subject: Subject, sessions: Sequence[Sequence[Location | str]], mde: Mapping[Situation, float]
+    subject: Subject, groups: Sequence[Sequence[Location]], mde: Mapping[Situation, float]
 ) -> CaseNoise | None:
-    groups = [[place for place in group if isinstance(place, Location)] for group in sessions]
     if not groups:
         return None
-    logs = [[place.log_ns for place in group] for group in groups]
+    logs = [[location.log_ns for location in group] for group in groups]
     squares, df = pool_within(logs)
     means: dict[str, list[float]] = {}
     for group, values in zip(groups, logs, strict=True):

@@ -1,6 +1,6 @@
-"""Every number behind a verdict on time, so that a reader of the JSON can work it out again.
+"""The numbers behind a verdict on time, so that a reader of the JSON can work it out again.
 
-MERGED: Which kernels explain a slowdown.
+The kernels that explain a slowdown are among them.
 """
 
 from __future__ import annotations
@@ -14,33 +14,38 @@ from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import equality_margin, may_differ
 from pytest_nsight.judge.noise import Prior
+from pytest_nsight.judge.prepared import Prepared
 from pytest_nsight.judge.structure import LAUNCH_KINDS, identify
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
-from pytest_nsight.judge.trial import Weighing
 from pytest_nsight.model.values import RunSummary, Shape
 from pytest_nsight.model.verdicts import Basis, Look, NoiseLevel, RunLevel
 
 
-def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int) -> Basis:
+def collect_basis(subject: Prepared, found: Contrast, prior: Prior, compared: int) -> Basis:
     """Return the numbers behind the comparison of one subject.
 
     Args:
-        weighing: of the subject.
+        subject: what was compared.
         found: its contrast.
         prior: of the run variance, learned from the suite.
         compared: number of subjects that the p-values were adjusted over.
     """
-    shift, noise, reference = found.shift, found.noise, weighing.trial.reference
-    levels = (("run", noise.run), ("session", noise.session), ("kin", noise.board_group), ("board", noise.board))
-    used = {id(item) for item in (*reference.compared, *weighing.trial.new)}
-    stored = (*reference.locations, *reference.unsteady)
-    new = (*weighing.trial.new, *weighing.trial.unsteady)
+    shift, noise = found.shift, found.noise
+    levels = (
+        ("run", noise.run),
+        ("session", noise.session),
+        ("board group", noise.board_group),
+        ("board", noise.board),
+    )
+    used = {id(item) for item in (*subject.compared, *subject.new)}
+    stored = (*subject.stored, *subject.stored_aside)
+    new = (*subject.new, *subject.new_aside)
     return Basis(
         difference=found.difference,
         median_difference=found.median_difference,
-        material=weighing.material,
-        margin=equality_margin(weighing.material),
-        floor_ns=weighing.floor_ns,
+        material=found.material,
+        margin=equality_margin(found.material),
+        floor_ns=found.floor_ns,
         compared_subjects=compared,
         prior_scale=prior.scale,
         prior_degrees_of_freedom=prior.degrees_of_freedom,
@@ -52,16 +57,16 @@ def tell_basis(weighing: Weighing, found: Contrast, prior: Prior, compared: int)
         canary_scatter=math.sqrt(shift.scatter_variance) if shift else None,
         canary_degrees_of_freedom=shift.scatter_df if shift else None,
         canaries=shift.canaries if shift else (),
-        looks=_retrace_looks(weighing, found),
+        looks=_retrace_looks(found),
         runs=tuple(
-            _tell_run(item, side, is_compared=id(item) in used)
+            _run_level(item, side, is_compared=id(item) in used)
             for side, items in (("baseline", stored), ("new", new))
             for item in items
         ),
     )
 
 
-def _retrace_looks(weighing: Weighing, found: Contrast) -> tuple[Look, ...]:
+def _retrace_looks(found: Contrast) -> tuple[Look, ...]:
     """Return the comparison at every look that the subject took."""
     looks = []
     for runs in LOOKS:
@@ -70,24 +75,24 @@ def _retrace_looks(weighing: Weighing, found: Contrast) -> tuple[Look, ...]:
         if found.is_paired and runs < FIRST_PAIRS:
             continue
         # A revision's runs are made along with the new ones.
-        compared = weighing.compared[:runs] if found.is_paired else weighing.compared
-        then = contrast(compared, weighing.new[:runs], found.noise, found.shift)
-        looks.append(_tell_look(replace(then, is_paired=found.is_paired), weighing))
-    return (*looks, _tell_look(found, weighing))
+        compared = found.compared[:runs] if found.is_paired else found.compared
+        then = contrast(compared, found.new[:runs], found.noise, found.shift)
+        looks.append(_look(replace(then, material=found.material, is_paired=found.is_paired)))
+    return (*looks, _look(found))
 
 
-def _tell_look(found: Contrast, weighing: Weighing) -> Look:
+def _look(found: Contrast) -> Look:
     return Look(
         runs=found.new_runs,
         difference=found.difference,
         standard_error=found.standard_error,
         degrees_of_freedom=found.degrees_of_freedom,
-        may_regress=may_differ(found, weighing.material, slower=True),
-        may_improve=may_differ(found, weighing.material, slower=False),
+        may_regress=may_differ(found, slower=True),
+        may_improve=may_differ(found, slower=False),
     )
 
 
-def _tell_run(location: Location, side: str, *, is_compared: bool) -> RunLevel:
+def _run_level(location: Location, side: str, *, is_compared: bool) -> RunLevel:
     modes = location.modes
     return RunLevel(
         side=side,

@@ -1,7 +1,7 @@
-"""Which boards of a model time alike, as the canaries tell.
+"""Groups of boards of one product that time alike, found by the canaries.
 
-Boards of one product come in kinds (docs/decisions/0010 has the H200s). Clocks do not tell the kinds apart; the
-canaries that stream through memory do, above all their ratio, which a shift of the whole session leaves alone.
+Boards of one product fall into groups (docs/decisions/0010 has the H200s). Clocks do not separate the groups. The
+canaries that stream through memory do, above all their ratio, which a shift of the whole session does not change.
 """
 
 from __future__ import annotations
@@ -14,12 +14,12 @@ from pytest_nsight.judge.location import Location, locate
 from pytest_nsight.judge.subject_runs import SubjectRuns
 
 STREAMS = ("copy", "triad")
-"""The canaries that tell: long streams, which repeat to a few hundredths of a percent."""
+"""The canaries that separate the groups: long streams, which repeat to a few hundredths of a percent."""
 
 TOLERANCE = 0.004
 """Difference of log times, and of the log of their ratio, up to which the streams count as the same.
 
-Over 17 H200s the ratio differs by at most 0.12 % within a kind and by 0.80 to 0.98 % between the two kinds.
+Over 17 H200s the ratio differs by at most 0.12 % within a group and by 0.80 to 0.98 % between the two groups.
 """
 
 _SOFTWARE = ("torch", "triton", "cuda")
@@ -27,9 +27,9 @@ _SOFTWARE = ("torch", "triton", "cuda")
 
 
 def keep_same_software(canary: SubjectRuns) -> SubjectRuns:
-    """Return the evidence without stored runs of other software.
+    """Return the canary's runs without stored runs of other software.
 
-    What an upgrade does to the canaries' kernels it does to the user's, too, and that is for the gate to judge.
+    An upgrade changes the canaries' kernels as it changes the user's, and the gate has to judge that change.
     """
     if not canary.new:
         return canary
@@ -43,12 +43,12 @@ def keep_same_software(canary: SubjectRuns) -> SubjectRuns:
 
 
 def find_board_groups(canaries: Sequence[SubjectRuns]) -> Mapping[str, str]:
-    """Return board -> its kind, named after one of its boards.
+    """Return board -> its group, named after one of its boards.
 
-    Boards on which a stream was not measured are left out: nothing is known of them.
+    Boards on which a stream was not measured are left out.
 
     Args:
-        canaries: evidence of the canaries.
+        canaries: runs of the canaries.
     """
     levels: dict[str, dict[str, list[float]]] = {}
     for item in map(keep_same_software, canaries):
@@ -57,18 +57,18 @@ def find_board_groups(canaries: Sequence[SubjectRuns]) -> Mapping[str, str]:
             continue
         for run in (*item.baseline, *item.new):
             found = locate(run, item.policy.metric)
-            if isinstance(found, Location) and found.is_steady:
+            if isinstance(found, Location) and found.has_one_level:
                 levels.setdefault(run.board, {}).setdefault(name, []).append(found.log_ns)
-    kinds: dict[str, str] = {}
+    groups: dict[str, str] = {}
     founders: dict[str, list[float]] = {}
     for board, streams in sorted(levels.items()):
         if len(streams) < len(STREAMS):
             continue
         own = [statistics.median(streams[name]) for name in STREAMS]
         alike = (founder for founder, other in founders.items() if _is_alike(own, other))
-        kinds[board] = next(alike, board)
-        founders.setdefault(kinds[board], own)
-    return kinds
+        groups[board] = next(alike, board)
+        founders.setdefault(groups[board], own)
+    return groups
 
 
 def _is_alike(one: Sequence[float], other: Sequence[float]) -> bool:

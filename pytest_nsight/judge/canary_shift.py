@@ -1,8 +1,8 @@
-"""What the plugin's own cases say of the step from the stored sessions to this one.
+"""The shift of the canaries, the plugin's own cases, from the stored sessions to this one.
 
-Canaries run beside the user's cases in every run, and nothing that the user edits changes them: what they all do
-between two sessions, the session or the board did. A user's case is taken for one more member of the population
-that they are drawn from: a random-effects meta-analysis, and its prediction of one more study.
+Canaries run in every run beside the user's cases, and nothing that the user edits changes them: the session or the
+board causes what they all do between two sessions. A user's case counts as one more member of the population that
+they are drawn from: a random-effects meta-analysis, and its prediction of one more study.
 """
 
 from __future__ import annotations
@@ -18,10 +18,10 @@ from pytest_nsight.judge.location import Floats, Location
 from pytest_nsight.judge.noise import Place, shares
 
 FEWEST_CANARIES = 4
-"""With fewer, one odd canary would decide what is taken off everybody's time."""
+"""With fewer, one odd canary would decide what is subtracted from every case's time."""
 
 LARGEST_SHIFT = 0.015
-"""Log change of the canaries beyond which the machine is another one and no time is judged."""
+"""Log change of the canaries beyond which the machine counts as another one and no time is judged."""
 
 EXPECTED_SCATTER = 0.003
 """Standard deviation of log time among canaries that sets how much less a noisy one weighs."""
@@ -61,7 +61,7 @@ def read_canary(name: str, run_variance: float, locations: Sequence[Location]) -
 
 @dataclass(frozen=True, slots=True)
 class Levels:
-    """Where the canaries lie in a number of sessions.
+    """The level of the canaries in each of several sessions.
 
     Attributes:
         canaries: those measured in every one of these sessions.
@@ -104,7 +104,7 @@ class Levels:
 
 
 class Panel:
-    """All canaries of a suite. The users' cases share few sets of sessions, so what was worked out is kept."""
+    """All canaries of a suite. The users' cases share few sets of sessions, so the levels of each set are kept."""
 
     def __init__(self, canaries: Sequence[CanaryLevels] = ()) -> None:
         self._canaries = tuple(canaries)

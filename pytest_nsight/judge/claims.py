@@ -1,7 +1,7 @@
 """Claims of a mark: what must hold of the new runs alone, without any baseline.
 
 A claim is about the whole measured body of a case; its named parts carry none. It is about GPU kernels: on a
-processor, whose operators only stand in for them, it is neither kept nor broken.
+processor, which runs operators in their place, it is not checked.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ NO_GPU = "they are about GPU kernels, and no GPU was measured"
 
 
 class ClaimState(enum.Enum):
-    """What became of a claim."""
+    """The outcome of checking a claim."""
 
     HELD = "held"
     FAILED = "failed"
@@ -45,7 +45,7 @@ class ClaimFinding:
     """One checked claim.
 
     Attributes:
-        state: whether it held; OPEN where the runs cannot tell, UNCHECKED where no GPU was measured.
+        state: whether it held; OPEN where the runs do not settle it, UNCHECKED where no GPU was measured.
         phrase: what was claimed and what was found.
         is_close: whether more runs could turn a failure into a success, or the reverse.
         launched: the launches that were found in place of those claimed, "" for other claims.
@@ -72,23 +72,23 @@ class _Estimate:
     runs: int
 
 
-def find_partner(evidence: SubjectRuns, subjects: Mapping[Subject, SubjectRuns]) -> SubjectRuns | None:
-    """Return the evidence of the case that this one claims to beat, None if there is none."""
-    if evidence.policy.faster_than is None:
+def find_partner(given: SubjectRuns, subjects: Mapping[Subject, SubjectRuns]) -> SubjectRuns | None:
+    """Return the runs of the case that this one claims to beat, None if there are none."""
+    if given.policy.faster_than is None:
         return None
-    return subjects.get(Subject(evidence.policy.faster_than, evidence.subject.part))
+    return subjects.get(Subject(given.policy.faster_than, given.subject.part))
 
 
-def check_claims(evidence: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> tuple[ClaimFinding, ...]:
+def check_claims(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> tuple[ClaimFinding, ...]:
     """Check every claim of a subject against its new runs.
 
     Args:
-        evidence: of the claiming subject.
-        partner: of the case that it claims to beat, None if that was not measured.
+        given: runs of the claiming subject.
+        partner: runs of the case that it claims to beat, None if that was not measured.
         prior: of the run variance.
     """
-    policy, runs = evidence.policy, evidence.new
-    if evidence.subject.part or not runs:
+    policy, runs = given.policy, given.new
+    if given.subject.part or not runs:
         return ()
     if not all(run.ran_on_gpu for run in runs):
         return (ClaimFinding(ClaimState.UNCHECKED, NO_GPU),) if policy.has_claims else ()
@@ -98,11 +98,11 @@ def check_claims(evidence: SubjectRuns, partner: SubjectRuns | None, prior: Prio
     if policy.kernels is not None:
         findings.append(_check_kernels(runs, policy.kernels))
     if policy.max_time_ns is not None:
-        findings.append(_check_max_time(evidence, policy.max_time_ns, prior))
+        findings.append(_check_max_time(given, policy.max_time_ns, prior))
     if policy.min_share_of_limit is not None:
-        findings.append(_check_share(evidence, policy.min_share_of_limit, prior))
+        findings.append(_check_share(given, policy.min_share_of_limit, prior))
     if policy.faster_than is not None:
-        findings.append(_check_factor(evidence, partner, prior))
+        findings.append(_check_factor(given, partner, prior))
     return tuple(findings)
 
 
@@ -133,12 +133,13 @@ def _check_kernels(runs: Sequence[RunSummary], claimed: Sequence[str]) -> ClaimF
     return ClaimFinding(ClaimState.HELD, f"claimed kernels launched: {write_names(claimed)}")
 
 
-def _check_max_time(evidence: SubjectRuns, claimed_ns: float, prior: Prior) -> ClaimFinding:
+def _check_max_time(given: SubjectRuns, claimed_ns: float, prior: Prior) -> ClaimFinding:
     """Fail when the time is shown to be over the claim: the whole 95 % interval lies above it."""
-    metric = evidence.policy.metric
-    locations, why = locate_all(evidence.new, metric)
+    metric = given.policy.metric
+    found_runs = locate_all(given.new, metric)
+    locations = found_runs.locations
     if not locations:
-        return ClaimFinding(ClaimState.OPEN, f"claimed {metric} time cannot be told: {why}")
+        return ClaimFinding(ClaimState.OPEN, f"claimed {metric} time was not measured: {found_runs.why_not}")
     expected = _run_variance(locations, prior)
     found = _estimate(
         [item.log_ns for item in locations], expected, prior, [item.within_error**2 for item in locations]
@@ -152,21 +153,21 @@ def _check_max_time(evidence: SubjectRuns, claimed_ns: float, prior: Prior) -> C
     return ClaimFinding(state, phrase, is_close=low <= claimed_ns < high and found.runs < LOOKS[-1])
 
 
-def _check_share(evidence: SubjectRuns, claimed: float, prior: Prior) -> ClaimFinding:
+def _check_share(given: SubjectRuns, claimed: float, prior: Prior) -> ClaimFinding:
     """Fail when the share is shown to be under the claim: the whole 95 % interval lies below it.
 
     Each run is held against the limit of its own board. The limit's own error, of about 0.1 %, is left out.
     """
     asked = f"at least {percent(claimed, signed=False)}"
-    if all(run.work is None for run in evidence.new):
+    if all(run.work is None for run in given.new):
         why = "the test does not say what a round has to do; nsight.work(bytes=, flops=) does"
-        return ClaimFinding(ClaimState.OPEN, f"{asked} of the board's limit claimed, cannot be told: {why}")
-    bounds = {run.run: find_bound(run.work, evidence.limits.get(run.board)) for run in evidence.new if run.work}
-    locations, why = locate_all(evidence.new, roofline_metric(evidence.policy.metric))
-    reached = [(item, bound) for item in locations if (bound := bounds.get(item.run)) is not None]
+        return ClaimFinding(ClaimState.OPEN, f"{asked} of the board's limit claimed, not checked: {why}")
+    bounds = {run.run: find_bound(run.work, given.limits.get(run.board)) for run in given.new if run.work}
+    located = locate_all(given.new, roofline_metric(given.policy.metric))
+    reached = [(item, bound) for item in located.locations if (bound := bounds.get(item.run)) is not None]
     if not reached:
-        why = why or "the limit is not known, for the canaries of this session were not measured"
-        return ClaimFinding(ClaimState.OPEN, f"{asked} of the board's limit claimed, cannot be told: {why}")
+        why = located.why_not or "the limit is not known, for the canaries of this session were not measured"
+        return ClaimFinding(ClaimState.OPEN, f"{asked} of the board's limit claimed, not checked: {why}")
     found = _estimate(
         [math.log(bound.least_ns) - item.log_ns for item, bound in reached],
         _run_variance([item for item, _ in reached], prior),
@@ -183,25 +184,24 @@ def _check_share(evidence: SubjectRuns, claimed: float, prior: Prior) -> ClaimFi
     return ClaimFinding(state, phrase, is_close=low < claimed <= high and found.runs < LOOKS[-1])
 
 
-def _check_factor(evidence: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> ClaimFinding:
+def _check_factor(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> ClaimFinding:
     """Fail unless the factor is shown: the lower end of its 95 % interval must exceed the claim.
 
-    Where every run measured the two cases in turns, their pairs decide. Elsewhere the cases are paired run by
-    run, so that at least what a process or a session does to both cancels.
+    Where every run interleaved the rounds of the two cases, their pairs decide. Elsewhere the cases are paired run
+    by run, so that what a process or a session does to both cancels.
     """
-    policy = evidence.policy
+    policy = given.policy
     label = Subject(policy.faster_than or "").label
-    raced = estimate_pairs(evidence.pairs, [run.run for run in evidence.new], policy.metric)
-    if raced is not None:
-        return _judge_races(raced, label, evidence, prior)
+    estimates = estimate_pairs(given.pairs, [run.run for run in given.new], policy.metric)
+    if estimates is not None:
+        return _check_pairs(estimates, label, given, prior)
     if partner is None:
         return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, which was not measured")
-    own, why_not_own = locate_all(evidence.new, policy.metric)
-    other, why_not_other = locate_all(partner.new, policy.metric)
-    pairs = [(mine, theirs) for mine in own for theirs in other if mine.run == theirs.run]
+    own, other = locate_all(given.new, policy.metric), locate_all(partner.new, policy.metric)
+    pairs = [(mine, theirs) for mine in own.locations for theirs in other.locations if mine.run == theirs.run]
     if not pairs:
-        why = why_not_own or why_not_other or "no run measured both"
-        return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, cannot be told: {why}")
+        why = own.why_not or other.why_not or "no run measured both"
+        return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, not checked: {why}")
     expected = _run_variance([mine for mine, _ in pairs], prior) + _run_variance([t for _, t in pairs], prior)
     found = _estimate(
         [theirs.log_ns - mine.log_ns for mine, theirs in pairs],
@@ -218,30 +218,30 @@ def _check_factor(evidence: SubjectRuns, partner: SubjectRuns | None, prior: Pri
     return ClaimFinding(ClaimState.HELD if low > policy.by else ClaimState.FAILED, phrase, is_close)
 
 
-def _judge_races(raced: Sequence[PairEstimate], label: str, evidence: SubjectRuns, prior: Prior) -> ClaimFinding:
+def _check_pairs(estimates: Sequence[PairEstimate], label: str, given: SubjectRuns, prior: Prior) -> ClaimFinding:
     """One run is enough where its interval is clear of the claim; else the means of the runs decide.
 
-    The pairs of one process tell of that process alone, so near the claim several have to agree.
+    The pairs of one process show that process alone, so near the claim several have to agree.
     """
-    by = math.log(evidence.policy.by)
-    if len(raced) == 1:
-        half = upper_quantile(_TAIL, raced[0].degrees_of_freedom) * raced[0].standard_error
-        found = _Estimate(raced[0].mean, raced[0].mean - half, raced[0].mean + half, 1)
+    by = math.log(given.policy.by)
+    if len(estimates) == 1:
+        half = upper_quantile(_TAIL, estimates[0].degrees_of_freedom) * estimates[0].standard_error
+        found = _Estimate(estimates[0].mean, estimates[0].mean - half, estimates[0].mean + half, 1)
     else:
-        own, _ = locate_all([race.own for race in evidence.pairs], evidence.policy.metric)
-        other, _ = locate_all([race.partner for race in evidence.pairs], evidence.policy.metric)
-        expected = _run_variance(own, prior) + _run_variance(other, prior)
-        errors = [one.standard_error**2 for one in raced]
-        found = _estimate([one.mean for one in raced], expected, prior, errors)
+        own = locate_all([one.own for one in given.pairs], given.policy.metric)
+        other = locate_all([one.partner for one in given.pairs], given.policy.metric)
+        expected = _run_variance(own.locations, prior) + _run_variance(other.locations, prior)
+        errors = [one.standard_error**2 for one in estimates]
+        found = _estimate([one.mean for one in estimates], expected, prior, errors)
     factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
-    pairs = sum(one.pairs for one in raced)
+    total = sum(one.pairs for one in estimates)
     phrase = (
-        f"{factor:.3g}x as fast as {label}, {evidence.policy.by:g}x claimed (95 % CI {low:.3g} to {high:.3g}x, "
-        f"{count(pairs, 'pair')} in turns in {count(len(raced), 'run')})"
+        f"{factor:.3g}x as fast as {label}, {given.policy.by:g}x claimed (95 % CI {low:.3g} to {high:.3g}x, "
+        f"{count(total, 'interleaved pair')} in {count(len(estimates), 'run')})"
     )
     is_near = found.low <= by + NEAR_CLAIM and found.high >= by - NEAR_CLAIM
     is_open = found.low <= by < found.high
-    is_close = (is_near and len(raced) < RUNS_NEAR_CLAIM) or (is_open and len(raced) < LOOKS[-1])
+    is_close = (is_near and len(estimates) < RUNS_NEAR_CLAIM) or (is_open and len(estimates) < LOOKS[-1])
     return ClaimFinding(ClaimState.HELD if found.low > by else ClaimState.FAILED, phrase, is_close)
 
 

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
 from scipy import special
 
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.noise import Component, Noise, Place, shares
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 CONFIDENCE_TAIL = 0.05
 """Each tail of the 90 % interval: that of two one-sided tests at 5 % (Schuirmann 1987)."""
@@ -25,8 +27,8 @@ class Shift:
         log_change: their weighted mean, taken off the difference.
         baseline_level: what was taken off the mean of the stored runs.
         error_variance: of that mean.
-        scatter_variance: of one canary's own change around the common one, sampling taken off: what a case must
-            be expected to do beside it.
+        scatter_variance: of one canary's own change around the common one, sampling taken off: how far a case
+            must be expected to lie from it.
         scatter_df: degrees of freedom of `scatter_variance`.
         canaries: (name, its change).
     """
@@ -47,30 +49,50 @@ class Contrast:
         baseline_log_ns: mean location of the stored runs, as measured.
         difference: mean location of the new runs less that of the stored runs, less the canaries' shift.
         median_difference: the same for medians.
-        run_variance: of one run.
-        run_df: degrees of freedom of `run_variance`.
         level_variance: what sessions and boards add to the variance of the difference; no fresh run of this
             session lowers it.
         level_df: degrees of freedom of `level_variance`.
-        baseline_runs: number of stored runs.
-        new_runs: number of new runs.
         noise: the variances of the levels.
+        compared: the stored runs that were compared, corrected by the canaries' shift.
+        new: the new runs, likewise.
         shift: of the canaries, None where there are too few of them or both sides are of the same sessions.
+        material: the smallest material difference.
+        floor_ns: the smallest change in ns that may count.
         is_paired: whether each further new run comes with a further run of the baseline.
     """
 
     baseline_log_ns: float
     difference: float
     median_difference: float
-    run_variance: float
-    run_df: float
     level_variance: float
     level_df: float
-    baseline_runs: int
-    new_runs: int
     noise: Noise
+    compared: tuple[Location, ...]
+    new: tuple[Location, ...]
     shift: Shift | None = None
+    material: float = math.inf
+    floor_ns: float = math.nan
     is_paired: bool = False
+
+    @property
+    def baseline_runs(self) -> int:
+        """Number of stored runs."""
+        return len(self.compared)
+
+    @property
+    def new_runs(self) -> int:
+        """Number of new runs."""
+        return len(self.new)
+
+    @property
+    def run_variance(self) -> float:
+        """Variance of one run."""
+        return self.noise.run.variance
+
+    @property
+    def run_df(self) -> float:
+        """Degrees of freedom of `run_variance`."""
+        return self.noise.run.degrees_of_freedom
 
     def variance_with(self, new_runs: int) -> float:
         """Return the variance of the difference if there were this many new runs."""
@@ -156,37 +178,35 @@ def contrast(
     """
     levels = _expected_levels(baseline, new, noise)
     if shift is not None:
-        levels = _seen_levels(levels, shift)
+        levels = _levels_after(levels, shift)
     before = [location.log_ns for location in baseline]
     now = [location.log_ns for location in new]
     return Contrast(
         baseline_log_ns=math.fsum(before) / len(before) + (shift.baseline_level if shift is not None else 0.0),
         difference=math.fsum(now) / len(now) - math.fsum(before) / len(before),
         median_difference=statistics.median(now) - statistics.median(before),
-        run_variance=noise.run.variance,
-        run_df=noise.run.degrees_of_freedom,
         level_variance=levels.variance,
         level_df=levels.degrees_of_freedom,
-        baseline_runs=len(before),
-        new_runs=len(now),
         noise=noise,
+        compared=tuple(baseline),
+        new=tuple(new),
         shift=shift,
     )
 
 
 def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], noise: Noise) -> Component:
-    """Return what sessions and boards add to the variance of the difference, as the stored runs tell it.
+    """Return what sessions and boards add to the variance of the difference, by the stored runs.
 
-    Boards whose kind is known differ as kin do, and their kinds by the rest.
+    Boards whose groups are known differ as boards of one group do, and the groups differ as boards do.
     """
     old, now = shares(baseline), shares(new)
     sessions = _imbalance(old, now)
     boards = _imbalance(_sum_by(old, {p: p[0] for p in old}), _sum_by(now, {p: p[0] for p in now}))
     session_part = sessions * noise.session.variance
     parts = [(boards * noise.board.variance, noise.board.degrees_of_freedom)]
-    if all(location.kind for location in (*baseline, *new)):
-        kinds = {location.place: location.kind for location in (*baseline, *new)}
-        between = _imbalance(_sum_by(old, kinds), _sum_by(now, kinds))
+    if all(location.board_group for location in (*baseline, *new)):
+        groups = {location.place: location.board_group for location in (*baseline, *new)}
+        between = _imbalance(_sum_by(old, groups), _sum_by(now, groups))
         parts = [
             (boards * noise.board_group.variance, noise.board_group.degrees_of_freedom),
             (between * noise.board.variance, noise.board.degrees_of_freedom),
@@ -198,11 +218,11 @@ def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], nois
     return Component(session_part + board_part, min(df for part, df in parts if part > 0))
 
 
-def _seen_levels(expected: Component, shift: Shift) -> Component:
-    """Return the variance of the levels after the correction.
+def _levels_after(expected: Component, shift: Shift) -> Component:
+    """Return the variance of the levels after the correction by the shift.
 
-    The scatter of the canaries over this very step counts where it is more than the stored runs led to expect. It
-    never counts for less: a case may have a whim of its own that no canary shares.
+    The scatter of the canaries over this very step counts where it exceeds what the stored runs led to expect. It
+    never lowers the variance: a case may move in a way that no canary shares.
     """
     own = expected
     if shift.scatter_variance > expected.variance:
@@ -219,6 +239,6 @@ def _sum_by(parts: Mapping[Place, float], keys: Mapping[Place, str]) -> dict[str
     return sums
 
 
-def _imbalance(before: Mapping[Any, float], now: Mapping[Any, float]) -> float:
+def _imbalance(before: Mapping[_Key, float], now: Mapping[_Key, float]) -> float:
     """Return the sum over levels of the squared difference of their shares of the two sides."""
     return sum((now.get(key, 0.0) - before.get(key, 0.0)) ** 2 for key in {*before, *now})

@@ -1,4 +1,4 @@
-"""Whether the rounds of one run have one level: a run that drifts, or hops between clocks, has none to compare."""
+"""Drift and modes of the rounds of one run: a run that drifts, or whose clock changes, has no level to compare."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ LARGEST_DRIFT = 0.01
 """Log change from the first to the last round from which on a significant drift counts."""
 
 LARGEST_PROCESSOR_DRIFT = 0.10
-"""The same on a shared processor, whose rounds wander by percents."""
+"""The same on a shared processor, whose rounds vary by percents."""
 
 FEWEST_ROUNDS = 12
 MODE_GAP = 0.015
@@ -33,7 +33,7 @@ _LARGEST_CORRELATION = 0.95
 
 @dataclass(frozen=True, slots=True)
 class Modes:
-    """Two levels between which the rounds of a run jump.
+    """Two levels between which the rounds of a run alternate.
 
     Attributes:
         gap: of log time between their means.
@@ -61,7 +61,7 @@ def find_drift(logs: Floats, largest: float = LARGEST_DRIFT) -> float:
 
     A drift is a line (Theil 1950, Sen 1968) whose 99 % interval of the slope excludes 0 and that makes more than
     `largest` over the run, or midmeans of the first and the last third that differ by more than that and by four
-    of their own standard errors. Both errors are widened for autocorrelated rounds, whose wandering looks like a
+    of their own standard errors. Both errors are widened for autocorrelated rounds, whose slow changes resemble a
     trend. Short kernels, whose rounds scatter by percents, seldom pass by chance.
 
     Args:
@@ -132,7 +132,7 @@ def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
     middle = float(logs.mean())
     ordered = np.sort(logs) - middle
     lower, sizes = np.cumsum(ordered)[:-1], np.arange(1, count)
-    # The sum of all is 0, so that of the lower part tells both means, and the squares between them.
+    # The sum of all is 0, so the lower part's gives both means, and the squares between them.
     between = lower**2 * (count / (sizes * (count - sizes)))
     best = int(between.argmax())
     cut = best + 1

@@ -1,4 +1,4 @@
-"""Reasons in the machine, not in the code, why a time cannot be compared."""
+"""Environment checks: reasons in the machine, not in the code, why a time cannot be compared."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 import statistics
 from collections.abc import Sequence
 
-from pytest_nsight.model.units import percent_of_log
+from pytest_nsight.model.units import percent, percent_of_log
 from pytest_nsight.model.values import RunSummary
 
 THROTTLED_SHARE = 0.2
@@ -17,7 +17,7 @@ _PID = re.compile(r"^pid \d+")
 def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
     """Return why the machine makes the times of the two sides incomparable, "" if it does not.
 
-    A baseline taken under such conditions is as bad as new runs: it would make for improvements.
+    A baseline taken under such conditions is as bad as such new runs: it would lead to false improvements.
     """
     return (
         _explain_throttling(
@@ -27,7 +27,7 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
             baseline, new, "the GPU was throttled for the baseline", "now", "save a new one with --nsight-save"
         )
         or _explain_clock(baseline, new)
-        or _explain_company(baseline, new)
+        or _explain_foreign_processes(baseline, new)
     )
 
 
@@ -46,12 +46,16 @@ def _explain_throttling(
     if share is None or not share > max(THROTTLED_SHARE, other):
         return ""
     reasons = sorted({reason for run in runs for reason in run.clocks.reasons})
-    told = f" ({', '.join(reasons)})" if reasons else ""
-    return f"{what}{told} before {share:.0%} of the rounds, {other:.0%} {where}; {remedy}"
+    named = f" ({', '.join(reasons)})" if reasons else ""
+    return f"{what}{named} in {_write(share)} of the rounds, {_write(other)} {where}; {remedy}"
 
 
-def _explain_company(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
-    before, now = (_name_company(runs) for runs in (baseline, new))
+def _write(share: float) -> str:
+    return percent(share, signed=False)
+
+
+def _explain_foreign_processes(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+    before, now = (_name_foreign_processes(runs) for runs in (baseline, new))
     if now - before:
         return f"other processes computed on the GPU ({', '.join(sorted(now - before))}); end them and run again"
     if before - now:
@@ -62,10 +66,10 @@ def _explain_company(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) 
     return ""
 
 
-def _name_company(runs: Sequence[RunSummary]) -> set[str]:
+def _name_foreign_processes(runs: Sequence[RunSummary]) -> set[str]:
     """Return the names of the other processes without their ids, which no two sessions share."""
-    others = (other for run in runs for other in run.clocks.foreign_processes)
-    return {_PID.sub("", other).strip(" ()") or "one without a name" for other in others}
+    found = (process for run in runs for process in run.clocks.foreign_processes)
+    return {_PID.sub("", process).strip(" ()") or "one without a name" for process in found}
 
 
 def _throttled_share(runs: Sequence[RunSummary]) -> float | None:

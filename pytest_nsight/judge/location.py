@@ -1,14 +1,15 @@
-"""From the rounds of one run to one number: the unit of every test is the run, never the round.
+"""The location of one run, one number for all its rounds: the unit of every test is the run, never the round.
 
-Rounds of one process share its context, allocations and clock, so they are no independent sample of what the
-next process will measure; a test on them finds differences between runs of identical code.
+Rounds of one process share its context, allocations and clock. They are no independent sample of what the next
+process will measure: a test on them finds differences between runs of identical code.
 """
 
 from __future__ import annotations
 
+import enum
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
 
@@ -45,9 +46,9 @@ class Location:
         log_ns: midmean of the natural logarithms of its rounds in ns.
         within_error: standard error of `log_ns` as far as the rounds alone show it; 0.0 below 4 rounds.
         durations_ns: the rounds.
-        kind: the board's kind, "" when unknown; boards of one kind time alike.
+        board_group: the group of boards that time alike, "" when unknown.
         drift: log change from the first to the last round, 0.0 if the run does not drift.
-        modes: the two levels of its rounds, None if they have one.
+        modes: the two modes of its rounds, None if they have one.
     """
 
     run: str
@@ -56,7 +57,7 @@ class Location:
     log_ns: float
     within_error: float
     durations_ns: Floats
-    kind: str = ""
+    board_group: str = ""
     drift: float = 0.0
     modes: Modes | None = None
 
@@ -66,9 +67,70 @@ class Location:
         return self.board, self.session
 
     @property
-    def is_steady(self) -> bool:
-        """Whether the run has one level that may be compared: neither a drift nor a clock that hops."""
+    def has_one_level(self) -> bool:
+        """Whether the run may be compared: it neither drifts nor has a clock that changes."""
         return self.drift == 0.0 and not (self.modes is not None and self.modes.is_clock)
+
+
+class Unusable(enum.Enum):
+    """Why rounds have no location."""
+
+    MISSING = "has no rounds of {metric} time"
+    NO_NUMBERS = "has rounds of {metric} time that are no numbers"
+    NOT_POSITIVE = "has {bad} of {rounds} rounds whose {metric} time is not above 0 ns"
+
+
+@dataclass(frozen=True, slots=True)
+class Unlocated:
+    """A run without a location.
+
+    Attributes:
+        cause: why.
+        bad: number of rounds that are not above 0 ns.
+        rounds: number of its rounds.
+        run: id of the run.
+        metric: the duration in question.
+    """
+
+    cause: Unusable
+    bad: int = 0
+    rounds: int = 0
+    run: str = ""
+    metric: str = ""
+
+    @property
+    def text(self) -> str:
+        """The cause as a clause."""
+        return f"run {self.run} " + self.cause.value.format(metric=self.metric, bad=self.bad, rounds=self.rounds)
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedRuns:
+    """The locations of several runs.
+
+    Attributes:
+        locations: of the runs that have one.
+        unlocated: the other runs.
+    """
+
+    locations: tuple[Location, ...]
+    unlocated: tuple[Unlocated, ...] = ()
+
+    @property
+    def why_not(self) -> str:
+        """Why the first run without a location has none, "" if all have one."""
+        return self.unlocated[0].text if self.unlocated else ""
+
+
+@dataclass(frozen=True, slots=True)
+class _LocatedRounds:
+    """What the rounds of a run alone say; the attributes are those of `Location`."""
+
+    log_ns: float
+    within_error: float
+    durations_ns: Floats
+    drift: float
+    modes: Modes | None
 
 
 def exp(log_value: float) -> float:
@@ -101,62 +163,65 @@ def within_run_error(log_durations: Floats) -> float:
     return float(means.std(ddof=1) / math.sqrt(batches))
 
 
-def locate(run: RunSummary, metric: str, kinds: Mapping[str, str] = MappingProxyType({})) -> Location | str:
-    """Return the location of a run, or the reason why it has none as a phrase.
+def locate(
+    run: RunSummary, metric: str, board_groups: Mapping[str, str] = MappingProxyType({})
+) -> Location | Unlocated:
+    """Return the location of a run, or why it has none.
 
     Args:
         run: the run.
         metric: the duration in question.
-        kinds: board -> its kind.
+        board_groups: board -> its group.
     """
     rounds = tuple(run.rounds.get(metric, ()))
     if not rounds:
-        return f"run {run.run} has no rounds of {metric} time"
+        return Unlocated(Unusable.MISSING, run=run.run, metric=metric)
     found = _locate_rounds(
         rounds, run.clocks.round_mhz, LARGEST_DRIFT if run.ran_on_gpu else LARGEST_PROCESSOR_DRIFT
     )
-    if isinstance(found, str):
-        return found.format(run=f"run {run.run}", metric=metric)
-    log_ns, within_error, durations, drift, modes = found
+    if isinstance(found, Unlocated):
+        return replace(found, run=run.run, metric=metric)
     return Location(
         run=run.run,
         session=run.session,
         board=run.board,
-        log_ns=log_ns,
-        within_error=within_error,
-        durations_ns=durations,
-        kind=kinds.get(run.board, ""),
-        drift=drift,
-        modes=modes,
+        log_ns=found.log_ns,
+        within_error=found.within_error,
+        durations_ns=found.durations_ns,
+        board_group=board_groups.get(run.board, ""),
+        drift=found.drift,
+        modes=found.modes,
     )
 
 
 @lru_cache(maxsize=2**14)
 def _locate_rounds(
     rounds: tuple[object, ...], round_mhz: tuple[int, ...], largest_drift: float
-) -> tuple[float, float, Floats, float, Modes | None] | str:
-    """Return what one run's rounds tell; remembered, since every look and every replay asks for it again."""
+) -> _LocatedRounds | Unlocated:
+    """Return the location of the rounds; remembered, since every look and every replay asks again."""
     try:
         durations = np.asarray([float(value) for value in rounds], dtype=np.float64)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
-        return "{run} has rounds of {metric} time that are no numbers"
+        return Unlocated(Unusable.NO_NUMBERS, rounds=len(rounds))
     good = int(np.count_nonzero(np.isfinite(durations) & (durations > 0)))
     if good < durations.size:
-        return f"{{metric}} time is not above 0 ns in {durations.size - good} of {durations.size} rounds of {{run}}"
+        return Unlocated(Unusable.NOT_POSITIVE, int(durations.size) - good, len(rounds))
     logs = np.log(durations)
     modes = find_modes(logs, round_mhz)
     error = max(within_run_error(logs), modes.error if modes else 0.0)
     durations.setflags(write=False)
-    return float(midmean(logs)), error, durations, find_drift(logs, largest_drift), modes
+    return _LocatedRounds(float(midmean(logs)), error, durations, find_drift(logs, largest_drift), modes)
 
 
 def locate_all(
-    runs: Iterable[RunSummary], metric: str, kinds: Mapping[str, str] = MappingProxyType({})
-) -> tuple[tuple[Location, ...], str]:
-    """Return the locations of those runs that have one, and the first reason of those that have none."""
-    found = [locate(run, metric, kinds) for run in runs]
-    reasons = [item for item in found if isinstance(item, str)]
-    return tuple(item for item in found if isinstance(item, Location)), reasons[0] if reasons else ""
+    runs: Iterable[RunSummary], metric: str, board_groups: Mapping[str, str] = MappingProxyType({})
+) -> LocatedRuns:
+    """Return the locations of those runs that have one, and the others."""
+    found = [locate(run, metric, board_groups) for run in runs]
+    return LocatedRuns(
+        tuple(item for item in found if isinstance(item, Location)),
+        tuple(item for item in found if isinstance(item, Unlocated)),
+    )
 
 
 def resolution_ns(locations: Iterable[Location]) -> float:

@@ -1,7 +1,7 @@
 """Whether a subject needs more fresh runs, and what the gate calls material.
 
-A subject can only fail, or improve, after all its looks; stopping early can only clear it. So looking often
-costs no error probability, and the first run, which raised the suspicion, may be kept.
+A subject can only fail, or improve, after all its looks; stopping early can only clear it. So more looks cost no
+error probability, and the first run, which raised the suspicion, may be kept.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def equality_margin(material: float) -> float:
     return math.log1p(MARGIN_FACTOR * math.expm1(min(material, 700.0)))
 
 
-def may_differ(contrast: Contrast, material: float, *, slower: bool) -> bool:
+def may_differ(contrast: Contrast, *, slower: bool) -> bool:
     """Whether more fresh runs could still show a regression, or an improvement; False clears the subject of it.
 
     Cleared is a difference that (a) lies below the material one by more than its 99 % bound, or (b) below its
@@ -49,7 +49,7 @@ def may_differ(contrast: Contrast, material: float, *, slower: bool) -> bool:
     """
     difference = contrast.difference if slower else -contrast.difference
     error, df = contrast.standard_error, contrast.degrees_of_freedom
-    if difference <= max(material - upper_quantile(0.01, df) * error, upper_quantile(0.20, df) * error):
+    if difference <= max(contrast.material - upper_quantile(0.01, df) * error, upper_quantile(0.20, df) * error):
         return False
     last = max(LOOKS[-1], contrast.new_runs)
     to_come = math.sqrt(contrast.variance_to_come(last))
@@ -58,14 +58,14 @@ def may_differ(contrast: Contrast, material: float, *, slower: bool) -> bool:
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
 
 
-def may_settle(contrast: Contrast, material: float) -> bool:
+def may_settle(contrast: Contrast) -> bool:
     """Whether more fresh runs could still show equality, where those so far do not.
 
     They could if at the last look the interval would lie within the margin, the difference having come as much
     nearer to zero as its own noise allows at 80 %. Stopping at equality can only clear a subject, so asking costs
     no error probability.
     """
-    margin = equality_margin(material)
+    margin = equality_margin(contrast.material)
     low, high = contrast.interval
     if -margin < low and high < margin:
         return False
@@ -76,7 +76,7 @@ def may_settle(contrast: Contrast, material: float) -> bool:
     return nearest + half_width < margin
 
 
-def detectable_change(contrast: Contrast, material: float, compared: int) -> float:
+def detectable_change(contrast: Contrast, compared: int) -> float:
     """Return the smallest difference of log times that the last look finds with probability 0.95.
 
     It must pass both hurdles, the material difference and the significance that Benjamini-Hochberg asks of
@@ -84,5 +84,5 @@ def detectable_change(contrast: Contrast, material: float, compared: int) -> flo
     """
     last = max(LOOKS[-1], contrast.new_runs)
     error, df = math.sqrt(contrast.variance_with(last)), contrast.degrees_with(last)
-    hurdle = max(material, upper_quantile(FALSE_DISCOVERY_RATE / compared, df) * error)
+    hurdle = max(contrast.material, upper_quantile(FALSE_DISCOVERY_RATE / compared, df) * error)
     return hurdle + upper_quantile(0.05, df) * error

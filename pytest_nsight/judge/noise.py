@@ -1,9 +1,9 @@
-"""How much unchanged code varies: between runs, between sessions, between boards.
+"""The noise of unchanged code: between runs, between sessions, between boards.
 
-Nested levels, each with a variance of log time: run < session < board < kind of board. Every variance of a
+The levels are nested, each with a variance of log time: run < session < board < board group. Every variance of a
 subject is its own estimate drawn towards a prior: the moderated variance of limma (Smyth 2004, doi
-10.2202/1544-6115.1027); those of boards are never below it. Where each constant comes from is told in
-docs/statistics.md.
+10.2202/1544-6115.1027). The variances of boards are never below their prior. docs/statistics.md derives each
+constant.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SHORT_NS = 30_000
 """Below this, launch effects and the timer dominate the noise of a kernel."""
 
 SUITE_MINIMUM = 10
-"""Subjects from which on the suite itself tells the prior of the run variance."""
+"""Subjects from which on the prior of the run variance is fitted to the suite itself."""
 
 LARGEST_PRIOR_DF = 8.0
 SESSION_PRIOR_DF = 8.0
@@ -38,8 +38,8 @@ class Spread:
     Attributes:
         run: of runs within a session.
         session: of sessions on a board.
-        board_group: of boards of one kind.
-        board: of boards of a model whose kinds differ or are unknown.
+        board_group: of boards of one group.
+        board: of boards of a model whose groups differ or are unknown.
     """
 
     run: float
@@ -55,11 +55,11 @@ PROCESSOR = Spread(run=0.03, session=0.05, board_group=0.05, board=0.05)
 
 @dataclass(frozen=True, slots=True)
 class Prior:
-    """What is believed of a subject's run variance before its own runs are seen.
+    """The run variance of a subject as expected before its own runs are known.
 
     Attributes:
         scale: ratio of the variance to that of the expected spread.
-        degrees_of_freedom: how many of its own runs' worth the belief has.
+        degrees_of_freedom: how many runs of the subject the prior weighs as much as.
     """
 
     scale: float
@@ -87,8 +87,8 @@ class Noise:
     Attributes:
         run: of runs within a session.
         session: of sessions on a board.
-        board_group: of boards of one kind.
-        board: of boards whose kinds differ or are unknown.
+        board_group: of boards of one group.
+        board: of boards whose groups differ or are unknown.
     """
 
     run: Component
@@ -171,8 +171,8 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
     """Estimate the variances of one subject from its runs and the priors.
 
     Args:
-        baseline: stored runs of all boards; they alone tell the session and the board variance, because the
-            step from them to the new runs is what is being tested.
+        baseline: stored runs of all boards; the session and the board variance come from them alone, because
+            the step from them to the new runs is what is being tested.
         new: new runs.
         prior: of the run variance.
         spread: expected standard deviations.
@@ -186,21 +186,21 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
     run_variance = max(pooled / run_df if run_df > 0 else 0.0, floor, _SMALLEST_VARIANCE)
 
     by_board: dict[str, list[tuple[float, float]]] = {}
-    kinds: dict[str, str] = {}
+    group_of: dict[str, str] = {}
     for session in sessions:
         mean = float(np.mean([location.log_ns for location in session]))
         by_board.setdefault(session[0].board, []).append((mean, run_variance / len(session)))
-        kinds[session[0].board] = session[0].kind
+        group_of[session[0].board] = session[0].board_group
     session_level = _draw_to_prior(list(by_board.values()), spread.session**2, SESSION_PRIOR_DF)
     boards = {board: _pool_sessions(means, session_level.variance) for board, means in by_board.items()}
-    board_group: dict[str, list[tuple[float, float]]] = {}
-    for board, kind in kinds.items():
-        if kind:
-            board_group.setdefault(kind, []).append(boards[board])
+    by_group: dict[str, list[tuple[float, float]]] = {}
+    for board, group in group_of.items():
+        if group:
+            by_group.setdefault(group, []).append(boards[board])
     return Noise(
         run=Component(run_variance, max(run_df, 1.0)),
         session=session_level,
-        board_group=_widen_prior(list(board_group.values()), spread.board_group**2),
+        board_group=_widen_prior(list(by_group.values()), spread.board_group**2),
         board=_widen_prior([list(boards.values())], spread.board**2),
     )
 

@@ -1,4 +1,4 @@
-"""The ratio of two cases that one process measured in turns, and its error: from blocks of pairs."""
+"""The ratio of two cases whose rounds one process interleaved, and its error: from blocks of pairs."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.judge.location import locate, midmean
+from pytest_nsight.judge.location import Unlocated, locate, midmean
 from pytest_nsight.model.values import InterleavedPairs
 
 BLOCKS = 8
 """Of successive pairs: long enough to hold the autocorrelation of neighbours, and enough of them for a t test."""
 
 NEAR_CLAIM = math.log(1.02)
-"""A claim this near to the interval of one process needs others: their ratios differ by about half a percent."""
+"""A claim this near to the interval of one process needs other processes: their ratios differ by half a percent."""
 
 RUNS_NEAR_CLAIM = 5
 
 
 @dataclass(frozen=True, slots=True)
 class PairEstimate:
-    """What one race says.
+    """The ratio by the interleaved pairs of one run.
 
     Attributes:
         mean: of log(partner) - log(own) over the pairs.
@@ -38,29 +38,33 @@ class PairEstimate:
 
 
 def estimate_pairs(
-    races: Sequence[InterleavedPairs], runs: Sequence[str], metric: str
+    pairs: Sequence[InterleavedPairs], runs: Sequence[str], metric: str
 ) -> tuple[PairEstimate, ...] | None:
-    """Return the estimate of each run's race, None unless every run has one that can be used.
+    """Return the estimate of each run, None unless every run has one.
 
     Args:
-        races: of one claiming case, at most one a run.
+        pairs: of one claiming case, at most one set a run.
         runs: ids of all runs that measured it.
         metric: the duration that is compared.
     """
-    by_run = {race.run: race for race in races}
+    by_run = {one.run: one for one in pairs}
     estimates = [estimate_pair(by_run[run], metric) for run in runs if run in by_run]
     found = tuple(one for one in estimates if one is not None)
     return found if found and len(found) == len(runs) else None
 
 
-def estimate_pair(race: InterleavedPairs, metric: str) -> PairEstimate | None:
-    """Return what a race says, None if it has too few pairs or a duration that is no time.
+def estimate_pair(pairs: InterleavedPairs, metric: str) -> PairEstimate | None:
+    """Return the estimate of one run, None if it has too few pairs or a duration that is no time.
 
     The pairs are cut into 8 successive blocks, fewer below 16 pairs. A block is represented by the mean of the
     middle half of its differences; the first pairs that do not fill a block are left out.
     """
-    own, partner = locate(race.own, metric), locate(race.partner, metric)
-    if isinstance(own, str) or isinstance(partner, str) or own.durations_ns.size != partner.durations_ns.size:
+    own, partner = locate(pairs.own, metric), locate(pairs.partner, metric)
+    if (
+        isinstance(own, Unlocated)
+        or isinstance(partner, Unlocated)
+        or own.durations_ns.size != partner.durations_ns.size
+    ):
         return None
     differences = np.log(partner.durations_ns) - np.log(own.durations_ns)
     blocks = min(BLOCKS, differences.size // 2)

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 from pytest_nsight.judge.contrast import Contrast, upper_quantile
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
+from pytest_nsight.judge.prepared import Prepared
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
-from pytest_nsight.judge.trial import Trial
 from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
 from pytest_nsight.model.units import count, durations, interval_of_logs, p_value, percent, percent_of_log
 from pytest_nsight.model.verdicts import Comparison
@@ -25,7 +25,7 @@ def _times(comparison: Comparison) -> str:
 
 
 def _unless_paired(comparison: Comparison | None, remedy: str) -> str:
-    """A remedy that makes sense with stored baselines only."""
+    """Return the remedy, "" in a comparison of two trees, which has no stored baseline."""
     return "" if comparison is not None and comparison.against else remedy
 
 
@@ -42,36 +42,37 @@ def _runs(comparison: Comparison) -> str:
     return f"{comparison.baseline_runs}+{comparison.new_runs} runs"
 
 
-def _band(comparison: Comparison, material: float) -> str:
+def _band(comparison: Comparison, contrast: Contrast) -> str:
+    material = contrast.material
     if comparison.band >= 0 and material > math.log1p(comparison.band):
         return f"band {percent(math.expm1(material), signed=False)} for the timer's resolution"
     return f"band {percent(comparison.band, signed=False)}"
 
 
-def regression(comparison: Comparison, material: float) -> str:
-    """Slower: how much, against what band, on how many runs, how sure, and which kernels."""
+def regression(comparison: Comparison, contrast: Contrast) -> str:
+    """Slower: by how much, beyond what band, on how many runs, how surely, and which kernels."""
     names = list(dict.fromkeys(name for name, _, _ in comparison.slower_kernels))
-    blame = f"; slower {'kernel' if len(names) == 1 else 'kernels'}: {', '.join(names[:3])}" if names else ""
+    kernels = f"; slower {'kernel' if len(names) == 1 else 'kernels'}: {', '.join(names[:3])}" if names else ""
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, material)}, {_runs(comparison)}, "
-        f"{p_value(comparison.adjusted_p_slower)}){blame}"
+        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, contrast)}, {_runs(comparison)}, "
+        f"{p_value(comparison.adjusted_p_slower)}){kernels}"
     )
 
 
-def improvement(comparison: Comparison, material: float) -> str:
-    """Faster: the mirror image, and to save."""
+def improvement(comparison: Comparison, contrast: Contrast) -> str:
+    """Faster: the same, and how to save it."""
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, material)}, {_runs(comparison)}, "
+        f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, contrast)}, {_runs(comparison)}, "
         f"{p_value(comparison.adjusted_p_faster)})"
         f"{_unless_paired(comparison, '; keep it with --nsight-save')}"
     )
 
 
-def unchanged(comparison: Comparison, margin: float) -> str:
+def unchanged(comparison: Comparison, contrast: Contrast) -> str:
     """Equal within the margin."""
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
-        f"equal within {percent(math.expm1(margin), signed=False)}"
+        f"equal within {percent(math.expm1(equality_margin(contrast.material)), signed=False)}"
     )
 
 
@@ -80,7 +81,7 @@ def insufficient(comparison: Comparison) -> str:
     if comparison.against:
         return (
             f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}), "
-            "too few to judge: see what became of the others"
+            "too few to judge; see why the other runs are missing"
         )
     return (
         f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "
@@ -88,35 +89,36 @@ def insufficient(comparison: Comparison) -> str:
     )
 
 
-def inconclusive(comparison: Comparison, contrast: Contrast, material: float) -> str:
+def inconclusive(comparison: Comparison, contrast: Contrast) -> str:
     """Neither slower nor equal: what this gate can find, and what would settle it."""
+    material = contrast.material
     margin = (
         percent(math.expm1(equality_margin(material)), signed=False) if math.isfinite(material) else "any margin"
     )
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
-        f"shown neither outside {_band(comparison, material)} nor equal within {margin}; slowdowns from "
-        f"{percent_of_log(math.log1p(comparison.mde))} are found; {_remedy(contrast, material)}"
+        f"shown neither outside {_band(comparison, contrast)} nor equal within {margin}; slowdowns from "
+        f"{percent_of_log(math.log1p(comparison.mde))} are found; {_remedy(contrast)}"
     )
 
 
-def _remedy(contrast: Contrast, material: float) -> str:
-    if not math.isfinite(material):
+def _remedy(contrast: Contrast) -> str:
+    if not math.isfinite(contrast.material):
         return "give a band of at least 0 %"
-    if contrast.difference > material and contrast.new_runs < MINIMUM_NEW_RUNS:
+    if contrast.difference > contrast.material and contrast.new_runs < MINIMUM_NEW_RUNS:
         return f"confirm it with {MINIMUM_NEW_RUNS} new runs (--nsight-runs {MINIMUM_NEW_RUNS})"
-    stored = None if contrast.is_paired else _runs_to_settle(contrast, material)
+    stored = None if contrast.is_paired else _runs_to_settle(contrast)
     if stored is not None:
         missing = max(stored - contrast.baseline_runs, _SAVED_AT_ONCE)
         return f"save {count(missing, 'more run')} with --nsight-save to settle it"
-    if contrast.new_runs < MINIMUM_NEW_RUNS and may_settle(contrast, material):
+    if contrast.new_runs < MINIMUM_NEW_RUNS and may_settle(contrast):
         return f"{MINIMUM_NEW_RUNS} new runs may settle it (--nsight-runs {MINIMUM_NEW_RUNS})"
     low, high = contrast.interval
     needed = math.expm1(max(-low, high)) / MARGIN_FACTOR
     return f"more runs do not settle it: a band of {percent(math.ceil(needed * 1000) / 1000, signed=False)} does"
 
 
-def _runs_to_settle(contrast: Contrast, material: float) -> int | None:
+def _runs_to_settle(contrast: Contrast) -> int | None:
     """Return how many stored runs bring the interval inside the margin, in sessions of 5; None if not 20."""
     for stored in range(_SAVED_AT_ONCE, _MOST_STORED_RUNS + 1, _SAVED_AT_ONCE):
         if stored <= contrast.baseline_runs:
@@ -126,14 +128,14 @@ def _runs_to_settle(contrast: Contrast, material: float) -> int | None:
         # Half of the session part is that of the new session, which stored ones do not lower.
         variance += contrast.level_variance / 2 * (1 + 1 / sessions)
         half = upper_quantile(0.05, contrast.degrees_of_freedom) * math.sqrt(variance)
-        if abs(contrast.difference) + half < equality_margin(material):
+        if abs(contrast.difference) + half < equality_margin(contrast.material):
             return stored
     return None
 
 
 def unmeasured(why: str) -> str:
     """Nothing to judge."""
-    return f"not measured: {why}; choose another metric, or look at the test's output"
+    return f"not measured: {why}; choose another metric, or read the test's output"
 
 
 def no_baseline(absent: str) -> str:
@@ -150,7 +152,7 @@ def incomparable(why: str, against: str) -> str:
     return f"not compared with its baseline: {why}; save a new baseline with --nsight-save"
 
 
-def spoiled(why: str, comparison: Comparison) -> str:
+def environment(why: str, comparison: Comparison) -> str:
     """A time that the machine, not the code, may have changed."""
     return f"{_times(comparison)} ({_change(comparison)}, {_runs(comparison)}) cannot be judged: {why}"
 
@@ -165,7 +167,7 @@ def structure(finding: StructureFinding, comparison: Comparison | None) -> str:
 
 
 def _headline(finding: StructureFinding) -> str:
-    """What kind of change it is, as far as numbers of launches tell."""
+    """Return what kind of change it is, as far as numbers of launches show it."""
     launched = [change for change in finding.changes if change.shape.kind in LAUNCH_KINDS]
     lost = sum(max(0, change.before - change.now) for change in launched)
     gained = sum(max(0, change.now - change.before) for change in launched)
@@ -192,7 +194,7 @@ def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
 
 
 def retiled_once(finding: StructureFinding, runs: int) -> str:
-    """The same, seen in too few runs to tell a change from an autotuner's mood."""
+    """The same in too few runs: an autotuner may have chosen so by chance."""
     return (
         f"same kernels, other launch shapes in {count(runs, 'run')}: {write_shapes(finding.changes)}; "
         f"an autotuner may choose so by chance: {MINIMUM_NEW_RUNS} runs settle it "
@@ -200,25 +202,25 @@ def retiled_once(finding: StructureFinding, runs: int) -> str:
     )
 
 
-def unsteady(finding: StructureFinding, comparison: Comparison) -> str:
+def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:
     """Launches that changed within the new runs and never did in the baseline."""
     return (
-        f"{_unsteadiness(finding)}, as they did not in the baseline; "
+        f"{_variation(finding)}, as they did not in the baseline; "
         f"{_times(comparison)} ({_change(comparison)}); "
         f"fix its shapes and seeds{_unless_paired(comparison, ', or save it so with --nsight-save')}"
     )
 
 
 def repeated(comparison: Comparison) -> str:
-    """Runs that no clock gave."""
+    """Runs with the very same rounds."""
     return (
         f"{_times(comparison)}, but all runs of a side hold the very same rounds, which no measurement gives: "
         "choose another metric, or look at how the runs were recorded"
     )
 
 
-def all_unsteady(locations: Sequence[Location], where: str) -> str:
-    """No run that has one level."""
+def all_set_aside(locations: Sequence[Location], where: str) -> str:
+    """No run has one level."""
     if all(location.drift for location in locations):
         worst = max((location.drift for location in locations), key=abs)
         why = f"the time drifts within every run {where}, by {percent_of_log(worst)} from first to last round"
@@ -227,26 +229,27 @@ def all_unsteady(locations: Sequence[Location], where: str) -> str:
     return f"{why}; warm up longer (nsight(warmup=...)), or free or cool the GPU, and run again"
 
 
-def notes(trial: Trial) -> str:
-    """What is told beside a verdict on time: changed launches, runs set aside, modes."""
-    finding = trial.structure
-    told = list(finding.resources[:3])
-    if finding.is_unsteady:
-        told.append(_unsteadiness(finding))
-    aside = len(trial.unsteady) + len(trial.reference.unsteady)
+def notes(subject: Prepared) -> str:
+    """What a verdict on time mentions besides: changed resources and launches, runs set aside, modes."""
+    finding = subject.structure
+    texts = list(finding.resources[:3])
+    if finding.is_varying:
+        texts.append(_variation(finding))
+    aside = len(subject.new_aside) + len(subject.stored_aside)
     if aside:
-        told.append(f"{count(aside, 'run')} set aside, drifting or on a changing clock")
-    modes = [location.modes for location in (*trial.reference.compared, *trial.new) if location.modes is not None]
+        texts.append(f"{count(aside, 'run')} set aside, drifting or on a changing clock")
+    compared = (*subject.compared, *subject.new)
+    modes = [location.modes for location in compared if location.modes is not None]
     if modes:
         widest = max(modes, key=lambda mode: mode.gap)
-        told.append(
+        texts.append(
             f"rounds fall into two modes {percent(math.expm1(widest.gap), signed=False)} apart in "
-            f"{len(modes)} of {count(len(trial.reference.compared) + len(trial.new), 'run')}"
+            f"{len(modes)} of {count(len(compared), 'run')}"
         )
-    return "".join(f"; {note}" for note in told)
+    return "".join(f"; {text}" for text in texts)
 
 
-def _unsteadiness(finding: StructureFinding) -> str:
+def _variation(finding: StructureFinding) -> str:
     places = "round to round" if finding.differs_by_round else "run to run"
     what = f" ({write_spreads(finding.varying)})" if finding.varying else ""
     return f"launches differ from {places}{what}"
@@ -258,7 +261,7 @@ def claim_failed(phrases: Sequence[str]) -> str:
 
 
 def claim_open(phrases: Sequence[str]) -> str:
-    """Claims that the runs cannot tell."""
+    """Claims that the runs do not settle."""
     return f"claim not settled: {'; '.join(phrases)}"
 
 

@@ -1,7 +1,8 @@
-"""What a round launches, compared before any time: deterministic, so one run can tell it.
+"""The difference between two sides in what a round launches.
 
-A launch is told by kind, normalised name, grid and block. Registers and shared memory are not compared: every
-new compiler changes them without changing what the kernel does; they are told beside the verdict on time.
+It is compared before any time: launches are deterministic, so one run shows them. A launch is identified by kind,
+normalised name, grid and block. Registers and shared memory are not compared, because every new compiler changes
+them without changing what the kernel does; the sentence on time mentions them.
 """
 
 from __future__ import annotations
@@ -23,13 +24,13 @@ class StructureFinding:
     """How the launches of the new runs compare with those of the stored ones.
 
     Attributes:
-        changes: shapes whose count changed, in order of first launch, baseline first; empty if unsteady.
+        changes: shapes whose count changed, in order of first launch, baseline first; empty if either side varies.
         before: launches of a round in the baseline, without copies and sets.
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
             variants, as when an autotuner chose anew.
-        is_unsteady: whether the new launches differ from round to round or from run to run.
-        was_unsteady: whether the stored ones do.
+        is_varying: whether the new launches differ from round to round or from run to run.
+        was_varying: whether the stored ones do.
         varying: what differs, if the new launches do: between rounds where any did, else between runs.
         differs_by_round: whether it is rounds that differ, and not only runs.
         resources: phrases about changed registers and shared memory.
@@ -39,8 +40,8 @@ class StructureFinding:
     before: int = 0
     now: int = 0
     is_retiled: bool = False
-    is_unsteady: bool = False
-    was_unsteady: bool = False
+    is_varying: bool = False
+    was_varying: bool = False
     varying: tuple[ShapeSpread, ...] = ()
     differs_by_round: bool = False
     resources: tuple[str, ...] = ()
@@ -48,7 +49,7 @@ class StructureFinding:
 
 @lru_cache(maxsize=2**14)
 def identify(shape: Shape) -> Shape:
-    """Return the shape with only what the structure gate compares; remembered, since every run has the same."""
+    """Return the shape with only what is compared; remembered, since every run has the same."""
     return replace(shape, full_name="", registers=0, shared_bytes=0)
 
 
@@ -66,7 +67,7 @@ def count_launches(run: RunSummary) -> int:
     return sum(use.count for use in run.shapes if use.shape.kind in LAUNCH_KINDS)
 
 
-def is_steady(runs: Sequence[RunSummary]) -> bool:
+def launch_the_same(runs: Sequence[RunSummary]) -> bool:
     """Whether every round of every one of these runs launched the same multiset of shapes."""
     return all(run.is_stable for run in runs) and all(
         count_shapes(run) == count_shapes(runs[0]) for run in runs[1:]
@@ -83,12 +84,12 @@ def compare_structure(
         new: new runs, at least one.
         family: maps a normalised kernel name to the name that all tiles and variants of it share.
     """
-    is_unsteady, was_unsteady = not is_steady(new), not is_steady(baseline)
-    if is_unsteady or was_unsteady:
+    is_varying, was_varying = not launch_the_same(new), not launch_the_same(baseline)
+    if is_varying or was_varying:
         return StructureFinding(
-            is_unsteady=is_unsteady,
-            was_unsteady=was_unsteady,
-            varying=_find_varying(new) if is_unsteady else (),
+            is_varying=is_varying,
+            was_varying=was_varying,
+            varying=_find_varying(new) if is_varying else (),
             differs_by_round=not all(run.is_stable for run in new),
         )
     before, now = count_shapes(baseline[-1]), count_shapes(new[-1])

@@ -1,4 +1,4 @@
-"""From numbers to the verdict on one subject."""
+"""The verdict on one subject, from all its numbers."""
 
 from __future__ import annotations
 
@@ -9,23 +9,25 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.judge import sentences
-from pytest_nsight.judge.basis import find_slower_kernels, tell_basis
+from pytest_nsight.judge.basis import collect_basis, find_slower_kernels
+from pytest_nsight.judge.canary_shift import LARGEST_SHIFT
 from pytest_nsight.judge.claims import ClaimFinding, ClaimState
 from pytest_nsight.judge.contrast import Contrast
+from pytest_nsight.judge.environment_checks import explain_shift
 from pytest_nsight.judge.location import exp
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.noise import Prior
+from pytest_nsight.judge.prepared import Prepared
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
-from pytest_nsight.judge.trial import Trial, Weighing
 from pytest_nsight.model.verdicts import Comparison, Verdict, VerdictKind
 
-_SPOILED_BY_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
+_NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
 _PASSING = (VerdictKind.UNCHANGED, VerdictKind.IMPROVEMENT)
 
 
 @dataclass(frozen=True, slots=True)
 class Significance:
-    """What the p-values of one subject mean among those of all.
+    """The p-values of one subject, adjusted for all subjects compared.
 
     Attributes:
         compared: number of subjects compared on time.
@@ -40,84 +42,99 @@ class Significance:
     prior: Prior
 
 
-def decide(weighing: Weighing, significance: Significance, claims: Sequence[ClaimFinding]) -> Verdict:
-    """Return the verdict: structure before time, what fails before what passes."""
-    trial = weighing.trial
-    comparison = _compare(weighing, significance)
-    kind, body = _decide_without_time(trial, comparison) or _decide_on_time(weighing, comparison)
-    if kind in _SPOILED_BY_ENVIRONMENT and trial.environment and comparison is not None:
-        kind, body = VerdictKind.ENVIRONMENT, sentences.spoiled(trial.environment, comparison)
+def decide(
+    subject: Prepared, contrast: Contrast | None, significance: Significance, claims: Sequence[ClaimFinding]
+) -> Verdict:
+    """Return the verdict: structure before time, what fails before what passes.
+
+    Args:
+        subject: what was measured.
+        contrast: its difference on time, None where times cannot be compared.
+        significance: of the difference.
+        claims: of the mark, as checked.
+    """
+    comparison = _compare(subject, contrast, significance) if contrast is not None else None
+    kind, body = _decide_without_time(subject, comparison) or _decide_on_time(subject, contrast, comparison)
+    environment = subject.environment or _explain_shift(contrast)
+    if kind in _NEEDS_SOUND_ENVIRONMENT and environment and comparison is not None:
+        kind, body = VerdictKind.ENVIRONMENT, sentences.environment(environment, comparison)
     kind, body = _join_claims(kind, body, claims)
-    measured = trial.new or trial.unsteady
+    measured = subject.new or subject.new_aside
     return Verdict(
-        subject=trial.evidence.subject,
+        subject=subject.given.subject,
         kind=kind,
-        sentence=f"{trial.evidence.subject.label}: {body}",
+        sentence=f"{subject.given.subject.label}: {body}",
         now_ns=float(np.median(np.concatenate([item.durations_ns for item in measured]))) if measured else None,
         comparison=comparison,
-        changes=trial.structure.changes if trial.loses_structure else (),
-        metric=trial.evidence.policy.metric,
+        changes=subject.structure.changes if subject.loses_structure else (),
+        metric=subject.given.policy.metric,
     )
 
 
-def _decide_without_time(trial: Trial, comparison: Comparison | None) -> tuple[VerdictKind, str] | None:
-    evidence = trial.evidence
-    if not evidence.new:
+def _explain_shift(contrast: Contrast | None) -> str:
+    shift = contrast.shift if contrast is not None else None
+    return explain_shift(shift.log_change) if shift is not None and abs(shift.log_change) > LARGEST_SHIFT else ""
+
+
+def _decide_without_time(subject: Prepared, comparison: Comparison | None) -> tuple[VerdictKind, str] | None:
+    given = subject.given
+    if not given.new:
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured("no run of it finished")
-    if evidence.incomparable:
-        return VerdictKind.ENVIRONMENT, sentences.incomparable(evidence.incomparable, evidence.against)
-    if not evidence.baseline:
-        if trial.new or trial.unsteady:
-            return VerdictKind.NO_BASELINE, sentences.no_baseline(evidence.absent)
-        return VerdictKind.INCONCLUSIVE, sentences.unmeasured(trial.unmeasured)
-    if trial.loses_structure:
-        return _decide_on_structure(trial, comparison)
-    return _decide_on_steadiness(trial)
+    if not given.is_comparable:
+        return VerdictKind.ENVIRONMENT, sentences.incomparable(given.incomparable, given.against)
+    if not given.baseline:
+        if subject.new or subject.new_aside:
+            return VerdictKind.NO_BASELINE, sentences.no_baseline(given.absent)
+        return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
+    if subject.loses_structure:
+        return _decide_on_structure(subject, comparison)
+    return _decide_on_runs_aside(subject)
 
 
-def _decide_on_steadiness(trial: Trial) -> tuple[VerdictKind, str] | None:
-    if not trial.new and trial.unsteady:
-        return VerdictKind.ENVIRONMENT, sentences.all_unsteady(trial.unsteady, "of this session")
-    if not trial.reference.locations and trial.reference.unsteady:
-        return VerdictKind.ENVIRONMENT, sentences.all_unsteady(trial.reference.unsteady, "of the baseline")
+def _decide_on_runs_aside(subject: Prepared) -> tuple[VerdictKind, str] | None:
+    if not subject.new and subject.new_aside:
+        return VerdictKind.ENVIRONMENT, sentences.all_set_aside(subject.new_aside, "of this session")
+    if not subject.stored and subject.stored_aside:
+        return VerdictKind.ENVIRONMENT, sentences.all_set_aside(subject.stored_aside, "of the baseline")
     return None
 
 
-def _decide_on_structure(trial: Trial, comparison: Comparison | None) -> tuple[VerdictKind, str]:
-    runs = len(trial.evidence.new)
-    if not trial.structure.is_retiled:
-        return VerdictKind.STRUCTURE, sentences.structure(trial.structure, comparison)
+def _decide_on_structure(subject: Prepared, comparison: Comparison | None) -> tuple[VerdictKind, str]:
+    runs = len(subject.given.new)
+    if not subject.structure.is_retiled:
+        return VerdictKind.STRUCTURE, sentences.structure(subject.structure, comparison)
     if runs < MINIMUM_NEW_RUNS:
-        return VerdictKind.INCONCLUSIVE, sentences.retiled_once(trial.structure, runs)
-    return VerdictKind.STRUCTURE, sentences.retiled(trial.structure, comparison)
+        return VerdictKind.INCONCLUSIVE, sentences.retiled_once(subject.structure, runs)
+    return VerdictKind.STRUCTURE, sentences.retiled(subject.structure, comparison)
 
 
-def _decide_on_time(weighing: Weighing, comparison: Comparison | None) -> tuple[VerdictKind, str]:
-    trial, contrast = weighing.trial, weighing.contrast
+def _decide_on_time(
+    subject: Prepared, contrast: Contrast | None, comparison: Comparison | None
+) -> tuple[VerdictKind, str]:
     if comparison is None or contrast is None:
-        return VerdictKind.INCONCLUSIVE, sentences.unmeasured(trial.unmeasured)
-    kind = _classify(weighing, contrast, comparison)
-    is_newly_unsteady = trial.structure.is_unsteady and not trial.structure.was_unsteady
-    if is_newly_unsteady and not kind.fails:
-        return VerdictKind.INCONCLUSIVE, sentences.unsteady(trial.structure, comparison)
+        return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
+    kind = _classify(subject, contrast, comparison)
+    is_newly_varying = subject.structure.is_varying and not subject.structure.was_varying
+    if is_newly_varying and not kind.fails:
+        return VerdictKind.INCONCLUSIVE, sentences.varying_launches(subject.structure, comparison)
     if kind is VerdictKind.REGRESSION:
-        body = sentences.regression(comparison, weighing.material)
+        body = sentences.regression(comparison, contrast)
     elif kind is VerdictKind.IMPROVEMENT:
-        body = sentences.improvement(comparison, weighing.material)
+        body = sentences.improvement(comparison, contrast)
     elif kind is VerdictKind.UNCHANGED:
-        body = sentences.unchanged(comparison, equality_margin(weighing.material))
-    elif not trial.is_sufficient:
+        body = sentences.unchanged(comparison, contrast)
+    elif not subject.is_sufficient:
         body = sentences.insufficient(comparison)
-    elif trial.is_repeated:
+    elif subject.is_repeated:
         body = sentences.repeated(comparison)
     else:
-        body = sentences.inconclusive(comparison, contrast, weighing.material)
-    return kind, body + sentences.notes(trial)
+        body = sentences.inconclusive(comparison, contrast)
+    return kind, body + sentences.notes(subject)
 
 
-def _classify(weighing: Weighing, contrast: Contrast, comparison: Comparison) -> VerdictKind:
-    material = weighing.material
-    if not weighing.trial.is_judgeable or not math.isfinite(material):
+def _classify(subject: Prepared, contrast: Contrast, comparison: Comparison) -> VerdictKind:
+    material = contrast.material
+    if not subject.is_judgeable or not math.isfinite(material):
         return VerdictKind.INCONCLUSIVE
     if (
         comparison.adjusted_p_slower <= FALSE_DISCOVERY_RATE
@@ -137,14 +154,12 @@ def _classify(weighing: Weighing, contrast: Contrast, comparison: Comparison) ->
     return VerdictKind.UNCHANGED if -margin < low and high < margin else VerdictKind.INCONCLUSIVE
 
 
-def _compare(weighing: Weighing, significance: Significance) -> Comparison | None:
-    contrast, trial = weighing.contrast, weighing.trial
-    if contrast is None:
-        return None
+def _compare(subject: Prepared, contrast: Contrast, significance: Significance) -> Comparison:
+    given = subject.given
     low, high = contrast.interval
-    mde = detectable_change(contrast, weighing.material, significance.compared)
+    is_slower = contrast.difference > 0
     return Comparison(
-        metric=trial.evidence.policy.metric,
+        metric=given.policy.metric,
         baseline_ns=exp(contrast.baseline_log_ns),
         now_ns=exp(contrast.now_log_ns),
         ratio=exp(contrast.difference),
@@ -154,25 +169,23 @@ def _compare(weighing: Weighing, significance: Significance) -> Comparison | Non
         p_faster=contrast.p_faster,
         adjusted_p_slower=significance.slower,
         adjusted_p_faster=significance.faster,
-        band=trial.evidence.policy.band,
-        mde=exp(mde) - 1,
+        band=given.policy.band,
+        mde=exp(detectable_change(contrast, significance.compared)) - 1,
         standard_error=contrast.standard_error,
         degrees_of_freedom=contrast.degrees_of_freedom,
         run_sd=math.sqrt(contrast.run_variance),
         baseline_runs=contrast.baseline_runs,
         new_runs=contrast.new_runs,
-        against=trial.evidence.against,
-        slower_kernels=find_slower_kernels(trial.reference.runs, trial.evidence.new)
-        if contrast.difference > 0
-        else (),
-        basis=tell_basis(weighing, contrast, significance.prior, significance.compared),
+        against=given.against,
+        slower_kernels=find_slower_kernels(subject.baseline, given.new) if is_slower else (),
+        basis=collect_basis(subject, contrast, significance.prior, significance.compared),
     )
 
 
 def _join_claims(kind: VerdictKind, body: str, claims: Sequence[ClaimFinding]) -> tuple[VerdictKind, str]:
-    # A difference of structure has listed the launches already.
-    is_told = kind is VerdictKind.STRUCTURE
-    failed = [claim.phrase if is_told else claim.full for claim in claims if claim.state is ClaimState.FAILED]
+    # The sentence on a difference of structure has listed the launches already.
+    is_listed = kind is VerdictKind.STRUCTURE
+    failed = [claim.phrase if is_listed else claim.full for claim in claims if claim.state is ClaimState.FAILED]
     unchecked = [claim.phrase for claim in claims if claim.state is ClaimState.UNCHECKED]
     is_open = [claim.phrase for claim in claims if claim.state is ClaimState.OPEN]
     if failed and not kind.fails:

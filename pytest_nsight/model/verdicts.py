@@ -47,7 +47,7 @@ class NoiseLevel:
     """One source of noise, as used.
 
     Attributes:
-        name: "run", "session", "kin" (boards of one kind) or "board" (boards of other or unknown kinds).
+        name: "run", "session", "board group" (boards that time alike) or "board" (boards of other or unknown groups).
         sd: standard deviation of log time.
         degrees_of_freedom: how well it is known.
     """
@@ -250,7 +250,7 @@ class SessionResult:
         session: id of the session.
         recorded: UTC time of its start, ISO 8601.
         collector: "nsys", "torch" or "replay of ...".
-        environment: of the machine, as told to the user.
+        environment: names and values of the machine and its software.
         verdicts: one per subject, in order of collection.
         runs: all new runs, one RunSummary per subject and run.
         strict: whether --nsight-strict was on.
@@ -261,6 +261,8 @@ class SessionResult:
         limits: board -> what the canaries reached on it in this session; empty without canaries.
         datasheet: what the maker promises of the product, None where that is not known.
         partners: case -> the case that it claims to beat.
+        baseline_runs: the stored runs, or those of the other tree, that the new ones are compared with.
+        lines: case -> line of its test in its file, from 1; absent where that is not known.
     """
 
     session: str
@@ -277,3 +279,5 @@ class SessionResult:
     limits: Mapping[str, Limits] = field(default_factory=dict)
     datasheet: Datasheet | None = None
     partners: Mapping[str, str] = field(default_factory=dict)
+    baseline_runs: tuple[RunSummary, ...] = ()
+    lines: Mapping[str, int] = field(default_factory=dict)

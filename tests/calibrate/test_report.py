@@ -8,15 +8,13 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from pytest_nsight.calibrate import replayed_gate as replaying
 from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.false_alarms import Alarms, measure_alarms
 from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, measure_levels
 from pytest_nsight.calibrate.pool import Pool, PooledRun, list_processes
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import STORED_BOARDS, Situation, draw_splits
-from pytest_nsight.judge import judge as gate
-from pytest_nsight.judge import looks, trial
+from pytest_nsight.judge import compare_times, looks
 from pytest_nsight.judge import subject_verdict as verdict
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import RunSummary
@@ -147,15 +145,10 @@ def test_a_gate_that_takes_rounds_for_the_unit_is_found_out(monkeypatch: pytest.
         tiny = replace(noise.run, variance=noise.run.variance / 100, degrees_of_freedom=1000.0)
         return replace(noise, run=tiny, session=replace(noise.session, variance=1e-12))
 
-    estimate = trial.estimate_noise
-    monkeypatch.setattr(trial, "estimate_noise", believe_rounds)
+    estimate = compare_times.estimate_noise
+    monkeypatch.setattr(compare_times, "estimate_noise", believe_rounds)
 
     assert alarms_of(pool, Situation.SAME_BOARD).gate.suites.interval[0] > 0.5
-
-
-def test_the_replay_asks_the_very_functions_of_the_live_gate() -> None:
-    assert replaying.judge is gate.judge
-    assert replaying.suspects is gate.suspects
 
 
 def test_only_suspects_get_more_runs_and_no_more_than_nine() -> None:

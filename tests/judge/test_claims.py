@@ -209,7 +209,7 @@ def test_without_the_limit_the_claim_is_open(limits, why):
     verdict = verdict_of(dataclasses.replace(held, baseline=baseline))
 
     assert not verdict.kind.fails
-    assert f"at least 90 % of the board's limit claimed, cannot be told: {why}" in verdict.sentence
+    assert f"at least 90 % of the board's limit claimed, not checked: {why}" in verdict.sentence
 
 
 def test_without_declared_work_the_claim_says_what_to_do():

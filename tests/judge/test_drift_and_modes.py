@@ -189,8 +189,8 @@ def test_a_drift_on_a_processor_must_be_larger() -> None:
     case = make_evidence(new=1, board="Intel Xeon")
     (run,) = drifting(case.new, 0.05)
 
-    assert locate(run, "kernel").is_steady
-    assert not locate(replace(run, board="GPU-a"), "kernel").is_steady
+    assert locate(run, "kernel").has_one_level
+    assert not locate(replace(run, board="GPU-a"), "kernel").has_one_level
 
 
 def test_repeats_are_equal_rounds_in_several_runs_and_not_a_few_by_chance() -> None:

@@ -4,7 +4,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_nsight.judge.location import Location, locate, midmean, resolution_ns, within_run_error
+from pytest_nsight.judge.location import Location, Unlocated, locate, midmean, resolution_ns, within_run_error
 from tests.judge.runs import make_runs, place, rounds_around
 
 
@@ -45,14 +45,14 @@ def test_rounds_without_a_time_give_a_reason_and_no_location(rounds):
 
     found = locate(type(run)(run.subject, "r7", "s", run.board, {"kernel": rounds}), "kernel")
 
-    assert isinstance(found, str)
-    assert "r7" in found
+    assert isinstance(found, Unlocated)
+    assert "r7" in found.text
 
 
 def test_a_metric_that_the_collector_cannot_see_is_named_in_the_reason():
     (run,) = make_runs([1000], "s")
 
-    assert locate(run, "gap") == "run s-0 has no rounds of gap time"
+    assert locate(run, "gap").text == "run s-0 has no rounds of gap time"
 
 
 def _with_rounds(values):

@@ -109,7 +109,9 @@ def test_stored_boards_that_differ_raise_the_board_variance():
 
 def test_stored_boards_that_agree_leave_the_board_variances_as_expected():
     baseline = [
-        replace(run, kind="GPU-a") for board in "abcd" for run in place([10.0, 10.001], board, f"GPU-{board}")
+        replace(run, board_group="GPU-a")
+        for board in "abcd"
+        for run in place([10.0, 10.001], board, f"GPU-{board}")
     ]
     noise = estimate_noise(baseline, place([10.0], "e", "GPU-e"), SHIPPED_PRIOR, LONG_KERNELS)
 
@@ -200,7 +202,8 @@ def test_what_nine_runs_would_show_is_foretold_from_one():
     """With the variances held fixed, the forecast is what the later contrast has."""
     baseline, new = place([10.0, 10.001, 10.002], "a"), place([10.0] * 9, "b")
     later = contrast(baseline, new, estimate_noise(baseline, new, SHIPPED_PRIOR, LONG_KERNELS))
-    early = replace(later, new_runs=1, run_df=later.run_df - 8)
+    run = replace(later.noise.run, degrees_of_freedom=later.run_df - 8)
+    early = replace(later, new=later.new[:1], noise=replace(later.noise, run=run))
 
     assert early.variance_with(9) == pytest.approx(later.standard_error**2)
     assert early.degrees_with(9) == pytest.approx(later.degrees_of_freedom)

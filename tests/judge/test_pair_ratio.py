@@ -1,4 +1,4 @@
-"""Claims are judged from pairs of rounds in turns, where every run has them."""
+"""Claims are judged from interleaved pairs of rounds, where every run has them."""
 
 from __future__ import annotations
 
@@ -51,8 +51,9 @@ def test_the_pairs_decide_and_the_sentence_says_so() -> None:
 
     assert held.kind is VerdictKind.NO_BASELINE
     assert failed.kind is VerdictKind.CLAIM
-    assert "1.1x as fast as test_norm[unfused], 1.2x claimed (95 % CI 1.1 to 1.1x, 30 pairs in turns in 1 run)" in (
-        failed.sentence
+    assert (
+        "1.1x as fast as test_norm[unfused], 1.2x claimed (95 % CI 1.1 to 1.1x, 30 interleaved pairs in 1 run)"
+        in (failed.sentence)
     )
 
 

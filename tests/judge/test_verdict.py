@@ -194,7 +194,7 @@ def test_throttled_new_rounds_are_environment_and_named(ratio):
     verdict = verdict_of(make_evidence(ratio=ratio, clocks=Clocks(throttled=0.0), new_clocks=hot))
 
     assert verdict.kind is VerdictKind.ENVIRONMENT
-    assert "throttled (power cap) before 40% of the rounds" in verdict.sentence
+    assert "throttled (power cap) in 40 % of the rounds" in verdict.sentence
 
 
 @pytest.mark.parametrize(
@@ -298,7 +298,7 @@ def test_a_time_of_zero_is_inconclusive_and_said():
     verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), runs, runs))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert "kernel time is not above 0 ns in 3 of 3 rounds" in verdict.sentence
+    assert "has 3 of 3 rounds whose kernel time is not above 0 ns" in verdict.sentence
 
 
 @pytest.mark.parametrize("band", [float("nan"), -1.0, -5.0])

@@ -1,0 +1,71 @@
+"""The comparison of times, subject by subject, with the noise that all subjects and the canaries show."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_nsight.judge.canary_shift import CanaryLevels, Panel, read_canary
+from pytest_nsight.judge.contrast import Contrast, contrast
+from pytest_nsight.judge.location import Location, exp, resolution_ns
+from pytest_nsight.judge.looks import material_change
+from pytest_nsight.judge.noise import (
+    Prior,
+    estimate_noise,
+    expected_spread,
+    fit_prior,
+    group_by_session,
+    pool_within,
+)
+from pytest_nsight.judge.prepared import Prepared
+
+
+def learn_prior(subjects: Sequence[Prepared]) -> Prior:
+    """Return the prior of the run variance, fitted to all subjects of the suite."""
+    ratios, degrees = [], []
+    for subject in subjects:
+        groups = (*group_by_session(subject.stored), *group_by_session(subject.new))
+        squares, df = pool_within([[location.log_ns for location in group] for group in groups])
+        if df > 0:
+            first = groups[0][0]
+            spread = expected_spread(exp(first.log_ns), first.board)
+            ratios.append(squares / df / spread.run**2)
+            degrees.append(df)
+    return fit_prior(ratios, degrees)
+
+
+def build_panel(canaries: Sequence[Prepared], prior: Prior) -> Panel:
+    """Return the canaries with the level of each in every session."""
+    return Panel([_read(canary, prior) for canary in canaries])
+
+
+def _read(canary: Prepared, prior: Prior) -> CanaryLevels:
+    stored = canary.stored
+    noise = estimate_noise(stored, canary.new, prior, expected_spread(_mean_ns(stored), stored[0].board))
+    return read_canary(canary.given.subject.case, noise.run.variance, (*stored, *canary.new))
+
+
+def compare_times(subject: Prepared, prior: Prior, panel: Panel) -> Contrast | None:
+    """Return the difference on time of one subject, None where times cannot be compared."""
+    if not subject.has_times:
+        return None
+    compared, stored, new = subject.compared, subject.stored, subject.new
+    baseline_ns, shift = _mean_ns(compared), None
+    # Stored sessions without canaries show the noise as they are.
+    levels = panel.levels((*stored, *new)) or panel.levels((*compared, *new))
+    if levels is not None:
+        shift = levels.shift(compared, new)
+        stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
+    noise = estimate_noise(stored, new, prior, expected_spread(baseline_ns, compared[0].board))
+    floor_ns = resolution_ns((*compared, *new))
+    return replace(
+        contrast(compared, new, noise, shift),
+        material=material_change(subject.given.policy.band, floor_ns, baseline_ns),
+        floor_ns=floor_ns,
+        is_paired=bool(subject.given.against),
+    )
+
+
+def _mean_ns(locations: Sequence[Location]) -> float:
+    return exp(math.fsum(item.log_ns for item in locations) / len(locations))

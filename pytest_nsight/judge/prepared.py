@@ -1,0 +1,187 @@
+"""One subject, prepared as far as that goes without the other subjects.
+
+To save is to accept: the newest stored session says what the code is meant to launch and how long that takes. Older
+sessions add what they show of the noise, as long as they have the same structure and lie on the same level.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.judge.board_groups import keep_same_software
+from pytest_nsight.judge.drift_and_modes import is_repeated
+from pytest_nsight.judge.environment_checks import explain_environment
+from pytest_nsight.judge.location import Location, exp, locate_all
+from pytest_nsight.judge.noise import expected_spread
+from pytest_nsight.judge.structure import StructureFinding, compare_structure, count_shapes, launch_the_same
+from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS, SubjectRuns
+from pytest_nsight.model.values import RunSummary
+
+_LEVEL_SIGMAS = 3.0
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """What the structure, the environment checks and the located runs of one subject say.
+
+    Attributes:
+        given: all its runs.
+        baseline: the stored runs that count, oldest session first.
+        stored: locations of those that have one level; the noise is estimated from them.
+        compared: the stored locations that the new runs are compared with: those on the board of the new runs
+            where there are at least 3, else those on boards of its group where there are at least 3, else all.
+        new: locations of the new runs that have one level.
+        stored_aside: stored locations that are set aside, because the run drifts or its clock changed.
+        new_aside: new locations that are set aside, likewise.
+        structure: how the launches changed.
+        environment: why times cannot be compared, "" if they can.
+        unmeasured: why some run has no location, "" if all have.
+    """
+
+    given: SubjectRuns
+    baseline: tuple[RunSummary, ...]
+    stored: tuple[Location, ...]
+    compared: tuple[Location, ...]
+    new: tuple[Location, ...]
+    stored_aside: tuple[Location, ...]
+    new_aside: tuple[Location, ...]
+    structure: StructureFinding
+    environment: str
+    unmeasured: str
+
+    @property
+    def has_times(self) -> bool:
+        """Whether there are times on both sides that may be compared."""
+        return bool(self.compared and self.new and self.given.is_comparable)
+
+    @property
+    def is_sufficient(self) -> bool:
+        """Whether enough runs are stored to judge a time."""
+        return len(self.compared) >= MINIMUM_BASELINE_RUNS
+
+    @property
+    def is_repeated(self) -> bool:
+        """Whether all runs of a side hold the very same rounds, which no measurement gives."""
+        sides = (self.compared, self.new)
+        return any(is_repeated([location.durations_ns for location in side]) for side in sides)
+
+    @property
+    def is_judgeable(self) -> bool:
+        """Whether the times are such that a verdict on them may be more than INCONCLUSIVE."""
+        return self.is_sufficient and not self.is_repeated
+
+    @property
+    def loses_structure(self) -> bool:
+        """Whether the launches changed in a way that fails by itself."""
+        return bool(self.structure.changes) and self.given.is_comparable
+
+
+@dataclass(frozen=True, slots=True)
+class _StoredSession:
+    """The runs of one stored session on one board, and their locations."""
+
+    runs: Sequence[RunSummary]
+    located: Sequence[Location]
+
+    @property
+    def usable(self) -> list[Location]:
+        return [location for location in self.located if location.has_one_level]
+
+
+def prepare(given: SubjectRuns, family: Callable[[str], str]) -> Prepared:
+    """Prepare one subject; no argument of the right type makes this raise.
+
+    Args:
+        given: its runs.
+        family: maps a normalised kernel name to the name that all its tiles and variants share.
+    """
+    metric, groups = given.policy.metric, given.board_groups
+    sessions, aside = _choose_sessions(given)
+    baseline = tuple(run for session in sessions for run in session.runs)
+    stored = tuple(location for session in sessions for location in session.usable)
+    found = locate_all(given.new, metric, groups)
+    unmeasured = found.why_not
+    if not stored and not unmeasured:
+        unmeasured = locate_all(baseline, metric).why_not
+    both = bool(baseline and given.new)
+    return Prepared(
+        given=given,
+        baseline=baseline,
+        stored=stored,
+        compared=_choose_compared(stored, given),
+        new=tuple(item for item in found.locations if item.has_one_level),
+        stored_aside=aside,
+        new_aside=tuple(item for item in found.locations if not item.has_one_level),
+        structure=compare_structure(baseline, given.new, family) if both else StructureFinding(),
+        environment=explain_environment(baseline, given.new) if both else "",
+        unmeasured=unmeasured,
+    )
+
+
+def prepare_canary(given: SubjectRuns, family: Callable[[str], str]) -> Prepared | None:
+    """Prepare a canary; None if it is not the same work as before."""
+    if not given.is_comparable or not given.new:
+        return None
+    prepared = prepare(keep_same_software(given), family)
+    is_same = prepared.has_times and not prepared.structure.changes and not prepared.is_repeated
+    return prepared if is_same else None
+
+
+def _choose_sessions(given: SubjectRuns) -> tuple[list[_StoredSession], tuple[Location, ...]]:
+    """Return the stored sessions that count, oldest first, and the locations that are set aside.
+
+    Left out are sessions that launch other shapes than the newest session, and sessions whose mean differs from the
+    newest one's by more than the band and by more than three standard deviations expected of two sessions on two
+    boards: their level was superseded when a later one was saved.
+    """
+    ordered = _order_sessions(given.baseline)
+    sessions = [
+        _StoredSession(runs, locate_all(runs, given.policy.metric, given.board_groups).locations)
+        for runs in ordered
+        if _launches_as(runs, ordered[-1])
+    ]
+    aside = tuple(item for session in sessions for item in session.located if not item.has_one_level)
+    if not sessions or not sessions[-1].usable:
+        return sessions, aside
+    newest, band = sessions[-1].usable, given.policy.band if given.policy.band >= 0 else 0.0
+    level = _mean(newest)
+    spread = expected_spread(exp(level), newest[0].board)
+
+    def is_on_level(own: Sequence[Location]) -> bool:
+        runs_part = (1 / len(own) + 1 / len(newest)) * spread.run**2
+        expected = math.sqrt(2 * (spread.session**2 + spread.board**2) + runs_part)
+        return abs(_mean(own) - level) <= max(math.log1p(band), _LEVEL_SIGMAS * expected)
+
+    return [one for one in sessions if not one.usable or is_on_level(one.usable)], aside
+
+
+def _choose_compared(stored: tuple[Location, ...], given: SubjectRuns) -> tuple[Location, ...]:
+    boards = {run.board for run in given.new}
+    groups = {given.board_groups.get(board, "") for board in boards}
+    same_board = tuple(item for item in stored if {item.board} == boards)
+    same_group = tuple(item for item in stored if item.board_group and {item.board_group} == groups)
+    for nearest in (same_board, same_group):
+        if len(nearest) >= MINIMUM_BASELINE_RUNS:
+            return nearest
+    return stored
+
+
+def _order_sessions(runs: Sequence[RunSummary]) -> list[list[RunSummary]]:
+    groups: dict[tuple[str, str], list[RunSummary]] = {}
+    for run in sorted(runs, key=lambda run: (run.recorded, run.run)):
+        groups.setdefault((run.session, run.board), []).append(run)
+    return sorted(groups.values(), key=lambda group: (group[-1].recorded, group[-1].session, group[-1].board))
+
+
+def _launches_as(session: Sequence[RunSummary], newest: Sequence[RunSummary]) -> bool:
+    if not launch_the_same(newest) or session is newest:
+        return True
+    return all(count_shapes(run) == count_shapes(newest[0]) for run in session)
+
+
+def _mean(locations: Sequence[Location]) -> float:
+    return float(np.mean([location.log_ns for location in locations]))
