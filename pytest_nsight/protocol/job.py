@@ -1,17 +1,19 @@
 """What a worker has to do: a job, known when it starts, and an assignment of cases, which may come later.
 
-Both are files in the run's folder. The assignment is apart from the job because a worker may be started before
-the cases that it measures are known.
+Both are files in the run's folder. They are two files because a worker may be started before the cases that it
+measures are known.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from pytest_nsight.protocol.tree_mapping import TreeMapping
+from pytest_nsight.protocol.json_files import read_json_file
 
 THIS_TREE = ""
 OTHER_TREE = "against"
@@ -22,12 +24,11 @@ _FILE = "assignment.json"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The task of one fresh process.
+    """The cases that one fresh process measures.
 
     Attributes:
-        cases: node ids, in the order to measure them; none where nobody knows them yet.
-        seed: of that order, None where it is the user's. Where two trees are compared, the later pairs leave out
-            what only one tree has.
+        cases: node ids, in the order to measure them; none where they are not known yet.
+        seed: of that order, None where it is the user's.
         tree: which tree is measured, THIS_TREE or OTHER_TREE.
     """
 
@@ -41,13 +42,54 @@ class Assignment:
 
     @classmethod
     def read(cls, folder: Path) -> Assignment:
-        """Reads the assignment of a run's folder."""
-        values = json.loads((folder / _FILE).read_text(encoding="utf-8"))
-        return cls(tuple(values["cases"]), values["seed"], values["tree"])
+        """The assignment of a run's folder.
+
+        Raises:
+            RecordingError: it cannot be read.
+        """
+        return read_json_file(cls, folder / _FILE)
 
 
 JOB_FILE = "job.json"
 WORKER_LOG = "worker.log"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeMapping:
+    """Where each path of the user's tree is in another tree.
+
+    Three ways lead from a process into the user's tree. Entries of sys.path (PYTHONPATH, .pth files, conftests) are
+    mapped before anything is imported. The finders of editable installs are asked, and what they find is mapped.
+    Distributions that were installed from the tree as a copy are recognised and refused.
+
+    Attributes:
+        root: top folder of the user's tree.
+        tree: top folder of the other tree.
+        shared: folders inside `root` that both trees use: virtual environments, the other tree itself.
+    """
+
+    root: str
+    tree: str
+    shared: tuple[str, ...]
+
+    def owns(self, path: str) -> bool:
+        """Whether a path lies in the user's tree, and not in what both trees share."""
+        if _is_below(os.path.abspath(path), self.shared):
+            return False
+        real = os.path.realpath(path)
+        return _is_below(real, (self.root,)) and not _is_below(real, self.shared)
+
+    def map(self, path: str) -> str:
+        """The place of a path in the other tree; a path outside the user's tree stays."""
+        if not path or not self.owns(path):
+            return path
+        return os.path.normpath(os.path.join(self.tree, os.path.relpath(os.path.realpath(path), self.root)))
+
+    def map_argument(self, argument: str) -> str:
+        """The same for a command line argument: a path, `--option=path`, or `path::test`."""
+        option, equals, value = argument.partition("=") if argument.startswith("-") else ("", "", argument)
+        path, colons, rest = value.partition("::")
+        return option + equals + (self.map(path) if os.path.isabs(path) else path) + colons + rest
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,17 +101,17 @@ class Job:
         session: id of the session.
         recorded: UTC time of the session, ISO 8601.
         commit: git commit of the tested tree, "" when unknown.
-        recorder: "nsys" or "torch".
+        collector: name of the collector, by which the worker finds its recorder.
         rounds: rounds of a case, None to let the measurement choose.
         arguments: the user's pytest arguments.
         path: the user's sys.path.
-        environment: what the controller knows of the run's environment.
-        canaries: whether the plugin's own cases are measured, too.
+        environment: the run's environment as far as the controller knows it.
+        canaries: whether the canaries are measured, too.
         root_pid: the outer pytest's process.
         rank: which of the cases' ranks this worker is.
         ranks: how many there are; 1 for ordinary tests.
         tree: which tree is measured, THIS_TREE or OTHER_TREE.
-        mapping: leads imports to that tree, None where they go there by themselves.
+        mapping: redirects imports to that tree, None where they need no redirection.
         unable: case -> why this machine cannot run it.
     """
 
@@ -77,7 +119,7 @@ class Job:
     session: str
     recorded: str
     commit: str
-    recorder: str
+    collector: str
     rounds: int | None
     arguments: tuple[str, ...]
     path: tuple[str, ...]
@@ -96,17 +138,19 @@ class Job:
 
     @classmethod
     def read(cls, folder: Path) -> Job:
-        """Reads the job of a run's folder."""
-        values = json.loads((folder / JOB_FILE).read_text(encoding="utf-8"))
-        for name in ("arguments", "path"):
-            values[name] = tuple(values[name])
-        values["mapping"] = TreeMapping.of(values["mapping"]) if values["mapping"] else None
-        return cls(**values)
+        """The job of a run's folder.
+
+        Raises:
+            RecordingError: it cannot be read.
+        """
+        return read_json_file(cls, folder / JOB_FILE)
 
 
 _HOME = Path(__file__).parents[2]
 _START = """import sys
 sys.path.insert(0, sys.argv[1])
+from pytest_nsight.protocol.process_state import restore
+restore()
 from pathlib import Path
 from importlib import import_module
 sys.exit(import_module(sys.argv[2]).main(Path(sys.argv[3])))"""
@@ -115,6 +159,10 @@ sys.exit(import_module(sys.argv[2]).main(Path(sys.argv[3])))"""
 def start_command(module: str, folder: Path) -> tuple[str, ...]:
     """The command line of a module whose `main` takes the folder of a run.
 
-    It imports the plugin of this process, whatever lies in the folder that it is started in.
+    The new process imports the same plugin as this one, whatever its working directory holds.
     """
     return (sys.executable, "-c", _START, str(_HOME), module, str(folder))
+
+
+def _is_below(path: str, folders: Sequence[str]) -> bool:
+    return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)

@@ -15,8 +15,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, TypeVar
 
+from pytest_nsight.model.decoding import Count
 from pytest_nsight.model.errors import RecordingError
+from pytest_nsight.model.json_text import DecodingError
 from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.json_files import damaged, read_json_lines, read_known
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
     Conditions,
@@ -25,7 +28,6 @@ from pytest_nsight.protocol.manifest_events import (
     Round,
     WrongImport,
 )
-from pytest_nsight.protocol.typed_json import MalformedError, damaged, decode, read_json_lines
 
 T = TypeVar("T")
 
@@ -124,8 +126,8 @@ class _CaseEvent:
 @dataclass(frozen=True, slots=True)
 class _DeclaredWork:
     case: str
-    bytes_moved: int
-    flops: int
+    bytes_moved: Count
+    flops: Count
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,7 +173,7 @@ class _Events:
         for number, fields in read_json_lines(path):
             name = fields.pop("event", None)
             if not isinstance(name, str):
-                raise damaged(path, number, 'it has no field "event"')
+                raise damaged(path, number, DecodingError("", 'has no field "event"'))
             name = _OLD_EVENTS.get(name, name)
             # What a newer version records beside the known events changes nothing in them.
             if name in _EVENTS:
@@ -186,16 +188,16 @@ class _Events:
         return next(iter(self.of(name, kind)), None)
 
 
-def _decode(name: str, fields: dict[str, Any], path: Path, number: int) -> object:
+def _decode(name: str, fields: dict[str, object], path: Path, number: int) -> object:
     renamed = {_OLD_FIELDS.get(field, field): value for field, value in fields.items()}
     if name == "run" and isinstance(version := fields.get("format"), int) and version > FORMAT_VERSION:
         raise RecordingError(f"{path} was written by a newer pytest-nsight (format {version}); upgrade")
     try:
-        decoded: object = decode(_EVENTS[name], renamed, f"the {name}")
-    except MalformedError as error:
-        raise damaged(path, number, str(error)) from None
+        decoded: object = read_known(_EVENTS[name], renamed)
+    except DecodingError as error:
+        raise damaged(path, number, error) from None
     if isinstance(decoded, PhaseReport) and not isinstance(decoded.report.get("outcome"), str):
-        raise damaged(path, number, "the report has no outcome")
+        raise damaged(path, number, DecodingError(".report", "has no outcome"))
     return decoded
 
 

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import json
+import math
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
 
+from pytest_nsight.model.decoding import Count, Range
 from pytest_nsight.model.values import Work
+
+Amount = Annotated[float, Range(0, math.inf)]
+"""A number that cannot be below zero."""
 
 _MOST_CHARACTERS = 200
 """Of an error's text that the journal keeps."""
@@ -24,8 +29,8 @@ class NvmlSample:
         reasons: names of the active slowdown reasons.
     """
 
-    sm_mhz: int | None = None
-    power_w: float | None = None
+    sm_mhz: Count | None = None
+    power_w: Amount | None = None
     temperature_c: int | None = None
     reasons: tuple[str, ...] = ()
 
@@ -49,9 +54,9 @@ class Round:
     id: int
     case: str
     parts: tuple[tuple[int, str], ...]
-    start_ns: int
-    wall_ns: int
-    rest_ns: int
+    start_ns: Count
+    wall_ns: Count
+    rest_ns: Count
     cold_cache: bool
     reading: NvmlSample = field(default_factory=NvmlSample)
     is_slowed: bool = False
@@ -66,7 +71,7 @@ class BoardActivity:
         foreign_processes: processes that compute there and are not the session's, such as "pid 123 (python)".
     """
 
-    energy_mj: int | None = None
+    energy_mj: Count | None = None
     foreign_processes: tuple[str, ...] = ()
 
 
@@ -87,13 +92,13 @@ class Conditions:
     """
 
     case: str
-    busy_ns: int
-    settled_ns: int
-    rest_ns: int
-    last_rest_ns: int
+    busy_ns: Count
+    settled_ns: Count
+    rest_ns: Count
+    last_rest_ns: Count
     error: float | None
-    elapsed_ns: int
-    energy_mj: int | None
+    elapsed_ns: Count
+    energy_mj: Count | None
     foreign_processes: tuple[str, ...]
 
 
@@ -107,7 +112,7 @@ class PhaseReport:
     """
 
     case: str
-    report: dict[str, Any]
+    report: dict[str, object]
 
     @property
     def outcome(self) -> str:
@@ -117,7 +122,8 @@ class PhaseReport:
     @property
     def stop_s(self) -> float:
         """When the phase ended, in seconds of the Unix epoch; 0 in older recordings."""
-        return float(self.report.get("stop", 0))
+        stop_s = self.report.get("stop", 0)
+        return float(stop_s) if isinstance(stop_s, (int, float)) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

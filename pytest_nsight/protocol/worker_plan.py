@@ -9,12 +9,14 @@ import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+
+from pytest_nsight.model.json_text import DecodingError
+from pytest_nsight.protocol.json_files import damaged, read_json_file, read_json_lines, read_known
 
 PLAN_FILE = "fanout.json"
 EXITS_FILE = "ends.jsonl"
 FAILED_FILE = "failed"
-"""Left by a rank whose test failed, in its folder: its peers may wait for it for ever."""
+"""A rank whose test failed leaves this file in its folder: its peers may wait for it for ever."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +25,7 @@ class WorkerSpec:
 
     Attributes:
         folder: name of its folder in the run's.
-        environ: environment variables that are its own.
+        environ: environment variables that only it gets.
     """
 
     folder: str
@@ -45,10 +47,10 @@ class WorkerGroup:
 
 @dataclass(frozen=True, slots=True)
 class WorkerPlan:
-    """What runs when.
+    """The worker processes of one run.
 
     Attributes:
-        stages: one after the other; the groups of a stage run at once.
+        stages: they run one after the other; the groups of a stage run at the same time.
     """
 
     stages: tuple[tuple[WorkerGroup, ...], ...]
@@ -64,13 +66,12 @@ class WorkerPlan:
 
     @classmethod
     def read(cls, folder: Path) -> WorkerPlan:
-        """Reads the plan of a run's folder."""
-        stored = json.loads((folder / PLAN_FILE).read_text(encoding="utf-8"))
-        return cls(tuple(tuple(_team(group) for group in stage) for stage in stored["stages"]))
+        """The plan of a run's folder.
 
-
-def _team(stored: Mapping[str, Any]) -> WorkerGroup:
-    return WorkerGroup(tuple(stored["cases"]), tuple(WorkerSpec(**member) for member in stored["members"]))
+        Raises:
+            RecordingError: it cannot be read.
+        """
+        return read_json_file(cls, folder / PLAN_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,9 +79,9 @@ class WorkerExit:
     """How one worker ended.
 
     Attributes:
-        code: exit code, -n where signal n killed it; None where nobody saw the end.
-        failed_peer: folder of the peer because of which it was ended, "" if it ended by itself.
-        children: process ids of what it had started, as far as seen.
+        code: exit code, -n where signal n killed it; None where the end was not observed.
+        failed_peer: folder of the rank whose failure made the supervisor end this one, "" if it ended by itself.
+        children: process ids of what it had started, as far as observed.
     """
 
     code: int | None = None
@@ -89,14 +90,20 @@ class WorkerExit:
 
 
 def read_exits(folder: Path) -> dict[str, WorkerExit]:
-    """How the workers of a run's folder ended, by member; a line that was cut off is left out."""
-    try:
-        lines = (folder / EXITS_FILE).read_text(encoding="utf-8").split("\n")[:-1]
-    except OSError:
+    """How the workers of a run's folder ended, by the name of their folder; none where no end was recorded.
+
+    Raises:
+        RecordingError: the file is damaged.
+    """
+    path = folder / EXITS_FILE
+    if not path.exists():
         return {}
-    stored = [json.loads(line) for line in lines]
-    # Older recordings name the peer "blame".
-    return {
-        end["member"]: WorkerExit(end["code"], end.get("failed_peer", end.get("blame", "")), tuple(end["children"]))
-        for end in stored
-    }
+    exits = {}
+    for number, fields in read_json_lines(path):
+        # Older recordings name the peer "blame".
+        fields.setdefault("failed_peer", fields.get("blame", ""))
+        try:
+            exits[str(fields.get("member", ""))] = read_known(WorkerExit, fields)
+        except DecodingError as error:
+            raise damaged(path, number, error) from None
+    return exits

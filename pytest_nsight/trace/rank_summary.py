@@ -91,7 +91,8 @@ def _find_reporting_rank(case: str, manifests: Sequence[Manifest]) -> int:
 
 def _name_rank(phase: PhaseReport, rank: int, ranks: int) -> dict[str, Any]:
     """The report; one of a failure names the rank."""
-    sections = list(phase.report.get("sections", ()))
+    recorded = phase.report.get("sections", ())
+    sections = list(recorded) if isinstance(recorded, (list, tuple)) else []
     if phase.outcome == "failed":
         sections.append(["nsight", f"this is rank {rank} of {ranks}"])
     return {**phase.report, "sections": sections}

@@ -1,8 +1,8 @@
 """The canaries: small cases of the plugin's own, measured in every run beside the user's.
 
-Their code never changes, so what changes their times is the machine or the session. Each strains another part of
-the GPU: memory, tensor cores, arithmetic in the SMs, the L2 cache, launching. They are written in operators that
-every PyTorch brings compiled, so that nothing is built or tuned for them, and each launches one kernel a round.
+Their code never changes, so what changes their times is the machine or the session. Each loads another part of the
+GPU: memory, tensor cores, arithmetic in the SMs, the L2 cache, launching. They use operators that every PyTorch
+brings compiled, so that nothing is built or tuned for them, and each launches one kernel a round.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ _SEED = 20_240_229
 _LARGE = 1 << 27
 """Elements of the tensors that no cache holds: 512 MiB of float32.
 
-Streams of half a millisecond repeat to a few hundredths of a percent, and tell boards of one model apart that
+Streams of half a millisecond repeat to a few hundredths of a percent, and distinguish boards of one model that
 differ by one percent; streams of 128 MiB vary by several percent between rounds.
 """
 
@@ -127,7 +127,7 @@ class _Maker:
         return self._torch.randn(*shape, dtype=dtype or self._torch.float32, **options)
 
     def _negate(self, elements: int) -> Prepared:
-        """Reads a tensor and writes it elsewhere; the sign assignments, for a plain copy is no kernel but a memcpy."""
+        """Reads a tensor and writes it elsewhere with the sign changed: a plain copy is a memcpy and no kernel."""
         source = self._random(elements)
         target = self._torch.empty_like(source)
         neg = self._torch.neg

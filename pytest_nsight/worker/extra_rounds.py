@@ -1,8 +1,9 @@
 """Rounds beside those of the user's cases: interleaved pairs of cases, and the canaries between cases.
 
-The rounds of a case and of the one that it claims to beat are interleaved, so that drift affects both alike. Pytest
-runs one test after the other, so the body of the first is kept until the second has been measured. A kept body keeps
-its tensors alive, which is why there is a limit to what may be kept. A canary that fails never harms a test.
+The rounds of a case and of the one that it claims to beat are interleaved, so that drift affects both alike.
+Pytest runs one test after the other, so the body of the first is kept until the second has been measured. A kept
+body keeps its tensors alive, which is why there is a limit to what may be kept. A canary that fails never harms a
+test.
 """
 
 from __future__ import annotations

@@ -18,9 +18,9 @@ from types import ModuleType
 
 import pytest
 
+from pytest_nsight.protocol.job import TreeMapping
 from pytest_nsight.protocol.manifest_events import Journal, WrongImport
 from pytest_nsight.protocol.mark import is_marked
-from pytest_nsight.protocol.tree_mapping import TreeMapping
 from pytest_nsight.worker.installed_copies import installed_copies
 
 _INSTRUMENT = "pytest_nsight"

@@ -13,8 +13,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.controller.worker_failure import describe_wrong_imports
+from pytest_nsight.protocol.job import TreeMapping
 from pytest_nsight.protocol.manifest_events import WrongImport
-from pytest_nsight.protocol.tree_mapping import TreeMapping
 
 ROOT = Path(__file__).parents[2]
 
@@ -40,11 +40,11 @@ def run(mapping: TreeMapping, code: str, *, before: str = "", path: tuple[str, .
     lines = [
         "import sys, os, importlib",
         f"sys.path.insert(0, {str(ROOT)!r})",
-        "from pytest_nsight.protocol.tree_mapping import TreeMapping",
+        "from pytest_nsight.protocol.job import TreeMapping",
         "from pytest_nsight.worker.other_tree_plugin import find_wrong_imports, install_mapping",
         "sys.path.pop(0)",
         before,
-        f"mapping = TreeMapping.of({dataclasses.asdict(mapping)!r})",
+        f"mapping = TreeMapping(**{dataclasses.asdict(mapping)!r})",
         f"sys.path[:0] = [mapping.map(entry) for entry in {path!r}]",
         "install_mapping(mapping)",
         "wrong = lambda: [(one.module, one.file) for one in find_wrong_imports(mapping)]",

@@ -1,4 +1,4 @@
-"""What a worker does more when it is one rank of parallel tests, or cannot run some of its cases."""
+"""Small plugins of the inner pytest: its options, ranks of parallel tests, cases that this machine cannot run."""
 
 from __future__ import annotations
 
@@ -9,6 +9,27 @@ import pytest
 
 from pytest_nsight.protocol.ranks import Barrier
 from pytest_nsight.protocol.worker_plan import FAILED_FILE
+
+# Options that select by what an earlier session saw: the assignment has selected already.
+_SELECTIONS = ("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip", "stepwise_reset")
+
+# Options of report writers whose files belong to the user's pytest: the worker must not write them too.
+_REPORT_FILES = ("xmlpath", "htmlpath", "report_log", "json_report_file", "allure_report_dir", "csv_path")
+
+
+class OptionsPlugin:
+    """Clears the options that only the user's own pytest may act on."""
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Clears report files, selections and the debugger."""
+        for name in _REPORT_FILES:
+            if getattr(config.option, name, None):
+                setattr(config.option, name, None)
+        for name in _SELECTIONS:
+            if getattr(config.option, name, None):
+                setattr(config.option, name, False)
+        config.option.usepdb = False
 
 
 class RankPlugin:
@@ -31,19 +52,21 @@ class RankPlugin:
             torch.cuda.set_device(self._rank)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        """Tells the launcher of a failure at once: the rank's own clearing up may wait for its peers for ever."""
+        """Reports a failure to the supervisor at once: the rank's own teardown may wait for its peers for ever."""
         if report.failed:
             self._has_failed = True
             (self._folder / FAILED_FILE).touch()
 
     @pytest.hookimpl(trylast=True)
     def pytest_runtest_logfinish(self) -> None:
-        """Ends every rank after a failure on any: they are out of step, and the next case could hang or fail."""
+        """Ends every rank after a failure on any: they are out of step, and the next case may hang or fail."""
         if not self._barrier.agree(has_failed=self._has_failed):
-            self._session.shouldfail = "the ranks are out of step after a failure; what is left is measured anew"
+            self._session.shouldfail = (
+                "the ranks are out of step after a failure; the remaining cases are measured again"
+            )
 
 
-class UnablePlugin:
+class SkipPlugin:
     """Skips the cases that this machine cannot run."""
 
     def __init__(self, reasons: Mapping[str, str]) -> None:

@@ -1,0 +1,83 @@
+"""The JSON files of a run's folder, read with every value checked: whatever wrote them may have died, or lied."""
+
+from __future__ import annotations
+
+import dataclasses
+import stat
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import IO, TypeVar
+
+from pytest_nsight.model.decoding import read
+from pytest_nsight.model.errors import RecordingError
+from pytest_nsight.model.json_text import DecodingError, parse, shown
+
+T = TypeVar("T")
+
+_MOST_LINE_BYTES = 256 << 20
+
+
+def read_known(cls: type[T], fields: Mapping[str, object]) -> T:
+    """The dataclass that the fields describe, whose unknown ones are ignored: a newer version may have added them.
+
+    Raises:
+        DecodingError: a field is missing, or its value is not what the dataclass declares.
+    """
+    known = {field.name for field in dataclasses.fields(cls)}  # type: ignore[arg-type]
+    return read(cls, {name: value for name, value in fields.items() if name in known})
+
+
+def read_json_file(cls: type[T], path: Path) -> T:
+    """The dataclass that a file describes as one JSON object.
+
+    Raises:
+        RecordingError: the file cannot be read, or holds something else.
+    """
+    with _open(path) as file:
+        text = file.read(_MOST_LINE_BYTES)
+    try:
+        return read_known(cls, _parse_object(text))
+    except DecodingError as error:
+        raise damaged(path, 0, error) from None
+
+
+def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
+    """Line number and JSON object of each line of a file; a last line without its end is ignored.
+
+    Raises:
+        RecordingError: the file cannot be read, or a line holds something else.
+    """
+    with _open(path) as file:
+        for number, line in enumerate(iter(lambda: file.readline(_MOST_LINE_BYTES), b""), 1):
+            if line.endswith(b"\n"):
+                try:
+                    fields = _parse_object(line)
+                except DecodingError as error:
+                    raise damaged(path, number, error) from None
+                yield number, fields
+            elif len(line) == _MOST_LINE_BYTES:
+                fault = f"is longer than {_MOST_LINE_BYTES >> 20} MiB"
+                raise damaged(path, number, DecodingError("", fault))
+
+
+def damaged(path: Path, line: int, error: DecodingError) -> RecordingError:
+    """The error for a file that holds what this program never writes; line 0 stands for the whole file."""
+    where = f"{path}, line {line}" if line else str(path)
+    return RecordingError(f"{where} is damaged: {error}; remove {path.parent}, or record it again")
+
+
+def _open(path: Path) -> IO[bytes]:
+    try:
+        # Opening a pipe waits for its writer, and a device never ends.
+        if not stat.S_ISREG(path.stat().st_mode):
+            raise RecordingError(f"{path} is not a regular file; remove {path.parent}, or record it again")
+        return path.open("rb")
+    except OSError as error:
+        raise RecordingError(f"{path} cannot be read ({error.strerror}); is this a session's folder?") from None
+
+
+def _parse_object(text: bytes) -> dict[str, object]:
+    value = parse(text.decode("utf-8", "replace"))
+    if not isinstance(value, dict):
+        raise DecodingError("", f"is {shown(value)}, expected an object")
+    return value
