@@ -8,18 +8,18 @@ unchanged subject fails; a false improvement one in which any improves.
 
 Populations, standard deviations in percent of the time, one value drawn for each subject:
 
-    h200       what two H200 boards showed: run 0.04-0.5, round 0.1-1.5, session 0.1
-    mixed      run 0.5-2, round 0.5-3 with autocorrelation 0 to 0.8, no session effect
-    dirty      mixed, 10 % of the subjects with a +4 % mode in 15 % of their runs
-    heavy      mixed, run effects with t tails of 4 degrees of freedom
-    sessions   mixed, and each session shifts all subjects by 0.7 and each by 0.3
-    watched    sessions, with 8 canaries of the same population
-    quiet      h200, and each session shifts all subjects by 0.7; with 8 canaries
-    against    sessions, but the baseline is measured in the same session (--nsight-against)
-    placement  h200, 20 % of the subjects with a +3 % mode in 15 % of their runs, as allocations make it
-    kin        h200, the baseline from another board of the same kind: 0.2, t tails of 4 degrees; 8 canaries
-    strangers  h200, the baseline from a board of another kind: 0.7; 8 canaries
-    processor  a shared CPU: run 1-4, session 5
+    h200        what two H200 boards showed: run 0.04-0.5, round 0.1-1.5, session 0.1
+    mixed       run 0.5-2, round 0.5-3 with autocorrelation 0 to 0.8, no session effect
+    dirty       mixed, 10 % of the subjects with a +4 % mode in 15 % of their runs
+    heavy       mixed, run effects with t tails of 4 degrees of freedom
+    sessions    mixed, and each session shifts all subjects by 0.7 and each by 0.3
+    watched     sessions, with 8 canaries of the same population
+    quiet       h200, and each session shifts all subjects by 0.7; with 8 canaries
+    against     sessions, but the baseline is measured in the same session (--nsight-against)
+    placement   h200, 20 % of the subjects with a +3 % mode in 15 % of their runs, as allocations make it
+    same_group  h200, the baseline from another board of the same board group: 0.2, t tails of 4 degrees; 8 canaries
+    other_group h200, the baseline from a board of another group: 0.7; 8 canaries
+    processor   a shared CPU: run 1-4, session 5
 """
 
 from __future__ import annotations
@@ -74,8 +74,8 @@ POPULATIONS = {
     "quiet": replace(H200, common_session_sd=0.007, canaries=8),
     "against": replace(SESSIONS, is_one_session=True),
     "placement": replace(H200, slow_mode_share=0.2, slow_mode=0.03),
-    "kin": replace(H200, board_sd=0.002, stream_shift=0.001, canaries=8),
-    "strangers": replace(H200, board_sd=0.007, stream_shift=0.02, canaries=8),
+    "same_group": replace(H200, board_sd=0.002, stream_shift=0.001, canaries=8),
+    "other_group": replace(H200, board_sd=0.007, stream_shift=0.02, canaries=8),
     "processor": Population((0.01, 0.04), (0.01, 0.05), session_sd=0.05, board="processor"),
 }
 

@@ -1,0 +1,124 @@
+"""What the documents say agrees with the code: links, paths, options, examples, words."""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import re
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.controller import options
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "pytest_nsight"
+PAGES = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "kernels/README.md", ROOT / "baselines/README.md")
+    if path.name != "CHANGELOG.md" and path != ROOT / "docs/validation/results.md"
+)
+REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+
+WORDS_TO_DO_WITHOUT = re.compile(
+    r"\b(tell|tells|told|lest|of which|for want of|with a sentence|harvest|demise|tether|leash|turns?(?= of)|stray|"
+    r"strays|fanout|standby|rota|visitor|cry wolf|kin|steadiness|weighing|surplus)\b",
+    re.IGNORECASE,
+)
+
+
+def of_root(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+def prose(page: Path) -> str:
+    """The page without its code blocks and code spans."""
+    text = re.sub(r"^ *```.*?^ *```", "", page.read_text(encoding="utf-8"), flags=re.DOTALL | re.MULTILINE)
+    return re.sub(r"`[^`]*`", "", text)
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that GitHub gives to a page's headings."""
+    headings = re.findall(r"^#+ (.*)$", page.read_text(encoding="utf-8"), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in headings}
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of_root)
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)\s]+)\)", prose(page)):
+        if re.match(r"[a-z]+:", target):
+            continue
+        name, _, anchor = target.partition("#")
+        found = (page.parent / name).resolve() if name else page
+        assert found.exists(), f"{of_root(page)} links to {target}"
+        if anchor and found.suffix == ".md":
+            assert anchor in anchors(found), f"{of_root(page)} links to {target}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of_root)
+def test_paths_that_are_named_exist(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    named = re.findall(r"`((?:[\w.]+/)+[\w.]+\.(?:py|md|toml|json|yml))`", text)
+    missing = [
+        name
+        for name in named
+        if not any((place / name).exists() for place in (ROOT, PACKAGE, page.parent)) and "<" not in name
+    ]
+    assert missing == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of_root)
+def test_pages_use_plain_words(page: Path) -> None:
+    assert [match.group() for match in WORDS_TO_DO_WITHOUT.finditer(prose(page))] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=of_root)
+def test_python_examples_can_be_parsed(page: Path) -> None:
+    for code in re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+        ast.parse(code)
+
+
+class Declared:
+    """A parser that notes which options and ini settings are declared."""
+
+    def __init__(self) -> None:
+        self.options: dict[str, str] = {}
+        self.ini: set[str] = set()
+
+    def getgroup(self, *_: object, **__: object) -> Declared:
+        return self
+
+    def addoption(self, *names: str, **given: object) -> None:
+        for name in names:
+            self.options[name] = "" if given.get("help") is argparse.SUPPRESS else str(given["help"])
+
+    def addini(self, name: str, *_: object, **__: object) -> None:
+        self.ini.add(name)
+
+
+@pytest.fixture(scope="module")
+def declared() -> Declared:
+    parser = Declared()
+    options.add_options(parser)  # type: ignore[arg-type]
+    return parser
+
+
+def test_the_reference_lists_the_options_of_help_and_no_others(declared: Declared) -> None:
+    rows = re.findall(r"^\| (`--nsight[^|]*)\|", REFERENCE, re.MULTILINE)
+    listed = {name for row in rows for name in re.findall(r"`(--nsight[a-z-]*)", row)}
+    shown = {name for name, text in declared.options.items() if text}
+
+    assert listed == shown
+
+
+def test_every_option_has_the_ini_setting_that_the_reference_promises(declared: Declared) -> None:
+    """But for those that the reference excepts, whose meaning is one session's."""
+    (excepted,) = re.findall(r"except (.*?)\. The mark\s+overrides", REFERENCE, re.DOTALL)
+    without = set(re.findall(r"`(--nsight[a-z-]*)", excepted))
+    promised = {name.removeprefix("--").replace("-", "_") for name in declared.options} - {
+        name.removeprefix("--").replace("-", "_") for name in without
+    }
+    # The one setting that is spelled the other way round; the table of the reference says so.
+    renamed = {"nsight_no_canaries": "nsight_canaries"}
+
+    assert {renamed.get(name, name) for name in promised} == declared.ini
