@@ -17,7 +17,7 @@ Populations, standard deviations in percent of the time, one value drawn for eac
     quiet       h200, and each session shifts all subjects by 0.7; with 8 canaries
     against     sessions, but the baseline is measured in the same session (--nsight-against)
     placement   h200, 20 % of the subjects with a +3 % mode in 15 % of their runs, as allocations make it
-    same_group  h200, the baseline from another board of the same board group: 0.2, t tails of 4 degrees; 8 canaries
+    same_group  h200, the baseline from another board of its board group: 0.2, t tails of 4 degrees; 8 canaries
     other_group h200, the baseline from a board of another group: 0.7; 8 canaries
     processor   a shared CPU: run 1-4, session 5
 """
@@ -78,6 +78,8 @@ POPULATIONS = {
     "other_group": replace(H200, board_sd=0.007, stream_shift=0.02, canaries=8),
     "processor": Population((0.01, 0.04), (0.01, 0.05), session_sd=0.05, board="processor"),
 }
+SEED_NAMES = {"same_group": "kin", "other_group": "strangers"}
+"""Population -> the name in its seed, so that the figures in docs/statistics.md can be made again."""
 
 Rounds = npt.NDArray[np.int64]
 
@@ -250,7 +252,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     )
     for name in options.population or POPULATIONS:
         began = time.monotonic()
-        rng = np.random.default_rng([options.seed, *name.encode()])
+        rng = np.random.default_rng([options.seed, *SEED_NAMES.get(name, name).encode()])
         population, power = POPULATIONS[name], replace(sizes, suites=power_suites)
         print(f"{name:10} {measure_false_alarms(population, sizes, rng)}", flush=True)
         for effect in options.effect or EFFECTS if power_suites else ():

@@ -15,7 +15,12 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pytest_nsight"
 PAGES = sorted(
     path
-    for path in (*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), ROOT / "kernels/README.md", ROOT / "baselines/README.md")
+    for path in (
+        *ROOT.glob("*.md"),
+        *ROOT.glob("docs/**/*.md"),
+        ROOT / "kernels/README.md",
+        ROOT / "baselines/README.md",
+    )
     if path.name != "CHANGELOG.md" and path != ROOT / "docs/validation/results.md"
 )
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
@@ -74,7 +79,9 @@ def test_pages_use_plain_words(page: Path) -> None:
 
 @pytest.mark.parametrize("page", PAGES, ids=of_root)
 def test_python_examples_can_be_parsed(page: Path) -> None:
-    for code in re.findall(r"^ *```python\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE):
+    for code in re.findall(
+        r"^ *```python\n(.*?)^ *```", page.read_text(encoding="utf-8"), re.DOTALL | re.MULTILINE
+    ):
         ast.parse(code)
 
 
