@@ -8,7 +8,10 @@ from __future__ import annotations
 import pytest
 
 VALUES = {
-    "collector": ("auto|nsys|torch", "what records the kernels (default: auto, the best that works here)"),
+    "collector": (
+        "NAME",
+        "what records the kernels: auto (default, the best that works here), nsys, torch, or an installed package's",
+    ),
     "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
     "runs": (
         "N",
@@ -17,12 +20,18 @@ VALUES = {
     "rounds": ("N", "rounds of a case in a run (default: 30 to 100, as the noise asks)"),
     "band": ("PCT", "smallest change that counts, such as 1%% (default) or 0.5%%"),
     "against_build": ("COMMAND", "shell command that builds the worktree of --nsight-against, run there once"),
+    "visible_variables": (
+        "NAMES",
+        "names, such as MY_* or LICENSE, of environment variables that the profiler needs to see and may record",
+    ),
     "json": ("PATH", "write the result as pytest-benchmark's JSON"),
-    "markdown": ("PATH", "write the result as Markdown"),
+    "markdown": ("PATH", "write the result as Markdown, for a comment or a job's summary"),
+    "html": ("PATH", "write the result as one HTML page that needs nothing else"),
 }
 _SWITCHES = {
     "strict": "fail on what settles nothing: no baseline, inconclusive, unusable environment, other collector",
     "keep": "keep the scrubbed traces, so that --nsight-replay can judge them again",
+    "user_ranges": "record the tests' own NVTX ranges, too, for pytest-nsight show",
 }
 
 
@@ -45,6 +54,9 @@ def add_options(parser: pytest.Parser) -> None:
     for name, (metavar, text) in VALUES.items():
         group.addoption(f"--nsight-{name.replace('_', '-')}", metavar=metavar, default=None, help=text)
         parser.addini(f"nsight_{name}", text.replace("%%", "%"), default=None)
+    text = "write the result in another form, such as otava=out.csv; NAME is a report of this or another package"
+    group.addoption("--nsight-report", metavar="NAME=PATH", action="append", default=None, help=text)
+    parser.addini("nsight_report", f"{text}; one in each line", type="linelist", default=[])
     for name, text in _SWITCHES.items():
-        group.addoption(f"--nsight-{name}", action="store_true", default=None, help=text)
+        group.addoption(f"--nsight-{name.replace('_', '-')}", action="store_true", default=None, help=text)
         parser.addini(f"nsight_{name}", text, type="bool", default=False)

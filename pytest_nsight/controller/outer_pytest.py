@@ -106,7 +106,8 @@ class Controller:
         for item in items:
             mark = read_mark(item)
             partner = find_partner(item.nodeid, mark.faster_than, ids) if mark.faster_than else None
-            cases.append(Case(item.nodeid, mark.policy(self._settings.band, partner), mark.ranks))
+            policy = mark.policy(self._settings.band, partner)
+            cases.append(Case(item.nodeid, policy, mark.ranks, _line(item)))
         return tuple(cases)
 
     @pytest.hookimpl(tryfirst=True)
@@ -143,7 +144,7 @@ class Controller:
             verbose=terminalreporter.verbosity > 0,
         )
         terminalreporter.write_line(text.rstrip("\n"))
-        commands = workflow_commands(self._session.result)
+        commands = workflow_commands(self._session.result, self._settings.root)
         if commands:
             terminalreporter.write_line(commands.rstrip("\n"))
         for trouble in self._session.troubles:
@@ -154,6 +155,12 @@ class Controller:
         """A report or a baseline that could not be written is never a success."""
         if self._session.troubles and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+
+
+def _line(item: pytest.Item) -> int | None:
+    """The line of a test in the file of its id; None where the test comes from another one, as inherited tests do."""
+    file, line, _ = item.location
+    return line + 1 if line is not None and item.nodeid.startswith(f"{file}::") else None
 
 
 def _speaks_unicode(encoding: str | None) -> bool:

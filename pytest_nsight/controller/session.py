@@ -12,8 +12,8 @@ from pathlib import Path
 
 from pytest_nsight.baselines import store
 from pytest_nsight.calibrate.pool import PoolWriter
-from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.choose import choose
+from pytest_nsight.collectors.base import Collector, RecordingOptions
+from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product
 from pytest_nsight.controller.git_revision import Revision, resolve, tell_commit
 from pytest_nsight.controller.gpu_assignment import choose_gpus
@@ -24,14 +24,14 @@ from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Tree, Workspace
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
-from pytest_nsight.gate.judging import StoredRuns, describe_changes, judge_state, list_saved
+from pytest_nsight.gate.judging import StoredRuns, describe_changes, judge_state, list_saved, list_subjects
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.roofline import find_datasheet
-from pytest_nsight.model.values import Case
+from pytest_nsight.model.values import Case, RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.report.registry import publish, step_summary_path
+from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
 
 SESSIONS_FOLDER = ".nsight"
 RESULT_FILE = "result.json"
@@ -60,7 +60,11 @@ class NsightSession:
         self._collector: Collector | None = None
         self._notes: tuple[str, ...] = ()
         if settings.replay is None:
-            self._collector, self._notes = choose(settings.collector, strict=settings.strict)
+            self._collector, self._notes = choose(
+                settings.collector,
+                RecordingOptions(settings.user_ranges, settings.visible_variables),
+                strict=settings.strict,
+            )
         self._gpus = () if settings.replay else gpus()
         self._worker_gpus = (
             () if settings.replay else choose_gpus(settings.workers, self._gpus, settings.most_workers)
@@ -193,6 +197,7 @@ class NsightSession:
             return {}
         state = state.with_notes(state.other.explain_removed(self._known))
         saved: tuple[str, ...] = ()
+        baseline_runs: tuple[RunSummary, ...] = ()
         if self._settings.pool is not None:
             verdicts = list_saved(state)
         elif self._settings.save:
@@ -205,7 +210,8 @@ class NsightSession:
             stored = self._load(state.device)
             state = state.with_notes(*describe_changes(state, stored))
             verdicts = judge_state(state, stored)
-        self.result = self._result(state, verdicts, saved)
+            baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
+        self.result = self._result(state, verdicts, saved, baseline_runs)
         self._publish(self.result)
         return self._outcomes(state, verdicts)
 
@@ -256,7 +262,13 @@ class NsightSession:
         recording = self._settings.replay or self.folder
         return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {recording}"
 
-    def _result(self, state: GateState, verdicts: Sequence[Verdict], saved: tuple[str, ...]) -> SessionResult:
+    def _result(
+        self,
+        state: GateState,
+        verdicts: Sequence[Verdict],
+        saved: tuple[str, ...],
+        baseline_runs: tuple[RunSummary, ...],
+    ) -> SessionResult:
         replayed = f"replay of {self._settings.replay}"
         return SessionResult(
             session=self._id,
@@ -273,16 +285,13 @@ class NsightSession:
             limits=state.limits,
             datasheet=find_datasheet(state.device, state.bytes_per_s),
             partners=state.plan.partners,
+            baseline_runs=baseline_runs,
+            lines={case.id: case.line for case in state.plan.cases if case.line is not None},
         )
 
     def _publish(self, result: SessionResult) -> None:
-        self.troubles += publish(
-            result,
-            result_file=self.folder / RESULT_FILE if self._collector is not None else None,
-            json=self._settings.json,
-            markdown_file=self._settings.markdown,
-            step_summary=step_summary_path(),
-        )
+        own = [ReportFile("json", self.folder / RESULT_FILE)] if self._collector is not None else []
+        self.troubles += publish(result, [*own, *self._settings.reports], step_summary=step_summary_path())
 
     def _outcomes(self, state: GateState, verdicts: Sequence[Verdict]) -> dict[str, CaseOutcome]:
         outcomes = {}

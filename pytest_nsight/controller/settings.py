@@ -12,17 +12,21 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.collectors.lookup import AUTO, collector_names
 from pytest_nsight.controller.gpu_assignment import ALL_GPUS
 from pytest_nsight.controller.options import VALUES
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND
 from pytest_nsight.protocol.mark import parse_band
+from pytest_nsight.report.registry import ReportFile, read_request
 
-COLLECTORS = ("auto", "nsys", "torch")
 RUNS_TO_CHECK = 1
 RUNS_TO_SAVE = 5
 RUNS_OF_EACH_TREE = FIRST_PAIRS
+
+# Reports with an option of their own.
+_REPORT_OPTIONS = ("json", "markdown", "html")
 
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
@@ -33,12 +37,14 @@ class Settings:
 
     Attributes:
         root: pytest's root folder; node ids and relative paths start there.
-        collector: "auto", "nsys" or "torch".
+        collector: "auto", or the name of a collector.
         baselines: folder of the baselines.
         runs: fresh processes in which every case is measured before the first look at the result.
         rounds: rounds of a case in a run; None lets the measurement choose.
         band: relative change that counts as material (0.02 is 2 %).
         strict: whether verdicts that settle nothing fail, and fallbacks are refused.
+        user_ranges: whether the tests' own NVTX ranges are recorded, too.
+        visible_variables: names, with *, of environment variables that the profiler may see and record.
         keep: whether the scrubbed traces stay in the session's folder.
         save: whether the runs become baselines instead of being judged.
         replay: folder of a recorded session to judge again, None for a live one.
@@ -47,20 +53,21 @@ class Settings:
         against: git revision to measure beside this tree, "" for none.
         against_build: shell command that builds its worktree, "" for none.
         ini: file that pytest took its settings from, None for none.
-        json: file for the JSON report, None for none.
-        markdown: file for the Markdown report, None for none.
+        reports: the reports to write beside the session's own.
         canaries: whether the plugin's own cases are measured beside the user's.
         workers: processes that measure at once, each on a GPU of its own; ALL_GPUS for one on every GPU.
         most_workers: where that is ALL_GPUS, no more than this many; None for no limit.
     """
 
     root: Path
-    collector: str = "auto"
+    collector: str = AUTO
     baselines: Path = Path("baselines")
     runs: int = RUNS_TO_CHECK
     rounds: int | None = None
     band: float = DEFAULT_BAND
     strict: bool = False
+    user_ranges: bool = False
+    visible_variables: tuple[str, ...] = ()
     keep: bool = False
     save: bool = False
     replay: Path | None = None
@@ -69,8 +76,7 @@ class Settings:
     against: str = ""
     against_build: str = ""
     ini: Path | None = None
-    json: Path | None = None
-    markdown: Path | None = None
+    reports: tuple[ReportFile, ...] = ()
     canaries: bool = True
     workers: int = 1
     most_workers: int | None = None
@@ -93,9 +99,9 @@ def read_settings(config: pytest.Config) -> Settings:
             raise UsageError(f"nsight_{name} in the ini file: {error}; give true or false") from None
 
     _refuse_empty(config)
-    collector = given("collector") or "auto"
-    if collector not in COLLECTORS:
-        raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(COLLECTORS)}")
+    collector = given("collector") or AUTO
+    if collector not in collector_names():
+        raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(collector_names())}")
     save = bool(config.getoption("nsight_save"))
     against = config.getoption("nsight_against") or ""
     default_runs = RUNS_OF_EACH_TREE if against else RUNS_TO_SAVE if save else RUNS_TO_CHECK
@@ -122,6 +128,8 @@ def read_settings(config: pytest.Config) -> Settings:
         rounds=None if rounds is None else _positive("--nsight-rounds", rounds),
         band=parse_band("--nsight-band", given("band") or DEFAULT_BAND),
         strict=bool(given("strict")),
+        user_ranges=bool(given("user_ranges")),
+        visible_variables=tuple((given("visible_variables") or "").replace(",", " ").split()),
         keep=bool(given("keep")),
         save=save,
         replay=folder,
@@ -130,8 +138,10 @@ def read_settings(config: pytest.Config) -> Settings:
         against=against,
         against_build=given("against_build") or "",
         ini=config.inipath,
-        json=here / given("json") if given("json") else None,
-        markdown=here / given("markdown") if given("markdown") else None,
+        reports=(
+            *(ReportFile(name, here / path) for name in _REPORT_OPTIONS if (path := given(name))),
+            *(read_request(text, here) for text in given("report")),
+        ),
         canaries=bool(given("canaries")),
         workers=workers,
         most_workers=most_workers,

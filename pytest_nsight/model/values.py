@@ -161,6 +161,7 @@ class RunSummary:
         recorded: UTC time, ISO 8601.
         commit: git commit of the tested tree, "" when unknown; "+" at its end when it had changes.
         work: what a round has to do, None where nobody said.
+        reason: why these runs became a baseline, as their user wrote; "" for none.
     """
 
     subject: Subject
@@ -177,6 +178,7 @@ class RunSummary:
     recorded: str = ""
     commit: str = ""
     work: Work | None = None
+    reason: str = ""
 
     @property
     def ran_on_gpu(self) -> bool:
@@ -240,8 +242,10 @@ class Case:
         id: pytest node id.
         policy: what its verdict must obey.
         ranks: number of processes that run it together.
+        line: line of the test in its file, from 1; None where that is not known.
     """
 
     id: str
     policy: Policy = field(default_factory=Policy)
     ranks: int = 1
+    line: int | None = None

@@ -1,4 +1,4 @@
-"""How a finished session is shown: one module for each form, all of them pure.
+"""The forms in which a finished session is shown: pure functions from a SessionResult to text.
 
 Runs in the controller process.
 """

@@ -1,27 +1,36 @@
-"""Failing verdicts as workflow commands, which GitHub Actions shows beside the test's file.
+"""Verdicts in the forms that CI systems read: annotations on a pull request's files, properties in JUnit's XML.
 
-Source of the escapes: the toolkit's `packages/core/src/command.ts` (`escapeData`, `escapeProperty`).
-
-MERGED: A verdict as properties of its test, which pytest writes into the JUnit XML.
+Source of the escapes: GitHub's toolkit, `packages/core/src/command.ts` (`escapeData`, `escapeProperty`).
 """
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.report import rows as wording
+from pytest_nsight.report.escapes import visible
+from pytest_nsight.report.verdict_text import detail_lines, fails, sentence, worst_first
 
 
-def workflow_annotations(result: SessionResult) -> str:
-    """One `::error` line for each failing verdict, the worst first; "" if none fails."""
-    failing = [v for v in wording.worst_first(result.verdicts) if wording.fails(v, strict=result.strict)]
-    return "".join(f"{_annotation(verdict)}\n" for verdict in failing)
+def workflow_annotations(result: SessionResult, folder: str = "") -> str:
+    """One `::error` line of GitHub Actions for each failing verdict, the worst first; "" if none fails.
+
+    Args:
+        result: the finished session.
+        folder: pytest's root folder relative to the repository's, "" where they are the same.
+    """
+    failing = [verdict for verdict in worst_first(result.verdicts) if fails(verdict, strict=result.strict)]
+    return "".join(
+        f"{_annotation(verdict, result.lines.get(verdict.subject.case), folder)}\n" for verdict in failing
+    )
 
 
-def _annotation(verdict: Verdict) -> str:
-    file = verdict.subject.case.split("::", 1)[0]
-    title = f"{verdict.kind.value} {verdict.subject.label}"
-    message = "\n".join([wording.sentence(verdict), *wording.detail_lines(verdict)])
-    return f"::error file={_escape_property(file)},title={_escape_property(title)}::{_escape_data(message)}"
+def _annotation(verdict: Verdict, line: int | None, folder: str) -> str:
+    file = str(PurePosixPath(folder, visible(verdict.subject.case.split("::", 1)[0])))
+    place = f"file={_escape_property(file)}" + ("" if line is None else f",line={line}")
+    title = f"{verdict.kind.value} {visible(verdict.subject.label)}"
+    message = "\n".join([sentence(verdict), *detail_lines(verdict)])
+    return f"::error {place},title={_escape_property(title)}::{_escape_data(message)}"
 
 
 def _escape_data(text: str) -> str:
@@ -37,7 +46,7 @@ def properties(verdict: Verdict) -> list[tuple[str, str]]:
 
     A named range inside the case has its name behind a dot: "nsight_now_ns.forward".
     """
-    found = [("nsight_verdict", verdict.kind.value), ("nsight_sentence", verdict.sentence)]
+    found = [("nsight_verdict", verdict.kind.value), ("nsight_sentence", visible(verdict.sentence))]
     compared = verdict.comparison
     if compared is not None:
         found += [
@@ -53,5 +62,5 @@ def properties(verdict: Verdict) -> list[tuple[str, str]]:
         ]
     elif verdict.now_ns is not None:
         found.append(("nsight_now_ns", f"{verdict.now_ns:.0f}"))
-    part = f".{verdict.subject.part}" if verdict.subject.part else ""
+    part = f".{visible(verdict.subject.part)}" if verdict.subject.part else ""
     return [(f"{name}{part}", value) for name, value in found]

@@ -1,49 +1,103 @@
-"""The report for a pull request's comment or a CI job's summary page, in GitHub's Markdown."""
+"""The report for a pull request's comment or a CI job's summary page, in GitHub's Markdown.
+
+Its first line is a marker that nobody sees: by it, a job finds the comment of the last push and replaces it. Where
+nothing moved, one line is seen and the rest is folded.
+"""
 
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterable, Sequence
 
 from pytest_nsight.model.units import count
-from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.report import rows as wording
+from pytest_nsight.model.values import Subject
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import limits_lines, work_rows
+from pytest_nsight.report.escapes import markdown_block, markdown_code, markdown_summary, markdown_text
+from pytest_nsight.report.verdict_text import (
+    cells,
+    detail_lines,
+    fails,
+    labels,
+    machine_name,
+    reason,
+    setup,
+    summary,
+    worst_first,
+)
+
+MARKER = "<!-- pytest-nsight"
+"""What the report begins with; the machine's name follows, for each machine has a comment of its own."""
+
+LONGEST = 65_536
+"""GitHub refuses longer comments."""
 
 _HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
+_UNMOVED = (VerdictKind.UNCHANGED, VerdictKind.SAVED)
+_LONGEST_REASON = 2_000
 
 
 def render(result: SessionResult, rows: int = 20) -> str:
-    """The session as Markdown, newline at its end.
+    """The session as Markdown, newline at its end, at most LONGEST bytes of UTF-8.
 
     Args:
         result: the finished session.
-        rows: the most rows of the table, and the most sentences; a comment's length is limited.
+        rows: the most rows of a table, and the most reasons; fewer where the report would become too long.
     """
-    verdicts = wording.worst_first(result.verdicts)
-    failing = [verdict for verdict in verdicts if wording.fails(verdict, strict=result.strict)]
+    for most in (rows, rows // 2, rows // 4, 1):
+        for has_work in (True, False):
+            text = _render(result, most, has_work=has_work)
+            if len(text.encode("utf-8", "backslashreplace")) <= LONGEST:
+                return text
+    return f"{_marker(result)}\n{_headline(result)}; the rest is too long for a comment\n"
+
+
+def _render(result: SessionResult, rows: int, *, has_work: bool) -> str:
+    verdicts = worst_first(result.verdicts)
+    moved = [verdict for verdict in verdicts if verdict.kind not in _UNMOVED]
+    others = [verdict for verdict in verdicts if verdict.kind in _UNMOVED]
+    failing = [verdict for verdict in moved if fails(verdict, strict=result.strict)]
+    named = labels(verdicts)
+    work = _work(result) if has_work else []
+    notes = [[f"- {markdown_text(note)}" for note in result.notes]]
+    unmoved = [_table(others[:rows], named), _rest(others[rows:])]
+    folded = [
+        *_folded(count(len(others), "other case"), unmoved),
+        *work,
+        *_folded(markdown_summary(setup(result)), [_environment(result)]),
+    ]
+    if not moved:
+        inside = [*unmoved, *notes, *work, _environment(result)]
+        folded = _folded(markdown_summary(setup(result)), inside)
+        notes = []
     sections = [
-        [f"**{'failed' if failing else 'passed'}**, {_escape(wording.summary(result))}"],
-        _table(verdicts[:rows]) if verdicts else [],
-        _rest(verdicts[rows:]),
-        *(_reason(verdict) for verdict in failing[:rows]),
-        *_work(result),
-        [f"- {_escape(note)}" for note in result.notes],
-        _environment(result),
+        [_marker(result), _headline(result)],
+        _table(moved[:rows], named),
+        _rest(moved[rows:]),
+        *(_reason(verdict, named[verdict.subject]) for verdict in failing[:rows]),
+        *notes,
+        *folded,
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
 
 
-def _table(verdicts: Iterable[Verdict]) -> list[str]:
-    verdicts = list(verdicts)
-    labels = wording.labels(verdicts)
+def _marker(result: SessionResult) -> str:
+    return f"{MARKER}: {re.sub('[^A-Za-z0-9 ._]', '', machine_name(result))} -->"
+
+
+def _headline(result: SessionResult) -> str:
+    failed = any(fails(verdict, strict=result.strict) for verdict in result.verdicts)
+    return f"**{'failed' if failed else 'passed'}**, {markdown_text(summary(result))}"
+
+
+def _table(verdicts: Sequence[Verdict], named: dict[Subject, str]) -> list[str]:
+    if not verdicts:
+        return []
     lines = [_row(_HEADERS), "|:--|:--|--:|--:|--:|--:|"]
     for verdict in verdicts:
-        cells = wording.cells(verdict, labels[verdict.subject])
-        name = f"{cells.verdict} (MDE {cells.mde})" if cells.mde else cells.verdict
-        case = _code(cells.case).replace("|", "\\|")
-        lines.append(_row((name, case, cells.baseline, cells.now, cells.change, cells.interval)))
+        row = cells(verdict, named[verdict.subject])
+        name = f"{row.verdict} (MDE {row.mde})" if row.mde else row.verdict
+        lines.append(_row((name, markdown_code(row.case), row.baseline, row.now, row.change, row.interval)))
     return lines
 
 
@@ -54,47 +108,40 @@ def _work(result: SessionResult) -> list[list[str]]:
         return []
     head, *body = rows
     table = [_row(head), f"|:--|{'--:|' * (len(head) - 1)}"]
-    table += [_row((_code(row[0]).replace("|", "\\|"), *row[1:])) for row in body]
-    summary = f"<details><summary>{count(len(body), 'case')} with declared work</summary>"
-    return [[summary], [_escape(line) for line in limits_lines(result)], table, ["</details>"]]
+    table += [_row((markdown_code(row[0]), *row[1:])) for row in body]
+    return _folded(f"{count(len(body), 'case')} with declared work", [_escaped(limits_lines(result)), table])
 
 
-def _row(cells: Iterable[str]) -> str:
-    return f"| {' | '.join(cells)} |"
+def _folded(title: str, sections: Iterable[list[str]]) -> list[list[str]]:
+    inside = [lines for lines in sections if lines]
+    return [[f"<details><summary>{title}</summary>"], *inside, ["</details>"]] if inside else []
+
+
+def _row(texts: Iterable[str]) -> str:
+    return f"| {' | '.join(texts)} |"
 
 
 def _rest(verdicts: Sequence[Verdict]) -> list[str]:
-    kinds = Counter(verdict.kind.value for verdict in verdicts)
-    if not kinds:
+    if not verdicts:
         return []
+    kinds = list(dict.fromkeys(verdict.kind.value for verdict in verdicts))
     if len(kinds) == 1:
-        return [f"... and {len(verdicts)} more {next(iter(kinds))}"]
-    return [f"... and {len(verdicts)} more: {', '.join(f'{number} {kind}' for kind, number in kinds.items())}"]
+        return [f"... and {len(verdicts)} more {kinds[0]}"]
+    numbers = {kind: sum(verdict.kind.value == kind for verdict in verdicts) for kind in kinds}
+    return [f"... and {len(verdicts)} more: {', '.join(f'{number} {kind}' for kind, number in numbers.items())}"]
 
 
-def _reason(verdict: Verdict) -> list[str]:
-    details = wording.detail_lines(verdict)
-    block = ["", "```text", *details, "```"] if details else []
-    return [f"**{verdict.kind.value}** {_escape(wording.sentence(verdict))}", *block]
+def _reason(verdict: Verdict, label: str) -> list[str]:
+    details = detail_lines(verdict)
+    block = ["", *markdown_block(details)] if details else []
+    text = markdown_text(reason(verdict)[:_LONGEST_REASON])
+    return [f"**{verdict.kind.value}** {markdown_code(label)}: {text}", *block]
 
 
 def _environment(result: SessionResult) -> list[str]:
-    told = [f"- {_escape(name)}: {_escape(value)}" for name, value in sorted(result.environment.items())]
-    saved = [f"- saved: {_code(path)}" for path in result.saved]
-    head = f"<details><summary>{_escape_html(wording.setup(result))}</summary>"
-    return [head, "", *told, *saved, "", "</details>"]
+    values = _escaped(f"{name}: {value}" for name, value in sorted(result.environment.items()))
+    return [*values, *(f"- saved: {markdown_code(path)}" for path in result.saved)]
 
 
-def _escape(text: str) -> str:
-    # Kernel names are full of what Markdown takes for emphasis, HTML or links; a "_" inside a word is safe.
-    return re.sub(r"([\\`*\[<~]|(?<![a-zA-Z0-9])_|_(?![a-zA-Z0-9]))", r"\\\1", text)
-
-
-def _escape_html(text: str) -> str:
-    return text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
-
-
-def _code(text: str) -> str:
-    longest = max(map(len, re.findall("`+", text)), default=0)
-    fence = "`" * (longest + 1)
-    return f"{fence} {text} {fence}" if longest else f"`{text}`"
+def _escaped(texts: Iterable[str]) -> list[str]:
+    return [f"- {markdown_text(text)}" for text in texts]

@@ -2,9 +2,7 @@
 
 Times under `stats` are the gated duration in seconds; all that is ours is under `extra_info["nsight"]`.
 
-MERGED: The statistics that pytest-benchmark stores of a benchmark, under its names and by its definitions.
-
-Source of the names and definitions: `pytest_benchmark.stats.Stats` of version 5.3.
+Source of the names and definitions of the statistics: `pytest_benchmark.stats.Stats` of version 5.3.
 """
 
 from __future__ import annotations
@@ -17,8 +15,8 @@ from collections.abc import Mapping, Sequence
 
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.report import rows as wording
 from pytest_nsight.report.declared_work import launches, reach_of
+from pytest_nsight.report.verdict_text import fails, gated_metric, runs_of, summary
 
 _FORMAT = "5.3.1"
 """The version of pytest-benchmark whose format this is."""
@@ -29,8 +27,8 @@ def render(result: SessionResult) -> str:
 
     Subjects without a single measured round cannot be benchmarks there: they are under `nsight.unmeasured`.
     """
-    runs = {verdict.subject: wording.runs_of(verdict, result) for verdict in result.verdicts}
-    measured = [v for v in result.verdicts if _seconds(runs[v.subject], wording.gated_metric(v))]
+    runs = {verdict.subject: runs_of(verdict, result) for verdict in result.verdicts}
+    measured = [v for v in result.verdicts if _seconds(runs[v.subject], gated_metric(v))]
     unmeasured = [verdict for verdict in result.verdicts if verdict not in measured]
     file = {
         "machine_info": _machine(result.environment),
@@ -42,7 +40,7 @@ def render(result: SessionResult) -> str:
             "session": result.session,
             "collector": result.collector,
             "strict": result.strict,
-            "summary": wording.summary(result),
+            "summary": summary(result),
             "saved": list(result.saved),
             "notes": list(result.notes),
             "seeds": dict(result.seeds),
@@ -66,13 +64,13 @@ def _benchmark(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResu
         "params": None,
         "param": parameters.removesuffix("]") if bracket else None,
         "extra_info": {"nsight": _ours(verdict, runs, result)},
-        "options": {"timer": f"pytest-nsight {wording.gated_metric(verdict)}", "disable_gc": False},
-        "stats": benchmark_stats(_seconds(runs, wording.gated_metric(verdict))),
+        "options": {"timer": f"pytest-nsight {gated_metric(verdict)}", "disable_gc": False},
+        "stats": benchmark_stats(_seconds(runs, gated_metric(verdict))),
     }
 
 
 def _canaries(runs: Sequence[RunSummary]) -> list[dict[str, object]]:
-    """Per canary its runs, each with its rounds of kernel time in ns."""
+    """The runs of each canary, each with its rounds of kernel time in ns."""
     by_name: dict[str, list[RunSummary]] = {}
     for run in runs:
         by_name.setdefault(run.subject.label, []).append(run)
@@ -80,7 +78,7 @@ def _canaries(runs: Sequence[RunSummary]) -> list[dict[str, object]]:
 
 
 def _ours(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResult) -> dict[str, object]:
-    metric = wording.gated_metric(verdict)
+    metric = gated_metric(verdict)
     reach = reach_of(verdict, result)
     return {
         **_verdict(verdict, result),
@@ -101,7 +99,7 @@ def _verdict(verdict: Verdict, result: SessionResult) -> dict[str, object]:
         "case": verdict.subject.case,
         "part": verdict.subject.part,
         "verdict": verdict.kind.value,
-        "fails": wording.fails(verdict, strict=result.strict),
+        "fails": fails(verdict, strict=result.strict),
         "sentence": verdict.sentence,
     }
 
@@ -123,7 +121,7 @@ def _run(run: RunSummary, metric: str) -> dict[str, object]:
 
 
 def _machine(environment: Mapping[str, str]) -> dict[str, object]:
-    # Readers expect these names to exist; a host's name is nobody's business, so it stays empty.
+    # Readers expect these names to exist; the host's name stays private, so it is empty.
     expected = {
         "node": "",
         "processor": environment.get("cpu", ""),
@@ -132,8 +130,8 @@ def _machine(environment: Mapping[str, str]) -> dict[str, object]:
         "release": "",
     }
     python = {"python_version": environment.get("python", ""), "python_implementation": ""}
-    told: dict[str, object] = {**environment, **expected, **python}
-    return {**told, "cpu": {"brand_raw": environment.get("cpu", "")}}
+    machine: dict[str, object] = {**environment, **expected, **python}
+    return {**machine, "cpu": {"brand_raw": environment.get("cpu", "")}}
 
 
 def _commit(runs: Sequence[RunSummary]) -> dict[str, object]:

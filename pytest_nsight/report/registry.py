@@ -1,54 +1,130 @@
-"""Writes reports where they were asked for; one that cannot be written never takes the others with it."""
+"""The forms that a finished session is written in, and how each gets to its file.
+
+A new report is a function `render(SessionResult) -> str` and one line of REPORTS. Installed packages add theirs
+through the entry point group `pytest_nsight.reports`: the entry point's name is the report's, and it refers to an
+object, such as a module, with `render` and `suffix`.
+"""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
+from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.verdicts import SessionResult
-from pytest_nsight.report import ci_formats as github
-from pytest_nsight.report import markdown
-from pytest_nsight.report import pytest_benchmark_json as json_file
+from pytest_nsight.report import ci_formats, markdown, pytest_benchmark_json
+
+GROUP = "pytest_nsight.reports"
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """One form of a finished session.
+
+    Attributes:
+        render: the whole text of it.
+        suffix: of a file that holds it, ".csv".
+    """
+
+    render: Callable[[SessionResult], str]
+    suffix: str
+
+
+REPORTS = {
+    "json": Report(pytest_benchmark_json.render, ".json"),
+    "markdown": Report(markdown.render, ".md"),
+}
+"""What `--nsight-report NAME=PATH` can write, beside the reports of installed packages."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFile:
+    """A report that somebody asked for.
+
+    Attributes:
+        name: a name in REPORTS, or of an entry point.
+        path: the file to write.
+    """
+
+    name: str
+    path: Path
+
+
+def read_request(text: str, folder: Path) -> ReportFile:
+    """A request such as "markdown=out.md"; a folder as path gets the file `nsight` with the report's suffix.
+
+    Args:
+        text: what stands behind --nsight-report.
+        folder: where relative paths start.
+
+    Raises:
+        UsageError: it is not NAME=PATH, or no report has that name.
+    """
+    name, equals, path = text.partition("=")
+    if not equals or not name or not path:
+        raise UsageError(f"--nsight-report is {text!r}; give NAME=PATH, where NAME is {_names()}")
+    report = find_report(name)
+    file = folder / path
+    return ReportFile(name, file / f"nsight{report.suffix}" if file.is_dir() else file)
+
+
+def find_report(name: str) -> Report:
+    """The report of that name, the package's own or that of an installed one.
+
+    Raises:
+        UsageError: there is none, or it cannot be imported.
+    """
+    if name in REPORTS:
+        return REPORTS[name]
+    found = [point for point in _installed() if point.name == name]
+    if not found:
+        raise UsageError(f"--nsight-report {name}: no such report; choose one of {_names()}")
+    try:
+        loaded = found[0].load()
+        return Report(loaded.render, loaded.suffix)
+    except Exception as error:  # whatever the import of somebody else's package raises
+        raise UsageError(
+            f"--nsight-report {name}: {found[0].value} of {_package(found[0])} cannot be used "
+            f"({type(error).__name__}: {error}); repair or uninstall that package"
+        ) from error
 
 
 def publish(
-    result: SessionResult,
-    *,
-    result_file: Path | None = None,
-    json: Path | None = None,
-    markdown_file: Path | None = None,
-    step_summary: Path | None = None,
+    result: SessionResult, files: Iterable[ReportFile], *, step_summary: Path | None = None
 ) -> tuple[str, ...]:
-    """Renders and writes.
+    """Renders and writes; a report that fails never takes the others with it.
 
     Args:
         result: what to report.
-        result_file: the session's own copy of the JSON report.
-        json: file for the JSON report.
-        markdown_file: file for the Markdown report.
+        files: the reports to write, each over what stands there.
         step_summary: file that GitHub shows on a job's page; Markdown is appended to it.
 
     Returns:
         A sentence for each report that could not be written.
     """
-    jobs: list[tuple[Path | None, Callable[[SessionResult], str], str]] = [
-        (result_file, json_file.render, "w"),
-        (json, json_file.render, "w"),
-        (markdown_file, markdown.render, "w"),
-        (step_summary, markdown.render, "a"),
-    ]
-    troubles = []
-    for path, render, mode in jobs:
-        if path is None:
-            continue
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            with path.open(mode, encoding="utf-8") as file:
-                file.write(render(result))
-        except OSError as error:
-            troubles.append(f"{path} was not written ({os.strerror(error.errno or 0)}); choose another place")
-    return tuple(troubles)
+    jobs = [(file, "w") for file in files]
+    jobs += [(ReportFile("markdown", step_summary), "a")] if step_summary else []
+    return tuple(trouble for file, mode in jobs if (trouble := _write(result, file, mode)))
+
+
+def _write(result: SessionResult, file: ReportFile, mode: str) -> str:
+    """Writes one report; "" or why it was not written."""
+    try:
+        text = find_report(file.name).render(result)
+    except Exception as error:
+        if file.name in REPORTS:
+            raise
+        return f"the report {file.name} was not written: its package raised {type(error).__name__}: {error}"
+    try:
+        file.path.parent.mkdir(parents=True, exist_ok=True)
+        with file.path.open(mode, encoding="utf-8", errors="backslashreplace") as opened:
+            opened.write(text)
+    except OSError as error:
+        return f"{file.path} was not written ({os.strerror(error.errno or 0)}); choose another place"
+    return ""
 
 
 def step_summary_path() -> Path | None:
@@ -57,6 +133,27 @@ def step_summary_path() -> Path | None:
     return Path(name) if name else None
 
 
-def workflow_commands(result: SessionResult) -> str:
-    """Workflow commands that mark failing tests on GitHub; "" elsewhere."""
-    return github.workflow_annotations(result) if os.environ.get("GITHUB_ACTIONS") == "true" else ""
+def workflow_commands(result: SessionResult, root: Path) -> str:
+    """Workflow commands that mark failing tests on GitHub; "" elsewhere.
+
+    Args:
+        result: the finished session.
+        root: pytest's root folder, where node ids start.
+    """
+    if os.environ.get("GITHUB_ACTIONS") != "true":
+        return ""
+    workspace = Path(os.environ.get("GITHUB_WORKSPACE") or root)
+    is_inside = root.is_relative_to(workspace)
+    return ci_formats.workflow_annotations(result, root.relative_to(workspace).as_posix() if is_inside else "")
+
+
+def _names() -> str:
+    return ", ".join([*REPORTS, *sorted(point.name for point in _installed() if point.name not in REPORTS)])
+
+
+def _installed() -> Sequence[EntryPoint]:
+    return tuple(entry_points(group=GROUP))
+
+
+def _package(point: EntryPoint) -> str:
+    return point.dist.name if point.dist is not None else "an unknown package"

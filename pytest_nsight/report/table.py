@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 _GAP = "  "
@@ -32,13 +32,14 @@ def align(columns: Sequence[Column], width: int, ellipsis: str) -> list[str]:
     """The lines of a table, header first; no line has blanks at its end.
 
     Args:
-        columns: the first one gives way, its texts shortened in the middle, until the lines fit.
+        columns: the texts of the first one are shortened until the lines fit; different ones stay different.
         width: the most characters a line may have.
         ellipsis: what stands for text left out.
     """
     first, *others = columns
     room = min(first.width, max(_narrowest(first), width - taken(others)))
-    shortened = [shorten(cell, room, ellipsis) for cell in first.cells]
+    short = shorten_all(first.cells, room, ellipsis)
+    shortened = [short[cell] for cell in first.cells]
     fitted = [Column(first.header, shortened, first.is_number), *others]
     widths = [room, *(column.width for column in others)]
     rows = zip(*((column.header, *column.cells) for column in fitted), strict=True)
@@ -60,6 +61,43 @@ def shorten(text: str, width: int, ellipsis: str) -> str:
     room = max(width - len(ellipsis), 2)
     head = room * 2 // 5
     return text[:head] + ellipsis + text[len(text) - (room - head) :]
+
+
+def shorten_all(texts: Iterable[str], width: int, ellipsis: str) -> dict[str, str]:
+    """Each text, shortened so that no two of them look alike.
+
+    Where the middle is what distinguishes them, that is what stays; where nothing does, they are numbered.
+    """
+    short = {text: shorten(text, width, ellipsis) for text in texts}
+    for alike in _groups(short):
+        shared = _shared_length(alike)
+        short.update({text: _from(text, shared, width, ellipsis) for text in alike})
+    for number, text in enumerate((text for alike in _groups(short) for text in alike), 1):
+        tag = f"{ellipsis}#{number}"
+        short[text] = text[: max(1, width - len(tag))] + tag
+    return short
+
+
+def _groups(short: dict[str, str]) -> list[list[str]]:
+    """The texts that look alike when shortened, each group in a list."""
+    groups: dict[str, list[str]] = {}
+    for text, shown in short.items():
+        groups.setdefault(shown, []).append(text)
+    return [group for group in groups.values() if len(group) > 1]
+
+
+def _shared_length(texts: Sequence[str]) -> int:
+    """How many signs all texts begin with."""
+    columns = zip(*texts, strict=False)
+    return next((place for place, signs in enumerate(columns) if len(set(signs)) > 1), min(map(len, texts)))
+
+
+def _from(text: str, shared: int, width: int, ellipsis: str) -> str:
+    """The text's beginning and what follows the first `shared` signs."""
+    head = max(1, width // 4)
+    rest = text[max(head, shared - 2) :]
+    room = width - head - len(ellipsis)
+    return text[:head] + ellipsis + (rest if len(rest) <= room else rest[: room - len(ellipsis)] + ellipsis)
 
 
 def _narrowest(column: Column) -> int:

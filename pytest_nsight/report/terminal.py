@@ -2,21 +2,38 @@
 
 from __future__ import annotations
 
+import math
 import re
 import textwrap
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from pytest_nsight.model.units import count, percent
+from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
-from pytest_nsight.report import rows as wording
 from pytest_nsight.report.declared_work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
-from pytest_nsight.report.rows import Cells
+from pytest_nsight.report.escapes import log_line, visible
 from pytest_nsight.report.table import Column, align, shorten, taken
+from pytest_nsight.report.verdict_text import (
+    Cells,
+    cells,
+    detail_lines,
+    fails,
+    labels,
+    reason,
+    setup,
+    summary,
+    worst_first,
+)
 
 _NARROW = 100
 _NARROWEST = 60
 _ROOM_FOR_CASES = 18
+_ROOM_AT_EASE = 24
+_MOST_NAMES = 3
+# What passes and still asks for something to be done, often the same for many cases.
+_EXPLAINED = (VerdictKind.NO_BASELINE, VerdictKind.ENVIRONMENT)
 _RESET = "\x1b[0m"
 _RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
 
@@ -52,16 +69,21 @@ def render(
     """
     width = max(width, _NARROWEST)
     glyphs = _UNICODE if unicode else _ASCII
-    verdicts = wording.worst_first(result.verdicts)
+    verdicts = worst_first(result.verdicts)
+    named = labels(verdicts)
+    table = _table(verdicts, named, result, width, glyphs) if verdicts else []
+    if color:
+        codes = ["", "", *(_color(verdict, strict=result.strict) for verdict in verdicts)]
+        table = [f"{code}{line}{_RESET}" if code else line for code, line in zip(codes, table, strict=True)]
     sections = [
-        [wording.setup(result), *_limits(result, width)],
-        _table(verdicts, result, width, glyphs, color=color) if verdicts else [],
-        _reasons(verdicts, result, width, verbose=verbose),
-        [line for note in result.notes for line in _wrap(f"note: {note}", width)],
-        [f"saved: {path}" for path in result.saved],
-        _wrap(wording.summary(result), width),
+        [*_wrap(setup(result), width), *_limits(result, width)],
+        [*table, *_wider_bands(verdicts, named, width)],
+        _reasons(verdicts, named, result, width, verbose=verbose),
+        [line for note in result.notes for line in _wrap(f"note: {visible(note)}", width)],
+        [f"saved: {visible(path)}" for path in result.saved],
+        _wrap(summary(result), width),
     ]
-    text = "\n\n".join("\n".join(lines) for lines in sections if lines)
+    text = "\n\n".join("\n".join(map(log_line, lines)) for lines in sections if lines)
     return text if unicode else text.encode("ascii", "backslashreplace").decode("ascii")
 
 
@@ -72,19 +94,35 @@ def _limits(result: SessionResult, width: int) -> list[str]:
 
 
 def _table(
-    verdicts: Sequence[Verdict], result: SessionResult, width: int, glyphs: _Glyphs, *, color: bool
+    verdicts: Sequence[Verdict], named: dict[Subject, str], result: SessionResult, width: int, glyphs: _Glyphs
 ) -> list[str]:
-    labels = wording.labels(verdicts)
-    rows = [wording.cells(verdict, labels[verdict.subject]) for verdict in verdicts]
+    rows = [cells(verdict, named[verdict.subject]) for verdict in verdicts]
     columns = _columns(rows, width, glyphs)
     work = _work_columns([work_cells(reach_of(verdict, result)) for verdict in verdicts])
     lines = align(_insert(columns, work, width), width, glyphs.ellipsis)
-    rule = glyphs.rule * max(map(len, lines))
-    body = lines[1:]
-    if color:
-        paint = [_color(verdict, strict=result.strict) for verdict in verdicts]
-        body = [f"{code}{line}{_RESET}" if code else line for code, line in zip(paint, body, strict=True)]
-    return [lines[0], rule, *body]
+    return [lines[0], glyphs.rule * max(map(len, lines)), *lines[1:]]
+
+
+def _wider_bands(verdicts: Sequence[Verdict], named: dict[Subject, str], width: int) -> list[str]:
+    """Which cases have a wider band than the user asked for: their times are near the timer's resolution."""
+    cases: dict[str, list[str]] = {}
+    for verdict in verdicts:
+        compared = verdict.comparison
+        if compared is not None and compared.basis is not None:
+            band = math.expm1(min(compared.basis.material, 700.0))
+            if percent(band, signed=False) != percent(compared.band, signed=False) and band > compared.band >= 0:
+                text = f"band {percent(band, signed=False)} instead of {percent(compared.band, signed=False)}"
+                cases.setdefault(text, []).append(named[verdict.subject])
+    return [
+        line
+        for text, names in cases.items()
+        for line in _wrap(f"{text}, for the timer's resolution: {_listed(names)}", width)
+    ]
+
+
+def _listed(names: Sequence[str]) -> str:
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]:
@@ -103,17 +141,26 @@ def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]
             column("change", lambda row: row.change),
             column("90 % interval", lambda row: row.interval),
         ]
-    else:
-        header = f"baseline {glyphs.arrow} now"
-        numbers = [
-            column(header, lambda row: row.pair.replace("->", glyphs.arrow)),
-            column(f"change {glyphs.plus_minus} 90 %", lambda row: _change(row, glyphs)),
-        ]
-    return [case, *numbers, verdict, *open_ones]
+        return [case, *numbers, verdict, *open_ones]
+    header = f"baseline {glyphs.arrow} now"
+    pair = column(header, lambda row: row.pair.replace("->", glyphs.arrow))
+    wide = column(f"change {glyphs.plus_minus} 90 %", lambda row: _change(row, glyphs))
+    change = column("change", lambda row: row.change)
+    # Columns give way before names do.
+    choices = [[pair, wide, verdict, *open_ones], [pair, wide, verdict], [pair, change, verdict]]
+    fitting = (others for others in choices if _is_readable(case, width - taken(others), glyphs))
+    return [case, *next(fitting, choices[-1])]
+
+
+def _is_readable(case: Column, room: int, glyphs: _Glyphs) -> bool:
+    """Whether names in so much room keep apart by their two ends alone."""
+    names = set(case.cells)
+    ends = {shorten(name, room, glyphs.ellipsis) for name in names}
+    return room >= min(case.width, _ROOM_AT_EASE) and len(ends) == len(names)
 
 
 def _work_columns(rows: Sequence[WorkCells]) -> list[Column]:
-    """The most telling first; none where no case declares work."""
+    """The most important first; none where no case declares work."""
     columns = [
         Column("of limit", [row.share for row in rows]),
         Column("GB/s", [row.gigabytes_per_s for row in rows]),
@@ -123,7 +170,7 @@ def _work_columns(rows: Sequence[WorkCells]) -> list[Column]:
 
 
 def _insert(columns: Sequence[Column], work: Sequence[Column], width: int) -> list[Column]:
-    """As many of the columns of work as fit, before the verdict; no two cases come to look alike for them."""
+    """All columns, and before the verdict as many of those of work as leave room for names that differ."""
     place = next(index for index, column in enumerate(columns) if column.header == "verdict")
     names = columns[0].cells
     fitting = len(work)
@@ -143,28 +190,45 @@ def _change(row: Cells, glyphs: _Glyphs) -> str:
 
 
 def _color(verdict: Verdict, *, strict: bool) -> str:
-    if wording.fails(verdict, strict=strict):
+    if fails(verdict, strict=strict):
         return _RED
     if verdict.kind.fails_strict:
         return _YELLOW
     return "" if verdict.kind is VerdictKind.UNCHANGED else _GREEN
 
 
-def _reasons(verdicts: Sequence[Verdict], result: SessionResult, width: int, *, verbose: bool) -> list[str]:
-    told = [verdict for verdict in verdicts if verbose or wording.fails(verdict, strict=result.strict)]
+def _reasons(
+    verdicts: Sequence[Verdict], named: dict[Subject, str], result: SessionResult, width: int, *, verbose: bool
+) -> list[str]:
+    explained = [
+        verdict
+        for verdict in verdicts
+        if verbose or fails(verdict, strict=result.strict) or verdict.kind in _EXPLAINED
+    ]
     lines = []
-    for verdict in told:
-        lines += _wrap(f"{verdict.kind.value} {wording.sentence(verdict)}", width)
-        for line in wording.detail_lines(verdict):
-            lines += _wrap(line, width, indent="    ")
-        reach = reach_of(verdict, result)
-        if verbose and reach is not None:
-            lines += _wrap(reach_sentence(reach), width, indent="    ")
-    silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in told)
+    for (kind, text), subjects in _by_reason(explained).items():
+        names = [named[verdict.subject] for verdict in subjects]
+        many = f"{count(len(names), 'case')} ({_listed(names)})" if len(names) > 1 else names[0]
+        lines += _wrap(f"{kind.value} {many}: {text}", width)
+        for verdict in subjects:
+            for line in detail_lines(verdict):
+                lines += _wrap(line, width, indent="    ")
+            reach = reach_of(verdict, result)
+            if verbose and reach is not None:
+                lines += _wrap(reach_sentence(reach), width, indent="    ")
+    silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in explained)
     if silent:
         kinds = ", ".join(f"{number} {kind.value}" for kind, number in silent.items())
         lines.append(f"-v gives the reasons of {kinds}")
     return lines
+
+
+def _by_reason(verdicts: Sequence[Verdict]) -> dict[tuple[VerdictKind, str], list[Verdict]]:
+    """Verdicts that say the same thing stand together, unless there is more to say about each."""
+    groups: dict[tuple[VerdictKind, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        groups.setdefault((verdict.kind, reason(verdict)), []).append(verdict)
+    return groups
 
 
 def _wrap(text: str, width: int, indent: str = "") -> list[str]:

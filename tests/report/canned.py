@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 
 from pytest_nsight.model.roofline import Datasheet, Limits
 from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject, Work
-from pytest_nsight.model.verdicts import Comparison, SessionResult, ShapeChange, Verdict, VerdictKind
+from pytest_nsight.model.verdicts import (
+    Basis,
+    Comparison,
+    NoiseLevel,
+    RunLevel,
+    SessionResult,
+    ShapeChange,
+    Verdict,
+    VerdictKind,
+)
 
 ENVIRONMENT = {
     "gpu": "NVIDIA H200",
@@ -46,6 +56,47 @@ def comparison(baseline_ns: float, ratio: float, half_width: float, p: float, **
         "new_runs": 9,
     }
     return Comparison(**{**numbers, **other})  # type: ignore[arg-type]
+
+
+def basis(**values: object) -> Basis:
+    """The numbers behind a comparison: two stored runs and two new ones on one board."""
+    runs = tuple(
+        RunLevel(
+            "baseline" if number < 2 else "new",
+            f"r{number}",
+            "20260201-120000" if number < 2 else "20260301-120000",
+            "GPU-5b7e7a4c",
+            math.log(24_400) + 0.01 * number,
+            0.001,
+            0.0,
+            None,
+            None,
+            None,
+            True,
+        )
+        for number in range(4)
+    )
+    numbers: dict[str, object] = {
+        "difference": 0.02,
+        "median_difference": 0.02,
+        "material": math.log(1.02),
+        "margin": math.log(1.03),
+        "floor_ns": 32.0,
+        "compared_subjects": 12,
+        "prior_scale": 1.0,
+        "prior_degrees_of_freedom": 4.0,
+        "levels": (NoiseLevel("run", 0.004, 9.0),),
+        "level_error": 0.0,
+        "level_degrees_of_freedom": 0.0,
+        "canary_shift": None,
+        "canary_error": None,
+        "canary_scatter": None,
+        "canary_degrees_of_freedom": None,
+        "canaries": (),
+        "looks": (),
+        "runs": runs,
+    }
+    return Basis(**{**numbers, **values})  # type: ignore[arg-type]
 
 
 def verdict(
@@ -226,7 +277,7 @@ def worked(**other: object) -> SessionResult:
 
 
 def saved_only() -> SessionResult:
-    """A session that was told to save: nothing is judged."""
+    """A session that saves: nothing is judged."""
     verdicts = tuple(
         verdict(VerdictKind.SAVED, f"test_rms_norm[{variant}]", "5 runs saved", now_ns=24_400 * (variant + 1))
         for variant in range(3)

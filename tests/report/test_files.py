@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -13,10 +14,7 @@ from hypothesis import strategies as st
 from pytest_benchmark.stats import Stats
 
 from pytest_nsight.model.verdicts import VerdictKind
-from pytest_nsight.report import ci_formats as github
-from pytest_nsight.report import ci_formats as junit
-from pytest_nsight.report import markdown
-from pytest_nsight.report import pytest_benchmark_json as json_file
+from pytest_nsight.report import ci_formats, markdown, pytest_benchmark_json
 from pytest_nsight.report.pytest_benchmark_json import benchmark_stats
 from tests.report import canned
 
@@ -46,7 +44,7 @@ def compare(*arguments: str, folder: Path) -> str:
 
 def test_pytest_benchmark_compares_two_of_our_files(tmp_path: Path) -> None:
     for name in ("0001_before.json", "0002_after.json"):
-        (tmp_path / name).write_text(json_file.render(canned.full()))
+        (tmp_path / name).write_text(pytest_benchmark_json.render(canned.full()))
 
     shown = compare("0001_before.json", "0002_after.json", "--group-by=fullname", folder=tmp_path)
 
@@ -65,7 +63,7 @@ def test_pytest_benchmark_compares_two_of_our_files(tmp_path: Path) -> None:
     ],
 )
 def test_every_way_of_showing_works(tmp_path: Path, options: tuple[str, ...]) -> None:
-    (tmp_path / "a.json").write_text(json_file.render(canned.full()))
+    (tmp_path / "a.json").write_text(pytest_benchmark_json.render(canned.full()))
 
     shown = compare("a.json", *options, f"--csv={tmp_path / 'out'}", folder=tmp_path)
 
@@ -75,7 +73,7 @@ def test_every_way_of_showing_works(tmp_path: Path, options: tuple[str, ...]) ->
 
 def test_stats_are_the_gated_rounds_of_all_runs_in_seconds() -> None:
     result = canned.full()
-    file = json.loads(json_file.render(result))
+    file = json.loads(pytest_benchmark_json.render(result))
     subject = result.verdicts[1].subject
 
     found = next(entry for entry in file["benchmarks"] if entry["fullname"] == subject.case)
@@ -90,7 +88,7 @@ def test_stats_are_the_gated_rounds_of_all_runs_in_seconds() -> None:
 
 def test_ours_is_complete_under_extra_info() -> None:
     result = canned.full()
-    file = json.loads(json_file.render(result))
+    file = json.loads(pytest_benchmark_json.render(result))
 
     ours = {entry["extra_info"]["nsight"]["case"]: entry["extra_info"]["nsight"] for entry in file["benchmarks"]}
     slower = ours["perf_tests/test_rms_norm.py::test_rms_norm[fused-4096x4096-bf16]"]
@@ -107,7 +105,7 @@ def test_ours_is_complete_under_extra_info() -> None:
 def test_no_verdict_is_lost() -> None:
     """A subject without rounds cannot be a benchmark: its statistics would be made up."""
     result = canned.full()
-    file = json.loads(json_file.render(result))
+    file = json.loads(pytest_benchmark_json.render(result))
 
     unmeasured = [entry["case"] for entry in file["nsight"]["unmeasured"]]
 
@@ -116,7 +114,7 @@ def test_no_verdict_is_lost() -> None:
 
 
 def test_commit_and_machine_are_told() -> None:
-    file = json.loads(json_file.render(canned.full()))
+    file = json.loads(pytest_benchmark_json.render(canned.full()))
 
     assert file["commit_info"]["id"] == "4be90d0c"
     assert file["commit_info"]["dirty"] is True
@@ -128,14 +126,14 @@ def test_numbers_that_json_does_not_have_are_null() -> None:
     endless = canned.comparison(1000, 1.0, 0.01, 0.5, mde=float("inf"), run_sd=float("nan"))
     result = canned.session((canned.verdict(VerdictKind.INCONCLUSIVE, "test_x", "why", endless),))
 
-    file = json.loads(json_file.render(result), parse_constant=pytest.fail)
+    file = json.loads(pytest_benchmark_json.render(result), parse_constant=pytest.fail)
 
     found = file["benchmarks"][0]["extra_info"]["nsight"]["comparison"]
     assert (found["mde"], found["run_sd"]) == (None, None)
 
 
 def test_an_annotation_for_each_failing_verdict_and_no_other() -> None:
-    lines = github.workflow_annotations(canned.full()).splitlines()
+    lines = ci_formats.workflow_annotations(canned.full()).splitlines()
 
     assert [line.split("title=")[1].split(" ")[0] for line in lines] == [
         "STRUCTURE",
@@ -143,29 +141,68 @@ def test_an_annotation_for_each_failing_verdict_and_no_other() -> None:
         "REGRESSION",
         "CLAIM",
     ]
-    assert len(github.workflow_annotations(canned.full(strict=True)).splitlines()) == 8
-    assert github.workflow_annotations(canned.quiet()) == ""
+    assert len(ci_formats.workflow_annotations(canned.full(strict=True)).splitlines()) == 8
+    assert ci_formats.workflow_annotations(canned.quiet()) == ""
 
 
 def test_an_annotation_is_one_line_that_cannot_be_broken_out_of() -> None:
     case = "test_x[a,b:c%d::e]"
     found = canned.verdict(VerdictKind.REGRESSION, case, "50 % slower\r\n::warning::mine")
 
-    text = github.workflow_annotations(canned.session((found,)))
+    text = ci_formats.workflow_annotations(canned.session((found,)))
 
     assert text == (
         "::error file=perf_tests/test_x.py,title=REGRESSION test_x[a%2Cb%3Ac%25d%3A%3Ae]::"
-        "test_x[a,b:c%25d::e]: 50 %25 slower%0D%0A::warning::mine\n"
+        "test_x[a,b:c%25d::e]: 50 %25 slower  ::warning::mine\n"
     )
+
+
+def test_an_annotation_points_at_the_line_of_the_test_in_the_repository() -> None:
+    found = canned.verdict(VerdictKind.REGRESSION, "test_x", "slower")
+    result = canned.session((found,), lines={found.subject.case: 12})
+
+    assert ci_formats.workflow_annotations(result).startswith("::error file=perf_tests/test_x.py,line=12,title=")
+    assert ci_formats.workflow_annotations(result, "python").startswith("::error file=python/perf_tests/test_x.py,")
 
 
 def test_markdown_leads_with_the_outcome_and_counts_what_it_left_out() -> None:
     text = markdown.render(canned.quiet(30), rows=20)
 
-    assert text.startswith("**passed**, 30 verdicts: 0 regressions, 0 improvements, 30 unchanged\n")
+    assert text.splitlines()[1] == "**passed**, 30 verdicts: 0 regressions, 0 improvements, 30 unchanged"
     assert "... and 10 more UNCHANGED" in text
     assert text.count("| UNCHANGED |") == 20
-    assert markdown.render(canned.full()).startswith("**failed**, 12 verdicts")
+    assert markdown.render(canned.full()).splitlines()[1].startswith("**failed**, 12 verdicts")
+
+
+def test_a_comment_can_be_found_again_by_its_first_line() -> None:
+    first = markdown.render(canned.full()).splitlines()[0]
+
+    assert first == markdown.render(canned.quiet()).splitlines()[0] == "<!-- pytest-nsight: NVIDIA H200 -->"
+    hostile = canned.quiet(environment={"gpu": "x --> <b> @all"})
+    assert markdown.render(hostile).splitlines()[0] == "<!-- pytest-nsight: x  b all -->"
+
+
+def test_where_nothing_moved_one_line_is_seen() -> None:
+    text = markdown.render(canned.quiet(notes=("torch is old",)))
+    unfolded = re.sub(r"(?s)<details>.*</details>|<!--.*?-->", "", text).strip()
+
+    assert unfolded == "**passed**, 3 verdicts: 0 regressions, 0 improvements, 3 unchanged"
+    assert "torch is old" in text
+
+
+def test_a_comment_is_never_longer_than_github_takes() -> None:
+    long = "x" * 3_000
+    verdicts = tuple(
+        canned.verdict(VerdictKind.REGRESSION, f"test_x[{long}{number}]", long, canned.comparison(1e3, 2, 0.1, 0))
+        for number in range(40)
+    )
+    text = markdown.render(canned.session(verdicts))
+    hopeless = markdown.render(canned.session(verdicts, notes=("y" * 70_000,)))
+
+    assert markdown.LONGEST / 2 < len(text.encode()) <= markdown.LONGEST
+    assert "... and 35 more REGRESSION" in text
+    assert "**failed**, 40 verdicts" in hopeless
+    assert len(hopeless) < 1_000
 
 
 def test_markdown_shows_names_as_they_are() -> None:
@@ -179,7 +216,7 @@ def test_markdown_shows_names_as_they_are() -> None:
 
 
 def test_properties_hold_the_plain_numbers() -> None:
-    properties = dict(junit.properties(canned.full().verdicts[1]))
+    properties = dict(ci_formats.properties(canned.full().verdicts[1]))
 
     assert properties["nsight_verdict"] == "REGRESSION"
     assert float(properties["nsight_baseline_ns"]) == 24_400
@@ -189,7 +226,7 @@ def test_properties_hold_the_plain_numbers() -> None:
 
 
 def test_properties_of_a_named_range_do_not_overwrite_those_of_the_case() -> None:
-    backward = dict(junit.properties(canned.full().verdicts[2]))
+    backward = dict(ci_formats.properties(canned.full().verdicts[2]))
 
     assert backward["nsight_verdict.backward"] == "REGRESSION"
     assert all(name.endswith(".backward") for name in backward)
@@ -198,7 +235,7 @@ def test_properties_of_a_named_range_do_not_overwrite_those_of_the_case() -> Non
 def test_properties_without_a_comparison_hold_what_was_measured() -> None:
     found = canned.verdict(VerdictKind.NO_BASELINE, "test_x", "none", now_ns=17_300)
 
-    assert dict(junit.properties(found)) == {
+    assert dict(ci_formats.properties(found)) == {
         "nsight_verdict": "NO_BASELINE",
         "nsight_sentence": "none",
         "nsight_now_ns": "17300",

@@ -11,9 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.report import ci_formats as github
-from pytest_nsight.report import markdown, terminal
-from pytest_nsight.report import pytest_benchmark_json as json_file
+from pytest_nsight.report import ci_formats, markdown, pytest_benchmark_json, terminal
 from tests.report import canned
 
 FOLDER = Path(__file__).parent / "golden"
@@ -31,14 +29,14 @@ FOLDER = Path(__file__).parent / "golden"
         ("saved_80.txt", lambda: terminal.render(canned.saved_only(), 80)),
         ("full.md", lambda: markdown.render(canned.full())),
         ("full_8_rows.md", lambda: markdown.render(canned.full(), rows=8)),
-        ("full.json", lambda: json_file.render(canned.full())),
+        ("full.json", lambda: pytest_benchmark_json.render(canned.full())),
         ("worked_80.txt", lambda: terminal.render(canned.worked(), 80)),
         ("worked_110.txt", lambda: terminal.render(canned.worked(), 110)),
         ("worked_140_verbose.txt", lambda: terminal.render(canned.worked(), 140, verbose=True)),
         ("worked_unlimited_120.txt", lambda: terminal.render(canned.worked(limits={}), 120)),
         ("worked.md", lambda: markdown.render(canned.worked())),
-        ("worked.json", lambda: json_file.render(canned.worked())),
-        ("full_annotations.txt", lambda: github.workflow_annotations(canned.full())),
+        ("worked.json", lambda: pytest_benchmark_json.render(canned.worked())),
+        ("full_annotations.txt", lambda: ci_formats.workflow_annotations(canned.full())),
     ],
 )
 def test_the_report_is_the_golden_file(name: str, render: Callable[[], str]) -> None:

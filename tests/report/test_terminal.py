@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import SessionResult, VerdictKind
-from pytest_nsight.report import rows as wording
-from pytest_nsight.report import terminal
-from pytest_nsight.report.table import shorten
+from pytest_nsight.report import terminal, verdict_text
+from pytest_nsight.report.declared_work import work_rows
+from pytest_nsight.report.table import shorten, shorten_all
 from tests.report import canned
 
 
@@ -65,7 +68,8 @@ def test_a_quiet_session_says_nothing_beside_its_table(number: int) -> None:
 
     assert len(lines) == number + 6
     assert not any("equal within" in line for line in lines)
-    assert any("equal within" in line for line in terminal.render(canned.quiet(), verbose=True).splitlines())
+    assert "cases (test_rms_norm[0], " in terminal.render(canned.quiet(), 200, verbose=True)
+    assert "): equal within 3 %" in terminal.render(canned.quiet(), 200, verbose=True)
 
 
 def test_regressions_and_improvements_are_counted_even_where_there_are_none() -> None:
@@ -81,8 +85,8 @@ def test_a_failing_verdict_is_explained_and_another_one_only_counted() -> None:
 
     assert "slower kernels: _rms_norm_fused" in text
     assert "1 -> 0  _add_rms_norm_fused, grid 4096, block 256" in text
-    assert "throttled in 8 of 9 runs" not in text
-    assert "-v gives the reasons of 2 ENVIRONMENT, 1 INCONCLUSIVE, 1 NO_BASELINE" in text
+    assert "4 more baseline runs would do" not in text
+    assert "-v gives the reasons of 1 INCONCLUSIVE" in text
 
 
 def test_strict_explains_what_fails_only_then() -> None:
@@ -166,13 +170,73 @@ def test_shortening_keeps_both_ends_and_fits(width: int) -> None:
     assert (short == name) == (width >= len(name))
 
 
-def test_tests_of_one_name_in_two_files_are_told_apart():
+@given(st.lists(st.text("ab[]-", min_size=1, max_size=60), unique=True, max_size=30), st.integers(12, 40))
+def test_different_names_never_look_alike(names: list[str], width: int) -> None:
+    short = shorten_all(names, width, "..")
+
+    assert len(set(short.values())) == len(names)
+    assert all(len(text) <= width for text in short.values())
+
+
+def test_names_that_differ_in_the_middle_keep_their_middle() -> None:
+    names = [f"test_rms_norm[{kind}-4096x4096-bf16-contiguous-rows]" for kind in ("fused", "unfused", "eager")]
+
+    short = list(shorten_all(names, 28, "..").values())
+
+    assert all(kind in text for kind, text in zip(("fused", "unfused", "eager"), short, strict=True))
+
+
+def test_columns_give_way_before_names_do() -> None:
+    names = [f"test_normalisation[{kind}-4096x4096-bfloat16]" for kind in ("fused", "plain")]
+    verdicts = tuple(
+        canned.verdict(VerdictKind.INCONCLUSIVE, name, "open", canned.comparison(24_400, 1.01, 0.02, 0.1))
+        for name in names
+    )
+    head, _, *rows = terminal.render(canned.session(verdicts), 80).split("\n\n")[1].splitlines()
+
+    assert "MDE" not in head
+    assert "used-4096x4096-bfloat16]" in rows[0]
+    assert "lain-4096x4096-bfloat16]" in rows[1]
+
+
+def test_cases_with_one_reason_share_a_line_that_says_what_to_type() -> None:
+    verdicts = tuple(
+        canned.verdict(VerdictKind.NO_BASELINE, f"test_x[{number}]", "save runs with --nsight-save")
+        for number in range(40)
+    )
+
+    text = terminal.render(canned.session(verdicts), 120)
+
+    expected = "NO_BASELINE 40 cases (test_x[0], test_x[1], test_x[2] and 37 more): save runs with --nsight-save"
+    assert expected in text
+    assert text.count("--nsight-save") == 1
+
+
+def test_a_band_wider_than_the_user_asked_for_is_said() -> None:
+    basis = canned.basis(material=math.log(1.05))
+    tiny = canned.comparison(1_500, 1.01, 0.02, 0.4, basis=basis)
+    result = canned.session((canned.verdict(VerdictKind.UNCHANGED, "test_tiny", "equal", tiny),))
+
+    assert "band 5 % instead of 2 %, for the timer's resolution: test_tiny" in terminal.render(result)
+
+
+def test_one_case_has_one_duration_in_every_table() -> None:
+    """The compared mean of two modes lies far from the median of all rounds."""
+    first, *others = canned.worked().verdicts
+    two_modes = dataclasses.replace(first, comparison=canned.comparison(653_000, 1.0, 0.01, 0.5))
+    result = canned.worked(verdicts=(two_modes, *others))
+
+    assert "653 us" in terminal.render(result, 140)
+    assert work_rows(result)[1][1] == "653 us"
+
+
+def test_tests_of_one_name_in_two_files_have_their_files_named() -> None:
     one, other = (
         canned.verdict(VerdictKind.NO_BASELINE, "test_op[a]", "no baseline"),
         canned.verdict(VerdictKind.NO_BASELINE, "test_op[b]", "no baseline"),
     )
     twin = dataclasses.replace(one, subject=Subject("elsewhere/test_other.py::test_op[a]"))
-    labels = wording.labels([one, other, twin])
+    labels = verdict_text.labels([one, other, twin])
 
     assert labels[other.subject] == other.subject.label
     assert labels[one.subject] == one.subject.case

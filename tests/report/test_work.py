@@ -8,8 +8,7 @@ import re
 import pytest
 
 from pytest_nsight.model.roofline import Limits
-from pytest_nsight.report import markdown, terminal
-from pytest_nsight.report import pytest_benchmark_json as json_file
+from pytest_nsight.report import markdown, pytest_benchmark_json, terminal
 from pytest_nsight.report.declared_work import work_rows
 from tests.report import canned
 
@@ -82,7 +81,7 @@ def test_cases_that_claim_to_beat_each_other_are_all_there() -> None:
 
 
 def test_json_carries_what_led_to_the_share() -> None:
-    file = json.loads(json_file.render(canned.worked()))
+    file = json.loads(pytest_benchmark_json.render(canned.worked()))
     ours = file["benchmarks"][0]["extra_info"]["nsight"]
 
     assert file["nsight"]["limits"] == {"GPU-5b7e7a4c": {"bytes_per_s": 4.19e12, "flops_per_s": 7.9e14}}

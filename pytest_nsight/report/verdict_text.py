@@ -1,4 +1,7 @@
-"""What all reports say alike: the order of verdicts, the cells of a row, the sentences around the table."""
+"""What all reports have in common: the order of verdicts, the cells of a row, the sentences around the table.
+
+Foreign text leaves this module without signs that have no glyph; each report adds the escapes of its own form.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ from dataclasses import dataclass
 from pytest_nsight.model.units import count, duration, durations, interval, percent
 from pytest_nsight.model.values import RunSummary, Shape, Subject
 from pytest_nsight.model.verdicts import Comparison, SessionResult, Verdict, VerdictKind
+from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import shorten
 
 # Names of C++ kernels fill a screen when every template argument is spelled out.
@@ -65,13 +69,11 @@ def fails(verdict: Verdict, *, strict: bool) -> bool:
 
 
 def labels(verdicts: Iterable[Verdict]) -> dict[Subject, str]:
-    """What each subject is called in a table: its label, behind its file where two files have tests of one name."""
+    """The name of each subject in a table: its label, behind its file where two files have tests of one name."""
     subjects = [verdict.subject for verdict in verdicts]
     times = Counter(subject.label for subject in subjects)
     return {
-        subject: subject.label
-        if times[subject.label] == 1
-        else f"{subject.case.split('::', maxsplit=1)[0]}::{subject.label}"
+        subject: visible(subject.label if times[subject.label] == 1 else f"{_file(subject)}::{subject.label}")
         for subject in subjects
     }
 
@@ -98,8 +100,13 @@ def cells(verdict: Verdict, label: str) -> Cells:
 
 def sentence(verdict: Verdict) -> str:
     """The verdict's sentence, with the subject's name in front of it."""
-    label = verdict.subject.label
-    return verdict.sentence if label in verdict.sentence else f"{label}: {verdict.sentence}"
+    label, text = visible(verdict.subject.label), visible(verdict.sentence)
+    return text if label in text else f"{label}: {text}"
+
+
+def reason(verdict: Verdict) -> str:
+    """The verdict's sentence without the subject's name, for a place that has named it."""
+    return visible(verdict.sentence).removeprefix(f"{visible(verdict.subject.label)}: ")
 
 
 def detail_lines(verdict: Verdict) -> list[str]:
@@ -108,13 +115,13 @@ def detail_lines(verdict: Verdict) -> list[str]:
     compared = verdict.comparison
     if compared is not None and len(compared.slower_kernels) > 1 and not verdict.changes:
         for name, before_ns, now_ns in compared.slower_kernels:
-            lines.append(f"{durations(before_ns, now_ns)}  {shorten(name, _LONGEST_NAME, '...')}")
+            lines.append(f"{durations(before_ns, now_ns)}  {_kernel_name(name)}")
     return lines
 
 
 def shape_text(shape: Shape) -> str:
     """A way of launching in words: "_rms_norm_fused, grid 4096, block 256, 32 registers"."""
-    name = shorten(shape.name, _LONGEST_NAME, "...")
+    name = _kernel_name(shape.name)
     parts = [name if shape.kind == "kernel" else f"{shape.kind} {name}".rstrip()]
     parts += [f"{name} {_extent(extent)}" for name, extent in _extents(shape) if any(extent)]
     if shape.registers:
@@ -138,23 +145,41 @@ def summary(result: SessionResult) -> str:
 
 
 def setup(result: SessionResult) -> str:
-    """How it was measured: machine, collector, runs and rounds, session."""
-    names = (result.environment.get(field) for field in ("gpu", "device", "cpu"))
-    machine = next(filter(None, names), "unknown machine")
+    """The way of measuring: machine, collector, runs and rounds, session."""
+    machine = machine_name(result)
     rounds = [max(map(len, run.rounds.values()), default=0) for run in result.runs]
     runs = list(Counter(run.subject for run in result.runs).values())
     extent = f"{_span(runs, 'run')} of {_span(rounds, 'round')}, " if runs else ""
-    return f"{machine}, collector {result.collector}, {extent}session {result.session}"
+    return visible(f"{machine}, collector {result.collector}, {extent}session {result.session}")
+
+
+def machine_name(result: SessionResult) -> str:
+    """The product that was measured."""
+    names = (result.environment.get(field) for field in ("gpu", "device", "cpu"))
+    return visible(next(filter(None, names), "unknown machine"))
 
 
 def gated_metric(verdict: Verdict) -> str:
-    """The duration that the verdict is about."""
+    """The name of the duration that the verdict is about."""
     return verdict.comparison.metric if verdict.comparison else verdict.metric
 
 
 def runs_of(verdict: Verdict, result: SessionResult) -> list[RunSummary]:
     """The new runs of the verdict's subject, in their order."""
     return [run for run in result.runs if run.subject == verdict.subject]
+
+
+def shown_ns(verdict: Verdict) -> float | None:
+    """The duration in ns that stands for the case in every table: the compared one, else the median."""
+    return verdict.comparison.now_ns if verdict.comparison else verdict.now_ns
+
+
+def _file(subject: Subject) -> str:
+    return subject.case.split("::", maxsplit=1)[0]
+
+
+def _kernel_name(name: str) -> str:
+    return shorten(visible(name), _LONGEST_NAME, "...")
 
 
 def _change_size(verdict: Verdict) -> float:

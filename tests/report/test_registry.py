@@ -1,0 +1,102 @@
+"""Reports are found by name, those of other packages too, and each is written for itself."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.report.registry import (
+    REPORTS,
+    ReportFile,
+    find_report,
+    publish,
+    read_request,
+    workflow_commands,
+)
+from tests.report import canned
+
+PACKAGE = Path(__file__).parents[1] / "examples" / "slowest_case_report"
+
+
+@pytest.fixture
+def _installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The example package, as pip would install it."""
+    monkeypatch.syspath_prepend(str(PACKAGE))
+
+
+@pytest.mark.parametrize("name", sorted(REPORTS))
+def test_every_report_renders_every_session(name: str, tmp_path: Path) -> None:
+    for result in (canned.full(), canned.worked(), canned.quiet(), canned.saved_only(), canned.session(())):
+        assert publish(result, [ReportFile(name, tmp_path / "out")]) == ()
+        assert (tmp_path / "out").read_text(encoding="utf-8").endswith("\n")
+
+
+def test_a_request_names_a_report_and_a_file(tmp_path: Path) -> None:
+    assert read_request("markdown=a=b.md", tmp_path) == ReportFile("markdown", tmp_path / "a=b.md")
+    assert read_request("markdown=.", tmp_path).path == tmp_path / "nsight.md"
+
+
+@pytest.mark.parametrize("text", ["", "markdown", "markdown=", "=x.md", "nosuch=x.md"])
+def test_a_wrong_request_is_refused_with_the_names_there_are(text: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"json, markdown"):
+        read_request(text, tmp_path)
+
+
+@pytest.mark.usefixtures("_installed")
+def test_the_report_of_an_installed_package_is_written(tmp_path: Path) -> None:
+    request = read_request("slowest=.", tmp_path)
+
+    assert publish(canned.worked(), [request]) == ()
+    assert request.path.name == "nsight.txt"
+    assert request.path.read_text() == "test_linear[fused-b32x2048] takes 3051220 ns\n"
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_broken_package_is_named_with_its_fault() -> None:
+    with pytest.raises(UsageError, match=r"slowest_case_report_of_yesterday of slowest-case-report .*No module"):
+        find_report("broken")
+
+
+@pytest.mark.usefixtures("_installed")
+def test_a_report_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("")
+    files = [
+        ReportFile("slowest", tmp_path / "out.txt"),
+        ReportFile("json", blocked / "out.json"),
+        ReportFile("markdown", tmp_path / "deep" / "out.md"),
+    ]
+
+    troubles = publish(canned.session(()), files)
+
+    assert len(troubles) == 2
+    assert "slowest was not written: its package raised ValueError" in troubles[0]
+    assert "choose another place" in troubles[1]
+    assert "nothing was measured" in files[2].path.read_text()
+
+
+def test_text_that_is_not_utf8_is_written_all_the_same(tmp_path: Path) -> None:
+    result = canned.quiet(environment={"gpu": "H\udc80"}, notes=("\udcff",))
+
+    assert publish(result, [ReportFile(name, tmp_path / name) for name in REPORTS]) == ()
+
+
+def test_the_summary_of_a_job_is_added_to_what_stands_there(tmp_path: Path) -> None:
+    summary = tmp_path / "summary.md"
+    summary.write_text("before\n")
+
+    publish(canned.quiet(), [], step_summary=summary)
+
+    assert summary.read_text().startswith("before\n<!-- pytest-nsight")
+
+
+def test_annotations_are_for_github_and_start_at_its_workspace(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("GITHUB_ACTIONS", raising=False)
+    assert workflow_commands(canned.full(), Path("/w/repo/python")) == ""
+
+    monkeypatch.setenv("GITHUB_ACTIONS", "true")
+    monkeypatch.setenv("GITHUB_WORKSPACE", "/w/repo")
+    assert "file=python/perf_tests/" in workflow_commands(canned.full(), Path("/w/repo/python"))
+    assert "file=perf_tests/" in workflow_commands(canned.full(), Path("/elsewhere"))
