@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight.collectors.nsys import collector as kept
-from pytest_nsight.collectors.torch import recorder as torch_profiler
+from pytest_nsight.collectors.lookup import read_kept_trace
 from pytest_nsight.controller.parallel_records import TraceReader, read_recorded_parallel_run
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
@@ -25,13 +24,7 @@ class ReplaySource:
         Raises:
             RecordingError: the folder holds none.
         """
-        runs = [*folder.glob(f"run-*/{FILE_NAME}"), *folder.glob(f"run-*/{PLAN_FILE}")]
-        self._folders = sorted(path.parent for path in runs)
-        if not self._folders:
-            raise RecordingError(
-                f"{folder} holds no recorded run (run-*/{FILE_NAME}); give a folder of .nsight/ that was "
-                "recorded with --nsight-keep"
-            )
+        self._folders = _find_runs(folder)
         self.processes = len(self._folders)
         self._next = 0
 
@@ -49,12 +42,35 @@ class ReplaySource:
             return ()
         folder = self._folders[self._next]
         self._next += 1
-        if (folder / PLAN_FILE).exists():
-            return summarise_records(read_recorded_parallel_run(folder, _reader(folder)))
-        return summarise_records((_read_record(folder),))
+        return summarise_records(_read_run(folder))
 
     def close(self) -> None:
-        """Nothing was prepared."""
+        """Does nothing: nothing was prepared."""
+
+
+def read_recorded_session(folder: Path) -> tuple[ProcessRecord, ...]:
+    """What every worker process of a recorded session left behind, oldest first.
+
+    Raises:
+        RecordingError: the folder holds no recorded run, or a run without its trace.
+    """
+    return tuple(record for run in _find_runs(folder) for record in _read_run(run))
+
+
+def _find_runs(folder: Path) -> list[Path]:
+    runs = [*folder.glob(f"run-*/{FILE_NAME}"), *folder.glob(f"run-*/{PLAN_FILE}")]
+    if not runs:
+        raise RecordingError(
+            f"{folder} holds no recorded run (run-*/{FILE_NAME}); give a folder of .nsight/ that was recorded with "
+            "--nsight-keep"
+        )
+    return sorted(path.parent for path in runs)
+
+
+def _read_run(folder: Path) -> tuple[ProcessRecord, ...]:
+    if (folder / PLAN_FILE).exists():
+        return read_recorded_parallel_run(folder, _reader(folder))
+    return (_read_record(folder),)
 
 
 def _read_record(folder: Path) -> ProcessRecord:
@@ -65,7 +81,7 @@ def _read_record(folder: Path) -> ProcessRecord:
     if not manifest.rounds:
         return ProcessRecord(manifest, None, end, failure)
     try:
-        return ProcessRecord(manifest, read_recorded_trace(folder), end, failure)
+        return ProcessRecord(manifest, read_kept_trace(folder), end, failure)
     except (CollectorError, RecordingError) as error:
         if end is ProcessEnd.FAILED:
             return ProcessRecord(manifest, None, end, failure, str(error))
@@ -86,20 +102,6 @@ def _reader(run: Path) -> TraceReader:
 
 def _read_or_explain(folder: Path) -> tuple[Trace | None, str]:
     try:
-        return read_recorded_trace(folder), ""
+        return read_kept_trace(folder), ""
     except (CollectorError, RecordingError) as error:
         return None, f"{folder} cannot be replayed: {error}"
-
-
-def read_recorded_trace(folder: Path) -> Trace:
-    """Reads the trace that a collector kept in a run's folder.
-
-    Raises:
-        RecordingError: none was kept.
-        CollectorError: it cannot be read.
-    """
-    for reader in (kept.read_kept, torch_profiler.read_kept):
-        trace = reader(folder)
-        if trace is not None:
-            return trace
-    raise RecordingError(f"{folder} holds no trace; record the session with --nsight-keep")

@@ -16,8 +16,7 @@ from pathlib import Path
 from pytest_nsight.collectors.child_process import last_lines, start
 from pytest_nsight.controller.git_revision import Revision, check_out, remove
 from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
-from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE
-from pytest_nsight.protocol.job import TreeMapping
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, TreeMapping
 
 TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
 """Tells the build command a folder that comes first on the other side's sys.path, for `pip install --target`."""

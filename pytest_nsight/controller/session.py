@@ -24,7 +24,7 @@ from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Tree, Workspace
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
-from pytest_nsight.gate.judging import StoredRuns, describe_changes, judge_state, list_saved, list_subjects
+from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_saved, list_subjects
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.errors import NsightError
@@ -208,7 +208,7 @@ class NsightSession:
                 self.troubles.append(f"not finished: no baseline was changed; {self._how_to_save_later()}")
         else:
             stored = self._load(state.device)
-            state = state.with_notes(*describe_changes(state, stored))
+            state = state.with_notes(*list_notes(state, stored))
             verdicts = judge_state(state, stored)
             baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
         self.result = self._result(state, verdicts, saved, baseline_runs)

@@ -137,7 +137,7 @@ class LiveSource:
             session=self._session.id,
             recorded=self._session.recorded,
             commit=tree.commit or self._session.commit,
-            recorder=self._collector.recorder,
+            collector=self._collector.name,
             rounds=self._session.rounds,
             arguments=tree.arguments,
             path=tree.path,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 from collections.abc import Mapping, Sequence
 
-from pytest_nsight.baselines.comparability import comparable, told
+from pytest_nsight.baselines.comparability import comparable, describe_changes
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
@@ -97,12 +97,12 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
     return tuple(subjects)
 
 
-def describe_changes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
+def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     """Sentences on what differs from the baseline without making it incomparable, and on claims left unchecked."""
     subjects = list_subjects(state, stored)
     sentences = []
     if not state.other.commit:
-        sentences += [told(subject.baseline, subject.new[-1].environment) for subject in subjects]
+        sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
     if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
         sentences.append(_CLAIMS_UNCHECKED)
     return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))

@@ -1,0 +1,183 @@
+"""The package as a library: recordings, launches and verdicts as values and pandas tables.
+
+Everything here keeps its name, its arguments and the columns of its tables until the next major version. Times are
+integer nanoseconds unless a column says otherwise.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.controller.recorded_session import read_recorded_session
+from pytest_nsight.model.errors import NsightError, RecordingError, UsageError
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.trace.launch_rows import list_launches, list_ranges, list_round_launches
+from pytest_nsight.trace.process_record import ProcessRecord
+
+__all__ = [
+    "NsightError",
+    "Session",
+    "Trace",
+    "compare",
+    "copies",
+    "launches",
+    "load_session",
+    "load_trace",
+    "ranges",
+    "verdicts",
+]
+
+RESULT_FILE = "result.json"
+
+_VERDICT_COLUMNS = ("case", "part", "verdict", "fails", "metric", "now_ns", "sentence")
+_COMPARISON_COLUMNS = (
+    *("baseline_ns", "ratio", "low", "high", "p_slower", "adjusted_p_slower", "band", "mde"),
+    *("baseline_runs", "new_runs"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Session:
+    """A session that was recorded with --nsight-keep.
+
+    Attributes:
+        folder: of the session.
+        processes: what each worker process left behind, oldest first.
+    """
+
+    folder: Path
+    processes: tuple[ProcessRecord, ...]
+
+
+def load_session(folder: str | Path) -> Session:
+    """Reads the manifests and traces of a recorded session.
+
+    Args:
+        folder: below .nsight/, or one of that layout.
+
+    Raises:
+        RecordingError: it holds no recorded run, or a run without its trace.
+        NsightError: a trace cannot be read.
+    """
+    return Session(Path(folder), read_recorded_session(Path(folder)))
+
+
+def launches(recording: Trace | Session) -> pd.DataFrame:
+    """The launches of a recording, one row each, in order of start within a process.
+
+    Args:
+        recording: a trace, or a session of which only the measured rounds count.
+
+    Returns:
+        "kind", "kernel" (normalised name), "full_name", "start_ns", "duration_ns", "grid", "block", "registers" (of
+        a thread), "shared_bytes" (of a block), "bytes", "stream", "device", "process". Of a session "run", "case",
+        "part" (innermost named range) and "round" (from 0) come first.
+    """
+    if isinstance(recording, Trace):
+        table: pd.DataFrame = list_launches(recording).reset_index(drop=True)
+        return table
+    tables = [
+        list_round_launches(manifest, trace)
+        for record in recording.processes
+        for manifest, trace in record.processes
+        if trace is not None
+    ]
+    if not tables:
+        raise RecordingError(f"{recording.folder} holds no measured round; record a session with --nsight-keep")
+    joined: pd.DataFrame = pd.concat(tables, ignore_index=True)
+    return joined
+
+
+def copies(recording: Trace | Session) -> pd.DataFrame:
+    """The memory copies and sets of a recording, with the columns of `launches`."""
+    table = launches(recording)
+    chosen: pd.DataFrame = table[table["kind"].isin(["memcpy", "memset"])].reset_index(drop=True)
+    return chosen
+
+
+def ranges(trace: Trace) -> pd.DataFrame:
+    """The NVTX ranges of a trace, in order of start.
+
+    Returns:
+        "name", "domain", "start_ns", "duration_ns", "payload" (-1 where there is none), "process", "thread" (-1
+        where it is bound to none), "is_open" (whether its end is missing).
+    """
+    return list_ranges(trace)
+
+
+def verdicts(result: str | Path) -> pd.DataFrame:
+    """The verdicts of a session, one row for each case and part.
+
+    Args:
+        result: a session's folder, its result.json, or a file that --nsight-json wrote.
+
+    Returns:
+        "case", "part", "verdict", "fails", "metric", "now_ns", "sentence", and of the comparison "baseline_ns",
+        "ratio" (new / old), "low" and "high" (90 % confidence interval of the ratio), "p_slower",
+        "adjusted_p_slower", "band", "mde", "baseline_runs", "new_runs"; missing where nothing was compared.
+
+    Raises:
+        UsageError: there is no such file.
+        RecordingError: the file is no result of pytest-nsight.
+    """
+    path = Path(result)
+    path = path / RESULT_FILE if path.is_dir() else path
+    rows = [_flatten(entry) for entry in _read_entries(path)]
+    table: pd.DataFrame = pd.DataFrame(rows, columns=[*_VERDICT_COLUMNS, *_COMPARISON_COLUMNS])
+    return table
+
+
+def compare(before: str | Path, after: str | Path) -> pd.DataFrame:
+    """Two results side by side, one row for each case and part that either has.
+
+    Args:
+        before: what `verdicts` takes.
+        after: the same.
+
+    Returns:
+        "case", "part", "before_ns", "after_ns", "ratio" (after / before), "verdict_before", "verdict_after";
+        missing where only one of them has the case.
+
+    Raises:
+        UsageError: there is no such file.
+        RecordingError: a file is no result of pytest-nsight.
+    """
+    columns = ["case", "part", "now_ns", "verdict"]
+    joined: pd.DataFrame = verdicts(before)[columns].merge(
+        verdicts(after)[columns], on=["case", "part"], how="outer", suffixes=("_before", "_after")
+    )
+    joined = joined.rename(columns={"now_ns_before": "before_ns", "now_ns_after": "after_ns"})
+    joined["ratio"] = joined["after_ns"] / joined["before_ns"]
+    ordered: pd.DataFrame = joined.loc[:, ["case", "part", "before_ns", "after_ns", "ratio", "verdict_before", "verdict_after"]]
+    return ordered
+
+
+def _read_entries(path: Path) -> list[Mapping[str, Any]]:
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise UsageError(
+            f"{path} cannot be read ({error.strerror}); give a session's folder below .nsight/, or a JSON report"
+        ) from None
+    try:
+        entries = [benchmark["extra_info"]["nsight"] for benchmark in json.loads(text)["benchmarks"]]
+        return [{**entry, "case": entry["case"], "verdict": entry["verdict"]} for entry in entries]
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise RecordingError(
+            f"{path} is no result of pytest-nsight ({type(error).__name__}: {error}); write one with --nsight-json"
+        ) from None
+
+
+def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
+    comparison = entry.get("comparison") or {}
+    return {
+        **{name: entry.get(name) for name in _VERDICT_COLUMNS},
+        **{name: comparison.get(name) for name in _COMPARISON_COLUMNS},
+    }

@@ -1,0 +1,55 @@
+"""Hooks that a conftest.py or another plugin may implement; pytest calls them in the controller process.
+
+They are no hooks of pytest's own: `pytest --help` lists them as soon as the plugin is installed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+import pytest
+
+if TYPE_CHECKING:
+    from pytest_nsight.model.verdicts import Verdict
+
+
+@pytest.hookspec
+def pytest_nsight_verdict(config: pytest.Config, verdict: Verdict) -> None:
+    """Called with each verdict of a session, once it is final and before any test is reported.
+
+    A conftest.py sends verdicts elsewhere with it, a dashboard say. It cannot change them: the value is frozen, and
+    whether a test fails is decided by the verdict alone. An exception ends the session with pytest's own report.
+
+    Example:
+        .. code-block:: python
+
+            def pytest_nsight_verdict(config, verdict):
+                if verdict.kind.fails:
+                    print(verdict.subject.label, verdict.sentence)
+
+    Args:
+        config: of the user's pytest.
+        verdict: of one case, or of one of its parts.
+    """
+
+
+@pytest.hookspec
+def pytest_nsight_environment(config: pytest.Config) -> Mapping[str, str] | None:
+    """Called before the first run; what it returns is stored with every run as part of its environment.
+
+    A difference in such a field never makes times incomparable: the report says "changed since the baseline".
+    Fields that the plugin itself records cannot be replaced.
+
+    Example:
+        .. code-block:: python
+
+            def pytest_nsight_environment(config):
+                return {"cutlass": cutlass.__version__}
+
+    Args:
+        config: of the user's pytest.
+
+    Returns:
+        Names and values, both text; None for nothing.
+    """
