@@ -90,7 +90,7 @@ def find_broken_claims(marks: Mapping[str, Mark], records: Mapping[str, Record])
         if mark.faster_than is not None:
             factor = find_worst_factor(case, mark, records)
             if factor is None:
-                yield f"{case} claims to beat {mark.faster_than}, of which nothing is stored"
+                yield f"{case} claims to beat {mark.faster_than}, but nothing is stored for that case"
             elif factor < mark.by:
                 yield f"{case} claims {mark.by:g}x over {mark.faster_than}, the stored runs carry {factor:.3g}x"
 

@@ -7,10 +7,10 @@ process of its own. The wall time means something only on an idle machine; the p
 ``python benchmarks/read_export.py 100000 --compare [--nsys-ai PROGRAM]`` gives the same export, one after the
 other, to this project, to both reports of `nsys stats` that tie kernels to ranges (nvtxkernsum and nvtxgpuproj of
 versions up to 2023.3, nvtx_kern_sum and nvtx_gpu_proj_sum of later ones) and to nsys-ai (nvtx_layer_breakdown
-and nvtx_kernel_map), each in a process of its own, start-up included. Beside them it tells what SQLite alone takes
-to find the largest of every value that is read, which no reader that goes through it undercuts. The cheapest of
---repeat runs counts. What is not installed is named and left out; what is not done after --limit seconds is ended,
-and told as a lower bound.
+and nvtx_kernel_map), each in a separate process, start-up included. Beside them it shows the time that SQLite alone
+takes to find the largest of every value that is read. No reader that uses SQLite can be faster. The cheapest of
+--repeat runs counts. A tool that is not installed is named and skipped. A tool that is not done after --limit seconds
+is ended, and its time is a lower bound.
 """
 
 from __future__ import annotations
@@ -112,8 +112,8 @@ def compare(path: Path, nsys_ai: str, limit_s: float, repeat: int) -> None:
     """Times each tool on the same export and prints how many times this project's time it takes."""
     mine = f"from pathlib import Path; from benchmarks.read_export import *; measure(read(Path({str(path)!r})))"
     own = cheapest([sys.executable, "-c", mine], path, limit_s, repeat)
-    tell("this project", own, own)
-    tell("SQLite alone", cheapest([sys.executable, "-c", SCAN, *scans(path)], path, limit_s, repeat), own)
+    show("this project", own, own)
+    show("SQLite alone", cheapest([sys.executable, "-c", SCAN, *scans(path)], path, limit_s, repeat), own)
     nsys = shutil.which("nsys")
     if nsys is None:
         print("nsys stats: no nsys on PATH")
@@ -122,14 +122,14 @@ def compare(path: Path, nsys_ai: str, limit_s: float, repeat: int) -> None:
         for report in ("nvtxkernsum", "nvtxgpuproj") if is_old else ("nvtx_kern_sum", "nvtx_gpu_proj_sum"):
             command = [nsys, "stats", "--report", report, "--format", "csv", "{export}"]
             name = f"nsys {'.'.join(map(str, version_of(nsys)))} {report}"
-            tell(name, cheapest(command, path, limit_s, repeat), own)
+            show(name, cheapest(command, path, limit_s, repeat), own)
     program = shutil.which(nsys_ai)
     if program is None:
         print(f"nsys-ai: there is no program {nsys_ai}; pip install nsys-ai into an environment of its own")
     else:
         for skill in ("nvtx_layer_breakdown", "nvtx_kernel_map"):
             command = [program, "skill", "run", skill, "{export}", "--format", "json"]
-            tell(f"nsys-ai {skill}", cheapest(command, path, limit_s, repeat), own)
+            show(f"nsys-ai {skill}", cheapest(command, path, limit_s, repeat), own)
 
 
 def scans(path: Path) -> list[str]:
@@ -142,7 +142,7 @@ def scans(path: Path) -> list[str]:
     return statements
 
 
-def tell(name: str, cost: Cost, own: Cost) -> None:
+def show(name: str, cost: Cost, own: Cost) -> None:
     bound = "" if cost.is_done else "> "
     print(
         f"{name:30} {bound}{cost.wall_s:7.2f} s, {bound}{cost.processor_s:7.2f} s of processor time, "
@@ -160,8 +160,8 @@ def cheapest(command: Sequence[str], path: Path, limit_s: float, repeat: int) ->
 
 
 def version_of(nsys: str) -> tuple[int, ...]:
-    told = subprocess.run([nsys, "--version"], capture_output=True, text=True, check=True).stdout
-    word = next(word for word in told.split() if word[:4].isdecimal() and "." in word)
+    version = subprocess.run([nsys, "--version"], capture_output=True, text=True, check=True).stdout
+    word = next(word for word in version.split() if word[:4].isdecimal() and "." in word)
     return tuple(int(part) for part in word.partition("-")[0].split(".")[:2])
 
 

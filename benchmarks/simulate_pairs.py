@@ -1,7 +1,7 @@
 """False alarms, power and cost of `--nsight-against`, by simulation through the project's own functions.
 
-Both sides are runs of one session. They are driven as a session drives them: 3 pairs of everything, then 2 and 4
-more of the suspects. A common drift over the session, in log time per process, tests the ABBA order.
+The runs of both trees belong to one session, and the looks are those of a session: 3 pairs of everything, then 2 and
+4 more of the suspects. A common drift over the session, in log time per process, tests the ABBA order.
 
     python -m benchmarks.simulate_pairs --suites 400
 """
@@ -61,16 +61,16 @@ def summarise(rounds: Rounds, index: int, runs: int) -> tuple[RunSummary, ...]:
 
 
 def draw(name: str, drift: float, slowdown: float, rng: np.random.Generator) -> tuple[Rounds, Rounds]:
-    """Both sides of a suite; the first subject of this tree is slower."""
+    """Runs of both trees for a suite; the first subject of this tree is slower."""
     population = POPULATIONS[name]
     quiet = type(population)(**{**population.__dict__, "session_sd": 0.0, "common_session_sd": 0.0})
     rounds = draw_rounds(quiet, SUBJECTS, PAIRS, rng).astype(float)
-    sides = []
+    trees = []
     for is_other, runs in ((True, rounds[:, :PAIRS]), (False, rounds[:, PAIRS:])):
         places = np.array([position(pair, is_other=is_other) for pair in range(PAIRS)])
-        sides.append(runs * np.exp(drift * places)[None, :, None])
-    sides[1][0] *= 1 + slowdown
-    other, this = (np.rint(side).astype(np.int64) for side in sides)
+        trees.append(runs * np.exp(drift * places)[None, :, None])
+    trees[1][0] *= 1 + slowdown
+    other, this = (np.rint(tree).astype(np.int64) for tree in trees)
     return other, this
 
 

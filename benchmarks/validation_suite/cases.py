@@ -1,6 +1,6 @@
 """The cases of the validation study: what each measures, and how it is given more of the same work.
 
-On a GPU the additional work is done by the same launches (see gpu_kernels.py), so that only time can tell. On a
+On a GPU the additional work is done by the same launches (see gpu_kernels.py), so that only the time changes. On a
 CPU, where the suite is only tried out, it is more rows of a smaller operand.
 """
 

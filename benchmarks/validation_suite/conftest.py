@@ -25,7 +25,7 @@ def pytest_configure() -> None:
 
 @pytest.hookimpl(trylast=True)
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    # A worker is told its order.
+    # A worker gets its order from its assignment.
     if control() == "reversed" and not config.pluginmanager.hasplugin("nsight-worker"):
         items.reverse()
 

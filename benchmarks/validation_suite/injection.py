@@ -1,4 +1,4 @@
-"""Which share of additional work a case is given: NSIGHT_INJECT.
+"""The share of additional work that a case gets: NSIGHT_INJECT.
 
 NSIGHT_INJECT=rotate              each case at another level in each run, all levels alike often
 NSIGHT_INJECT="copy-65MB=+1%"     the cases with this in their name; several with commas between them

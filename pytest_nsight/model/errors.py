@@ -1,4 +1,4 @@
-r"""What can go wrong that a user can mend. Every message says what happened, where, and what to do.
+r"""Errors that a user can correct. Every message says what happened, where, and what to do.
 
 NsightError
 ├── UsageError            options, ini settings or mark arguments that make no sense

@@ -1,8 +1,9 @@
 """Names of kernels that stay the same from build to build, and that a person can read in a table.
 
 Demanglers differ (``<unnamed>``, ``(anonymous namespace)``; ``[lambda() (instance 2)]``, ``{lambda()#2}``),
-compilers number and hash what they generate, and template arguments run to hundreds of characters. What is
-kept is the function's own name, and for generic functions (elementwise, reduce, copy) what they apply.
+compilers number and hash the functions that they generate, and template arguments have hundreds of characters.
+The normalised name keeps the function's own name and, for generic functions (elementwise, reduce, copy), what
+they apply.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ LONGEST = 8192
 
 ANONYMOUS = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(anonymous class\)|_GLOBAL__N_\w*)::")
 
-# Kernels whose own name does not tell what they compute.
+# Kernels whose own name does not say what they compute.
 GENERIC = re.compile(
     r"""elementwise | ^reduce_(1Block_)?kernel | multi_tensor_apply | ^index_ | ^gpu_index | foreach
       | ^Kernel2?$ | ^device_kernel$ | ^kernel(_agent)?$ | ^_kernel_agent | scan | distribution | for_each

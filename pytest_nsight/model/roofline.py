@@ -1,13 +1,12 @@
-"""The roofline: what a board can do at best, and how near to it a measured time comes. Pure arithmetic.
+"""The roofline model: a board's limits, the declared work of a round, and the share of the limit it reaches.
 
 Method: Williams, Waterman and Patterson, "Roofline: an insightful visual performance model for multicore
 architectures" (CACM 52(4), 2009). A round that moves B bytes and does F operations takes at least
 max(B / bandwidth, F / throughput); the larger of the two says what bounds it, which is the same as comparing its
 intensity F / B with the ridge throughput / bandwidth.
 
-MERGED: What NVIDIA's datasheets promise of a product, to stand beside what a board reached.
-
-MERGED: What a test says of its work: `nsight.work(bytes=, flops=)` and the mark's arguments of the same names.
+The limits are those that a board's canaries reach; NVIDIA's datasheet values stand beside them. The work comes from
+`nsight.work(bytes=, flops=)` and the mark's arguments of the same names. Pure arithmetic.
 """
 
 from __future__ import annotations
@@ -22,10 +21,10 @@ from pytest_nsight.model.units import amount
 from pytest_nsight.model.values import CANARIES, RunSummary, Work
 
 COPY = f"{CANARIES}::copy"
-"""The canary that tells the bandwidth: a kernel that reads one large tensor and writes another."""
+"""The canary that gives the bandwidth: a kernel that reads one large tensor and writes another."""
 
 MATMUL = f"{CANARIES}::matmul"
-"""The canary that tells the throughput: a bfloat16 matrix product on the tensor cores."""
+"""The canary that gives the throughput: a bfloat16 matrix product on the tensor cores."""
 
 MEMORY, COMPUTE = "memory", "compute"
 
@@ -212,8 +211,8 @@ def find_datasheet(product: str, bytes_per_s: float | None = None) -> Datasheet 
 
     Args:
         product: its name as the driver gives it, "NVIDIA H200".
-        bytes_per_s: the bandwidth that the recording tells of the board, from its memory's clock and
-            width, for products that are not in the table; None where it tells none.
+        bytes_per_s: the board's bandwidth according to the recording, from the clock and width of its
+            memory, for products that are not in the table; None where the recording lacks it.
 
     Returns:
         None where neither knows the product.

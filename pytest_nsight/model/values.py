@@ -103,7 +103,7 @@ class ShapeSpread:
 
 @dataclass(frozen=True, slots=True)
 class Work:
-    """What a round has to do at least, whatever the implementation: the roofline's side of a time.
+    """What a round has to do at least, whatever the implementation: the roofline's input.
 
     Attributes:
         bytes_moved: bytes that must be read from and written to the device's memory.
@@ -124,7 +124,7 @@ class Clocks:
         temperature_c: highest temperature.
         throttled: share of rounds (0 to 1) after which a slowdown reason was active.
         reasons: names of these reasons, sorted.
-        foreign_processes: processes of others that computed on the board meanwhile, such as "pid 123 (python)", sorted.
+        foreign_processes: foreign processes that used the board meanwhile, such as "pid 123 (python)", sorted.
         round_mhz: SM clock read with each round, in order; empty unless it was read with every round.
     """
 
@@ -160,7 +160,7 @@ class RunSummary:
         environment: names and values that a comparison depends on, see baselines/environment.py.
         recorded: UTC time, ISO 8601.
         commit: git commit of the tested tree, "" when unknown; "+" at its end when it had changes.
-        work: what a round has to do, None where nobody said.
+        work: what a round has to do, None where it is not declared.
         reason: why these runs became a baseline, as their user wrote; "" for none.
     """
 
@@ -188,7 +188,7 @@ class RunSummary:
 
 @dataclass(frozen=True, slots=True)
 class InterleavedPairs:
-    """A case and the one that it claims to beat, measured in turns in one run.
+    """Interleaved rounds of a case and the one that it claims to beat, in one run.
 
     The n-th rounds of both are a pair; which of the two came first alternates from pair to pair.
 

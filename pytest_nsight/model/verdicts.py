@@ -47,7 +47,8 @@ class NoiseLevel:
     """One source of noise, as used.
 
     Attributes:
-        name: "run", "session", "board group" (boards that time alike) or "board" (boards of other or unknown groups).
+        name: "run", "session", "board group" (boards that time alike) or "board" (boards of different or
+            unknown groups).
         sd: standard deviation of log time.
         degrees_of_freedom: how well it is known.
     """
@@ -67,7 +68,7 @@ class Look:
         standard_error: of it.
         degrees_of_freedom: of its t distribution.
         may_regress: whether more runs could still have shown a regression.
-        may_improve: the mirror image.
+        may_improve: the same for being faster.
     """
 
     runs: int
@@ -93,7 +94,7 @@ class RunLevel:
         mode_gap: log distance of the two modes of its rounds, None if there is one mode.
         mode_share: share of the rounds in the slower mode.
         is_clock_mode: whether the SM clock differs between the modes, None where it was not read with each round.
-        is_compared: whether it is one of the runs whose mean is compared; the others tell of the noise, or were
+        is_compared: whether it is one of the runs whose mean is compared; the others show the noise, or were
             set aside.
     """
 
@@ -112,7 +113,7 @@ class RunLevel:
 
 @dataclass(frozen=True, slots=True)
 class Basis:
-    """What a comparison was worked out from, as docs/statistics.md names it; differences are of log time.
+    """The numbers behind a comparison, as docs/statistics.md names it; differences are of log time.
 
     Attributes:
         difference: of mean locations, less the canaries' shift (D).
