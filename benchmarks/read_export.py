@@ -9,8 +9,8 @@ other, to this project, to both reports of `nsys stats` that tie kernels to rang
 versions up to 2023.3, nvtx_kern_sum and nvtx_gpu_proj_sum of later ones) and to nsys-ai (nvtx_layer_breakdown
 and nvtx_kernel_map), each in a separate process, start-up included. Beside them it shows the time that SQLite alone
 takes to find the largest of every value that is read. No reader that uses SQLite can be faster. The cheapest of
---repeat runs counts. A tool that is not installed is named and skipped. A tool that is not done after --limit seconds
-is ended, and its time is a lower bound.
+--repeat runs counts. A tool that is not installed is named and skipped. A tool that is not done after --limit
+seconds is ended, and its time is a lower bound.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """False alarms, power and cost of `--nsight-against`, by simulation through the project's own functions.
 
-The runs of both trees belong to one session, and the looks are those of a session: 3 pairs of everything, then 2 and
-4 more of the suspects. A common drift over the session, in log time per process, tests the ABBA order.
+The runs of both trees belong to one session, and the looks are those of a session: 3 pairs of everything, then 2
+and 4 more of the suspects. A common drift over the session, in log time per process, tests the ABBA order.
 
     python -m benchmarks.simulate_pairs --suites 400
 """
