@@ -1,24 +1,27 @@
 """Which launches belong to which ranges.
 
-A launch belongs to a range when the API call that made it begins inside the range's window on the host, in
-the same process; when and where the device runs it does not matter. Which threads count depends on the range:
+A launch belongs to a range when the API call that made it begins inside the range's window on the host, in the same
+process. The time and place of the work on the device do not matter. The range decides which threads count:
 
-* A range of the project's own domain, or one bound to no thread, takes the calls of every thread: a process
-  runs one round at a time, and autograd launches the backward pass from threads of its own.
-* Any other range takes the calls of its own thread, and those of a thread of which no such range encloses
-  the call.
+* A range of the project's own domain, or one bound to no thread, takes the calls of every thread: a process runs
+  one round at a time, and autograd launches the backward pass from its own threads.
+* Any other range takes the calls of its own thread, and those of helper threads: threads that have no such range
+  around the call, or whose ranges around the call all lie inside the window.
 
-The method is one sort of the calls by time and two binary searches a range, so that its cost does not depend
-on how ranges nest, cross or repeat.
+The method is one sort of the calls by time and three binary searches a range, so its cost does not depend on how
+ranges nest or repeat.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from pytest_nsight.model.trace import ANY_THREAD, OWN_DOMAIN, Flags, Ints, Ranges, Trace
+from pytest_nsight.trace.helper_threads import find_helped_calls
+from pytest_nsight.trace.sorted_keys import join_keys
 
 NO_CALL = -1
 
@@ -28,9 +31,9 @@ class Membership:
     """Which events lie in which ranges, without listing the pairs.
 
     Attributes:
-        order: event numbers, sorted in such a way that the events of a range are two slices.
-        low: shape (ranges, 2), first index into ``order`` of the slices.
-        high: shape (ranges, 2), one past their last.
+        order: event numbers, sorted so that the events of a range are a few slices.
+        low: shape (ranges, slices), first index into ``order`` of each slice.
+        high: shape (ranges, slices), one past its last.
         covered: shape (events,), whether an event lies in any range.
     """
 
@@ -38,6 +41,16 @@ class Membership:
     low: Ints
     high: Ints
     covered: Flags
+
+    def sum_of(self, values: Ints) -> Ints:
+        """The sum of a value of each event by range, shape (ranges,); exact.
+
+        Args:
+            values: shape (events,).
+        """
+        running = np.concatenate([np.zeros(1, np.int64), np.cumsum(values[self.order])])
+        sums: Ints = (running[self.high] - running[self.low]).sum(axis=1)
+        return sums
 
     @property
     def counts(self) -> Ints:
@@ -59,7 +72,7 @@ class Membership:
         lengths = high - low
         slices = np.repeat(np.arange(len(low)), lengths)
         position = np.arange(len(slices)) - np.repeat(np.cumsum(lengths) - lengths, lengths)
-        return slices // 2, self.order[low[slices] + position]
+        return slices // self.low.shape[1], self.order[low[slices] + position]
 
 
 def find_calls(trace: Trace) -> Ints:
@@ -78,7 +91,7 @@ def find_calls(trace: Trace) -> Ints:
     if not len(called) or not len(launches):
         return found
     called = called[np.argsort(calls.start_ns[called], kind="stable")]
-    wanted, offered = _join_keys(
+    wanted, offered = join_keys(
         (launches.process, launches.correlation), (calls.process[called], calls.correlation[called])
     )
     order = np.argsort(offered, kind="stable")
@@ -104,7 +117,7 @@ def find_nodes(trace: Trace) -> Ints:
     replayed = np.flatnonzero(launches.graph_node != 0)
     if not len(replayed) or not len(nodes):
         return found
-    wanted, offered = _join_keys(
+    wanted, offered = join_keys(
         (launches.process[replayed], launches.graph_node[replayed]), (nodes.process, nodes.node)
     )
     order = np.argsort(offered, kind="stable")
@@ -141,32 +154,43 @@ def attribute(trace: Trace, rows: Ints, process: Ints, thread: Ints, time_ns: In
     """
     ranges, wide = trace.ranges, is_process_wide(trace, rows)
     by_process = _Windows.of(ranges, rows, process, time_ns)
-    wide_low, wide_high = by_process.low, by_process.high
     covered = by_process.coverage(wide)
     if wide.all():
-        nothing = np.zeros_like(wide_low)
-        return Membership(
-            by_process.order,
-            np.column_stack([wide_low, nothing]),
-            np.column_stack([wide_high, nothing]),
-            covered,
-        )
+        return Membership(by_process.order, by_process.low[:, None], by_process.high[:, None], covered)
     by_thread = _Windows.of(ranges, rows, process, time_ns, thread)
     claimed = by_thread.coverage(~wide)
-    free = np.flatnonzero(~claimed)
+    free, inside = np.flatnonzero(~claimed), np.flatnonzero(claimed)
     by_free = _Windows.of(ranges, rows, process[free], time_ns[free])
     covered |= claimed
     covered[free] |= by_free.coverage(~wide)
-    offset = len(by_process.order)
-    behind = offset + len(by_thread.order)
+    narrow = np.flatnonzero(~wide)
+    helped = find_helped_calls(ranges, rows[narrow], (process[inside], thread[inside]), time_ns[inside])
+    by_helper = _Windows(helped.order, _scatter(helped.low, narrow, wide), _scatter(helped.high, narrow, wide))
+    return _join(
+        (
+            by_process.limit(wide),
+            by_thread.limit(~wide),
+            by_free.renumber(free).limit(~wide),
+            by_helper.renumber(inside),
+        ),
+        covered,
+    )
+
+
+def _scatter(values: Ints, positions: Ints, like: Flags) -> Ints:
+    """Zeros, and the values at some positions."""
+    spread = np.zeros(len(like), np.int64)
+    spread[positions] = values
+    return spread
+
+
+def _join(parts: Sequence[_Windows], covered: Flags) -> Membership:
+    """One membership of the slices of all parts."""
+    before = np.cumsum([0, *(len(part.order) for part in parts)])[:-1]
     return Membership(
-        np.concatenate([by_process.order, by_thread.order, free[by_free.order]]),
-        np.column_stack(
-            [np.where(wide, wide_low, by_thread.low + offset), np.where(wide, 0, by_free.low + behind)]
-        ),
-        np.column_stack(
-            [np.where(wide, wide_high, by_thread.high + offset), np.where(wide, 0, by_free.high + behind)]
-        ),
+        np.concatenate([part.order for part in parts]),
+        np.column_stack([part.low + offset for part, offset in zip(parts, before, strict=True)]),
+        np.column_stack([part.high + offset for part, offset in zip(parts, before, strict=True)]),
         covered,
     )
 
@@ -185,10 +209,10 @@ class _Windows:
         start, end = ranges.start_ns[rows], ranges.end_ns[rows]
         at, where = process, ranges.process[rows]
         if thread is not None:
-            at, where = _join_keys((process, thread), (where, ranges.thread[rows]))
+            at, where = join_keys((process, thread), (where, ranges.thread[rows]))
         # A range that ends before it starts must come out empty, not as a slice of negative length.
         bounds = np.concatenate([start, np.maximum(start, end)])
-        events, edges = _join_keys((at, time_ns), (np.concatenate([where, where]), bounds))
+        events, edges = join_keys((at, time_ns), (np.concatenate([where, where]), bounds))
         order = np.argsort(events, kind="stable")
         found = np.searchsorted(events[order], edges)
         return cls(order, found[: len(rows)], found[len(rows) :])
@@ -202,30 +226,10 @@ class _Windows:
         covered[self.order] = np.cumsum(steps)[:-1] > 0
         return covered
 
+    def limit(self, chosen: Flags) -> _Windows:
+        """The slices of the chosen ranges; the others have empty ones."""
+        return _Windows(self.order, np.where(chosen, self.low, 0), np.where(chosen, self.high, 0))
 
-def _join_keys(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> tuple[Ints, Ints]:
-    """Pairs (major, minor) of two tables as single integers, ordered and equal exactly as the pairs are."""
-    if _is_one_value(left[0], right[0]):
-        # Mostly there is one process: its number tells nothing, and arrays of it would fill memory.
-        return left[1], right[1]
-    left_major, right_major, majors = _rank(left[0], right[0])
-    left_minor, right_minor = left[1], right[1]
-    extremes = [bound for minor in (left_minor, right_minor) if len(minor) for bound in (minor.min(), minor.max())]
-    lowest, span = int(min(extremes)), int(max(extremes)) - int(min(extremes)) + 1
-    if majors * span >= 2**62:
-        left_minor, right_minor, span = _rank(left_minor, right_minor)
-        lowest = 0
-    return left_major * span + (left_minor - lowest), right_major * span + (right_minor - lowest)
-
-
-def _is_one_value(*columns: Ints) -> bool:
-    """Whether all values of all columns are the same."""
-    filled = [column for column in columns if len(column)]
-    return all(bool((column == filled[0][0]).all()) for column in filled)
-
-
-def _rank(left: Ints, right: Ints) -> tuple[Ints, Ints, int]:
-    """The values of two arrays as their ranks among all values, and the number of ranks."""
-    both = np.concatenate([left, right]).astype(np.int64, copy=False)
-    values, ranks = np.unique(both, return_inverse=True)
-    return ranks[: len(left)], ranks[len(left) :], len(values)
+    def renumber(self, events: Ints) -> _Windows:
+        """The same slices with the numbers of the events, where only some events were searched."""
+        return _Windows(events[self.order], self.low, self.high)

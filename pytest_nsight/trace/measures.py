@@ -179,9 +179,7 @@ def _sum_synchronisation(trace: Trace, rows: Ints) -> Ints:
     waiting = np.flatnonzero(np.isin(calls.name, numbers))
     members = attribute(trace, rows, calls.process[waiting], calls.thread[waiting], calls.start_ns[waiting])
     duration_ns = np.maximum(calls.end_ns - calls.start_ns, 0)[waiting]
-    running = np.concatenate([np.zeros(1, np.int64), np.cumsum(duration_ns[members.order])])
-    sums: Ints = (running[members.high] - running[members.low]).sum(axis=1)
-    return sums
+    return members.sum_of(duration_ns)
 
 
 def _describe(trace: Trace, rows: Ints) -> pd.DataFrame:

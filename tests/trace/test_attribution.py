@@ -89,6 +89,36 @@ def test_a_user_range_takes_its_own_thread_and_what_no_range_of_another_thread_c
     assert names == {"mine": {"own", "autograd"}, "theirs": {"other", "autograd"}}
 
 
+def test_a_range_takes_the_calls_of_a_helper_thread_that_opens_ranges_around_them(measured):
+    """As emit_nvtx does: autograd's thread opens a range around each launch, inside the user's range."""
+    trace = (
+        TraceBuilder()
+        .range("train_step", 0, 100, domain="", thread=1)
+        .range("backward", 40, 90, domain="", thread=1)
+    )
+    for number in range(3):
+        at = 50 + 10 * number
+        trace.range(f"MmBackward0, seq = {number}", at, at + 8, domain="", thread=2)
+        trace.range("aten::mm", at + 1, at + 7, domain="", thread=2)
+        trace.launch("mm", 200 + at, 204 + at, api_at=at + 2, thread=2)
+    result = measured(trace, "")
+
+    kernel_ns = dict(zip(result.ranges["name"], result.ranges["kernel_ns"].tolist(), strict=True))
+    assert kernel_ns["train_step"] == kernel_ns["backward"] == 12
+    assert launches(result) | {"aten::mm": 1} == launches(result)
+    assert launches(result)["backward"] == 3
+
+
+def test_threads_that_work_side_by_side_keep_their_own_calls(measured):
+    trace = TraceBuilder()
+    for thread, shift in ((1, 0), (2, 50)):
+        trace.range(f"worker {thread}", shift, shift + 100, domain="", thread=thread)
+        trace.launch(f"k{thread}", shift + 60, shift + 70, api_at=shift + 55, thread=thread)
+        trace.launch(f"k{thread}", shift + 80, shift + 90, api_at=shift + 75, thread=thread)
+
+    assert launches(measured(trace, "")) == {"worker 1": 2, "worker 2": 2}
+
+
 def test_a_range_of_a_thread_does_not_claim_what_is_launched_after_it(measured):
     trace = TraceBuilder().range("outer", 0, 100, domain="", thread=1).range("early", 0, 10, domain="", thread=2)
     trace.launch("late", 60, 70, api_at=50, thread=2)
