@@ -1,4 +1,4 @@
-"""Starts several workers side by side, so that one profiler records them all, and ends ranks that wait in vain.
+"""Starts several workers side by side, so that one profiler records them all, and ends ranks whose peer failed.
 
 The controller starts this program with the folder of a run, which holds the plan; it records how each worker ended.
 It measures nothing, imports neither torch nor pytest, and uses no GPU.
@@ -33,7 +33,7 @@ _INTERRUPT_S = 8.0
 
 
 class _RunningWorker:
-    """A running member."""
+    """A worker process that was started."""
 
     def __init__(self, member: WorkerSpec, folder: Path) -> None:
         self.member = member
@@ -45,19 +45,19 @@ class _RunningWorker:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                # An interrupt comes from here alone: two of them would cut short the worker's own clearing up.
+                # Only this process interrupts it: a second interrupt would break off the worker's own teardown.
                 start_new_session=True,
             )
         self.failed_peer = ""
         self.children: set[int] = set()
 
     @property
-    def has_trouble(self) -> bool:
-        """Whether its peers may wait for it in vain."""
+    def has_failed(self) -> bool:
+        """Whether it failed, so that its peers may wait for ever."""
         return bool(self.popen.poll()) or (self.folder / FAILED_FILE).exists()
 
-    def look(self) -> None:
-        """Notes what it has started; who a process belongs to cannot be found out once its parent is gone."""
+    def record_children(self) -> None:
+        """Records what it has started; a process cannot be assigned to a worker once its parent is gone."""
         try:
             self.children |= {child.pid for child in psutil.Process(self.popen.pid).children(recursive=True)}
         except psutil.Error:
@@ -70,7 +70,7 @@ class _RunningWorker:
 
 
 class Supervisor:
-    """Works a plan off."""
+    """Runs a plan."""
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
@@ -82,7 +82,7 @@ class Supervisor:
             self._interrupted_at = time.monotonic()
 
     def run(self, plan: WorkerPlan) -> None:
-        """Runs stage after stage, whatever becomes of the workers."""
+        """Runs stage after stage, whether or not workers fail."""
         for stage in plan.stages:
             if self._interrupted_at is None:
                 groups = [[_RunningWorker(member, self._folder) for member in group.members] for group in stage]
@@ -95,7 +95,7 @@ class Supervisor:
         while running:
             now = time.monotonic()
             for number, group in enumerate(groups):
-                _end_abandoned(group, since.setdefault(number, now) if _troubled(group) else None, now)
+                _end_abandoned(group, since.setdefault(number, now) if _find_failed(group) else None, now)
             if self._interrupted_at is not None:
                 number = signal.SIGKILL if now - self._interrupted_at > _INTERRUPT_S else signal.SIGINT
                 if number == signal.SIGKILL or not has_forwarded:
@@ -105,7 +105,7 @@ class Supervisor:
             if now - looked_at > _LOOK_S:
                 looked_at = now
                 for worker in running:
-                    worker.look()
+                    worker.record_children()
             for worker in [worker for worker in running if worker.popen.poll() is not None]:
                 running.remove(worker)
                 self._record_exit(worker)
@@ -117,23 +117,23 @@ class Supervisor:
             file.write(json.dumps({"member": worker.member.folder, **asdict(end)}) + "\n")
 
 
-def _troubled(group: Sequence[_RunningWorker]) -> _RunningWorker | None:
-    return next((worker for worker in group if len(group) > 1 and worker.has_trouble), None)
+def _find_failed(group: Sequence[_RunningWorker]) -> _RunningWorker | None:
+    return next((worker for worker in group if len(group) > 1 and worker.has_failed), None)
 
 
 def _end_abandoned(group: Sequence[_RunningWorker], since: float | None, now: float) -> None:
-    """Ends the ranks that are left when one has failed or died: they may wait in a collective for ever."""
-    culprit = _troubled(group)
-    if culprit is None or since is None or now - since < PEER_GRACE_S:
+    """Ends the remaining ranks when one has failed or died: they may wait in a collective for ever."""
+    failed = _find_failed(group)
+    if failed is None or since is None or now - since < PEER_GRACE_S:
         return
     for worker in group:
         if worker.popen.poll() is None:
-            worker.failed_peer = culprit.member.folder
+            worker.failed_peer = failed.member.folder
             worker.send(signal.SIGKILL if now - since > PEER_GRACE_S + _KILL_S else signal.SIGTERM)
 
 
 def main(folder: Path) -> int:
-    """Works off the plan of a run's folder."""
+    """Runs the plan of a run's folder."""
     supervisor = Supervisor(folder)
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, supervisor.interrupt)

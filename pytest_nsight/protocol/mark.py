@@ -269,7 +269,7 @@ def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:
         candidate = f"{base}[{'-'.join([*tokens[:position], variant, *tokens[position + 1 :]])}]"
         if candidate != case and candidate in cases:
             return candidate
-    # A slip of the pen, or a selection without it: the claim must not vanish, so it names who is missing.
+    # A misspelt id, or a selection without that case: the claim must not vanish, so it names the missing case.
     return f"{base}[{'-'.join([variant, *tokens[1:]])}]"
 
 

@@ -1,9 +1,8 @@
-"""How the ranks of a parallel test find each other: the variables that torchrun sets, and no more.
+"""How the ranks of a parallel test find each other, and how they begin each round together.
 
-MERGED: Lets the ranks of a case begin each round together, whatever they did since the last one.
-
-A collective's kernel runs from the arrival of its own rank to the end of the slowest one's. A rank that begins a
-round earlier, because its pause was shorter by a hundred microseconds, would measure that as kernel time.
+They find each other by the variables that torchrun sets. They begin together because a collective's kernel runs
+from the arrival of its own rank to the end of the slowest one's: a rank that begins a round a hundred microseconds
+earlier measures them as kernel time.
 """
 
 from __future__ import annotations
@@ -39,7 +38,7 @@ def is_one_of_many(environ: Mapping[str, str]) -> bool:
 
 @contextmanager
 def as_only_rank() -> Iterator[None]:
-    """A world of one: without --nsight a parallel test runs on one rank, with the variables that it asks for."""
+    """The variables of a group of one rank: without --nsight a parallel test runs on a single rank."""
     if "WORLD_SIZE" in os.environ:
         yield
         return
@@ -64,13 +63,13 @@ def free_port() -> int:
 _FILES = ("ranks-{}-rounds.barrier", "ranks-{}-cases.barrier")
 PATIENCE_S = 120.0
 
-# Each rank writes to a cache line of its own: how often it has come, and how often without success.
+# Each rank writes to a cache line of its own: how often it has arrived, and how often it had failed.
 _SLOT_BYTES = 64
 _WORD_BYTES = 8
 
 
 def no_barrier() -> None:
-    """What a worker waits for that is alone: nothing."""
+    """The barrier of a worker that has no peers: it does not wait."""
 
 
 def make_barriers(folder: Path, ranks: int) -> None:
@@ -80,13 +79,13 @@ def make_barriers(folder: Path, ranks: int) -> None:
 
 
 def open_barriers(folder: Path, rank: int, ranks: int) -> tuple[Barrier, Barrier]:
-    """One rank's side of two barriers: at the beginning of each round, and at the end of each case."""
+    """Two barriers of one rank: at the beginning of each round, and at the end of each case."""
     rounds, cases = (Barrier(folder / name.format(ranks), rank, ranks) for name in _FILES)
     return rounds, cases
 
 
 class Barrier:
-    """One rank's side of a barrier over shared memory: a few microseconds, and no GPU work."""
+    """One rank's end of a barrier over shared memory: it costs a few microseconds, and no GPU work."""
 
     def __init__(self, path: Path, rank: int, ranks: int) -> None:
         """Opens the barrier.
@@ -94,39 +93,39 @@ class Barrier:
         Args:
             path: a file that make_barriers made.
             rank: this process's.
-            ranks: how many come.
+            ranks: how many take part.
         """
         with path.open("r+b") as file:
             self._memory = mmap.mmap(file.fileno(), _SLOT_BYTES * ranks)
         words = memoryview(self._memory).cast("q")
-        self._comings = words[:: _SLOT_BYTES // _WORD_BYTES]
+        self._arrivals = words[:: _SLOT_BYTES // _WORD_BYTES]
         self._failures = words[1 :: _SLOT_BYTES // _WORD_BYTES]
         self._rank = rank
         self._count = 0
 
     def wait(self, patience_s: float = PATIENCE_S) -> None:
-        """Returns when every rank has come as often as this one.
+        """Returns when every rank has arrived as often as this one.
 
         Args:
-            patience_s: how long that may take.
+            patience_s: the longest wait.
 
         Raises:
-            RuntimeError: it takes longer.
+            RuntimeError: the wait is longer.
         """
         self._count += 1
-        self._comings[self._rank] = self._count
+        self._arrivals[self._rank] = self._count
         deadline = time.monotonic() + patience_s
-        while late := [rank for rank, count in enumerate(self._comings) if count < self._count]:
+        while late := [rank for rank, count in enumerate(self._arrivals) if count < self._count]:
             if time.monotonic() > deadline:
                 raise RuntimeError(
-                    f"rank {late[0]} has not come to round {self._count} within {patience_s:.0f} s: every rank "
+                    f"rank {late[0]} did not arrive at round {self._count} within {patience_s:.0f} s: every rank "
                     "must measure the same body with the same number of rounds"
                 )
-            # Gives the core away: ranks may outnumber the cores.
+            # Other ranks need the core: there may be more ranks than cores.
             time.sleep(0)
 
     def agree(self, *, has_failed: bool) -> bool:
-        """Waits, for as long as it takes, and tells whether no rank has failed."""
+        """Whether no rank has failed; waits for all of them, without a limit."""
         self._failures[self._rank] += has_failed
         self.wait(float("inf"))
         return not any(self._failures)

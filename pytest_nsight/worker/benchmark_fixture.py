@@ -41,7 +41,7 @@ class Benchmark(BenchmarkFixture):  # type: ignore[misc]
         warmup_rounds: int = 0,
         iterations: int = 1,
     ) -> T:
-        """Measures with everything spelled out.
+        """Measures with every argument given explicitly.
 
         `rounds` and `warmup_rounds` are minima for wall-clock timing and do not bind the gate, whose own
         numbers apply; `iterations` repeats the call inside a round, `teardown` runs once, at the end.

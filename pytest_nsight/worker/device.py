@@ -25,7 +25,7 @@ class Device(Protocol):
         board: UUID of the GPU, or the processor's name where there is none.
         needs_rest: whether its clock depends on how busy it has been.
         environment: what a measurement on it depends on, as names and values.
-        canaries: the plugin's own cases for it; none on a processor, whose noise would drown them.
+        canaries: the canaries for it; none on a processor, whose noise exceeds what they could show.
         power_limit_w: the power limit in force, None if unknown.
         run_sd: standard deviation of log time that runs of unchanged code are expected to have here.
     """
@@ -107,8 +107,8 @@ class CudaDevice:
 
     def read_activity(self) -> BoardActivity:
         """Asks NVML for energy and processes."""
-        others = list_foreign_processes(self._nvml.pids(), os.getpid(), self._root_pid, parent_of, name_of)
-        return BoardActivity(self._nvml.energy_mj(), others)
+        foreign = list_foreign_processes(self._nvml.pids(), os.getpid(), self._root_pid, parent_of, name_of)
+        return BoardActivity(self._nvml.energy_mj(), foreign)
 
     def has_room_to_keep(self) -> bool:
         """A small part of the memory, so that the next case hardly notices."""

@@ -1,4 +1,4 @@
-"""The `nsight` fixture: what a test calls. Who is behind it decides whether anything is measured."""
+"""The `nsight` fixture: what a test calls. The measurement behind it decides whether anything is measured."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class Measurement(Protocol):
         """Names a part of the round."""
 
     def declare(self, work: Work) -> None:
-        """Takes note of what a round has to do."""
+        """Declares what a round has to do."""
 
 
 class PlainMeasurement:
@@ -47,7 +47,7 @@ class PlainMeasurement:
         return nullcontext()
 
     def declare(self, work: Work) -> None:
-        """Has no use for it."""
+        """Ignores it."""
 
 
 class Nsight:
@@ -74,7 +74,7 @@ class Nsight:
         rounds: int | None = None,
         warmup: int | None = None,
     ) -> T:
-        """Measures with everything spelled out.
+        """Measures with every argument given explicitly.
 
         Args:
             function: what is measured.
@@ -82,7 +82,7 @@ class Nsight:
             kwargs: its keyword arguments.
             setup: called before each round, outside of the measurement; what it returns, unless None, is
                 the (args, kwargs) of that round.
-            rounds: measured rounds; beats mark and settings.
+            rounds: measured rounds; overrides mark and settings.
             warmup: unmeasured rounds before them.
 
         Returns:
@@ -113,7 +113,7 @@ class Nsight:
     def work(self, *, bytes: float | None = None, flops: float | None = None) -> None:  # noqa: A002 - as users say
         """Declares what a round has to do at least, so that its time can be held against the board's limits.
 
-        It beats the mark's `bytes` and `flops`, and may stand before or after the measured call.
+        It overrides the mark's `bytes` and `flops`, and may stand before or after the measured call.
 
         Args:
             bytes: bytes that must be read from and written to the device's memory, each tensor counted once.

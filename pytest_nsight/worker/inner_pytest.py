@@ -110,7 +110,7 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:
-        """Turns pytest.exit into a failure of the test: the user's pytest would learn nothing of the others."""
+        """Turns pytest.exit into a failure of the test: otherwise the cases after it would not be measured."""
         try:
             return (yield)
         except pytest.exit.Exception as wish:

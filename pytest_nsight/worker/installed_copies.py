@@ -1,8 +1,8 @@
-"""Finds what pip installed as a copy from the user's tree: both sides of a comparison would import it.
+"""Finds distributions that pip installed from the user's tree as a copy: both trees of a comparison import them.
 
 A folder that was installed is a copy, and so is the tree's own project, wherever its wheel came from. Another
-archive that lies in the tree may as well be a stranger, such as a wheel that a project carries along: it is one
-if no project of the tree has its name, and nothing near the tree's top has the name of a module.
+archive that lies in the tree may be unrelated, such as a wheel of a dependency. It is unrelated if no project of
+the tree has its name, and no file or folder near the tree's top has the name of one of its modules.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ _DEPTH = 3
 
 
 def installed_copies(root: str, owns: Callable[[str], bool]) -> Iterator[str]:
-    """Yields real paths of the files of distributions that are copies of the tree.
+    """Real paths of the files of distributions that are copies of the tree.
 
-    Left out is what an editable install consists of: files that only point into the tree.
+    The files of an editable install are left out: they only point into the tree.
 
     Args:
         root: top folder of the tree.
@@ -64,7 +64,7 @@ def _copied(
 ) -> Iterator[PackagePath]:
     """The modules of an archive that come from the tree."""
     projects, names = read_tree()
-    # A tree whose projects nobody can name may have built anything.
+    # A tree whose projects have no readable name may have built anything.
     is_built_here = not projects or _name_of(distribution) in projects
     for file in _modules(distribution):
         if is_built_here or _stem(file.parts[0]) in names:

@@ -55,7 +55,7 @@ class MeasuredRun:
                 "device",
                 name=device.name,
                 board=device.board,
-                environment={**device.environment, **self.job.environment},
+                environment={**self.job.environment, **device.environment},
             )
             self._stopwatch = Stopwatch(device, self._recorder, self.journal, self._barrier)
         return self._stopwatch

@@ -1,6 +1,6 @@
-"""NVML's view of one GPU, found by its UUID so that CUDA_VISIBLE_DEVICES never misleads.
+"""NVML's view of one GPU: its settings, its readings, and the foreign processes that compute on it.
 
-MERGED: Who else computes on the board: processes that are neither this one nor of its session. Pure but for /proc.
+The GPU is found by its UUID, because CUDA_VISIBLE_DEVICES renumbers boards.
 """
 
 from __future__ import annotations
@@ -106,24 +106,24 @@ _MOST_GENERATIONS = 100
 def list_foreign_processes(
     listed: Iterable[int], own: int, root: int, parent: Callable[[int], int | None], name: Callable[[int], str]
 ) -> tuple[str, ...]:
-    """Names the processes that do not belong to the session.
+    """The processes on a board that do not belong to the session.
 
     Args:
         listed: pids on the board as the driver lists them.
         own: this process, which is on the board.
-        root: the outer pytest; what descends from it belongs to the session.
+        root: the outer pytest; its descendants belong to the session.
         parent: pid -> its parent's, None if unknown.
         name: pid -> its name, "" if unknown.
 
     Returns:
-        Texts such as "pid 123 (python)". Empty, too, if the driver lists this very process under no or another
-        pid, as it does from inside some containers: then none of its pids can be told from our own.
+        Texts such as "pid 123 (python)". Empty, too, if the driver lists this process under no or another pid, as
+        it does from inside some containers: then its pids cannot be compared with ours.
     """
     pids = set(listed)
     if own not in pids:
         return ()
-    strangers = sorted(pid for pid in pids if pid != own and not _descends(pid, (own, root), parent))
-    return tuple(f"pid {pid} ({name(pid)})" if name(pid) else f"pid {pid}" for pid in strangers)
+    foreign = sorted(pid for pid in pids if pid != own and not _descends(pid, (own, root), parent))
+    return tuple(f"pid {pid} ({name(pid)})" if name(pid) else f"pid {pid}" for pid in foreign)
 
 
 def _descends(pid: int, elders: tuple[int, int], parent: Callable[[int], int | None]) -> bool:

@@ -1,19 +1,17 @@
-"""How long a GPU rests before a round, so that its boost clock holds (docs/protocol.md has the figures). Pure.
+"""How long a GPU rests before a round, and how many rounds a case gets where the user gives no number. Pure.
 
-A board slows down when its power, averaged over some tens of milliseconds, reaches the limit. The first rest
-keeps the average below that for the hungriest kernel there is; what the board says after each round decides
-whether that was enough.
+Rest: a board slows down when its power, averaged over some tens of milliseconds, reaches the limit. The first rest
+keeps the average below the limit even for a kernel that draws the most power; NVML's readings after each round
+decide whether that was enough (docs/protocol.md has the figures).
 
-MERGED: How many rounds a case gets in a run, where nobody said. Pure.
-
-More rounds only lower the error within the run, and that matters as long as it is not small against what runs
-differ by anyway (Kalibera and Jones 2013, doi 10.1145/2555670.2464160: repeat at the level that varies).
-
-Only the host's durations are known while the rounds run. They are the device's plus what launching and waiting add,
-so their absolute error is hardly below the device's. CUDA events are no better: the first event passes an idle
-stream at once, so that they, too, count the host's way to the launch. What is added is measured on a launch that
-does next to nothing, the floor; the error is taken relative to what lies above it. Where little does, a kernel of
-a few microseconds, the ratio says nothing, and the case gets all rounds: they are cheap there.
+Rounds: more of them lower only the error within the run. That matters as long as this error is not small against
+the differences between runs (Kalibera and Jones 2013, doi 10.1145/2555670.2464160: repeat at the level that
+varies). Only the host's durations are known while the rounds run. They are the device's plus the time for
+launching and waiting, so their absolute error is hardly below the device's. CUDA events are no better: the first
+event passes an idle stream at once, so that they, too, include the host's time until the launch. That time is
+measured on a launch that does next to nothing, the floor, and the error is taken relative to the time above the
+floor. For a kernel of a few microseconds little lies above it, so the ratio says nothing and the case gets all
+rounds: they are cheap.
 """
 
 from __future__ import annotations
@@ -30,7 +28,7 @@ IDLE_SHARE = 0.2
 """Of the power limit: what a board with a CUDA context draws at rest (an H200: 120 of 700 W)."""
 
 PEAK_SHARE = 1.6
-"""Of the power limit: what the hungriest kernel would draw at the highest clock.
+"""Of the power limit: what the most demanding kernel would draw at the highest clock.
 
 A matmul on an H200 held at the limit runs 1.18 times longer than at the full clock (docs/protocol.md, "Why rest"),
 and power goes with about the cube of the clock.
@@ -46,7 +44,7 @@ CLOCK_TOLERANCE = 0.01
 """A clock this much below the highest seen has dropped; a step of the clock is 0.8 %, and temperature takes one."""
 
 LENGTHENED_NS = 1_000_000
-"""Shortest rest after a first one has turned out too short."""
+"""Shortest rest after the first one was too short."""
 
 RESTED_PER_BUSY = (PEAK_SHARE - IDLE_SHARE) / (MEAN_SHARE - IDLE_SHARE) - 1
 """2.5: the rest, for each ns of work, that brings the average of PEAK_SHARE and IDLE_SHARE down to MEAN_SHARE."""
@@ -116,7 +114,7 @@ class Pacer:
         self.rest_ns = first_rest_ns(busy_ns) if fixed_ns is None else fixed_ns
 
     def observe(self, reading: NvmlSample) -> bool:
-        """Takes in what the board said after a round; returns whether that round was slowed."""
+        """Whether the board slowed the round down after which it was read; adapts the rest."""
         self.highest_mhz = higher_mhz(reading, self.highest_mhz)
         slowed = is_slowed(reading, self.highest_mhz)
         if not self._is_fixed and (slowed or is_near_limit(reading, self._limit_w)):
@@ -127,7 +125,7 @@ class Pacer:
 FEWEST = 30
 MOST = 100
 STEP = 5
-"""Rounds between two looks, so that a lucky short stretch seldom ends a case."""
+"""Rounds between two checks, so that a short quiet stretch seldom ends a case."""
 
 SMALL_ERROR = 0.0015
 """A relative error that is small whatever the runs differ by."""
@@ -137,7 +135,7 @@ LONG_NS = 1_000_000_000
 
 _BATCHES = 6
 _TRUSTED_SHARE = 0.25
-"""Of the floor: a round that is longer than it by less than this tells nothing of the device."""
+"""Of the floor: a round that is longer than it by less than this says nothing about the device."""
 
 
 def relative_error(walls_ns: Sequence[int], floor_ns: int) -> float | None:
@@ -151,7 +149,7 @@ def relative_error(walls_ns: Sequence[int], floor_ns: int) -> float | None:
         floor_ns: host duration of a round that does next to nothing.
 
     Returns:
-        The ratio; None where the rounds are too few (below 12) or too short to tell.
+        The ratio; None where the rounds are too few (below 12) or too short.
     """
     if len(walls_ns) < 2 * _BATCHES:
         return None

@@ -1,4 +1,4 @@
-"""The rounds of one case: warm up, then rest, empty the cache, synchronise, measure, and note."""
+"""The rounds of one case: warm up; then, for each, rest, flush the cache, synchronise, measure, record."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class PairBody:
 
 
 class Stopwatch:
-    """Measures the cases of one worker process, one after the other, and journals their rounds.
+    """Measures the cases of one worker process, one after the other, and records their rounds.
 
     Attributes:
         device: what is measured.
@@ -76,9 +76,9 @@ class Stopwatch:
         """Prepares.
 
         Args:
-            device: what does the work.
-            recorder: marks the rounds in the record.
-            journal: takes the account of them.
+            device: where the work is done.
+            recorder: marks the rounds in the trace.
+            journal: records the rounds.
             barrier: called right before a round opens, lets the ranks of a parallel test begin it together.
         """
         self._barrier = barrier
@@ -118,7 +118,7 @@ class Stopwatch:
             before, began_ns = self.device.read_activity(), time.perf_counter_ns()
             result = cast("T", None)
             while not _is_over(walls_ns, plan, floor_ns, self.device.run_sd, time.perf_counter_ns() - began_ns):
-                # Let go of the last result first, so that every round finds the same free memory.
+                # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)
             elapsed_ns, after = time.perf_counter_ns() - began_ns, self.device.read_activity()
@@ -163,7 +163,7 @@ class Stopwatch:
     def part(self, name: str) -> Iterator[None]:
         """Names a part of the running round; on another thread it does nothing.
 
-        Outside of a round it is no part of any, but a CUDA graph may be captured in it, which rounds replay.
+        Outside a round it belongs to none, but a CUDA graph may be captured in it that rounds replay.
         """
         if threading.get_ident() != self._thread:
             yield
@@ -182,11 +182,11 @@ class Stopwatch:
         return Pacer(busy_ns, fixed_ns=fixed_ns, limit_w=self.device.power_limit_w, highest_mhz=self._highest_mhz)
 
     def _settle(self, plan: RoundPlan) -> int:
-        """Waits while the board still pays for what came before; returns for how long, in ns."""
+        """Waits while the board is still slowed by earlier work; returns for how long, in ns."""
         waited_ns = 0
         while plan.rest_ns is None and waited_ns < MOST_SETTLING_NS:
             if plan.cold_cache:
-                # Some work, since a board that has none lowers its clock for want of it.
+                # Some work: an idle board lowers its clock.
                 self.device.flush()
                 self.device.synchronize()
             reading = self.device.read()
@@ -213,7 +213,7 @@ class Stopwatch:
         """Compiles, tunes and loads whatever the body needs.
 
         Returns:
-            How long the last round and the emptying of the cache kept the device busy, in ns.
+            How long the last round and the flush of the cache kept the device busy, in ns.
         """
         busy_ns = 0
         for _ in range(plan.warmup):

@@ -1,33 +1,186 @@
-"""What a worker's account says of its run, whoever wrote it."""
+"""What a worker's manifest says of its run, whichever version wrote it, and what a hostile one gets: a refusal."""
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
+from pytest_nsight.model.errors import RecordingError
+from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.manifest_events import (
+    CaseFault,
+    Conditions,
+    Journal,
+    NvmlSample,
+    PairedRounds,
+    PhaseReport,
+    Round,
+    WrongImport,
+)
+
+HEAD = {"event": "run", "format": 1, "run": "s/001", "session": "s", "pid": 7}
+ROUND = {
+    "event": "round", "id": 1, "case": "t.py::t", "parts": [[2, "forward"]], "start_ns": 10, "wall_ns": 20,
+    "rest_ns": 30, "cold_cache": True, "reading": {"sm_mhz": 1980, "power_w": 106.5, "reasons": []},
+}  # fmt: skip
+CONDITIONS = {
+    "event": "conditions", "case": "t.py::t", "busy_ns": 1, "settled_ns": 0, "rest_ns": 3, "last_rest_ns": 4,
+    "error": None, "elapsed_ns": 5, "energy_mj": None, "others": ["pid 123 (python)"],
+}  # fmt: skip
+REPORT = {"event": "report", "case": "t.py::t", "report": {"outcome": "passed", "when": "call"}}
+
+
+def read(folder: Path, *events: Any) -> Manifest:
+    path = folder / FILE_NAME
+    path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+    return read_manifest(path)
 
 
 @pytest.mark.parametrize(
     ("events", "seed"),
     [
-        ([{"event": "run", "run": "s/001"}, {"event": "assignment", "seed": 7}], 7),
-        ([{"event": "run", "run": "s/001"}, {"event": "assignment", "seed": None}], None),
-        ([{"event": "run", "run": "s/001", "seed": 7}], 7),
-        ([{"event": "run", "run": "s/001"}], None),
+        ([HEAD, {"event": "assignment", "seed": 7}], 7),
+        ([HEAD, {"event": "assignment", "seed": None}], None),
+        ([{**HEAD, "seed": 7}], 7),
+        ([HEAD], None),
     ],
-    ids=[
-        "told with the assignment",
-        "the user's order",
-        "told at the start, as recordings of before have it",
-        "no assignment",
-    ],
+    ids=["in the assignment", "the user's order", "in the head, as older recordings have it", "no assignment"],
 )
 def test_the_seed_of_the_order(tmp_path: Path, events: list[dict[str, Any]], seed: int | None) -> None:
-    path = tmp_path / FILE_NAME
-    path.write_text("".join(json.dumps(event) + "\n" for event in events), encoding="utf-8")
+    assert read(tmp_path, *events).seed == seed
 
-    assert read_manifest(path).seed == seed
+
+def test_what_a_journal_writes_is_what_is_read(tmp_path: Path) -> None:
+    measured = Round(1, "c", ((2, "forward"),), 3, 4, 5, cold_cache=True, reading=NvmlSample(1980, 1.5, -3, ("x",)))
+    conditions = Conditions("c", 1, 2, 3, 4, 0.5, 6, None, ("pid 1",))
+    journal = Journal(tmp_path / FILE_NAME)
+    journal.write_round(measured)
+    journal.write_conditions(conditions)
+    journal.write_work("c", Work(3, 4))
+    journal.write_fault("canary_fault", "k", ValueError("first\nsecond"))
+    journal.write("wrong_import", module="ops", file="/ops.py")
+    journal.write("pair", case="c", partner="d", own_rounds="e", partner_rounds="f")
+    journal.write("end", code=1)
+
+    manifest = read_manifest(tmp_path / FILE_NAME)
+
+    assert manifest.rounds == (measured,)
+    assert manifest.conditions == {"c": conditions}
+    assert manifest.work == {"c": Work(3, 4)}
+    assert manifest.canary_faults == (CaseFault("k", "ValueError: first"),)
+    assert manifest.wrong_imports == (WrongImport("ops", "/ops.py"),)
+    assert manifest.pairs == (PairedRounds("c", "d", "e", "f"),)
+    assert manifest.exit_code == 1
+
+
+def test_the_events_of_older_recordings_are_read_under_their_new_names(tmp_path: Path) -> None:
+    manifest = read(
+        tmp_path,
+        {**HEAD, "side": "against"},
+        {"event": "race", "case": "a", "partner": "b", "own_rounds": "c", "partner_rounds": "d"},
+        {"event": "race_fault", "case": "a", "text": "broke off"},
+        {"event": "surplus", "cases": ["x", "y"]},
+        {"event": "leak", "module": "ops", "file": "/ops.py"},
+        CONDITIONS,
+    )
+
+    assert manifest.tree == "against"
+    assert manifest.pairs == (PairedRounds("a", "b", "c", "d"),)
+    assert manifest.pair_faults == (CaseFault("a", "broke off"),)
+    assert manifest.only_there == ("x", "y")
+    assert manifest.wrong_imports == (WrongImport("ops", "/ops.py"),)
+    assert manifest.conditions["t.py::t"].foreign_processes == ("pid 123 (python)",)
+
+
+def test_a_line_that_a_crash_cut_off_is_left_out(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_text(json.dumps(HEAD) + "\n" + json.dumps(ROUND)[:40], encoding="utf-8")
+
+    assert read_manifest(path).rounds == ()
+
+
+def test_events_and_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
+    manifest = read(tmp_path, HEAD, {"event": "aurora", "x": 1}, {**REPORT, "colour": "red"})
+
+    assert manifest.reports == (PhaseReport("t.py::t", {"outcome": "passed", "when": "call"}),)
+
+
+@pytest.mark.parametrize(
+    ("event", "words"),
+    [
+        ([1, 2], "expected an object"),
+        ({"run": "s"}, 'no field "event"'),
+        ({**ROUND, "wall_ns": "20"}, "wall_ns"),
+        ({**ROUND, "wall_ns": -1}, "wall_ns"),
+        ({**ROUND, "id": 2**63}, "id"),
+        ({**ROUND, "id": True}, "id"),
+        ({**ROUND, "parts": [[1]]}, "parts"),
+        ({**ROUND, "reading": {"power_w": float("inf")}}, "Infinity"),
+        ({**ROUND, "reading": {"power_w": -5}}, "power_w"),
+        ({**ROUND, "reading": 3}, "reading"),
+        ({key: value for key, value in ROUND.items() if key != "case"}, 'no field "case"'),
+        ({**CONDITIONS, "error": "nan"}, "error"),
+        ({**CONDITIONS, "others": "pid"}, "foreign_processes"),
+        ({"event": "work", "case": "c", "bytes_moved": -1, "flops": 0}, "bytes_moved"),
+        ({"event": "work", "case": "c", "bytes_moved": 10**400, "flops": 0}, "bytes_moved"),
+        ({"event": "device", "environment": {"gpu": 3}}, "environment"),
+        ({"event": "report", "case": "c", "report": {}}, "outcome"),
+        ({"event": "report", "case": "c", "report": []}, "report"),
+        ({"event": "end", "code": None}, "code"),
+    ],
+)
+def test_a_value_that_no_worker_writes_is_refused_with_its_place(tmp_path: Path, event: Any, words: str) -> None:
+    with pytest.raises(RecordingError) as refusal:
+        read(tmp_path, HEAD, event)
+
+    (sentence,) = str(refusal.value).splitlines()
+    assert f"{tmp_path / FILE_NAME}, line 2 is damaged" in sentence
+    assert words in sentence
+    assert "record it again" in sentence
+
+
+def test_deep_nesting_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / FILE_NAME
+    path.write_text("[" * 100_000 + "\n", encoding="utf-8")
+
+    with pytest.raises(RecordingError, match="line 1"):
+        read_manifest(path)
+
+
+def test_what_is_no_regular_file_is_refused_without_waiting(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / FILE_NAME)
+
+    with pytest.raises(RecordingError, match="not a regular file"):
+        read_manifest(tmp_path / FILE_NAME)
+    with pytest.raises(RecordingError, match="not a regular file"):
+        read_manifest(Path("/dev/zero"))
+
+
+def test_a_newer_format_asks_for_an_upgrade(tmp_path: Path) -> None:
+    with pytest.raises(RecordingError, match="newer pytest-nsight"):
+        read(tmp_path, {**HEAD, "format": 2, "run": ["of", "another", "shape"]})
+
+
+_values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=5), inner, max_size=3),
+    max_leaves=5,
+)
+
+
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@given(st.sampled_from([HEAD, ROUND, CONDITIONS, REPORT]), st.data(), _values)
+def test_whatever_stands_in_a_field_is_read_or_refused(
+    tmp_path: Path, event: dict[str, Any], data: st.DataObject, value: object
+) -> None:
+    field = data.draw(st.sampled_from(sorted(event)))
+    with contextlib.suppress(RecordingError):
+        assert isinstance(read(tmp_path, {**event, field: value}), Manifest)
