@@ -1,4 +1,8 @@
-"""Performance gate for GPU kernels: pytest under Nsight Systems, judged against stored baselines."""
+"""Performance gate for GPU kernels: pytest under Nsight Systems, judged against stored baselines.
+
+PYTEST_DONT_REWRITE: a worker imports the package before its pytest begins, which would warn that it comes too late to
+rewrite the package's assertions; a project that turns warnings into errors would end there.
+"""
 
 __version__ = "0.1.0"
 

@@ -155,7 +155,9 @@ def compare(before: str | Path, after: str | Path) -> pd.DataFrame:
     )
     joined = joined.rename(columns={"now_ns_before": "before_ns", "now_ns_after": "after_ns"})
     joined["ratio"] = joined["after_ns"] / joined["before_ns"]
-    ordered: pd.DataFrame = joined.loc[:, ["case", "part", "before_ns", "after_ns", "ratio", "verdict_before", "verdict_after"]]
+    ordered: pd.DataFrame = joined.loc[
+        :, ["case", "part", "before_ns", "after_ns", "ratio", "verdict_before", "verdict_after"]
+    ]
     return ordered
 
 
@@ -167,12 +169,19 @@ def _read_entries(path: Path) -> list[Mapping[str, Any]]:
             f"{path} cannot be read ({error.strerror}); give a session's folder below .nsight/, or a JSON report"
         ) from None
     try:
-        entries = [benchmark["extra_info"]["nsight"] for benchmark in json.loads(text)["benchmarks"]]
-        return [{**entry, "case": entry["case"], "verdict": entry["verdict"]} for entry in entries]
+        return [_read_entry(benchmark) for benchmark in json.loads(text)["benchmarks"]]
     except (ValueError, TypeError, KeyError, RecursionError) as error:
         raise RecordingError(
             f"{path} is no result of pytest-nsight ({type(error).__name__}: {error}); write one with --nsight-json"
         ) from None
+
+
+def _read_entry(benchmark: Mapping[str, Any]) -> Mapping[str, Any]:
+    entry = benchmark["extra_info"]["nsight"]
+    comparison = entry.get("comparison") or {}
+    # Where nothing was compared, the table's time is the median of the rounds, which this format keeps in seconds.
+    now_ns = comparison.get("now_ns") or 1e9 * benchmark["stats"]["median"]
+    return {**entry, "case": entry["case"], "verdict": entry["verdict"], "now_ns": now_ns}
 
 
 def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from pytest_nsight.controller.options import add_options
+from pytest_nsight.controller.options import add_options, given_options
 
 if TYPE_CHECKING:
     from pytest_nsight.worker.fixture import Nsight
@@ -60,8 +60,7 @@ def pytest_configure(config: pytest.Config) -> None:
             raise pytest.UsageError(str(error)) from None
         config.pluginmanager.register(controller, "nsight-controller")
         return
-    names = ("nsight_save", "nsight_replay", "nsight_against", "nsight_pool")
-    for option in ("--" + name.replace("_", "-") for name in names if config.getoption(name)):
+    for option in given_options(config):
         raise pytest.UsageError(f"{option} needs --nsight, too")
 
 

@@ -10,7 +10,7 @@ import pytest
 VALUES = {
     "collector": (
         "NAME",
-        "what records the kernels: auto (default, the best that works here), nsys, torch, or an installed package's",
+        "what records the kernels: auto (default, the best that works), nsys, torch, or one of another package",
     ),
     "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
     "runs": (
@@ -60,3 +60,14 @@ def add_options(parser: pytest.Parser) -> None:
     for name, text in _SWITCHES.items():
         group.addoption(f"--nsight-{name.replace('_', '-')}", action="store_true", default=None, help=text)
         parser.addini(f"nsight_{name}", text, type="bool", default=False)
+
+
+def given_options(config: pytest.Config) -> tuple[str, ...]:
+    """The options of this plugin that the command line names, apart from --nsight itself."""
+    given = []
+    for name, value in sorted(vars(config.option).items()):
+        if name == "nsight_canaries" and value is False:
+            given.append("--nsight-no-canaries")
+        elif name.startswith("nsight_") and value not in (None, False, []):
+            given.append(f"--{name.replace('_', '-')}")
+    return tuple(given)

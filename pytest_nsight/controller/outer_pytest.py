@@ -6,6 +6,7 @@ every option and plugin of pytest means what it always means.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -21,7 +22,7 @@ from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.model.errors import NsightError
+from pytest_nsight.model.errors import NsightError, UsageError
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
@@ -85,10 +86,17 @@ class Controller:
         shuffle = not session.config.getvalue("maxfail")
         known = {item.nodeid for item in session.items}.union(self._deselected)
         try:
-            self._outcomes = self._session.measure(self._cases(items), line.show, shuffle=shuffle, known=known)
+            self._outcomes = self._session.measure(
+                self._cases(items),
+                line.show,
+                shuffle=shuffle,
+                known=known,
+                environment=_ask_environment(session.config),
+            )
         except NsightError as error:
-            # What earlier runs have measured is shown and written all the same.
-            self._session.conclude(is_whole=False)
+            # What earlier runs have measured is shown and written all the same, if it can be judged at all.
+            with contextlib.suppress(NsightError):
+                self._session.conclude(is_whole=False)
             raise pytest.UsageError(str(error)) from None
         except KeyboardInterrupt:
             self._outcomes = self._session.conclude(is_whole=False)
@@ -99,6 +107,8 @@ class Controller:
             raise
         finally:
             line.clear()
+            for verdict in self._session.result.verdicts if self._session.result else ():
+                session.config.hook.pytest_nsight_verdict(config=session.config, verdict=verdict)
 
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
         ids = {item.nodeid for item in items}
@@ -157,8 +167,25 @@ class Controller:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
 
 
+def _ask_environment(config: pytest.Config) -> dict[str, str]:
+    """What implementations of the hook pytest_nsight_environment add, the first registered ones last.
+
+    Raises:
+        UsageError: one of them is no text.
+    """
+    fields: dict[str, str] = {}
+    for answer in config.hook.pytest_nsight_environment(config=config):
+        for name, value in dict(answer or {}).items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise UsageError(
+                    f"pytest_nsight_environment returns {name!r}: {value!r}; give names and values as text"
+                )
+            fields[name] = value
+    return fields
+
+
 def _line(item: pytest.Item) -> int | None:
-    """The line of a test in the file of its id; None where the test comes from another one, as inherited tests do."""
+    """The line of a test in the file of its id; None where it comes from another file, as inherited tests do."""
     file, line, _ = item.location
     return line + 1 if line is not None and item.nodeid.startswith(f"{file}::") else None
 

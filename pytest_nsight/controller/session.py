@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
+from types import MappingProxyType
 
 from pytest_nsight.baselines import store
 from pytest_nsight.calibrate.pool import PoolWriter
@@ -73,6 +74,7 @@ class NsightSession:
         if settings.against:
             self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
         self._known: Collection[str] = ()
+        self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
         self.result: SessionResult | None = None
@@ -110,6 +112,7 @@ class NsightSession:
         *,
         shuffle: bool,
         known: Collection[str] = (),
+        environment: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, CaseOutcome]:
         """Measures and judges, or saves.
 
@@ -118,11 +121,12 @@ class NsightSession:
             watch: called with the progress.
             shuffle: whether each run may take the cases in an order of its own.
             known: node ids of every test of this tree, selected or not.
+            environment: names and values to store with every run.
 
         Raises:
             NsightError: the session as a whole cannot go on.
         """
-        self._known = known
+        self._known, self._environment = known, environment
         given = self._settings
         measures_only = given.save or given.pool is not None
         self._state = GateState(
@@ -230,7 +234,7 @@ class NsightSession:
             # A save that fails must be repeatable without measuring again.
             keep=self._settings.keep or self._settings.save,
             canaries=self._settings.canaries,
-            environment={"collector": self._collector.name},
+            environment={**self._environment, "collector": self._collector.name},
         )
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
             return ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
