@@ -93,7 +93,7 @@ def tabulate_unattributed(view: View, top: int) -> Section | None:
     frame = pd.DataFrame(
         {"count": [each.count for each in unattributed], "total": [each.total_ns for each in unattributed]}
     )
-    keys = [(printable(each.name), each.reason) for each in unattributed]
+    keys = [(printable(each.name), each.reason.value) for each in unattributed]
     ranking = rank(keys, np.arange(len(unattributed)), frame["total"].to_numpy(np.int64), top)
     sums = frame.groupby(ranking.row).sum()
     names, reasons = zip(*ranking.cells, strict=True)

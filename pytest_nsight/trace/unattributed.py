@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from dataclasses import dataclass
 
@@ -10,8 +11,16 @@ import numpy as np
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.launch_table import sum_by
 
-NO_CALL_REASON = "no API call"
-OUTSIDE_REASON = "outside every range"
+
+class UnattributedReason(enum.Enum):
+    """Why a launch belongs to no range."""
+
+    OUTSIDE = "outside every range"
+    EARLIER = "launched before the recording"
+    NO_CALL = "no API call"
+
+
+_REASONS = (UnattributedReason.OUTSIDE, UnattributedReason.EARLIER, UnattributedReason.NO_CALL)
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,13 +29,13 @@ class UnattributedLaunches:
 
     Attributes:
         name: normalised name.
-        reason: NO_CALL_REASON or OUTSIDE_REASON.
+        reason: why they belong to none.
         count: number of launches.
         total_ns: sum of their durations on the device.
     """
 
     name: str
-    reason: str
+    reason: UnattributedReason
     count: int
     total_ns: int
 
@@ -43,34 +52,56 @@ def find_unattributed(
         duration_ns: shape (launches,).
     """
     rows = np.flatnonzero(is_unattributed)
-    key = trace.launches.shape[rows].astype(np.int64) * 2 + is_placed[rows]
-    counts: Counter[tuple[str, str]] = Counter()
-    totals: Counter[tuple[str, str]] = Counter()
+    reason = np.where(is_placed[rows], 0, np.where(_is_earlier(trace, rows), 1, 2))
+    key = trace.launches.shape[rows].astype(np.int64) * len(_REASONS) + reason
+    counts: Counter[tuple[str, UnattributedReason]] = Counter()
+    totals: Counter[tuple[str, UnattributedReason]] = Counter()
     values, codes = np.unique(key, return_inverse=True)
     order = np.argsort(codes, kind="stable")
     times = sum_by(codes[order], duration_ns[rows][order], len(values))
     for value, count, total_ns in zip(values.tolist(), np.bincount(codes).tolist(), times.tolist(), strict=True):
-        name = trace.shapes[value // 2].name, OUTSIDE_REASON if value % 2 else NO_CALL_REASON
+        name = trace.shapes[value // len(_REASONS)].name, _REASONS[value % len(_REASONS)]
         counts[name] += count
         totals[name] += total_ns
     unattributed = (UnattributedLaunches(*name, counts[name], totals[name]) for name in counts)
-    return tuple(sorted(unattributed, key=lambda one: (-one.total_ns, one.name, one.reason)))
+    return tuple(sorted(unattributed, key=lambda one: (-one.total_ns, one.name, one.reason.value)))
+
+
+def _is_earlier(trace: Trace, rows: Ints) -> Flags:
+    """Whether launches were made before the first recorded call of their process.
+
+    CUPTI numbers the calls of a process upwards: a correlation below those of all recorded calls is proof.
+    """
+    calls, launches = trace.calls, trace.launches
+    is_earlier = np.zeros(len(rows), np.bool_)
+    for process in np.unique(launches.process[rows]):
+        known = calls.correlation[(calls.process == process) & (calls.correlation != 0)]
+        if len(known):
+            number = launches.correlation[rows]
+            is_earlier |= (launches.process[rows] == process) & (number != 0) & (number < known.min())
+    return is_earlier
 
 
 def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: int) -> tuple[str, ...]:
-    """Sentences on launches that nothing seems to have made: a hole in the recording.
+    """Sentences on launches without an API call: a window that begins late, or a loss of the profiler.
 
     Args:
-        unattributed: launches in no range; those that have a call are warm-up or the program's own.
+        unattributed: launches in no range. Those with a call are warm-up or outside the user's ranges.
         launches: number of all launches.
     """
-    lost = [one for one in unattributed if one.reason == NO_CALL_REASON]
-    if not lost:
-        return ()
-    count = sum(one.count for one in lost)
-    names = ", ".join(dict.fromkeys(one.name for one in lost[:3]))
-    sentence = (
-        f"{count} of {launches} launches have no API call in the recording and are in no round ({names}): "
-        "the profiler lost data; measure fewer cases or rounds at once"
+    remedies = (
+        (UnattributedReason.EARLIER, "were launched before the recording began", "record from an earlier moment"),
+        (
+            UnattributedReason.NO_CALL,
+            "have no API call in the recording",
+            "the profiler lost data; measure fewer cases or rounds at once",
+        ),
     )
-    return (sentence,)
+    notes = []
+    for reason, what, remedy in remedies:
+        lost = [one for one in unattributed if one.reason is reason]
+        count = sum(one.count for one in lost)
+        names = ", ".join(dict.fromkeys(one.name for one in lost[:3]))
+        if count:
+            notes.append(f"{count} of {launches} launches {what} and are in no range ({names}): {remedy}")
+    return tuple(notes)

@@ -9,7 +9,7 @@ import pytest
 
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.trace.measures import Measured, measure
-from pytest_nsight.trace.unattributed import NO_CALL_REASON, OUTSIDE_REASON
+from pytest_nsight.trace.unattributed import UnattributedReason
 from tests.trace.trace_builder import TraceBuilder
 
 
@@ -175,10 +175,23 @@ def test_launches_without_a_call_and_outside_of_ranges_are_counted_by_name(measu
     trace.launch("lost", 30, 37).launch("warm", 200, 230, api_at=150).launch("warm", 230, 240, api_at=160)
     result = measured(trace)
     found = [(s.name, s.reason, s.count, s.total_ns) for s in result.unattributed]
-    assert found == [("warm", OUTSIDE_REASON, 2, 40), ("lost", NO_CALL_REASON, 1, 7)]
+    assert found == [("warm", UnattributedReason.OUTSIDE, 2, 40), ("lost", UnattributedReason.NO_CALL, 1, 7)]
     assert len(result.notes) == 1
     assert "1 of 4 launches" in result.notes[0]
     assert "lost" in result.notes[0]
+
+
+def test_a_cut_window_is_no_loss_of_the_profiler(measured):
+    """The calls of the first two kernels lie before the window; their correlations are lower than all others."""
+    trace = TraceBuilder().range("step", 100, 200)
+    trace.launch("early", 100, 110, correlation=7).launch("early", 110, 120, correlation=8)
+    trace.launch("inside", 130, 140, api_at=120, correlation=9)
+    result = measured(trace)
+
+    assert [(one.reason, one.count) for one in result.unattributed] == [(UnattributedReason.EARLIER, 2)]
+    (note,) = result.notes
+    assert note.startswith("2 of 3 launches were launched before the recording began")
+    assert "lost" not in note
 
 
 def test_warm_up_alone_is_nothing_to_note(measured):
