@@ -1,11 +1,11 @@
-"""Writing so that a crash, a full disk or a second writer loses nothing, and errors that say what to do."""
+"""Files read whole or refused, files written whole or not at all, and errors that say what to do."""
 
 from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
+import stat
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +21,19 @@ _REMEDIES = {
     errno.ENOTDIR: "move away the file that is where a folder is needed, or {elsewhere}",
     errno.EEXIST: "move away the file that is where a folder is needed, or {elsewhere}",
     errno.ENAMETOOLONG: "shorten the path of the test module",
+    errno.ELOOP: "remove the link that leads back to itself, or {elsewhere}",
+    errno.EISDIR: "move away the folder that is where a file is needed, or {elsewhere}",
+}
+
+MOST_BYTES = 128 << 20
+"""Largest file that is read: thirty times the baselines of this repository's own suite in one file."""
+
+_KINDS = {
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFDIR: "a folder",
 }
 
 
@@ -29,12 +42,12 @@ def explaining(verb: str, path: Path, elsewhere: str = _BASELINES_ELSEWHERE) -> 
     """Turns an error of the operating system into one for the user.
 
     Args:
-        verb: what was tried: "read", "write".
-        path: on what.
-        elsewhere: how to name another place, for the remedy.
+        verb: the attempt: "read", "write".
+        path: the file or folder.
+        elsewhere: how the user names another place, for the remedy.
 
     Raises:
-        BaselineError: what was tried on which path, why it failed, and the remedy.
+        BaselineError: the attempt, the path, the cause and the remedy.
     """
     try:
         yield
@@ -44,27 +57,70 @@ def explaining(verb: str, path: Path, elsewhere: str = _BASELINES_ELSEWHERE) -> 
         raise BaselineError(f"cannot {verb} {path}: {reason}; {remedy}") from error
 
 
-def replace(path: Path, text: str) -> None:
-    """Writes a file whole: it holds the old text or the new one, never a part, whatever happens.
+def refuse_broken_link(path: Path) -> None:
+    """Refuses a path that leads nowhere because a link in it does: it would pass for an empty folder.
 
     Raises:
-        BaselineError: if the folder or its disk does not allow it; the old file is as it was.
+        BaselineError: the path, or a folder above it, is a link to what does not exist or back to itself.
+    """
+    for place in (path, *path.parents):
+        if place.exists():
+            return
+        if place.is_symlink():
+            raise BaselineError(
+                f"{place} is a link to {place.readlink()}, which leads to nothing; mend or remove the link, or "
+                f"{_BASELINES_ELSEWHERE}"
+            )
+
+
+def read_regular_file(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
+    """The content of a file.
+
+    Args:
+        path: the file.
+        most_bytes: the largest size that is read.
+
+    Raises:
+        BaselineError: it is a pipe, a device or the like, which may never end, or it is too large.
+        OSError: it cannot be opened or read.
+    """
+    # Without O_NONBLOCK, opening a pipe waits for a writer.
+    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+    with open(descriptor, "rb") as file:  # noqa: PTH123 - it is open already
+        status = os.fstat(descriptor)
+        if not stat.S_ISREG(status.st_mode):
+            kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
+            raise BaselineError(f"{path} is {kind}, not a file; put the file there, or {_BASELINES_ELSEWHERE}")
+        content = file.read(most_bytes + 1)
+    if len(content) > most_bytes:
+        size = max(status.st_size, len(content))
+        raise BaselineError(
+            f"{path} has {size:,} bytes, and {most_bytes:,} is the most that is read; restore or remove it"
+        )
+    return content
+
+
+def replace(path: Path, text: str) -> None:
+    """Writes a file whole: after any failure it holds the old text or the new one, never a part.
+
+    Raises:
+        BaselineError: the folder or its disk does not allow it; the old file is unchanged.
     """
     replace_bytes(path, text.encode("utf-8"))
 
 
 def replace_bytes(path: Path, content: bytes, elsewhere: str = _BASELINES_ELSEWHERE) -> None:
-    """Writes a file whole, as `replace` does, of bytes.
+    """Writes bytes as a whole file, as `replace` writes text.
 
     Args:
         path: the file.
-        content: all that it is to hold.
-        elsewhere: how to name another place, for the remedy.
+        content: the new content.
+        elsewhere: how the user names another place, for the remedy.
 
     Raises:
-        BaselineError: if the folder or its disk does not allow it; the old file is as it was.
+        BaselineError: the folder or its disk does not allow it; the old file is unchanged.
     """
-    # The process id keeps apart savers on a file system whose locks do nothing.
+    # Two savers on a file system whose locks do nothing must not share a draft.
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explaining("write", path, elsewhere):
         try:
@@ -85,35 +141,3 @@ def _flush_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-@contextlib.contextmanager
-def locked(folder: Path) -> Iterator[None]:
-    """Holds the folder's lock, for which other processes wait, and leaves no lock file behind.
-
-    Raises:
-        BaselineError: if the folder cannot be written or its file system has no locks.
-    """
-    path = folder / ".lock"
-    while True:
-        with explaining("write", path):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
-        try:
-            with explaining("lock", path):
-                fcntl.flock(descriptor, fcntl.LOCK_EX)
-            # The holder before us may have removed the file while we waited: then we hold a lock on nothing.
-            if _is_same_file(descriptor, path):
-                try:
-                    yield
-                finally:
-                    path.unlink(missing_ok=True)
-                return
-        finally:
-            os.close(descriptor)
-
-
-def _is_same_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

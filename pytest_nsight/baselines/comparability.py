@@ -1,4 +1,4 @@
-"""Which stored runs may be compared with new ones, and which changes of the machine are only told."""
+"""Which stored runs may be compared with new ones, and which changes of the machine are only reported."""
 
 from __future__ import annotations
 
@@ -20,39 +20,39 @@ BLOCKING = (
 )
 """Fields whose change makes times incomparable: the machine, and how it was measured.
 
-All other fields are only told. Versions of torch, triton or CUDA above all: what such an upgrade does to the
-kernels is exactly what the gate must judge.
+All other fields are only reported, versions of torch, triton and CUDA above all: the effect of such an upgrade on
+the kernels is exactly what the gate must judge.
 """
 
 OF_BOARD = ("board_part",)
-"""Fields of which the stored runs may have several values, board by board: told if none of them is the new one."""
+"""Fields that differ from board to board: a change is reported if no stored run has the new value."""
 
 
 def comparable(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> tuple[tuple[RunSummary, ...], str]:
     """The stored runs that were measured like the new ones.
 
-    A field that is missing or empty on one side is unknown, and blocks nothing.
+    A field that is missing or empty, stored or now, is unknown and blocks nothing.
 
     Args:
         baseline: stored runs of one subject, oldest first.
         now: the environment of the new runs.
 
     Returns:
-        The runs that may be compared, in their order, and "". If there are stored runs, but none of them may,
-        no runs and a sentence that names every differing field with both values.
+        The comparable runs, in their order, and "". If there are stored runs and none is comparable: no runs, and a
+        sentence that names every differing field with both values.
     """
     fitting = tuple(run for run in baseline if not _differences(run.environment, now, BLOCKING))
     if fitting or not baseline:
         return fitting, ""
-    # Of several kinds of unfit runs, the explanation is about the nearest, and among those the newest.
+    # The explanation is about the runs that differ least, and among those about the newest.
     nearest = min(reversed(baseline), key=lambda run: len(_differences(run.environment, now, BLOCKING)))
     fields = ", ".join(_differences(nearest.environment, now, BLOCKING))
     runs = "the stored run differs" if len(baseline) == 1 else f"all {count(len(baseline), 'stored run')} differ"
     return (), (f"{runs} from this machine or measurement: {fields}; save new baselines here with --nsight-save")
 
 
-def told(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> str:
-    """What else changed since the newest stored run, which blocks nothing but may explain a verdict.
+def describe_changes(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> str:
+    """The other changes since the newest stored run, which block nothing but may explain a verdict.
 
     Args:
         baseline: the stored runs that are compared, oldest first.

@@ -1,198 +1,284 @@
-"""The text of a baseline file to runs."""
+"""The text of a baseline file to runs, in any format of `file_format`."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Mapping, Sequence
-from typing import NoReturn
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
+from operator import sub
+from typing import TypeVar
 
-from pytest_nsight.baselines.encode import FORMAT_VERSION, MergeConflictError, NewerFormatError, Runs, by_age
-from pytest_nsight.baselines.strict_fields import Record, is_count
+from pytest_nsight.baselines.file_format import (
+    FORMAT_VERSION,
+    GAP_IS_DERIVED,
+    MOST_DURATIONS,
+    MOST_ROUNDS,
+    FirstFormat,
+    MergeConflictError,
+    NewerFormatError,
+    Runs,
+    SecondFormat,
+    StoredConstant,
+    StoredRun,
+    StoredStructure,
+    StoredWholeRun,
+    StoredWork,
+    by_age,
+)
+from pytest_nsight.baselines.packed_integers import PackingError, unpack
+from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.json_text import DecodingError, parse, shown
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
 
-# A count in the file must not be able to ask for all memory.
-_MOST_ROUNDS = 1_000_000
+_Entry = TypeVar("_Entry")
+_Rounds = Mapping[str, tuple[int, ...]]
 
 
 def decode(text: str) -> Runs:
     """The runs in the text of a baseline file.
 
     Raises:
-        BaselineError: if the text is no JSON, of a newer format, or holds anything that this format does not;
-            the message names line or record, field and value, but neither the file nor a remedy.
+        BaselineError: the text is no JSON, of a newer format, or holds anything that its format does not; the
+            message has place and value, but neither the file nor a remedy.
     """
-    file = Record(_parse(text), "the file")
-    version = file.integer("format")
-    if version > FORMAT_VERSION:
-        raise NewerFormatError(
-            f"written by a newer pytest-nsight (format {version}, this one reads up to {FORMAT_VERSION})"
-        )
-    if version < 1:
-        raise file.wrong("format", version, "a version of at least 1")
-    environments = _decode_environments(file.record("environments"))
-    shapes = _decode_shapes(file.record("shapes"))
-    runs: dict[Subject, tuple[RunSummary, ...]] = {}
-    for number, item in enumerate(file.items("subjects"), 1):
-        entry = Record(item, f"subject {number}")
-        subject = Subject(entry.text("case"), entry.text("part"))
-        if subject in runs:
-            raise BaselineError(f"{subject.label} is stored twice")
-        decoded = (_decode_run(run, subject, environments, shapes) for run in entry.items("runs"))
-        runs[subject] = tuple(sorted(decoded, key=by_age))
-        entry.finish()
-        _refuse_repeats(subject, runs[subject])
-    file.finish()
-    return runs
-
-
-def _refuse_repeats(subject: Subject, runs: Sequence[RunSummary]) -> None:
-    seen: set[str] = set()
-    for run in runs:
-        if run.run in seen:
-            raise BaselineError(f"run {run.run} of {subject.label} is stored twice")
-        seen.add(run.run)
-
-
-def _parse(text: str) -> object:
     for number, line in enumerate(text.splitlines(), 1):
         if line.startswith("<<<<<<< "):
             raise MergeConflictError(f"unresolved git merge conflict at line {number}")
     try:
-        return json.loads(text, object_pairs_hook=_fields, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
-        raise BaselineError(f"invalid JSON at line {error.lineno} ({error.msg.lower()})") from error
-    except (RecursionError, ValueError) as error:
-        raise BaselineError("invalid JSON (nested too deeply, or a number too long)") from error
+        content = parse(text)
+        version = _read_version(content)
+        decoded = _decode_first(read(FirstFormat, content)) if version == 1 else _decode_second(content)
+        return _sort(decoded)
+    except DecodingError as error:
+        raise BaselineError(str(error)) from error
 
 
-def _fields(pairs: Sequence[tuple[str, object]]) -> dict[str, object]:
-    fields: dict[str, object] = {}
-    for name, value in pairs:
-        if name in fields:
-            raise BaselineError(f'field "{name}" twice in one object')
-        fields[name] = value
-    return fields
-
-
-def _refuse_constant(name: str) -> NoReturn:
-    raise BaselineError(f"{name}, which is not a number")
-
-
-def _decode_environments(entries: Record) -> Mapping[str, Mapping[str, str]]:
-    environments = {}
-    for key in entries.names():
-        fields = Record(entries.take(key), f"environment {key}")
-        environments[key] = {name: fields.text(name) for name in fields.names()}
-    return environments
-
-
-def _decode_shapes(entries: Record) -> Mapping[str, Shape]:
-    shapes = {}
-    for key in entries.names():
-        fields = Record(entries.take(key), f"shape {key}")
-        shapes[key] = Shape(
-            kind=fields.text("kind"),
-            name=fields.text("name"),
-            full_name=fields.text("full_name"),
-            grid=_decode_extent(fields, "grid"),
-            block=_decode_extent(fields, "block"),
-            registers=fields.integer("registers"),
-            shared_bytes=fields.integer("shared_bytes"),
+def _read_version(content: object) -> int:
+    version = content.get("format") if isinstance(content, dict) else None
+    if isinstance(version, bool) or not isinstance(version, int) or version < 1:
+        raise DecodingError(
+            "", f"is no baseline file: its format is {shown(version)}, expected 1 to {FORMAT_VERSION}"
         )
-        fields.finish()
-    return shapes
+    if version > FORMAT_VERSION:
+        raise NewerFormatError(
+            f"written by a newer pytest-nsight (format {shown(version)}, this one reads up to {FORMAT_VERSION})"
+        )
+    return version
 
 
-def _decode_extent(fields: Record, field: str) -> tuple[int, int, int]:
-    match fields.items(field):
-        case [int(x), int(y), int(z)] as extent if all(map(is_count, extent)):
-            return x, y, z
-        case other:
-            raise fields.wrong(field, other, "three whole numbers")
+def _sort(subjects: Iterable[tuple[Subject, Sequence[RunSummary]]]) -> Runs:
+    runs: dict[Subject, tuple[RunSummary, ...]] = {}
+    for subject, found in subjects:
+        if subject in runs:
+            raise BaselineError(f"{subject.label!a} is stored twice")
+        runs[subject] = tuple(sorted(found, key=by_age))
+        seen: set[str] = set()
+        for run in runs[subject]:
+            if run.run in seen:
+                raise BaselineError(f"run {run.run!a} of {subject.label!a} is stored twice")
+            seen.add(run.run)
+    return runs
+
+
+class _Durations:
+    """Counts the durations of a file, so that a short text cannot ask for all memory."""
+
+    def __init__(self) -> None:
+        self._left = MOST_DURATIONS
+
+    def take(self, durations: tuple[int, ...]) -> tuple[int, ...]:
+        """The durations, unless they are too many."""
+        self._left -= len(durations)
+        if self._left < 0:
+            raise DecodingError("", f"holds more than {MOST_DURATIONS:,} durations, the most that are read")
+        return durations
+
+
+def _look_up(entries: Mapping[str, _Entry], key: str, table: str) -> _Entry:
+    try:
+        return entries[key]
+    except KeyError:
+        raise DecodingError("", f'has the key {shown(key)}, which is not in "{table}"') from None
+
+
+def _each(place: str, items: Sequence[_Entry], decode_item: Callable[[_Entry], RunSummary]) -> list[RunSummary]:
+    found: list[RunSummary] = []
+    try:
+        for item in items:
+            found.append(decode_item(item))  # noqa: PERF401 - the error counts them
+    except DecodingError as error:
+        raise DecodingError(f"{place}[{len(found)}]{error.place}", error.fault) from None
+    return found
+
+
+def _decode_first(file: FirstFormat) -> Iterator[tuple[Subject, Sequence[RunSummary]]]:
+    shapes = {
+        key: Shape(
+            stored.kind,
+            stored.name,
+            stored.full_name,
+            stored.grid,
+            stored.block,
+            stored.registers,
+            stored.shared_bytes,
+        )
+        for key, stored in file.shapes.items()
+    }
+    durations = _Durations()
+    for number, entry in enumerate(file.subjects):
+        subject = Subject(entry.case, entry.part)
+        decode_run = partial(_decode_whole_run, subject, file, shapes, durations)
+        yield subject, _each(f".subjects[{number}].runs", entry.runs, decode_run)
+
+
+def _decode_whole_run(
+    subject: Subject,
+    file: FirstFormat,
+    shapes: Mapping[str, Shape],
+    durations: _Durations,
+    stored: StoredWholeRun,
+) -> RunSummary:
+    return RunSummary(
+        subject=subject,
+        run=stored.run,
+        session=stored.session,
+        board=stored.board,
+        rounds=_decode_lists(stored.rounds, durations),
+        shapes=tuple(
+            ShapeUse(_look_up(shapes, key, "shapes"), count, median) for key, count, median in stored.launches
+        ),
+        is_stable=stored.is_stable,
+        copied_bytes=stored.copied_bytes,
+        clocks=Clocks(
+            stored.clocks.sm_mhz,
+            stored.clocks.power_w,
+            stored.clocks.temperature_c,
+            stored.clocks.throttled,
+            stored.clocks.reasons,
+            foreign_processes=stored.clocks.others,
+            round_mhz=stored.clocks.round_mhz,
+        ),
+        environment=_look_up(file.environments, stored.environment, "environments"),
+        recorded=stored.recorded,
+        commit=stored.commit,
+        work=_decode_work(stored.work),
+    )
+
+
+def _decode_lists(stored: Mapping[str, tuple[int, ...] | str | StoredConstant], durations: _Durations) -> _Rounds:
+    rounds: dict[str, tuple[int, ...]] = {}
+    for metric, value in stored.items():
+        _check_metric(metric)
+        if isinstance(value, StoredConstant):
+            rounds[metric] = durations.take((value.value,) * value.rounds)
+        elif isinstance(value, str):
+            rounds[metric] = _look_up(rounds, value, "rounds")
+        else:
+            rounds[metric] = durations.take(value)
+        if len(rounds[metric]) > MOST_ROUNDS:
+            raise DecodingError(
+                f".rounds.{metric}", f"has {len(rounds[metric])} rounds, expected up to {MOST_ROUNDS}"
+            )
+    return rounds
+
+
+def _check_metric(metric: str) -> None:
+    if metric not in METRICS:
+        raise DecodingError(".rounds", f"has an unknown metric {shown(metric)}, known: {', '.join(METRICS)}")
+
+
+def _decode_work(stored: StoredWork | None) -> Work | None:
+    return None if stored is None else Work(stored.bytes_moved, stored.flops)
+
+
+def _decode_second(content: object) -> Iterator[tuple[Subject, Sequence[RunSummary]]]:
+    file = read(SecondFormat, content)
+    kernels = file.kernels
+    shapes = {}
+    for key, shape in file.shapes.items():
+        kernel = _look_up(kernels, shape.kernel, "kernels")
+        shapes[key] = Shape(
+            shape.kind,
+            kernel.name,
+            kernel.full_name,
+            shape.grid,
+            shape.block,
+            shape.registers,
+            shape.shared_bytes,
+        )
+    durations = _Durations()
+    for number, entry in enumerate(file.subjects):
+        subject = Subject(entry.case, entry.part)
+        decode_run = partial(_decode_run, subject, file, shapes, durations)
+        yield subject, _each(f".subjects[{number}].runs", entry.runs, decode_run)
 
 
 def _decode_run(
-    item: object,
     subject: Subject,
-    environments: Mapping[str, Mapping[str, str]],
+    file: SecondFormat,
     shapes: Mapping[str, Shape],
+    durations: _Durations,
+    stored: StoredRun,
 ) -> RunSummary:
-    fields = Record(item, f"a run of {subject.label}")
-    run = fields.text("run")
-    fields.where = f"run {run} of {subject.label}"
-    environment = fields.text("environment")
-    if environment not in environments:
-        raise fields.wrong("environment", environment, 'a key of "environments"')
-    summary = RunSummary(
+    origin = _look_up(file.origins, stored.origin, "origins")
+    structure = _look_up(file.structures, stored.structure, "structures")
+    return RunSummary(
         subject=subject,
-        run=run,
-        session=fields.text("session"),
-        board=fields.text("board"),
-        rounds=_decode_rounds(fields.record("rounds")),
-        shapes=tuple(_decode_use(use, fields, shapes) for use in fields.items("launches")),
-        is_stable=fields.flag("is_stable"),
-        copied_bytes=fields.integer("copied_bytes"),
-        clocks=_decode_clocks(fields.record("clocks")),
-        environment=environments[environment],
-        recorded=fields.text("recorded"),
-        commit=fields.text("commit"),
-        work=_decode_work(fields.optional_record("work")),
+        run=origin.runs + stored.end_of_id,
+        session=origin.session,
+        board=origin.board,
+        rounds=_decode_packed(stored.rounds, durations),
+        shapes=_decode_uses(structure, stored.medians, shapes),
+        is_stable=structure.is_stable,
+        copied_bytes=structure.copied_bytes,
+        clocks=Clocks(
+            *stored.clocks,
+            reasons=stored.reasons,
+            foreign_processes=stored.foreign,
+            round_mhz=_unpack(stored.round_mhz, ".round_mhz", durations) if stored.round_mhz else (),
+        ),
+        environment=_look_up(file.environments, origin.environment, "environments"),
+        recorded=origin.recorded,
+        commit=origin.commit,
+        work=_decode_work(structure.work),
+        reason=origin.reason,
     )
-    fields.finish()
-    return summary
 
 
-def _decode_use(item: object, fields: Record, shapes: Mapping[str, Shape]) -> ShapeUse:
-    match item:
-        case [str(key), int(count), int(median_ns)] if is_count(count) and is_count(median_ns):
-            if key not in shapes:
-                raise fields.wrong("launches", key, 'keys of "shapes"')
-            return ShapeUse(shapes[key], count, median_ns)
-        case _:
-            raise fields.wrong("launches", item, "[key of a shape, launches, ns]")
-
-
-def _decode_clocks(fields: Record) -> Clocks:
-    clocks = Clocks(
-        sm_mhz=fields.optional_integer("sm_mhz"),
-        power_w=fields.optional_number("power_w"),
-        temperature_c=fields.optional_integer("temperature_c"),
-        throttled=fields.optional_number("throttled"),
-        reasons=fields.texts("reasons"),
-        foreign_processes=fields.texts("others") if "others" in fields.names() else (),
-        round_mhz=fields.counts("round_mhz") if "round_mhz" in fields.names() else (),
+def _decode_uses(
+    structure: StoredStructure, medians: Sequence[int], shapes: Mapping[str, Shape]
+) -> tuple[ShapeUse, ...]:
+    if len(medians) != len(structure.launches):
+        raise DecodingError(
+            ".medians",
+            f"has {len(medians)} items, expected {len(structure.launches)}, as its structure has launches",
+        )
+    return tuple(
+        ShapeUse(_look_up(shapes, key, "shapes"), count, median)
+        for (key, count), median in zip(structure.launches, medians, strict=True)
     )
-    fields.finish()
-    return clocks
 
 
-def _decode_work(fields: Record | None) -> Work | None:
-    if fields is None:
-        return None
-    work = Work(bytes_moved=fields.integer("bytes_moved"), flops=fields.integer("flops"))
-    fields.finish()
-    return work
-
-
-def _decode_rounds(fields: Record) -> Mapping[str, tuple[int, ...]]:
+def _decode_packed(stored: Mapping[str, str], durations: _Durations) -> _Rounds:
     rounds: dict[str, tuple[int, ...]] = {}
-    for metric in fields.names():
-        value = fields.take(metric)
-        if metric not in METRICS:
-            raise BaselineError(f'{fields.where} has an unknown metric "{metric}", known: {", ".join(METRICS)}')
-        match value:
-            case str() if value in rounds:
-                rounds[metric] = rounds[value]
-            case list() if all(map(is_count, value)):
-                rounds[metric] = tuple(value)
-            case {"value": int(ns), "rounds": int(number), **other} if (
-                is_count(ns) and is_count(number) and 1 <= number <= _MOST_ROUNDS and not other
-            ):
-                rounds[metric] = (ns,) * number
-            case list():
-                bad = next(item for item in value if not is_count(item))
-                raise fields.wrong(metric, bad, "whole numbers of ns, at least 0")
-            case _:
-                raise fields.wrong(metric, value, "a list of whole numbers of ns")
+    for metrics, packed in stored.items():
+        is_derived = metrics == "gap" and packed == GAP_IS_DERIVED
+        found = () if is_derived else _unpack(packed, f".rounds[{shown(metrics)}]", durations)
+        for metric in metrics.split(" "):
+            _check_metric(metric)
+            if metric in rounds:
+                raise DecodingError(".rounds", f'has the metric "{metric}" twice')
+            rounds[metric] = found
+    if stored.get("gap") == GAP_IS_DERIVED:
+        span, busy = rounds.get("span", ()), rounds.get("busy", ())
+        rounds["gap"] = durations.take(tuple(map(sub, span, busy)))
+        if len(span) != len(busy) or min(rounds["gap"], default=0) < 0:
+            raise DecodingError(".rounds.gap", "is the span less the busy time, and these do not fit")
     return rounds
+
+
+def _unpack(packed: str, place: str, durations: _Durations) -> tuple[int, ...]:
+    try:
+        return durations.take(unpack(packed, MOST_ROUNDS))
+    except PackingError as error:
+        raise DecodingError(place, str(error)) from None

@@ -1,42 +1,135 @@
-"""Runs to the text of a baseline file.
-
-MERGED: What a baseline file holds, and the order of runs in it; encode.py writes it, decode.py reads it.
-
-Versions of the format (`format` in the file):
-
-1. `environments`, `shapes` and `subjects`. The first two hold what runs share, once, under a key made from
-   their content, so that a new run changes no line of the old ones. A run is one line of facts and one line
-   per metric: its rounds in ns, or `{"value": 0, "rounds": 40}` where all are equal, or the name of an
-   earlier metric that has exactly the same numbers. `clocks` may name `others`, if there were any, and
-   the SM clock of each round as `round_mhz`, where it changed.
-"""
+"""Runs to the text of a baseline file, in the newest format of `file_format`."""
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from datetime import datetime, timezone
+from operator import sub
 
-from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.baselines.file_format import (
+    FORMAT_VERSION,
+    GAP_IS_DERIVED,
+    Runs,
+    StoredKernel,
+    StoredOrigin,
+    StoredRun,
+    StoredShape,
+    StoredStructure,
+    StoredWork,
+    by_age,
+)
+from pytest_nsight.baselines.packed_integers import pack
 from pytest_nsight.model.values import METRICS, RunSummary, Shape, Subject
+
+_Fields = Mapping[str, object]
+
+
+class _Shared:
+    """What several runs hold, each once, under a key made from its content."""
+
+    def __init__(self) -> None:
+        self._entries: dict[str, _Fields] = {}
+
+    def add(self, fields: _Fields) -> str:
+        """The key of the fields, which are kept."""
+        key = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:12]
+        self._entries[key] = fields
+        return key
+
+    def lines(self, name: str) -> Iterator[str]:
+        """A line for each entry, in order of time where there is one, so that a new entry goes to the end."""
+        entries = sorted(self._entries.items(), key=lambda item: (str(item[1].get("recorded", "")), item[0]))
+        yield f'"{name}": {{'
+        yield ",\n".join(f' "{key}": {_to_json(fields)}' for key, fields in entries)
+        yield "},"
+
+
+class _Encoder:
+    """Collects what the runs of one file share while it encodes them."""
+
+    def __init__(self) -> None:
+        self.environments, self.kernels, self.shapes = _Shared(), _Shared(), _Shared()
+        self.structures, self.origins = _Shared(), _Shared()
+        self._shape_keys: dict[Shape, str] = {}
+
+    def subject(self, subject: Subject, runs: Sequence[RunSummary]) -> str:
+        """The lines of a subject: a head, a line for each run, an end."""
+        head = f' {{"case": {json.dumps(subject.case)}, "part": {json.dumps(subject.part)}, "runs": ['
+        body = ",\n".join(f"  {self._run(run)}" for run in sorted(runs, key=by_age))
+        return f"{head}\n{body}\n ]}}"
+
+    def _run(self, run: RunSummary) -> str:
+        prefix = f"{run.session}/" if run.run.startswith(f"{run.session}/") else ""
+        clocks = run.clocks
+        stored = StoredRun(
+            origin=self._origin(run, prefix),
+            end_of_id=run.run.removeprefix(prefix),
+            structure=self._structure(run),
+            clocks=(clocks.sm_mhz, clocks.power_w, clocks.temperature_c, clocks.throttled),
+            medians=tuple(use.median_ns for use in run.shapes),
+            rounds=_pack_rounds(run.rounds),
+            reasons=clocks.reasons,
+            foreign=clocks.foreign_processes,
+            round_mhz=pack(clocks.round_mhz) if len(set(clocks.round_mhz)) > 1 else "",
+        )
+        row = [(getattr(stored, field.name), field.default) for field in dataclasses.fields(stored)]
+        while row[-1][0] == row[-1][1]:
+            row.pop()
+        return _to_json([value for value, _ in row])
+
+    def _origin(self, run: RunSummary, prefix: str) -> str:
+        stored = StoredOrigin(
+            runs=prefix,
+            session=run.session,
+            recorded=run.recorded,
+            commit=run.commit,
+            board=run.board,
+            environment=self.environments.add(dict(sorted(run.environment.items()))),
+            reason=run.reason,
+        )
+        return self.origins.add(_fields(stored))
+
+    def _structure(self, run: RunSummary) -> str:
+        stored = StoredStructure(
+            launches=tuple((self._shape(use.shape), use.count) for use in run.shapes),
+            is_stable=run.is_stable,
+            copied_bytes=run.copied_bytes,
+            work=None if run.work is None else StoredWork(run.work.bytes_moved, run.work.flops),
+        )
+        return self.structures.add(_fields(stored))
+
+    def _shape(self, shape: Shape) -> str:
+        if shape not in self._shape_keys:
+            stored = StoredShape(
+                kind=shape.kind,
+                kernel=self.kernels.add(_fields(StoredKernel(shape.name, shape.full_name))),
+                grid=shape.grid,
+                block=shape.block,
+                registers=shape.registers,
+                shared_bytes=shape.shared_bytes,
+            )
+            self._shape_keys[shape] = self.shapes.add(_fields(stored))
+        return self._shape_keys[shape]
 
 
 def encode(runs: Runs) -> str:
-    """The text of a baseline file: sorted by subject, stable, one line per fact, newline at the end.
+    """The text of a baseline file: sorted by subject, the same for the same runs, a newline at its end.
 
     Args:
         runs: what the file is to hold; subjects without runs are left out.
     """
-    stored = [run for subject in sorted(runs) for run in runs[subject]]
-    environments = {_key(dict(run.environment)): dict(run.environment) for run in stored}
-    shapes = {_key(fields): fields for run in stored for fields in map(_shape_fields, _shapes(run))}
-    subjects = [_encode_subject(subject, runs[subject]) for subject in sorted(runs) if runs[subject]]
+    encoder = _Encoder()
+    subjects = [encoder.subject(subject, runs[subject]) for subject in sorted(runs) if runs[subject]]
     lines = [
         "{",
         f'"format": {FORMAT_VERSION},',
-        *_block("environments", environments),
-        *_block("shapes", shapes),
+        *encoder.environments.lines("environments"),
+        *encoder.kernels.lines("kernels"),
+        *encoder.shapes.lines("shapes"),
+        *encoder.structures.lines("structures"),
+        *encoder.origins.lines("origins"),
         '"subjects": [',
         ",\n".join(subjects),
         "]",
@@ -45,117 +138,26 @@ def encode(runs: Runs) -> str:
     return "\n".join(line for line in lines if line) + "\n"
 
 
-def _key(value: object) -> str:
-    return hashlib.sha256(json.dumps(value, sort_keys=True).encode()).hexdigest()[:12]
+def _to_json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))
 
 
-def _block(name: str, entries: Mapping[str, object]) -> Iterator[str]:
-    yield f'"{name}": {{'
-    yield ",\n".join(f' "{key}": {json.dumps(entries[key], sort_keys=True)}' for key in sorted(entries))
-    yield "},"
-
-
-def _shapes(run: RunSummary) -> Iterator[Shape]:
-    return (use.shape for use in run.shapes)
-
-
-def _shape_fields(shape: Shape) -> dict[str, object]:
+def _fields(value: StoredKernel | StoredShape | StoredStructure | StoredOrigin) -> dict[str, object]:
+    """The fields that differ from their defaults, in order."""
+    found = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
     return {
-        "kind": shape.kind,
-        "name": shape.name,
-        "full_name": shape.full_name,
-        "grid": list(shape.grid),
-        "block": list(shape.block),
-        "registers": shape.registers,
-        "shared_bytes": shape.shared_bytes,
+        field.name: dataclasses.asdict(content) if isinstance(content, StoredWork) else content
+        for field, content in found
+        if content != field.default
     }
 
 
-def _encode_subject(subject: Subject, runs: Sequence[RunSummary]) -> str:
-    head = f' {{"case": {json.dumps(subject.case)}, "part": {json.dumps(subject.part)}, "runs": ['
-    body = ",\n".join(_encode_run(run) for run in sorted(runs, key=by_age))
-    return f"{head}\n{body}\n ]}}"
-
-
-def _encode_run(run: RunSummary) -> str:
-    clocks = {
-        "sm_mhz": run.clocks.sm_mhz,
-        "power_w": run.clocks.power_w,
-        "temperature_c": run.clocks.temperature_c,
-        "throttled": run.clocks.throttled,
-        "reasons": list(run.clocks.reasons),
-        "others": list(run.clocks.foreign_processes) or None,
-        "round_mhz": list(run.clocks.round_mhz) if len(set(run.clocks.round_mhz)) > 1 else None,
-    }
-    facts: dict[str, object] = {
-        "run": run.run,
-        "session": run.session,
-        "recorded": run.recorded,
-        "commit": run.commit,
-        "board": run.board,
-        "environment": _key(dict(run.environment)),
-        "clocks": {name: value for name, value in clocks.items() if value is not None},
-        "is_stable": run.is_stable,
-        "copied_bytes": run.copied_bytes,
-        "launches": [[_key(_shape_fields(use.shape)), use.count, use.median_ns] for use in run.shapes],
-    }
-    if run.work is not None:
-        facts["work"] = {"bytes_moved": run.work.bytes_moved, "flops": run.work.flops}
-    lines = [f'  {json.dumps(facts)[:-1]}, "rounds": {{']
-    rounds = ",\n".join(f'   "{metric}": {text}' for metric, text in _encode_rounds(run.rounds))
-    return "\n".join([*lines, *([rounds] if rounds else []), "  }}"])
-
-
-def _encode_rounds(rounds: Mapping[str, tuple[int, ...]]) -> Iterator[tuple[str, str]]:
-    names: dict[tuple[int, ...], str] = {}
-    for metric in sorted(rounds, key=_metric_order):
-        durations = rounds[metric]
-        if len(durations) > 1 and len(set(durations)) == 1:
-            yield metric, json.dumps({"value": durations[0], "rounds": len(durations)})
-        elif durations and durations in names:
-            yield metric, json.dumps(names[durations])
-        else:
-            yield metric, "[" + ",".join(map(str, durations)) + "]"
-        names.setdefault(durations, metric)
-
-
-def _metric_order(metric: str) -> int:
-    return METRICS.index(metric) if metric in METRICS else len(METRICS)
-
-
-FORMAT_VERSION = 1
-"""The version written; files of this version and of all earlier ones are read."""
-
-Runs = Mapping[Subject, tuple[RunSummary, ...]]
-"""Stored runs of each subject, oldest first."""
-
-
-class NewerFormatError(BaselineError):
-    """A file in a format that only a later version of this plugin reads."""
-
-
-class MergeConflictError(BaselineError):
-    """A file that git could not merge."""
-
-
-def by_age(run: RunSummary) -> tuple[datetime, str]:
-    """Sorting key, oldest first; runs without a time come before all others.
-
-    Raises:
-        BaselineError: if the run's time is not ISO 8601.
-    """
-    return _moment(run), run.run
-
-
-def _moment(run: RunSummary) -> datetime:
-    if not run.recorded:
-        return datetime.min.replace(tzinfo=timezone.utc)
-    try:
-        # Python 3.10 does not read the "Z".
-        moment = datetime.fromisoformat(run.recorded.replace("Z", "+00:00"))
-    except ValueError as error:
-        where = f"run {run.run} of {run.subject.label}"
-        raise BaselineError(
-            f'field "recorded" of {where} is "{run.recorded}", expected a time in ISO 8601'
-        ) from error
-    return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+def _pack_rounds(rounds: Mapping[str, tuple[int, ...]]) -> dict[str, str]:
+    metrics: dict[tuple[int, ...], list[str]] = {}
+    for metric in sorted(rounds, key=METRICS.index):
+        metrics.setdefault(rounds[metric], []).append(metric)
+    packed = {" ".join(names): pack(durations) for durations, names in metrics.items()}
+    gap, span, busy = (rounds.get(name, ()) for name in ("gap", "span", "busy"))
+    if "gap" in packed and len(gap) == len(span) == len(busy) and gap == tuple(map(sub, span, busy)):
+        packed["gap"] = GAP_IS_DERIVED
+    return packed

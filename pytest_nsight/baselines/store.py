@@ -1,4 +1,4 @@
-"""The folder of baselines: `<folder>/<model>/<test module>.json`, read whole, changed one file at a time."""
+"""The folder of baselines, `<folder>/<model>/<test module>.json`: read as a whole, changed file by file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,27 @@ import re
 import tempfile
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as replace_fields
 from pathlib import Path
 
-from pytest_nsight.baselines.atomic_files import explaining, locked, replace
+from pytest_nsight.baselines.atomic_files import explaining, read_regular_file, refuse_broken_link, replace
 from pytest_nsight.baselines.decode import decode
-from pytest_nsight.baselines.encode import MergeConflictError, NewerFormatError, Runs, by_age, encode
+from pytest_nsight.baselines.encode import encode
+from pytest_nsight.baselines.file_format import MergeConflictError, NewerFormatError, Runs, by_age
+from pytest_nsight.baselines.folder_lock import locked
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import CANARIES, RunSummary, Subject
+
+KEPT_RUNS = 20
+"""Newest runs of a subject that a save keeps."""
 
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
-    """What is stored for one GPU model.
+    """The stored runs of one GPU model.
 
     Attributes:
-        folder: where the files are, "<baselines>/<model>"; it need not exist.
+        folder: folder of the files, "<baselines>/<model>"; it need not exist.
         runs: the stored runs of each subject, oldest first.
     """
 
@@ -35,18 +41,18 @@ class Baselines:
 
 
 def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baselines:
-    """Reads the baselines of one GPU model.
+    """The baselines of one GPU model.
 
     Args:
         folder: the folder of all baselines.
         model: the name of the model's folder, see `model_slug`.
-        cases: node ids; only the files that may hold them are read, and that of the canaries. All where None.
+        cases: node ids; only the files that may hold them, and that of the canaries, are read. None for all files.
 
     Returns:
-        What is stored; empty if there is no such folder.
+        The stored runs; none if there is no such folder.
 
     Raises:
-        BaselineError: if a file is damaged, of a newer format, or cannot be read.
+        BaselineError: a file is damaged, of a newer format, or cannot be read.
     """
     home = folder / model
     with explaining("read", home):
@@ -70,43 +76,47 @@ def read_file(path: Path) -> Runs:
     """The runs in one baseline file.
 
     Raises:
-        BaselineError: if the file is damaged, of a newer format, or cannot be read.
+        BaselineError: the file is damaged, of a newer format, or cannot be read.
     """
     try:
         with explaining("read", path):
-            text = path.read_text(encoding="utf-8")
-        return decode(text)
+            refuse_broken_link(path)
+            content = read_regular_file(path)
+        text = content.decode("utf-8")
     except UnicodeDecodeError as error:
         raise BaselineError(_damaged(path, f"not UTF-8 text at byte {error.start}")) from error
+    try:
+        return decode(text)
     except MergeConflictError as error:
-        remedy = f"take one side with `git checkout --ours -- {path}`, then save again"
+        remedy = f"unite both versions with `pytest-nsight merge-baselines {path}`"
         raise MergeConflictError(f"baseline file {path}: {error}; {remedy}") from error
     except NewerFormatError as error:
         raise NewerFormatError(f"baseline file {path}: {error}; upgrade pytest-nsight") from error
     except BaselineError as error:
-        if isinstance(error.__cause__, OSError):
-            raise
         raise BaselineError(_damaged(path, str(error))) from error
 
 
-def save(folder: Path, model: str, runs: Sequence[RunSummary], keep: int = 20) -> tuple[Path, ...]:
-    """Adds runs to the stored ones; subjects and files that these runs do not touch stay as they are.
+def save(
+    folder: Path, model: str, runs: Sequence[RunSummary], keep: int = KEPT_RUNS, reason: str = ""
+) -> tuple[Path, ...]:
+    """Adds runs to the stored ones; subjects and files without new runs stay as they are.
 
     The files are read again under a lock, so that two sessions that save at once lose nothing, and replaced
-    whole, so that a reader or a crash never sees half of one. A run that is stored already is replaced.
+    whole, so that a reader or a crash never sees half a file. A run that is stored already is replaced.
 
     Args:
         folder: the folder of all baselines; made if missing.
         model: the name of the model's folder, see `model_slug`.
         runs: the runs to add.
         keep: how many runs of a subject to keep, the newest.
+        reason: why these runs become the baseline, as the user wrote it; stored with each of them.
 
     Returns:
         The files that now hold the runs, sorted.
 
     Raises:
-        BaselineError: if a file cannot be read or written; what could be saved in other files is saved, and
-            the file in question is as it was.
+        BaselineError: a file cannot be read or written, or another process holds the lock; the other files are
+            saved, and the file in question is unchanged.
     """
     if keep < 1:
         raise ValueError(f"keep is {keep}, at least one run must be kept")
@@ -114,7 +124,10 @@ def save(folder: Path, model: str, runs: Sequence[RunSummary], keep: int = 20) -
     saved: list[Path] = []
     failures: list[str] = []
     with explaining("write", home):
+        refuse_broken_link(home)
         home.mkdir(parents=True, exist_ok=True)
+    if reason:
+        runs = [replace_fields(run, reason=reason) for run in runs]
     with locked(home):
         for name, added in sorted(_by_file(runs).items()):
             path = home / name
@@ -130,15 +143,16 @@ def save(folder: Path, model: str, runs: Sequence[RunSummary], keep: int = 20) -
 
 
 def check_writable(folder: Path) -> None:
-    """Finds out, before minutes of measuring, whether there is a place to save; leaves nothing behind.
+    """Refuses a folder that cannot be written, before minutes of measuring; leaves nothing behind.
 
     Args:
         folder: the folder of all baselines; it need not exist.
 
     Raises:
-        BaselineError: if nothing can be written there.
+        BaselineError: nothing can be written there.
     """
     with explaining("write", folder):
+        refuse_broken_link(folder)
         nearest = next(path for path in (folder, *folder.parents) if path.exists())
         with tempfile.TemporaryFile(dir=nearest):
             pass
@@ -158,7 +172,7 @@ def file_name(case: str) -> str:
 def model_slug(name: str) -> str:
     """The name of a model's folder: that of "NVIDIA H200" is "nvidia-h200".
 
-    What may differ between two readings of one processor, its clock and its marketing, is left out.
+    Clock and marketing words, which differ between two readings of one processor, are left out.
 
     Args:
         name: product name of the GPU, or of the processor where there is no GPU.
@@ -170,6 +184,7 @@ def model_slug(name: str) -> str:
 
 def _list_files(folder: Path, home: Path) -> list[Path]:
     # glob() finds nothing in what is no folder, and an unfit path must not look like an empty one.
+    refuse_broken_link(home)
     for path in (folder, home):
         if path.exists() and not path.is_dir():
             raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR), str(path))

@@ -34,32 +34,34 @@ def run(number: int, case: str = CASE, part: str = "", environment: dict[str, st
 
 
 _counts = st.integers(0, 2**63 - 1)
+_durations_ns = st.integers(0, 2**53)
 _small = st.integers(0, 2**31)
 _texts = st.text(max_size=12)
 _extents = st.tuples(_small, _small, _small)
 _shapes = st.builds(Shape, _texts, _texts, _texts, _extents, _extents, _small, _small)
-_finite = st.floats(allow_nan=False, allow_infinity=False)
+_watts = st.floats(0, 1e6)
+_shares = st.floats(0, 1)
 _clocks = st.builds(
     Clocks,
     sm_mhz=st.none() | _small,
-    power_w=st.none() | _finite,
+    power_w=st.none() | _watts,
     temperature_c=st.none() | _small,
-    throttled=st.none() | _finite,
+    throttled=st.none() | _shares,
     reasons=st.lists(_texts, max_size=3).map(tuple),
     foreign_processes=st.lists(_texts, max_size=3).map(tuple),
     round_mhz=st.just(()) | st.lists(st.integers(0, 3000), min_size=2, max_size=5, unique=True).map(tuple),
 )
 # Few different values, so that constant and equal metrics, which have a shorthand, are common.
-_durations = st.lists(st.sampled_from([0, 0, 0, 24_416, 2**40]) | _counts, max_size=4).map(tuple)
+_durations = st.lists(st.sampled_from([0, 0, 0, 24_416, 2**40]) | _durations_ns, max_size=4).map(tuple)
 subjects = st.builds(Subject, st.sampled_from(["a.py::t", "a.py::t[x]", "b/a.py::t"]) | _texts, _texts)
 summaries = st.builds(
     RunSummary,
     subject=subjects,
-    run=_texts,
-    session=_texts,
+    run=_texts | st.just("session/001"),
+    session=_texts | st.just("session"),
     board=_texts,
     rounds=st.dictionaries(st.sampled_from(METRICS), _durations, max_size=len(METRICS)),
-    shapes=st.lists(st.builds(ShapeUse, _shapes, _counts, _counts), max_size=3).map(tuple),
+    shapes=st.lists(st.builds(ShapeUse, _shapes, _small, _durations_ns), max_size=3).map(tuple),
     is_stable=st.booleans(),
     copied_bytes=_counts,
     clocks=_clocks,
@@ -67,4 +69,5 @@ summaries = st.builds(
     recorded=st.just("") | st.datetimes(timezones=st.just(timezone.utc)).map(lambda time: time.isoformat()),
     commit=_texts,
     work=st.none() | st.builds(Work, _counts, _counts),
+    reason=_texts,
 )

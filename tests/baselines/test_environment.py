@@ -1,10 +1,10 @@
-"""Which stored runs may be compared, and what is only told."""
+"""Which stored runs may be compared, and what is only describe_changes."""
 
 from __future__ import annotations
 
 import pytest
 
-from pytest_nsight.baselines.comparability import BLOCKING, comparable, told
+from pytest_nsight.baselines.comparability import BLOCKING, comparable, describe_changes
 from tests.baselines.examples import ENVIRONMENT, run
 
 
@@ -25,7 +25,7 @@ def test_a_changed_version_blocks_nothing_and_is_told(field: str) -> None:
     now = {**ENVIRONMENT, field: "2.0"}
 
     assert comparable([stored], now) == ((stored,), "")
-    assert told([stored], now) == f"changed since the baseline: {field} 1.0 -> 2.0"
+    assert describe_changes([stored], now) == f"changed since the baseline: {field} 1.0 -> 2.0"
 
 
 @pytest.mark.parametrize(("old", "new"), [("570", ""), ("", "570"), ("570", None), (None, "570")])
@@ -34,7 +34,7 @@ def test_what_is_unknown_on_one_side_neither_blocks_nor_is_told(old: str | None,
     now = {} if new is None else {"driver": new, "torch": new}
 
     assert comparable([stored], now) == ((stored,), "")
-    assert told([stored], now) == ""
+    assert describe_changes([stored], now) == ""
 
 
 def test_every_differing_field_is_named() -> None:
@@ -67,11 +67,11 @@ def test_the_explanation_is_about_the_nearest_run_and_the_newest_of_those() -> N
 
 def test_no_stored_run_is_not_a_difference() -> None:
     assert comparable([], ENVIRONMENT) == ((), "")
-    assert told([], ENVIRONMENT) == ""
+    assert describe_changes([], ENVIRONMENT) == ""
 
 
 def test_another_board_is_told_unless_runs_of_its_like_are_stored() -> None:
     stored = [run(1, environment={"board_part": "001"}), run(2, environment={"board_part": "000"})]
 
-    assert told(stored, {"board_part": "001"}) == ""
-    assert told(stored, {"board_part": "041"}) == "changed since the baseline: board_part 000 -> 041"
+    assert describe_changes(stored, {"board_part": "001"}) == ""
+    assert describe_changes(stored, {"board_part": "041"}) == "changed since the baseline: board_part 000 -> 041"
