@@ -11,6 +11,8 @@ import pytest
 from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.report.ci_formats import properties
+from pytest_nsight.report.escapes import log_line, visible
+from pytest_nsight.report.verdict_text import headline
 
 _TUPLES = ("longrepr", "location")
 _ORDER = list(VerdictKind)
@@ -97,8 +99,8 @@ class VerdictText:
     """A failure's text: one sentence for each failing subject, with the structure's difference."""
 
     def __init__(self, verdicts: Sequence[Verdict], item: pytest.Item) -> None:
-        self._sentences = [verdict.sentence for verdict in verdicts]
-        self.reprcrash = _Crash(str(item.path), (item.location[1] or 0) + 1, self._sentences[0])
+        self._sentences = [log_line(visible(verdict.sentence)) for verdict in verdicts]
+        self.reprcrash = _Crash(str(item.path), (item.location[1] or 0) + 1, headline(verdicts[0]))
 
     def __str__(self) -> str:
         return "\n".join(self._sentences)

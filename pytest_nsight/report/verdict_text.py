@@ -109,6 +109,16 @@ def reason(verdict: Verdict) -> str:
     return visible(verdict.sentence).removeprefix(f"{visible(verdict.subject.label)}: ")
 
 
+def headline(verdict: Verdict) -> str:
+    """The verdict beside its test's name: "REGRESSION +7.0 %, 24.4 -> 26.1 us", or the reason where that says more."""
+    compared = verdict.comparison
+    if compared is None or verdict.kind is not VerdictKind.REGRESSION:
+        return f"{verdict.kind.value} {reason(verdict)}"
+    times = durations(compared.baseline_ns, compared.now_ns)
+    part = f" in {visible(verdict.subject.part)}" if verdict.subject.part else ""
+    return f"{verdict.kind.value}{part} {percent(compared.ratio - 1)}, {times}"
+
+
 def detail_lines(verdict: Verdict) -> list[str]:
     """What changed, below the sentence: the launches that came or went, else the kernels that got slower."""
     lines = [f"{change.before} -> {change.now}  {shape_text(change.shape)}" for change in verdict.changes]

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from pytest_benchmark.stats import Stats
 
 from pytest_nsight.model.verdicts import VerdictKind
-from pytest_nsight.report import ci_formats, markdown, pytest_benchmark_json
+from pytest_nsight.report import ci_formats, markdown, pytest_benchmark_json, verdict_text
 from pytest_nsight.report.pytest_benchmark_json import benchmark_stats
 from tests.report import canned
 
@@ -213,6 +213,14 @@ def test_markdown_shows_names_as_they_are() -> None:
 
     assert "| REGRESSION | `` test_x[a\\|b`c] `` |" in text
     assert "\\_a_kernel and \\_\\_b\\_\\_ \\<img> \\*c\\* \\[d](e) \\`f\\` x_y" in text
+
+
+def test_the_line_beside_a_tests_name_has_the_number_and_not_the_name_again() -> None:
+    slower, part, structure = (canned.full().verdicts[index] for index in (1, 2, 3))
+
+    assert verdict_text.headline(slower) == "REGRESSION +7.0 %, 24.4 -> 26.1 us"
+    assert verdict_text.headline(part) == "REGRESSION in backward +130 %, 1.40 -> 3.22 ms"
+    assert verdict_text.headline(structure).startswith("STRUCTURE 1 -> 3 launches: ")
 
 
 def test_properties_hold_the_plain_numbers() -> None:
