@@ -175,6 +175,35 @@ class Nodes(Table):
 
 
 @dataclass(frozen=True, slots=True)
+class MultiprocessorLimits:
+    """What one multiprocessor of a device holds at a time.
+
+    Attributes:
+        warps: most resident warps.
+        blocks: most resident blocks.
+        registers: 32-bit registers.
+        shared_bytes: shared memory; 0 where the tool does not record it.
+        capability: compute capability, (9, 0) for an H100.
+    """
+
+    warps: int
+    blocks: int
+    registers: int
+    shared_bytes: int
+    capability: tuple[int, int]
+
+    @property
+    def reserved_bytes(self) -> int:
+        """Shared memory that the system takes of each block: 1 KiB from compute capability 8 on."""
+        return 1024 if self.capability >= (8, 0) else 0
+
+    @property
+    def shared_unit(self) -> int:
+        """Bytes in which shared memory is handed out: 128 from compute capability 8 on, else 256."""
+        return 128 if self.capability >= (8, 0) else 256
+
+
+@dataclass(frozen=True, slots=True)
 class TraceDevice:
     """Which board a process calls by an ordinal.
 
@@ -184,6 +213,7 @@ class TraceDevice:
         uuid: as NVML writes it, "GPU-" and 36 characters; "" if unknown.
         name: the product.
         bytes_per_s: its memory bandwidth, None where the tool does not record it.
+        limits: of its multiprocessors, None where the tool does not record them.
     """
 
     process: int | None
@@ -191,6 +221,7 @@ class TraceDevice:
     uuid: str
     name: str
     bytes_per_s: float | None = None
+    limits: MultiprocessorLimits | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,6 +238,8 @@ class Trace:
         devices: boards, as far as the tool records them.
         diagnostics: warnings and errors of the tool itself.
         notes: sentences on what was odd in the recording and how the reader treated it.
+        damage: what the tool reports as missing from the recording and why, a sentence without its full stop; ""
+            where it reports nothing.
         tool: name and version of the tool.
         epoch_ns: wall-clock time of time zero, ns since 1970 UTC; None if unknown.
     """
@@ -220,6 +253,7 @@ class Trace:
     devices: tuple[TraceDevice, ...] = ()
     diagnostics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    damage: str = ""
     tool: str = ""
     epoch_ns: int | None = None
 

@@ -8,7 +8,6 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import numpy as np
-import pandas as pd
 
 from pytest_nsight.model.trace import ANY_THREAD, COMPUTE_KINDS, Flags, Ints, SmallInts, Trace
 from pytest_nsight.trace.attribution import NO_CALL, find_calls
@@ -109,7 +108,7 @@ def measure_busy(where: Ints, start_ns: Ints, end_ns: Ints, size: int) -> dict[s
         end_ns: not before the start.
         size: number of groups.
     """
-    last_ns = pd.Series(end_ns).groupby(where).cummax().to_numpy(np.int64)
+    last_ns = _running_maximum(where, end_ns)
     is_first = np.ones(len(where), np.bool_)
     is_first[1:] = where[1:] != where[:-1]
     seen_ns = np.empty_like(last_ns)
@@ -121,6 +120,21 @@ def measure_busy(where: Ints, start_ns: Ints, end_ns: Ints, size: int) -> dict[s
     span_ns = np.zeros(size, np.int64)
     span_ns[where[is_last]] = last_ns[is_last] - start_ns[is_first]
     return {"busy_ns": busy_ns, "span_ns": span_ns, "gap_ns": span_ns - busy_ns}
+
+
+def _running_maximum(where: Ints, values: Ints) -> Ints:
+    """The largest value so far in each group."""
+    if not len(values):
+        return values
+    lowest, span = int(values.min()), int(values.max()) - int(values.min()) + 1
+    group = np.cumsum(np.concatenate([[0], where[1:] != where[:-1]]))
+    if (int(group[-1]) + 1) * span >= 2**62:
+        # Times this far apart come from a damaged file; groups one by one are slow, but exact.
+        edges = np.flatnonzero(np.diff(group)) + 1
+        return np.concatenate([np.maximum.accumulate(part) for part in np.split(values, edges)])
+    reached = np.maximum.accumulate(values - lowest + group * span)
+    maxima: Ints = reached - group * span + lowest
+    return maxima
 
 
 def count_shapes(where: Ints, shape: SmallInts, duration_ns: Ints, start_ns: Ints, shapes: int) -> dict[str, Ints]:

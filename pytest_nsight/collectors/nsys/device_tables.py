@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
@@ -44,9 +43,9 @@ LAUNCH_CONFIGURATION = (
     ExportColumn("blockX"),
     ExportColumn("blockY"),
     ExportColumn("blockZ"),
-    ExportColumn("registersPerThread"),
-    ExportColumn("staticSharedMemory"),
-    ExportColumn("dynamicSharedMemory"),
+    ExportColumn("registersPerThread", 0),
+    ExportColumn("staticSharedMemory", 0),
+    ExportColumn("dynamicSharedMemory", 0),
 )
 COPY = (
     ExportColumn("bytes"),
@@ -69,7 +68,7 @@ def name_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     Args:
         tables: table -> columns, as read.
     """
-    return pd.unique(tables[KERNEL]["demangledName"])
+    return np.unique(tables[KERNEL]["demangledName"])
 
 
 def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 import numpy as np
-import pandas as pd
 
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export
@@ -48,6 +47,8 @@ def build_nodes(tables: Mapping[str, Arrays]) -> Nodes:
     columns = next((tables[table] for table in (NODE_EVENTS, OLD_NODE_EVENTS) if table in tables), None)
     if columns is None or not len(columns["start"]):
         return Nodes.empty()
+    import pandas as pd  # noqa: PLC0415 - few exports hold graphs, and pandas takes long to import
+
     events = pd.DataFrame(
         {
             "node": columns["graphNodeId"].astype(np.int64),

@@ -7,7 +7,6 @@ from typing import Any
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export
@@ -67,7 +66,7 @@ def string_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     Args:
         tables: table -> columns, as read.
     """
-    return np.union1d(pd.unique(tables[NVTX]["textId"]), pd.unique(tables[RUNTIME]["nameId"]))
+    return np.union1d(np.unique(tables[NVTX]["textId"]), np.unique(tables[RUNTIME]["nameId"]))
 
 
 def read_inline_names(export: Export) -> dict[int, str]:

@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
-import pandas as pd
 
 WORD_BITS = 63
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
@@ -124,9 +123,9 @@ def group_rows(columns: Sequence[npt.NDArray[Any]], rows: int) -> tuple[npt.NDAr
     for column in columns:
         mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
         mixed ^= mixed >> np.uint64(29)
-    codes, uniques = pd.factorize(mixed)
-    examples = np.empty(len(uniques), np.intp)
-    examples[codes[::-1]] = np.arange(rows - 1, -1, -1)
+    _, examples, codes = np.unique(mixed, return_index=True, return_inverse=True)
+    by_appearance = np.argsort(examples)
+    examples, codes = examples[by_appearance], np.argsort(by_appearance)[codes]
     if all((column == column[examples][codes]).all() for column in columns):
         return codes, examples
     _, examples, codes = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)

@@ -1,14 +1,19 @@
-"""The small tables of an export: which tool wrote it, when, on which boards, and what it complained of."""
+"""The small tables of an export: the tool that wrote it, the time, the boards, and the tool's diagnostics."""
 
 from __future__ import annotations
 
-from collections.abc import Collection
+import re
+from collections.abc import Collection, Sequence
 
 from pytest_nsight.collectors.nsys.columns import ID_BITS, ID_MASK
 from pytest_nsight.collectors.nsys.open_export import Export
-from pytest_nsight.model.trace import TraceDevice
+from pytest_nsight.model.trace import MultiprocessorLimits, TraceDevice
 
 METADATA_TABLES = ("META_DATA_EXPORT", "EXPORT_META_DATA")
+LIMIT_COLUMNS = (
+    "maxWarpsPerSm", "maxBlocksPerSm", "maxRegistersPerSm", "maxShmemPerSm", "computeMajor", "computeMinor",
+)  # fmt: skip
+"""Columns of TARGET_INFO_GPU that limit how many blocks of a kernel a multiprocessor holds."""
 WARNING, ERROR = 2, 3
 """Values of DIAGNOSTIC_EVENT.severity."""
 
@@ -47,7 +52,7 @@ def read_epoch_ns(export: Export) -> int | None:
 
 
 def read_devices(export: Export) -> tuple[TraceDevice, ...]:
-    """The boards, per process where the export tells (from 2025), else one numbering for all processes.
+    """The boards, per process where the export says so (from 2025), else one numbering for all processes.
 
     Args:
         export: the file.
@@ -57,14 +62,16 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
     """
     if not export.has("TARGET_INFO_GPU", "id", "name", "uuid", "cuDevice"):
         return ()
-    bandwidth = "memoryBandwidth" if export.has("TARGET_INFO_GPU", "memoryBandwidth") else "NULL"
-    boards = export.query(f"SELECT id, cuDevice, uuid, name, {bandwidth} FROM TARGET_INFO_GPU")
-    devices = [
-        TraceDevice(None, ordinal, _uuid(uuid), str(name), _bandwidth(told))
-        for _, ordinal, uuid, name, told in boards
+    optional = [
+        name if export.has("TARGET_INFO_GPU", name) else "NULL" for name in ("memoryBandwidth", *LIMIT_COLUMNS)
     ]
+    boards = export.query(f"SELECT id, cuDevice, uuid, name, {', '.join(optional)} FROM TARGET_INFO_GPU")
+    by_id = {
+        board: (_uuid(uuid), str(name), _bandwidth(bandwidth), _limits(limits))
+        for board, _, uuid, name, bandwidth, *limits in boards
+    }
+    devices = [TraceDevice(None, row[1], *by_id[row[0]]) for row in boards]
     if export.has("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid"):
-        by_id = {board: (_uuid(uuid), str(name), _bandwidth(told)) for board, _, uuid, name, told in boards}
         mapping = export.query("SELECT DISTINCT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE")
         devices = [
             TraceDevice(process, ordinal, *by_id[board]) for process, ordinal, board in mapping if board in by_id
@@ -78,6 +85,15 @@ def _uuid(stored: object) -> str:
     return f"GPU-{text}" if text and not text.startswith(("GPU-", "MIG-")) else text
 
 
+def _limits(stored: Sequence[object]) -> MultiprocessorLimits | None:
+    """The limits of a multiprocessor in the order of LIMIT_COLUMNS; None where one of them is missing."""
+    values = [value for value in stored if isinstance(value, int)]
+    if len(values) < len(LIMIT_COLUMNS) or min(values[:-1]) <= 0:
+        return None
+    warps, blocks, registers, shared_bytes, major, minor = values
+    return MultiprocessorLimits(warps, blocks, registers, shared_bytes, (major, minor))
+
+
 def _bandwidth(stored: object) -> float | None:
     return float(stored) if isinstance(stored, (int, float)) and stored > 0 else None
 
@@ -87,8 +103,8 @@ def read_diagnostics(export: Export, traced: Collection[int]) -> tuple[str, ...]
 
     Args:
         export: the file.
-        traced: the processes of which something was recorded. Others, such as helpers that compile, are named
-            beside what is said of them: that they used no CUDA does not mean that nothing did.
+        traced: the processes that something was recorded from. A diagnostic names the other ones that it is about,
+            compilers for example: that they used no CUDA does not mean that nothing did.
 
     Raises:
         TraceError: the file is damaged.
@@ -99,10 +115,17 @@ def read_diagnostics(export: Export, traced: Collection[int]) -> tuple[str, ...]
     rows = export.query(
         f"SELECT text, {process} FROM DIAGNOSTIC_EVENT WHERE severity IN (?, ?) ORDER BY timestamp", WARNING, ERROR
     )
-    told: dict[str, list[str]] = {}
+    processes: dict[str, list[str]] = {}
     for text, packed in rows:
-        others = told.setdefault(" ".join(str(text).split()), [])
+        unrecorded = processes.setdefault(" ".join(str(text).split()), [])
         number = packed >> ID_BITS & ID_MASK if isinstance(packed, int) and packed > 0 else 0
         if traced and number and number not in traced:
-            others.append(str(number))
-    return tuple(f"{text} (process {', '.join(others)})" if others else text for text, others in told.items())
+            unrecorded.append(str(number))
+    return tuple(
+        f"{text} (process {', '.join(numbers)})" if numbers else text for text, numbers in processes.items()
+    )
+
+
+def names_process(diagnostic: str) -> bool:
+    """Whether a diagnostic of `read_diagnostics` is about processes of which nothing was recorded."""
+    return re.search(r" \(process [\d, ]+\)$", diagnostic) is not None
