@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
@@ -28,7 +29,21 @@ OF_BOARD = ("board_part",)
 """Fields that differ from board to board: a change is reported if no stored run has the new value."""
 
 
-def comparable(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> tuple[tuple[RunSummary, ...], str]:
+@dataclass(frozen=True, slots=True)
+class ComparableRuns:
+    """The stored runs of a subject that new ones may be compared with.
+
+    Attributes:
+        runs: oldest first.
+        why_none: where runs are stored and none may be compared, a sentence that names every differing field with
+            both values; else "".
+    """
+
+    runs: tuple[RunSummary, ...] = ()
+    why_none: str = ""
+
+
+def find_comparable(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> ComparableRuns:
     """The stored runs that were measured like the new ones.
 
     A field that is missing or empty, stored or now, is unknown and blocks nothing.
@@ -36,19 +51,17 @@ def comparable(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> tuple[
     Args:
         baseline: stored runs of one subject, oldest first.
         now: the environment of the new runs.
-
-    Returns:
-        The comparable runs, in their order, and "". If there are stored runs and none is comparable: no runs, and a
-        sentence that names every differing field with both values.
     """
     fitting = tuple(run for run in baseline if not _differences(run.environment, now, BLOCKING))
     if fitting or not baseline:
-        return fitting, ""
+        return ComparableRuns(fitting)
     # The explanation is about the runs that differ least, and among those about the newest.
     nearest = min(reversed(baseline), key=lambda run: len(_differences(run.environment, now, BLOCKING)))
     fields = ", ".join(_differences(nearest.environment, now, BLOCKING))
     runs = "the stored run differs" if len(baseline) == 1 else f"all {count(len(baseline), 'stored run')} differ"
-    return (), (f"{runs} from this machine or measurement: {fields}; save new baselines here with --nsight-save")
+    return ComparableRuns(
+        why_none=f"{runs} from this machine or measurement: {fields}; save new baselines here with --nsight-save"
+    )
 
 
 def describe_changes(baseline: Sequence[RunSummary], now: Mapping[str, str]) -> str:
