@@ -17,14 +17,13 @@ import tempfile
 import time
 from pathlib import Path
 
-from pytest_nsight.collectors.base import Collector
+from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.child_process import start
-from pytest_nsight.collectors.nsys.collector import NsysCollector
-from pytest_nsight.collectors.torch.recorder import TorchCollector
-from pytest_nsight.controller.worker_run import command
+from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
+from pytest_nsight.protocol.worker_start import start_command
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.run_summary import summarise
 
@@ -35,7 +34,7 @@ def main() -> None:
     parser.add_argument("--collector", choices=("nsys", "torch"), default="nsys")
     parser.add_argument("--repeats", type=int, default=3)
     options = parser.parse_args()
-    collector = NsysCollector.find() if options.collector == "nsys" else TorchCollector("torch")
+    collector, _ = choose(options.collector, RecordingOptions(), strict=True)
     cases = collect_cases(options.tests)
     plain_s, recorded_s = [], []
     for _ in range(options.repeats):
@@ -63,7 +62,7 @@ def time_plain_s(cases: tuple[str, ...], tests: list[str]) -> float:
         folder = Path(name)
         write_job(folder, "nsys", cases, tests)
         began_s = time.perf_counter()
-        worker = command("pytest_nsight.worker.inner_pytest", folder)
+        worker = start_command("pytest_nsight.worker.inner_pytest", folder)
         start(worker, folder / "worker.log", Path.cwd(), dict(os.environ)).wait()
         return time.perf_counter() - began_s - rests_s(read_manifest(folder / FILE_NAME))
 
@@ -72,9 +71,9 @@ def time_recorded_s(collector: Collector, cases: tuple[str, ...], tests: list[st
     """A worker under the collector, its trace read and summarised."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
-        write_job(folder, collector.recorder, cases, tests)
+        write_job(folder, collector.name, cases, tests)
         began_s = time.perf_counter()
-        worker = command("pytest_nsight.worker.inner_pytest", folder)
+        worker = start_command("pytest_nsight.worker.inner_pytest", folder)
         collector.start(worker, folder, Path.cwd(), dict(os.environ)).wait()
         trace = collector.collect(folder)
         manifest = read_manifest(folder / FILE_NAME)
@@ -85,14 +84,14 @@ def time_recorded_s(collector: Collector, cases: tuple[str, ...], tests: list[st
         return spent_s - rests_s(manifest)
 
 
-def write_job(folder: Path, recorder: str, cases: tuple[str, ...], tests: list[str]) -> None:
+def write_job(folder: Path, collector: str, cases: tuple[str, ...], tests: list[str]) -> None:
     """The same job for both."""
     Job(
         run="overhead/001",
         session="overhead",
         recorded="",
         commit="",
-        recorder=recorder,
+        collector=collector,
         rounds=None,
         arguments=(*tests, "-p", "no:cacheprovider"),
         path=tuple(sys.path),

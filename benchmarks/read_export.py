@@ -180,10 +180,12 @@ def run(command: Sequence[str], path: Path, limit_s: float) -> Cost:
             process = subprocess.Popen(
                 words, cwd=place, env=environ, stdout=subprocess.DEVNULL, stderr=said, start_new_session=True
             )
-            is_done, number, used = True, 0, None
-            while not number:
+            is_done = True
+            while True:
                 number, status, used = os.wait4(process.pid, os.WNOHANG)
-                if not number and is_done and time.perf_counter() - start > limit_s:
+                if number:
+                    break
+                if is_done and time.perf_counter() - start > limit_s:
                     is_done = False
                     os.killpg(process.pid, signal.SIGKILL)
                 time.sleep(0.01)

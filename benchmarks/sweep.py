@@ -46,9 +46,10 @@ def sweep_cross_entropy(rows: int, source: Source) -> tuple[int, Candidates]:
     walks = [Walk(min(rows, sm_count * programs), warps, stages) for programs, warps, stages in ROW_WALKS]
     # A program for each row: no multiprocessor loads ahead, another program may work meanwhile.
     walks += [Walk(rows, 32, 1), Walk(rows, 16, 1)]
+    plans: list[Walk | Parts] = [*walks, *PARTS]
     candidates: Candidates = {
         _mark(_name(plan), plan == used): (functools.partial(cross_entropy._launch, logits, targets, losses, plan))
-        for plan in [*walks, *PARTS]
+        for plan in plans
     }
     return cross_entropy.cross_entropy_bytes(rows, VOCABULARY, source.dtype.itemsize), candidates
 
@@ -142,7 +143,8 @@ def time_all(name: str, rows: int, source: Source, watch: Stopwatch, copy_gb_per
 def measure_copy_gb_per_s(source: Source, watch: Stopwatch) -> float:
     x = source.normal(65536, WIDTH)
     out = torch.empty_like(x)
-    return 2 * x.numel() * x.element_size() / watch.median_us(lambda: out.copy_(x)) / 1e3
+    bytes_moved: int = 2 * x.numel() * x.element_size()
+    return bytes_moved / watch.median_us(lambda: out.copy_(x)) / 1e3
 
 
 def main() -> None:

@@ -61,7 +61,8 @@ class _RmsNorm(torch.autograd.Function):
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, gradient: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, None]:
-        return *_norm_backward(gradient, *ctx.saved_tensors, ctx.eps), None
+        x, weight = ctx.saved_tensors
+        return *_norm_backward(gradient, x, weight, ctx.eps), None
 
 
 class _AddRmsNorm(torch.autograd.Function):
@@ -77,7 +78,8 @@ class _AddRmsNorm(torch.autograd.Function):
     def backward(
         ctx: Any, out_gradient: torch.Tensor, total_gradient: torch.Tensor
     ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor, None]:
-        through_norm, weight_gradient = _norm_backward(out_gradient, *ctx.saved_tensors, ctx.eps)
+        total, weight = ctx.saved_tensors
+        through_norm, weight_gradient = _norm_backward(out_gradient, total, weight, ctx.eps)
         # Both summands have the gradient of the sum.
         gradient = through_norm.add_(total_gradient)
         return gradient, gradient, weight_gradient, None

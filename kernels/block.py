@@ -114,7 +114,8 @@ def block_fused(x: torch.Tensor, weights: BlockWeights, tables: Pair) -> torch.T
     q, k, v = _project(normed, weights)
     q, k = autograd.rotary(q, k, *tables)
     # In memory the heads stay inside a token: no copy before or after, the attention takes strides.
-    mixed = F.scaled_dot_product_attention(*(one.transpose(1, 2) for one in (q, k, v)), is_causal=True)
+    queries, keys, values = (one.transpose(1, 2) for one in (q, k, v))
+    mixed = F.scaled_dot_product_attention(queries, keys, values, is_causal=True)
     attended = F.linear(mixed.transpose(1, 2).reshape(x.shape), weights.output)
     normed, hidden = autograd.add_rms_norm(attended, x, weights.mlp_norm)
     inner = autograd.swiglu(F.linear(normed, weights.gate), F.linear(normed, weights.up))

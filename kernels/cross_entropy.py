@@ -169,7 +169,8 @@ def cross_entropy_fused(logits: torch.Tensor, targets: torch.Tensor) -> Pair:
         return _overwrite_on_cpu(logits, targets)
     losses = torch.empty(logits.shape[0], dtype=torch.float32, device=logits.device)
     sm_count = torch.cuda.get_device_properties(logits.device).multi_processor_count
-    return _launch(logits, targets, losses, plan(sm_count, *logits.shape, logits.element_size()))
+    rows, vocabulary = logits.shape
+    return _launch(logits, targets, losses, plan(sm_count, rows, vocabulary, logits.element_size()))
 
 
 @dataclass(frozen=True, slots=True)

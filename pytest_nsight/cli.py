@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     calibrate = commands.add_parser(
         "calibrate",
         allow_abbrev=False,
-        help="measure unchanged code: its noise, and how often the gate and simpler rules cry wolf over it",
+        help="measure unchanged code: its noise, and how often the gate fails it (false alarms)",
         epilog="Other arguments go to pytest; without a path, perf_tests/ is measured.",
     )
     calibrate.add_argument("--runs", type=_positive, default=10, metavar="N", help="fresh processes (default: 10)")
@@ -77,9 +77,13 @@ def _parser() -> argparse.ArgumentParser:
     )
     calibrate.add_argument("--stored", type=_positive, default=5, metavar="K", help="stored runs (default: 5)")
     calibrate.add_argument(
-        "--splits", type=_whole, default=200, metavar="N", help="random splits (default: 200), 0 for none"
+        "--resamples",
+        type=_whole,
+        default=200,
+        metavar="N",
+        help="random resamples of the runs (default: 200), 0 for none",
     )
-    calibrate.add_argument("--seed", type=int, default=1, help="of the random splits (default: 1)")
+    calibrate.add_argument("--seed", type=int, default=1, help="of the random resamples (default: 1)")
     calibrate.set_defaults(run=_calibrate)
     return parser
 
@@ -118,7 +122,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     pools, code = find_pools(
         options.pools, options.output, options.others, runs=options.runs, minutes=options.minutes
     )
-    print(calibrate(pools, stored=options.stored, splits=options.splits, seed=options.seed))
+    print(calibrate(pools, stored=options.stored, resamples=options.resamples, seed=options.seed))
     return 0 if code == 0 else 1
 
 

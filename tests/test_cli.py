@@ -22,7 +22,7 @@ def pool(tmp_path: Path) -> Path:
 
 def test_a_reader_that_has_had_enough_gets_no_traceback(pool: Path) -> None:
     """As with `| head -1`, whose pipe is closed before the report is written."""
-    command = [sys.executable, "-m", "pytest_nsight.cli", "calibrate", "--splits", "0", "--from", str(pool)]
+    command = [sys.executable, "-m", "pytest_nsight.cli", "calibrate", "--resamples", "0", "--from", str(pool)]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
     assert process.stdout is not None
     process.stdout.close()
@@ -35,7 +35,7 @@ def test_a_reader_that_has_had_enough_gets_no_traceback(pool: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["--splits", "-5"], "argument --splits: '-5' is not a whole number"),
+        (["--resamples", "-5"], "argument --resamples: '-5' is not a whole number"),
         (["--runs", "0"], "argument --runs: '0' is not a whole number above 0"),
     ],
 )

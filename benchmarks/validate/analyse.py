@@ -21,6 +21,7 @@ import numpy as np
 from benchmarks.validate import tables
 from benchmarks.validate.false_alarms import (
     Strictness,
+    StudyAlarms,
     collect_p_values,
     describe_p_values,
     measure_false_alarms,
@@ -29,15 +30,15 @@ from benchmarks.validate.false_alarms import (
     spread,
 )
 from benchmarks.validate.power import by_cost, measure_power, measure_truth
+from benchmarks.validate.rules import RULES
 from benchmarks.validate.study import BANDS, Study, load_study
-from pytest_nsight.calibrate.false_alarms import Alarms
 from pytest_nsight.calibrate.noise_levels import measure_levels
 from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import (
     STORED_RUNS,
+    Resample,
     Situation,
-    Split,
     draw_stored,
     group_by_session,
     list_stored,
@@ -49,7 +50,7 @@ from pytest_nsight.model.verdicts import VerdictKind
 
 CONTROL_CHECKS = 20
 ACROSS_BOARDS = (Situation.OTHER_BOARD, Situation.SEVERAL_BOARDS)
-STRICT_SPLITS = 300
+STRICT_RESAMPLES = 300
 
 
 def judge_controls(study: Study, seed: int) -> dict[str, dict[Situation, Counter[VerdictKind]]]:
@@ -66,8 +67,8 @@ def judge_controls(study: Study, seed: int) -> dict[str, dict[Situation, Counter
             pairs = [(groups, new) for groups, new in candidates if groups]
             for _ in range(CONTROL_CHECKS if pairs else 0):
                 groups, new = pairs[int(rng.integers(len(pairs)))]
-                split = Split(situation, draw_stored(groups, situation, rng), _take(new, LOOKS[-1], rng))
-                kinds = (verdict.kind for verdict in replay(split, policies).verdicts)
+                resample = Resample(situation, draw_stored(groups, situation, rng), _take(new, LOOKS[-1], rng))
+                kinds = (verdict.kind for verdict in replay(resample, policies).verdicts)
                 found.setdefault(name, {}).setdefault(situation, Counter()).update(kinds)
     return found
 
@@ -78,7 +79,7 @@ def _take(runs: Sequence[PooledRun], number: int, rng: np.random.Generator) -> t
 
 
 def analyse(
-    study: Study, *, splits: int, power_draws: int, seed: int, processes: int
+    study: Study, *, resamples: int, power_draws: int, seed: int, processes: int
 ) -> tuple[list[str], dict[str, object]]:
     """The study's tables, and the numbers behind the first of them."""
     share_study(study)
@@ -89,15 +90,15 @@ def analyse(
 
     levels = measure_levels(study.sound, study.with_band(DEFAULT_BAND), STORED_RUNS, np.random.default_rng(seed))
     done("noise")
-    alarms: dict[tuple[Situation, float], Alarms] = {}
+    alarms: dict[tuple[Situation, float], StudyAlarms] = {}
     for situation, band in itertools.product(Situation, BANDS):
-        found = measure_false_alarms(situation, band, splits, seed, processes, with_rules=band == max(BANDS))
+        found = measure_false_alarms(situation, band, resamples, seed, processes, with_rules=band == max(BANDS))
         if found is not None:
             alarms[situation, band] = found
         done(f"false alarms, {situation.value}, band {band:.1%}")
     strict: dict[tuple[Situation, float], Strictness] = {}
     for situation, band in itertools.product(Situation, BANDS):
-        settled = measure_strictness(situation, band, min(splits, STRICT_SPLITS), seed, processes)
+        settled = measure_strictness(situation, band, min(resamples, STRICT_RESAMPLES), seed, processes)
         if settled is not None:
             strict[situation, band] = settled
     done("--nsight-strict")
@@ -113,7 +114,7 @@ def analyse(
     done("controls")
     settings = (
         f"Frozen settings: looks {LOOKS}, false discovery rate {FALSE_DISCOVERY_RATE:.1%}, {STORED_RUNS} stored "
-        f"runs, {splits} splits for each situation and band, {power_draws} draws for each level, seed {seed}"
+        f"runs, {resamples} resamples for each situation and band, {power_draws} draws for each level, seed {seed}"
         + (f"; without the case {', '.join(study.left_out)}." if study.left_out else ".")
     )
     sections = {
@@ -129,7 +130,7 @@ def analyse(
         ),
         "Power across boards, 50 us and more": tables.power(
             [one for one in findings if one.length == "long" and one.situation in ACROSS_BOARDS],
-            lambda one: "of a kind" if one.is_kin else "of two kinds",
+            lambda one: "of one group" if one.is_same_group else "of two groups",
             "boards",
         ),
         "Power by kind": tables.power([one for one in findings if one.is_real], lambda one: one.kind, "kind"),
@@ -147,24 +148,25 @@ def analyse(
     text += [settings, ""]
     for title, lines in sections.items():
         text += [f"## {title}", "", *lines]
-    return text, {"splits": splits, "seed": seed, "without": study.left_out, "gate": _numbers(alarms)}
+    return text, {"resamples": resamples, "seed": seed, "without": study.left_out, "gate": _numbers(alarms)}
 
 
-def _numbers(alarms: dict[tuple[Situation, float], Alarms]) -> list[dict[str, object]]:
+def _numbers(alarms: dict[tuple[Situation, float], StudyAlarms]) -> list[dict[str, object]]:
     return [
         {
             "situation": situation.value,
             "band": band,
-            "splits": found.splits,
-            "suites_with_alarm": found.gate.suites.hits,
-            "exact_interval": found.gate.suites.interval,
-            "session_interval": found.gate.by_session,
-            "regressions": found.regressions,
-            "improvements": found.improvements,
-            "verdicts": {kind.value: number for kind, number in found.verdicts.items()},
-            "runs": found.runs,
+            "resamples": found.gate.resamples,
+            "suites_with_alarm": found.gate.gate.suites.hits,
+            "exact_interval": found.gate.gate.suites.interval,
+            "session_interval": found.gate.gate.by_session,
+            "regressions": found.gate.regressions,
+            "improvements": found.gate.improvements,
+            "verdicts": {kind.value: number for kind, number in found.gate.verdicts.items()},
+            "runs": found.gate.runs,
             "rules": {
-                rule.name: [rule.suites.hits, rule.suites.trials, rule.subjects.hits] for rule in found.rules
+                rule.name: [rates.suites.hits, rates.suites.attempts, rates.subjects.hits]
+                for rule, rates in zip(RULES, found.rules, strict=False)
             },
         }
         for (situation, band), found in alarms.items()
@@ -176,13 +178,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("folders", nargs="+", type=Path, help="folders of collect.py")
     parser.add_argument("--output", type=Path, default=Path("docs/validation"))
     parser.add_argument("--without", nargs="*", default=[], metavar="CASE", help="names of cases to leave out")
-    parser.add_argument("--splits", type=int, default=5000)
+    parser.add_argument("--resamples", type=int, default=5000)
     parser.add_argument("--power-draws", type=int, default=100)
     parser.add_argument("--seed", type=int, default=20260101)
     parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
     options = parser.parse_args(arguments)
-    if min(options.splits, options.power_draws, options.processes) < 1:
-        parser.error("--splits, --power-draws and --processes are at least 1")
+    if min(options.resamples, options.power_draws, options.processes) < 1:
+        parser.error("--resamples, --power-draws and --processes are at least 1")
     if not options.output.is_dir():
         parser.error(f"--output {options.output} is no folder")
     try:
@@ -191,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         parser.error(str(error))
     text, numbers = analyse(
         study,
-        splits=options.splits,
+        resamples=options.resamples,
         power_draws=options.power_draws,
         seed=options.seed,
         processes=options.processes,

@@ -13,15 +13,15 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from benchmarks.validate.false_alarms import Task, shared_study, spread
+from benchmarks.validate.rules import RULES, is_flagged
 from benchmarks.validate.study import LONG_NS, SHORT_NS, Study, injectable, level_in
 from benchmarks.validation_suite.injection import LEVELS
-from pytest_nsight.calibrate.other_rules import RULES, is_flagged
 from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
 from pytest_nsight.calibrate.resampling import (
+    Resample,
     Situation,
-    Split,
-    draw_splits,
+    draw_resamples,
     draw_stored,
     group_by_session,
     list_stored,
@@ -36,7 +36,7 @@ SLOWDOWNS = LEVELS[1:]
 
 @dataclass(frozen=True)
 class Finding:
-    """One slowed case in one split.
+    """One slowed case in one resample.
 
     Attributes:
         subject: the slowed case.
@@ -50,7 +50,7 @@ class Finding:
         verdict: of the slowed case.
         others: subjects that failed though they were unchanged.
         processes: fresh processes that the check took.
-        is_kin: whether the canaries take the new runs' board for one of the kind of a stored one.
+        is_same_group: whether a stored run is of a board of the same group, by the canaries.
         flagged: for each of RULES whether it called the case slower.
     """
 
@@ -65,7 +65,7 @@ class Finding:
     verdict: VerdictKind
     others: int
     processes: int
-    is_kin: bool
+    is_same_group: bool
     flagged: tuple[bool | None, ...]
 
     @property
@@ -132,7 +132,7 @@ def _places(session: Sequence[PooledRun], subject: Subject, position: int, level
 
 
 def measure_power(bands: Sequence[float], draws: int, seed: int, processes: int, *, is_real: bool) -> list[Finding]:
-    """Slows one case at a time, in every situation, at every level and band, in this many random splits each."""
+    """Slows one case at a time, in every situation, at every level and band, in this many random resamples each."""
     tasks: list[Task] = [
         (situation, level, band, draws, seed + number, is_real)
         for number, (situation, level, band) in enumerate(itertools.product(Situation, SLOWDOWNS, bands))
@@ -150,25 +150,25 @@ def _find(
 ) -> list[Finding]:
     study, rng = shared_study(), np.random.default_rng(seed)
     candidates = list(injectable(study.subjects))
-    sound = draw_splits(study.sound, situation, rng)
+    sound = draw_resamples(study.sound, situation, rng)
     policies, findings = study.with_band(band), []
     for _ in range(draws):
         subject, case, position = candidates[int(rng.integers(len(candidates)))]
         if is_real:
-            split = draw_injected(study, situation, subject, position, level, rng)
+            resample = draw_injected(study, situation, subject, position, level, rng)
         else:
             drawn = next(sound, None)
-            split = drawn.change(lambda run: _multiply(run, 1 + level / 1000), subject) if drawn else None
-        if split is None:
+            resample = drawn.change(lambda run: _multiply(run, 1 + level / 1000), subject) if drawn else None
+        if resample is None:
             continue
-        replayed = replay(split, policies)
+        replayed = replay(resample, policies)
         kinds = {verdict.subject: verdict.kind for verdict in replayed.verdicts}
         findings.append(
             Finding(
                 subject,
                 case.kind,
-                split.new[0].session,
-                _length(split, subject),
+                resample.new[0].session,
+                _length(resample, subject),
                 level,
                 situation,
                 band,
@@ -176,22 +176,22 @@ def _find(
                 kinds[subject],
                 sum(kind.fails for other, kind in kinds.items() if other != subject),
                 replayed.processes,
-                _is_kin(split, replayed.board_groups),
-                tuple(is_flagged(rule, split, subject, policies) for rule in RULES),
+                _is_same_group(resample, replayed.board_groups),
+                tuple(is_flagged(rule, resample, subject, policies) for rule in RULES),
             )
         )
     return findings
 
 
-def _length(split: Split, subject: Subject) -> str:
-    place = locate(split.stored[0].summaries[subject], "kernel")
+def _length(resample: Resample, subject: Subject) -> str:
+    place = locate(resample.stored[0].summaries[subject], "kernel")
     time_ns = math.exp(place.log_ns) if isinstance(place, Location) else math.inf
     return "short" if time_ns < SHORT_NS else "long" if time_ns >= LONG_NS else "middle"
 
 
-def _is_kin(split: Split, kinds: Mapping[str, str]) -> bool:
-    known = {kinds[process.board] for process in split.stored if process.board in kinds}
-    return kinds.get(split.new[0].board) in known
+def _is_same_group(resample: Resample, groups: Mapping[str, str]) -> bool:
+    known = {groups[process.board] for process in resample.stored if process.board in groups}
+    return groups.get(resample.new[0].board) in known
 
 
 def _multiply(run: RunSummary, factor: float) -> RunSummary:
@@ -200,14 +200,14 @@ def _multiply(run: RunSummary, factor: float) -> RunSummary:
 
 def draw_injected(
     study: Study, situation: Situation, slowed: Subject, position: int, level: int, rng: np.random.Generator
-) -> Split | None:
-    """A split whose new runs have one case slowed for real, all others as they were without additional work.
+) -> Resample | None:
+    """A resample whose new runs have one case slowed for real, all others as they were without additional work.
 
     The runs of a rotating session are taken apart by case: each case's own runs at the level that is asked for.
     Cases share a process without touching each other, so runs put together anew are runs that could have been.
 
     Returns:
-        The split; None where the data has no sessions for the situation.
+        The resample; None where the data has no sessions for the situation.
     """
     sessions = [runs for runs in group_by_session(study.injected) if len(runs) >= len(LEVELS) * MINIMUM_NEW_RUNS]
     if not sessions:
@@ -230,9 +230,9 @@ def draw_injected(
         new_columns[subject] = own
     new = _weave(new_columns, len(new_columns[slowed]))
     if is_ab:
-        return Split(situation, _weave(stored_columns, len(stored_columns[slowed])), new, is_paired=True)
+        return Resample(situation, _weave(stored_columns, len(stored_columns[slowed])), new, is_paired=True)
     groups = list_stored(group_by_session(study.sound), session, situation)
-    return Split(situation, draw_stored(groups, situation, rng), new) if groups else None
+    return Resample(situation, draw_stored(groups, situation, rng), new) if groups else None
 
 
 def _weave(columns: dict[Subject, list[PooledRun]], rows: int) -> tuple[PooledRun, ...]:

@@ -50,15 +50,15 @@ class Study:
         return {board: chr(ord("A") + index) for index, board in enumerate(seen)}
 
     @cached_property
-    def kinds(self) -> Mapping[str, str]:
-        """UUID -> short name of a board of its kind, as the canaries of all sound runs tell."""
+    def board_groups(self) -> Mapping[str, str]:
+        """UUID -> short name of a board of its group, by the canaries of all sound runs."""
         runs: dict[Subject, list[RunSummary]] = {}
         for process in self.sound:
             for subject, summary in process.summaries.items():
                 if subject.is_canary:
                     runs.setdefault(subject, []).append(summary)
         found = find_board_groups([SubjectRuns(subject, Policy(), tuple(own), ()) for subject, own in runs.items()])
-        return {board: self.boards[kind] for board, kind in found.items()}
+        return {board: self.boards[group] for board, group in found.items()}
 
     @cached_property
     def subjects(self) -> tuple[Subject, ...]:

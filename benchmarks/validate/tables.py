@@ -5,22 +5,24 @@ from __future__ import annotations
 import statistics
 from collections import Counter, defaultdict
 from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 from scipy import stats
 
-from benchmarks.validate.false_alarms import Strictness
+from benchmarks.validate.false_alarms import Strictness, StudyAlarms
 from benchmarks.validate.power import Finding, Truth
+from benchmarks.validate.rules import RULES
 from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.calibration_report import write_interval
-from pytest_nsight.calibrate.false_alarms import Alarms, Rate, bootstrap_sessions
-from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS, CaseNoise
-from pytest_nsight.calibrate.other_rules import RULES
+from pytest_nsight.calibrate.false_alarms import Rate, bootstrap_sessions
+from pytest_nsight.calibrate.noise_levels import MDE_SITUATIONS, CaseNoise
 from pytest_nsight.calibrate.resampling import Situation, group_by_session
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.units import duration
 from pytest_nsight.model.verdicts import VerdictKind
+
+_Key = TypeVar("_Key", bound=Hashable)
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[object]]) -> list[str]:
@@ -43,9 +45,9 @@ def data(study: Study) -> list[str]:
             middle = statistics.median(seconds) if seconds else float("nan")
             board = study.boards.get(session[0].board, "-")
             driver = next(iter(session[0].summaries.values())).environment.get("driver", "-")
-            kind = study.kinds.get(session[0].board, "-")
-            rows.append((name, session[0].session, board, kind, driver, len(session), f"{middle:.1f} s"))
-    return table(("runs of", "session", "board", "kind", "driver", "runs", "a run"), rows)
+            group = study.board_groups.get(session[0].board, "-")
+            rows.append((name, session[0].session, board, group, driver, len(session), f"{middle:.1f} s"))
+    return table(("runs of", "session", "board", "board group", "driver", "runs", "a run"), rows)
 
 
 def noise(levels: Sequence[CaseNoise]) -> list[str]:
@@ -68,25 +70,26 @@ def noise(levels: Sequence[CaseNoise]) -> list[str]:
                 percent(level.run_sd),
                 percent(level.session_shift),
                 percent(level.board_shift),
-                *(percent(level.mde.get(situation)) for situation in TOLD_SITUATIONS),
+                *(percent(level.mde.get(situation)) for situation in MDE_SITUATIONS),
             )
             for level in levels
         ],
     )
 
 
-def false_alarms(found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
+def false_alarms(found: Mapping[tuple[Situation, float], StudyAlarms]) -> list[str]:
     """The gate at each band, then the rules."""
-    rows = []
-    for (situation, band), alarms in found.items():
-        told = Rate(alarms.regressions, alarms.regressions + alarms.improvements)
-        p_value = stats.binomtest(told.hits, told.trials).pvalue if told.trials else 1.0
+    rows: list[tuple[object, ...]] = []
+    for (situation, band), one in found.items():
+        alarms = one.gate
+        changed = alarms.regressions + alarms.improvements
+        p_value = stats.binomtest(alarms.regressions, changed).pvalue if changed else 1.0
         other = sum(n for kind, n in alarms.verdicts.items() if kind.fails) - alarms.regressions
         rows.append(
             (
                 situation.value,
                 percent(band, 1),
-                alarms.splits,
+                alarms.resamples,
                 alarms.gate.suites.write(),
                 write_interval(alarms.gate),
                 f"{alarms.regressions} : {alarms.improvements} (p {p_value:.2g})",
@@ -95,11 +98,11 @@ def false_alarms(found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
                 alarms.verdicts.get(VerdictKind.INCONCLUSIVE, 0),
                 alarms.verdicts.get(VerdictKind.ENVIRONMENT, 0),
                 f"{alarms.runs:.2f}",
-                ", ".join(f"{one.label} {count}" for one, count in sorted(alarms.failed.items())),
+                ", ".join(f"{subject.label} {count}" for subject, count in sorted(alarms.failed.items())),
             )
         )
-    header = (
-        *("stored and new", "band", "splits", "suites with a false alarm [exact 95 %]", "by sessions"),
+    header: tuple[str, ...] = (
+        *("stored and new", "band", "resamples", "suites with a false alarm [exact 95 %]", "by sessions"),
         *("regressions : improvements", "other failures", "suites with a false improvement"),
         *("INCONCLUSIVE", "ENVIRONMENT", "runs measured a case", "cases that failed"),
     )
@@ -127,7 +130,7 @@ def strictness(found: Mapping[tuple[Situation, float], Strictness]) -> list[str]
             strict.suites.write(),
             percent(strict.cases.value),
             f"{strict.runs:.2f}",
-            ", ".join(f"{one.label} {percent(count / strict.suites.trials, 0)}" for one, count in strict.worst),
+            ", ".join(f"{one.label} {percent(count / strict.suites.attempts, 0)}" for one, count in strict.worst),
         )
         for (situation, band), strict in found.items()
     ]
@@ -189,8 +192,8 @@ def rate_of(findings: Sequence[Finding], hit: Callable[[Finding], bool | None]) 
     return f"{100 * rate.value:.0f} % [{100 * over[0]:.0f}, {100 * over[1]:.0f}]"
 
 
-def _by(findings: Sequence[Finding], key: Callable[[Finding], Hashable]) -> dict[Hashable, list[Finding]]:
-    groups: dict[Hashable, list[Finding]] = defaultdict(list)
+def _by(findings: Sequence[Finding], key: Callable[[Finding], _Key]) -> dict[_Key, list[Finding]]:
+    groups: dict[_Key, list[Finding]] = defaultdict(list)
     for finding in findings:
         groups[key(finding)].append(finding)
     return groups
@@ -200,8 +203,11 @@ def power(findings: Sequence[Finding], key: Callable[[Finding], str], name: str)
     """Power by situation, band, real or multiplied, and one more property."""
     levels = sorted({finding.per_mille for finding in findings})
     rows = []
-    groups = _by(findings, lambda f: (f.situation.value, f.band, not f.is_real, key(f)))
-    for (situation, band, is_multiplied, value), own in sorted(groups.items()):  # type: ignore[misc]
+
+    def group_of(finding: Finding) -> tuple[str, float, bool, str]:
+        return finding.situation.value, finding.band, not finding.is_real, key(finding)
+
+    for (situation, band, is_multiplied, value), own in sorted(_by(findings, group_of).items()):
         cells = [
             rate_of([finding for finding in own if finding.per_mille == level], lambda f: f.is_found)
             for level in levels
@@ -234,7 +240,7 @@ def _across(findings: Sequence[Finding], levels: Sequence[int], hit: Callable[[F
     return [rate_of([finding for finding in findings if finding.per_mille == level], hit) for level in levels]
 
 
-def cost(study: Study, found: Mapping[tuple[Situation, float], Alarms]) -> list[str]:
+def cost(study: Study, found: Mapping[tuple[Situation, float], StudyAlarms]) -> list[str]:
     """What a verdict on one unchanged case takes: runs measured, and processes, each of which starts anew."""
     seconds = [study.seconds[one.run] for one in study.sound if one.run in study.seconds]
     if not seconds:
@@ -243,8 +249,8 @@ def cost(study: Study, found: Mapping[tuple[Situation, float], Alarms]) -> list[
     rows: list[tuple[object, ...]] = [
         (
             f"this gate, {situation.value}, band {percent(band, 1)}",
-            f"{alarms.runs:.2f}",
-            f"{alarms.processes:.2f}",
+            f"{alarms.gate.runs:.2f}",
+            f"{alarms.gate.processes:.2f}",
         )
         for (situation, band), alarms in found.items()
     ]

@@ -1,4 +1,4 @@
-"""What `pytest-nsight calibrate` prints."""
+"""The report of `pytest-nsight calibrate`."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
-from pytest_nsight.calibrate.false_alarms import Alarms, RuleAlarms, measure_alarms
+from pytest_nsight.calibrate.false_alarms import AlarmRates, Alarms, measure_alarms
 from pytest_nsight.calibrate.noise_levels import CaseNoise, measure_levels
 from pytest_nsight.calibrate.pool import Pool, PooledRun, list_processes
 from pytest_nsight.calibrate.resampling import Situation
@@ -25,14 +25,14 @@ _MDE_HEADERS = {
 }
 
 
-def report(pool: Pool, *, stored: int, splits: int, seed: int, width: int) -> str:
-    """The noise of every case, and the false alarms of this gate and of the other rules.
+def report(pool: Pool, *, stored: int, resamples: int, seed: int, width: int) -> str:
+    """The noise of every case, and the false alarms of the gate.
 
     Args:
         pool: runs of unchanged code.
         stored: stored runs to assume.
-        splits: random splits in each situation; 0 leaves the false alarms out.
-        seed: of the choice of splits.
+        resamples: random resamples in each situation; 0 leaves the false alarms out.
+        seed: of the choice of resamples.
         width: columns of the terminal.
 
     Raises:
@@ -47,12 +47,12 @@ def report(pool: Pool, *, stored: int, splits: int, seed: int, width: int) -> st
     rng = np.random.default_rng(seed)
     sections = [_head(pool, processes, stored), _levels(processes, pool.policies, stored, rng, width)]
     found = []
-    for situation in Situation if splits else ():
-        alarms = measure_alarms(processes, pool.policies, situation, splits, rng, stored=stored)
+    for situation in Situation if resamples else ():
+        alarms = measure_alarms(processes, pool.policies, situation, resamples, rng, stored=stored)
         if alarms is not None:
             found.append(alarms)
             sections.append(_alarms(alarms, width))
-    if splits and not found:
+    if resamples and not found:
         sections.append(
             [f"no false alarms can be counted: that takes 10 runs of one session, or {stored} and 5 of two"]
         )
@@ -108,30 +108,28 @@ def _levels(
 
 
 def _alarms(alarms: Alarms, width: int) -> list[str]:
-    rows = [alarms.gate, *alarms.rules]
+    rates = alarms.gate
     columns = [
-        Column("false alarms a suite", [row.name for row in rows], is_number=False),
-        Column("suites [exact 95 %]", [row.suites.write() for row in rows]),
-        Column("by sessions", [write_interval(row) for row in rows]),
-        Column("subjects", [_percent(row.subjects.value) if row.subjects.trials else "-" for row in rows]),
+        Column("false alarms a suite [exact 95 %]", [rates.suites.write()]),
+        Column("by sessions", [write_interval(rates)]),
+        Column("subjects", [_percent(rates.subjects.value)]),
     ]
-    if all(row.by_session is None for row in rows):
-        del columns[2]
+    if rates.by_session is None:
+        del columns[1]
     kinds = sorted(alarms.verdicts.items(), key=lambda item: item[0].value)
-    told = ", ".join(f"{number} {kind.value}" for kind, number in kinds if number)
-    cost = f"{alarms.processes:.2f} processes a check, {alarms.runs:.2f} runs a subject"
+    counts = ", ".join(f"{number} {kind.value}" for kind, number in kinds if number)
     return [
-        f"{alarms.situation.value}: {count(alarms.splits, 'random split')}",
+        f"{alarms.situation.value}: {count(alarms.resamples, 'random resample')}",
         *align(columns, width, ".."),
-        f"this gate: {told}; {cost}",
+        f"verdicts: {counts}; {alarms.processes:.2f} processes a check, {alarms.runs:.2f} runs a subject",
     ]
 
 
-def write_interval(row: RuleAlarms) -> str:
+def write_interval(rates: AlarmRates) -> str:
     """The interval over sessions in percent, "-" where there is none."""
-    if row.by_session is None:
+    if rates.by_session is None:
         return "-"
-    return f"[{100 * row.by_session[0]:.2f}, {100 * row.by_session[1]:.2f}]"
+    return f"[{100 * rates.by_session[0]:.2f}, {100 * rates.by_session[1]:.2f}]"
 
 
 def _percent(value: float | None) -> str:

@@ -63,7 +63,7 @@ def find_pools(
     if path.exists():
         raise UsageError(f"{path} exists; give another place with --output")
     with explaining("write", path, ELSEWHERE):
-        # Measuring takes minutes: what would fail after it had better fail now.
+        # Measuring takes minutes: a failure to write shows before it.
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
@@ -73,7 +73,7 @@ def find_pools(
     return (path,), code
 
 
-def calibrate(pools: Sequence[Path], *, stored: int, splits: int, seed: int) -> str:
+def calibrate(pools: Sequence[Path], *, stored: int, resamples: int, seed: int) -> str:
     """The report on pools.
 
     Raises:
@@ -82,5 +82,5 @@ def calibrate(pools: Sequence[Path], *, stored: int, splits: int, seed: int) -> 
     """
     width = shutil.get_terminal_size((120, 24)).columns
     joined = join_pools([read_pool(path) for path in pools])
-    text = report(joined, stored=stored, splits=splits, seed=seed, width=width)
+    text = report(joined, stored=stored, resamples=resamples, seed=seed, width=width)
     return f"\n{text}\n\npool: {', '.join(map(str, pools))}"

@@ -1,6 +1,6 @@
-"""How often the gate and the simpler rules cry wolf over unchanged code.
+"""The gate's false alarms: how often it fails unchanged code, by resampling a pool.
 
-MERGED: Rates with their uncertainty.
+Every rate comes with its uncertainty.
 """
 
 from __future__ import annotations
@@ -8,31 +8,29 @@ from __future__ import annotations
 import itertools
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import stats
 
-from pytest_nsight.calibrate.other_rules import RULES, is_flagged
 from pytest_nsight.calibrate.pool import PooledRun
-from pytest_nsight.calibrate.replayed_gate import Replay, replay
-from pytest_nsight.calibrate.resampling import STORED_RUNS, Situation, Split, draw_splits
+from pytest_nsight.calibrate.replayed_gate import replay
+from pytest_nsight.calibrate.resampling import STORED_RUNS, Resample, Situation, draw_resamples
 from pytest_nsight.model.values import Policy, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 
 
 @dataclass(frozen=True, slots=True)
-class RuleAlarms:
-    """False alarms of one rule.
+class AlarmRates:
+    """How often unchanged code is called slower.
 
     Attributes:
-        name: of the rule.
-        suites: splits in which any subject was called slower.
-        subjects: subjects of all splits that were.
-        by_session: 95 % interval of the rate of suites, by resampling sessions; None where it cannot be told.
+        suites: resamples in which any subject is.
+        subjects: subjects of all resamples that are.
+        by_session: 95 % interval of the rate of suites, by resampling sessions; None where there is too little to
+            resample.
     """
 
-    name: str
     suites: Rate
     subjects: Rate
     by_session: tuple[float, float] | None = None
@@ -40,25 +38,24 @@ class RuleAlarms:
 
 @dataclass(frozen=True, slots=True)
 class Alarms:
-    """What splits of unchanged code came to in one situation.
+    """The gate's verdicts on resamples of unchanged code in one situation.
 
     Attributes:
         situation: where the runs came from.
-        splits: number of splits.
-        gate: alarms of this gate.
-        regressions: subjects told REGRESSION.
-        improvements: subjects told IMPROVEMENT.
-        improved_suites: splits in which any subject was told IMPROVEMENT.
+        resamples: number of resamples.
+        gate: its false alarms.
+        regressions: subjects with the verdict REGRESSION.
+        improvements: subjects with the verdict IMPROVEMENT.
+        improved_suites: resamples in which any subject has the verdict IMPROVEMENT.
         verdicts: kind -> subjects.
         processes: mean number of processes that a check took.
         runs: mean number of runs that were measured of a subject, another tree's included.
-        failed: subject -> splits in which it failed.
-        rules: alarms of the other rules.
+        failed: subject -> resamples in which it failed.
     """
 
     situation: Situation
-    splits: int
-    gate: RuleAlarms
+    resamples: int
+    gate: AlarmRates
     regressions: int
     improvements: int
     improved_suites: Rate
@@ -66,49 +63,39 @@ class Alarms:
     processes: float
     runs: float
     failed: Mapping[Subject, int]
-    rules: tuple[RuleAlarms, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of one split.
+    """The gate's verdicts on one resample.
 
     Attributes:
         sessions: of its stored and its new runs, each once.
         kinds: verdicts of its subjects, counted.
         processes: fresh processes that the check took.
         runs: runs that were measured of all subjects.
-        subjects: number of subjects.
+        subjects: its subjects.
         failed: those that failed.
-        flagged: for each of RULES the number of subjects called slower; None where it could not be asked.
     """
 
     sessions: tuple[str, ...]
     kinds: Counter[VerdictKind]
     processes: int
     runs: int
-    subjects: int
+    subjects: tuple[Subject, ...]
     failed: tuple[Subject, ...]
-    flagged: tuple[int | None, ...] = field(default=())
 
 
-def judge_split(split: Split, policies: Mapping[str, Policy], *, with_rules: bool = True) -> Outcome:
-    """Asks the gate and the other rules about one split."""
-    found: Replay = replay(split, policies)
-    subjects = [verdict.subject for verdict in found.verdicts]
-    flagged: list[int | None] = []
-    for rule in RULES if with_rules else ():
-        answers = [is_flagged(rule, split, subject, policies) for subject in subjects]
-        known = [answer for answer in answers if answer is not None]
-        flagged.append(sum(known) if known else None)
+def judge_resample(resample: Resample, policies: Mapping[str, Policy]) -> Outcome:
+    """Asks the gate about one resample."""
+    found = replay(resample, policies)
     return Outcome(
-        split.sessions,
+        resample.sessions,
         Counter(verdict.kind for verdict in found.verdicts),
         found.processes,
         sum(found.runs.values()),
-        len(subjects),
+        tuple(verdict.subject for verdict in found.verdicts),
         tuple(verdict.subject for verdict in found.verdicts if verdict.kind.fails),
-        tuple(flagged),
     )
 
 
@@ -116,32 +103,28 @@ def measure_alarms(
     processes: Sequence[PooledRun],
     policies: Mapping[str, Policy],
     situation: Situation,
-    splits: int,
+    resamples: int,
     rng: np.random.Generator,
     *,
     stored: int = STORED_RUNS,
 ) -> Alarms | None:
-    """Judges random splits of a pool of unchanged code; None if the pool has no sessions for the situation."""
-    drawn = itertools.islice(draw_splits(processes, situation, rng, stored=stored), splits)
-    outcomes = [judge_split(split, policies) for split in drawn]
+    """Judges random resamples of a pool of unchanged code; None if the pool has no sessions for the situation."""
+    drawn = itertools.islice(draw_resamples(processes, situation, rng, stored=stored), resamples)
+    outcomes = [judge_resample(resample, policies) for resample in drawn]
     return sum_up(situation, outcomes, rng) if outcomes else None
 
 
 def sum_up(situation: Situation, outcomes: Sequence[Outcome], rng: np.random.Generator) -> Alarms:
-    """Counts over splits."""
+    """Counts over resamples, at least one."""
     kinds: Counter[VerdictKind] = Counter()
     for outcome in outcomes:
         kinds.update(outcome.kinds)
-    total = sum(outcome.subjects for outcome in outcomes)
+    total = sum(len(outcome.subjects) for outcome in outcomes)
     improved = sum(outcome.kinds[VerdictKind.IMPROVEMENT] > 0 for outcome in outcomes)
-    rules = []
-    for index, rule in enumerate(RULES if outcomes[0].flagged else ()):
-        asked = [outcome for outcome in outcomes if outcome.flagged[index] is not None]
-        rules.append(_count(rule.name, asked, [outcome.flagged[index] or 0 for outcome in asked], rng))
     return Alarms(
         situation=situation,
-        splits=len(outcomes),
-        gate=_count("this gate", outcomes, [len(outcome.failed) for outcome in outcomes], rng),
+        resamples=len(outcomes),
+        gate=count_alarms(outcomes, [len(outcome.failed) for outcome in outcomes], rng),
         regressions=kinds[VerdictKind.REGRESSION],
         improvements=kinds[VerdictKind.IMPROVEMENT],
         improved_suites=Rate(improved, len(outcomes)),
@@ -149,16 +132,21 @@ def sum_up(situation: Situation, outcomes: Sequence[Outcome], rng: np.random.Gen
         processes=sum(outcome.processes for outcome in outcomes) / len(outcomes),
         runs=sum(outcome.runs for outcome in outcomes) / max(total, 1),
         failed=Counter(subject for outcome in outcomes for subject in outcome.failed),
-        rules=tuple(rules),
     )
 
 
-def _count(name: str, outcomes: Sequence[Outcome], flagged: Sequence[int], rng: np.random.Generator) -> RuleAlarms:
+def count_alarms(outcomes: Sequence[Outcome], flagged: Sequence[int], rng: np.random.Generator) -> AlarmRates:
+    """The rates of alarms over resamples.
+
+    Args:
+        outcomes: of the resamples.
+        flagged: how many subjects of each are called slower, by the gate or by another rule.
+        rng: resamples sessions for the interval.
+    """
     hits = [number > 0 for number in flagged]
-    return RuleAlarms(
-        name,
+    return AlarmRates(
         suites=Rate(sum(hits), len(hits)),
-        subjects=Rate(sum(flagged), sum(outcome.subjects for outcome in outcomes)),
+        subjects=Rate(sum(flagged), sum(len(outcome.subjects) for outcome in outcomes)),
         by_session=bootstrap_sessions(hits, [outcome.sessions for outcome in outcomes], rng) if hits else None,
     )
 
@@ -173,28 +161,28 @@ class Rate:
 
     Attributes:
         hits: how often.
-        trials: of how many.
+        attempts: of how many.
     """
 
     hits: int
-    trials: int
+    attempts: int
 
     @property
     def value(self) -> float:
-        """Hits per trial; NaN without trials."""
-        return self.hits / self.trials if self.trials else float("nan")
+        """Hits per attempt; NaN without attempts."""
+        return self.hits / self.attempts if self.attempts else float("nan")
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Exact 95 % interval for independent trials (Clopper and Pearson 1934)."""
-        if not self.trials:
+        """Exact 95 % interval for independent attempts (Clopper and Pearson 1934)."""
+        if not self.attempts:
             return 0.0, 1.0
-        found = stats.binomtest(self.hits, self.trials).proportion_ci(CONFIDENCE, "exact")
+        found = stats.binomtest(self.hits, self.attempts).proportion_ci(CONFIDENCE, "exact")
         return float(found.low), float(found.high)
 
     def write(self) -> str:
         """The rate and its interval in percent."""
-        if not self.trials:
+        if not self.attempts:
             return "-"
         low, high = self.interval
         return f"{100 * self.value:.2f} % [{100 * low:.2f}, {100 * high:.2f}]"
@@ -203,19 +191,19 @@ class Rate:
 def bootstrap_sessions(
     hits: Sequence[bool], sessions: Sequence[tuple[str, ...]], rng: np.random.Generator
 ) -> tuple[float, float] | None:
-    """The 95 % interval of a rate over splits, by resampling the sessions that the splits were drawn from.
+    """The 95 % interval of a rate over resamples, by resampling the sessions that the resamples were drawn from.
 
-    Splits of one pool share runs and sessions, so they are no independent trials: sessions are. Each resample
-    draws sessions with replacement and weighs a split by how often its sessions were drawn, the product for
+    Resamples of one pool share runs and sessions, so they are not independent: sessions are. Each draw takes
+    sessions with replacement and weights a resample by how often its sessions were drawn, the product for
     different ones (the pigeonhole bootstrap, Owen 2007, doi 10.1214/07-AOAS122).
 
     Args:
-        hits: whether it happened, for each split.
-        sessions: of the stored and of the new runs of each split, each once.
+        hits: whether it happened, for each resample.
+        sessions: of the stored and of the new runs of each resample, each once.
         rng: resamples.
 
     Returns:
-        The interval; None with fewer than 3 sessions, and where every split agrees, for then there is nothing
+        The interval; None with fewer than 3 sessions, and where every resample agrees, for then there is nothing
         to resample and the interval would wrongly be a point.
     """
     names = sorted({name for own in sessions for name in own})
@@ -223,7 +211,7 @@ def bootstrap_sessions(
     if len(names) < 3 or values.min() == values.max():
         return None
     position = {name: index for index, name in enumerate(names)}
-    # A session that every resample draws once, for splits that have fewer sessions than others.
+    # A session that every resample draws once, for resamples that have fewer sessions than others.
     none = len(names)
     most = max(map(len, sessions))
     columns = ([position[own[k]] if k < len(own) else none for own in sessions] for k in range(most))

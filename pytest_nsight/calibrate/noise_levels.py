@@ -1,4 +1,4 @@
-"""Per case: where it lies, how much runs, sessions and boards move it, and which slowdown the gate would find."""
+"""The noise of each case: between runs, sessions and boards, and the slowdown that the gate would find."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ import numpy as np
 
 from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
-from pytest_nsight.calibrate.resampling import Situation, Split, draw_splits, group_by_session
+from pytest_nsight.calibrate.resampling import Resample, Situation, draw_resamples, group_by_session
 from pytest_nsight.judge.location import Location, locate_all
 from pytest_nsight.judge.noise import pool_within
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.values import Policy, Subject
 
-TOLD_SITUATIONS = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)
-"""Situations that the smallest slowdown is told for."""
+MDE_SITUATIONS = (Situation.SAME_SESSION, Situation.SAME_BOARD, Situation.OTHER_BOARD)
+"""Situations that the smallest slowdown is worked out for."""
 
 _DRAWS = 9
 _LATER = "a later session"
@@ -36,7 +36,8 @@ class CaseNoise:
         session_shift: largest difference of the means of two sessions on one board, of log time; None where
             no board has two.
         board_shift: largest difference of the means of two boards, of log time; None with one board.
-        mde: situation -> smallest relative slowdown that the gate finds with probability .95, where the pool tells.
+        mde: situation -> smallest relative slowdown that the gate finds with probability .95; situations that the
+            pool has too little for are left out.
     """
 
     subject: Subject
@@ -55,7 +56,7 @@ def measure_levels(
     Args:
         processes: runs of the pool.
         policies: case -> what its verdict must obey.
-        stored: stored runs that the smallest slowdown is told for.
+        stored: stored runs that the smallest slowdown assumes.
         rng: chooses the runs that stand for stored ones.
     """
     detectable = find_detectable(processes, policies, stored, rng)
@@ -97,19 +98,19 @@ def _measure(
 def find_detectable(
     processes: Sequence[PooledRun], policies: Mapping[str, Policy], stored: int, rng: np.random.Generator
 ) -> dict[Subject, dict[Situation, float]]:
-    """Asks the gate itself for the smallest slowdown that it would find: what it would print beside a verdict.
+    """The smallest slowdown that the gate would find, as the gate itself prints it beside a verdict.
 
-    It is the median over random splits. Where the pool has none, its largest session stands in: a few pairs of its
-    runs for two trees, and one of them, under another name, for the run of a later session. Nothing stands for
-    another board, since how far boards differ is for boards to tell.
+    It is the median over random resamples. Where the pool has none, its largest session is used: a few pairs of its
+    runs for two trees, and one of them, under another name, for the run of a later session. Another board cannot be
+    imitated like this, since only boards show how far boards differ.
     """
     found: dict[Subject, dict[Situation, list[float]]] = {}
-    for situation in TOLD_SITUATIONS:
-        drawn = draw_splits(processes, situation, rng, stored=stored)
-        splits = list(itertools.islice(drawn, _DRAWS))
-        splits = splits or _stand_in(processes, situation, stored, rng)
-        for split in splits:
-            for verdict in replay(split, policies, fixed=split.first_look).verdicts:
+    for situation in MDE_SITUATIONS:
+        drawn = draw_resamples(processes, situation, rng, stored=stored)
+        resamples = list(itertools.islice(drawn, _DRAWS))
+        resamples = resamples or _stand_in(processes, situation, stored, rng)
+        for resample in resamples:
+            for verdict in replay(resample, policies, fixed=resample.first_look).verdicts:
                 if verdict.comparison is not None:
                     by_situation = found.setdefault(verdict.subject, {})
                     by_situation.setdefault(situation, []).append(verdict.comparison.mde)
@@ -121,20 +122,20 @@ def find_detectable(
 
 def _stand_in(
     processes: Sequence[PooledRun], situation: Situation, stored: int, rng: np.random.Generator
-) -> list[Split]:
+) -> list[Resample]:
     runs = max(group_by_session(processes), key=len)
     is_ab = situation is Situation.SAME_SESSION
     taken = 2 * FIRST_PAIRS if is_ab else stored + 1
     if situation is Situation.OTHER_BOARD or len(runs) < taken:
         return []
-    splits = []
+    resamples = []
     for _ in range(_DRAWS):
         chosen = tuple(runs[index] for index in rng.permutation(len(runs))[:taken])
         if is_ab:
-            splits.append(Split(situation, chosen[::2], chosen[1::2], is_paired=True))
+            resamples.append(Resample(situation, chosen[::2], chosen[1::2], is_paired=True))
         else:
-            splits.append(Split(situation, chosen[:-1], (_move_later(chosen[-1]),)))
-    return splits
+            resamples.append(Resample(situation, chosen[:-1], (_move_later(chosen[-1]),)))
+    return resamples
 
 
 def _move_later(process: PooledRun) -> PooledRun:

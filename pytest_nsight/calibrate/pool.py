@@ -132,7 +132,7 @@ def join_pools(pools: Sequence[Pool]) -> Pool:
 def list_processes(summaries: Iterable[RunSummary]) -> tuple[PooledRun, ...]:
     """Sorts summaries into runs, oldest first, and leaves out runs that lack a subject that most runs have.
 
-    A run that was interrupted, or in which a case failed, cannot stand for a suite.
+    A run that was interrupted, or in which a case failed, cannot represent a suite.
     """
     by_run: dict[str, dict[Subject, RunSummary]] = {}
     for summary in summaries:

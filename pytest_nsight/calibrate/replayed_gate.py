@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.calibrate.pool import PooledRun
-from pytest_nsight.calibrate.resampling import Split
+from pytest_nsight.calibrate.resampling import Resample
 from pytest_nsight.gate.judging import StoredRuns, find_groups_of_boards, judge_state
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
@@ -39,28 +39,28 @@ class Replay:
 
 
 def replay(
-    split: Split, policies: Mapping[str, Policy], *, fixed: int | None = None, is_strict: bool = False
+    resample: Resample, policies: Mapping[str, Policy], *, fixed: int | None = None, is_strict: bool = False
 ) -> Replay:
     """Judges the new runs of a resample against its stored ones.
 
     Args:
-        split: what was saved and what is checked.
+        resample: what was saved and what is checked.
         policies: case -> what its verdict must obey; cases that are not in it get the default.
         fixed: this many new runs of every subject and no looks; None for the looks of the live gate.
         is_strict: whether cases that more runs may settle get them, too, as under --nsight-strict.
     """
-    subjects = [subject for subject in split.new[0].summaries if not subject.is_canary]
+    subjects = [subject for subject in resample.new[0].summaries if not subject.is_canary]
     cases = dict.fromkeys(subject.case for subject in subjects)
     plan = SessionPlan(
         cases=tuple(Case(case, policies.get(case, Policy())) for case in cases),
-        runs=fixed or split.first_look,
+        runs=fixed or resample.first_look,
         is_judged=fixed is None,
-        is_paired=split.is_paired,
+        is_paired=resample.is_paired,
         settles=is_strict,
     )
-    source, stored = _PoolSource(split), StoredRuns(_gather([] if split.is_paired else split.stored))
+    source, stored = _PoolSource(resample), StoredRuns(_gather([] if resample.is_paired else resample.stored))
     state = run_loop(GateState(plan), source, lambda _: stored)
-    trees = 2 if split.is_paired else 1
+    trees = 2 if resample.is_paired else 1
     return Replay(
         judge_state(state, stored),
         {subject: trees * source.runs_of(subject.case) for subject in subjects},
@@ -72,8 +72,8 @@ def replay(
 class _PoolSource:
     """Hands out the runs of a resample: each case its own next one, so that none is left out."""
 
-    def __init__(self, split: Split) -> None:
-        self._runs = {THIS_TREE: split.new, OTHER_TREE: split.stored}
+    def __init__(self, resample: Resample) -> None:
+        self._runs = {THIS_TREE: resample.new, OTHER_TREE: resample.stored}
         self._taken: dict[tuple[str, str], int] = {}
         self._processes = {THIS_TREE: 0, OTHER_TREE: 0}
 

@@ -1,4 +1,4 @@
-"""Random splits of a pool into stored and new runs, as if some had been saved and the others checked."""
+"""Random resamples of a pool: some of its runs as if they had been saved, others as if they were checked."""
 
 from __future__ import annotations
 
@@ -28,8 +28,8 @@ class Situation(enum.Enum):
 
 
 @dataclass(frozen=True, slots=True)
-class Split:
-    """What was saved and what is checked.
+class Resample:
+    """Runs of a pool that count as saved, and others that count as checked.
 
     Attributes:
         situation: where the runs come from.
@@ -58,22 +58,22 @@ class Split:
         """The stored runs that there are beside this many new ones."""
         return self.stored[:new_runs] if self.is_paired else self.stored
 
-    def change(self, alter: Callable[[RunSummary], RunSummary], subject: Subject) -> Split:
-        """The same split with the new runs of one subject altered."""
+    def change(self, alter: Callable[[RunSummary], RunSummary], subject: Subject) -> Resample:
+        """The same resample with the new runs of one subject altered."""
         new = tuple(
             replace(one, summaries={**one.summaries, subject: alter(one.summaries[subject])}) for one in self.new
         )
         return replace(self, new=new)
 
 
-def draw_splits(
+def draw_resamples(
     processes: Sequence[PooledRun],
     situation: Situation,
     rng: np.random.Generator,
     *,
     stored: int = STORED_RUNS,
-) -> Iterator[Split]:
-    """Yields random splits without end; none if the pool has no sessions for the situation.
+) -> Iterator[Resample]:
+    """Random resamples without end; none if the pool has no sessions for the situation.
 
     The stored runs come from one session, as a save makes them, or from a session of each of several boards; the
     new ones come from one session, without replacement. Every session is as likely as any other to be the new one,
@@ -95,10 +95,10 @@ def draw_splits(
     while checked:
         now, groups = checked[int(rng.integers(len(checked)))]
         new = rng.choice(len(now), min(LOOKS[-1], len(now)), replace=False)
-        yield Split(situation, draw_stored(groups, situation, rng, stored), tuple(now[index] for index in new))
+        yield Resample(situation, draw_stored(groups, situation, rng, stored), tuple(now[index] for index in new))
 
 
-def _draw_alternating(sessions: Sequence[Sequence[PooledRun]], rng: np.random.Generator) -> Iterator[Split]:
+def _draw_alternating(sessions: Sequence[Sequence[PooledRun]], rng: np.random.Generator) -> Iterator[Resample]:
     """Neighbouring runs of one session in turn: base, new, new, base, base, new, ..."""
     while sessions:
         runs = sessions[int(rng.integers(len(sessions)))]
@@ -110,7 +110,7 @@ def _draw_alternating(sessions: Sequence[Sequence[PooledRun]], rng: np.random.Ge
             first = (pair + flip) % 2
             sides[first].append(runs[start + 2 * pair])
             sides[1 - first].append(runs[start + 2 * pair + 1])
-        yield Split(Situation.SAME_SESSION, tuple(sides[0]), tuple(sides[1]), is_paired=True)
+        yield Resample(Situation.SAME_SESSION, tuple(sides[0]), tuple(sides[1]), is_paired=True)
 
 
 def list_stored(

@@ -1,4 +1,4 @@
-"""Pools: what is written is read again, small, and damage is told."""
+"""Pools: what is written is read again, small, and damage is reported."""
 
 from __future__ import annotations
 
@@ -8,8 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.calibrate.command import fill_pool
-from pytest_nsight.calibrate.pool import Pool, join_pools, list_processes, read_pool, write_pool
+from pytest_nsight.calibrate.pool import Pool, PoolWriter, join_pools, list_processes, read_pool, write_pool
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import METRICS, RunSummary
 from tests.calibrate.pools import Sessions, make_pool
@@ -81,56 +80,57 @@ def test_joined_pools_count_a_run_once() -> None:
     assert len(list_processes(join_pools([pool, pool, other]).summaries)) == 8
 
 
-class FakeGate:
-    """Measures nothing, in simulated time."""
+class MeasuredRuns:
+    """The runs of a pool, one after the other, in simulated time."""
 
-    def __init__(self, pool: Pool, run_s: float, dies_after: int = 1000) -> None:
+    def __init__(self, pool: Pool, run_s: float) -> None:
         self.now_s = 0.0
         self._run_s = run_s
-        self._runs = [process.summaries.values() for process in list_processes(pool.summaries)]
-        self._dies_after = dies_after
-        self.measured: list[RunSummary] = []
+        self._runs = [tuple(process.summaries.values()) for process in list_processes(pool.summaries)]
+        self.measured: tuple[RunSummary, ...] = ()
         self.runs = 0
 
-    def measure(self, runs: int) -> None:
-        assert runs == 1
-        if self.runs == self._dies_after:
-            raise KeyboardInterrupt
+    def measure(self) -> None:
         self.measured += self._runs[self.runs]
         self.runs += 1
         self.now_s += self._run_s
 
-    def accepted(self) -> tuple[RunSummary, ...]:
-        return tuple(self.measured)
+
+@pytest.fixture
+def source() -> MeasuredRuns:
+    return MeasuredRuns(make_pool(Sessions(runs=20, subjects=2)), run_s=9)
 
 
-def test_filling_stops_before_the_time_is_over(tmp_path: Path) -> None:
-    gate = FakeGate(make_pool(Sessions(runs=20, subjects=2)), run_s=9)
+def test_a_pool_that_is_written_stops_before_the_time_is_over(source: MeasuredRuns, tmp_path: Path) -> None:
+    with PoolWriter(tmp_path / "p.gz", {}, minutes=1, clock=lambda: source.now_s) as writer:
+        while writer.add(source.measured):
+            source.measure()
 
-    fill_pool(gate.measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=1, clock=lambda: gate.now_s)
-
-    assert gate.runs == 6
-    assert gate.now_s <= 60
+    assert source.runs == 6
+    assert source.now_s <= 60
     assert set(read_pool(tmp_path / "p.gz").seconds.values()) == {9.0}
 
 
-def test_what_was_measured_before_an_interrupt_is_in_the_pool(tmp_path: Path) -> None:
-    gate = FakeGate(make_pool(Sessions(runs=20, subjects=2)), run_s=9, dies_after=3)
+def test_what_was_measured_before_an_interrupt_is_in_the_pool(source: MeasuredRuns, tmp_path: Path) -> None:
+    def measure_until_interrupted() -> None:
+        with PoolWriter(tmp_path / "p.gz", {}) as writer:
+            for _ in range(3):
+                source.measure()
+                writer.add(source.measured)
+            raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        fill_pool(gate.measure, gate.accepted, {}, tmp_path / "p.gz", runs=20, minutes=None)
+        measure_until_interrupted()
 
     assert len(list_processes(read_pool(tmp_path / "p.gz").summaries)) == 3
 
 
-def test_a_pool_is_on_disk_after_its_first_run(tmp_path: Path) -> None:
-    gate = FakeGate(make_pool(Sessions(runs=2, subjects=2)), run_s=9)
-    sizes = []
+def test_a_pool_is_on_disk_after_its_first_run(source: MeasuredRuns, tmp_path: Path) -> None:
+    with PoolWriter(tmp_path / "p.gz", {}, clock=lambda: source.now_s) as writer:
+        writer.add(source.measured)
+        assert not (tmp_path / "p.gz").exists()
 
-    def measure(runs: int) -> None:
-        sizes.append(len(read_pool(tmp_path / "p.gz").summaries) if gate.runs else 0)
-        gate.measure(runs)
+        source.measure()
+        writer.add(source.measured)
 
-    fill_pool(measure, gate.accepted, {}, tmp_path / "p.gz", runs=2, minutes=None, clock=lambda: gate.now_s)
-
-    assert sizes == [0, 2]
+        assert len(read_pool(tmp_path / "p.gz").summaries) == 2

@@ -9,12 +9,12 @@ from pytest_nsight.calibrate.false_alarms import Rate, bootstrap_sessions
 
 
 @pytest.mark.parametrize(
-    ("hits", "trials", "interval"),
+    ("hits", "attempts", "interval"),
     # The counts of stats.md's plan: 0 in 299 and the like bound a rate by 1 %, here two-sided.
     [(0, 100, (0.0, 0.036217)), (1, 473, (0.0000535, 0.011723)), (50, 100, (0.398321, 0.601679))],
 )
-def test_exact_intervals(hits: int, trials: int, interval: tuple[float, float]) -> None:
-    assert Rate(hits, trials).interval == pytest.approx(interval, rel=1e-3)
+def test_exact_intervals(hits: int, attempts: int, interval: tuple[float, float]) -> None:
+    assert Rate(hits, attempts).interval == pytest.approx(interval, rel=1e-3)
 
 
 def test_a_rate_of_nothing_is_not_a_number_and_says_so() -> None:
@@ -47,20 +47,20 @@ def test_where_sessions_do_not_matter_the_interval_is_about_the_exact_one() -> N
 
 
 @pytest.mark.parametrize("hit", [True, False])
-def test_splits_that_all_agree_have_no_interval(hit: bool) -> None:
+def test_resamples_that_all_agree_have_no_interval(hit: bool) -> None:
     pairs = [("a", "b"), ("b", "c"), ("c", "a")]
 
     assert bootstrap_sessions([hit] * 3, pairs, np.random.default_rng(1)) is None
 
 
-def test_every_session_of_a_split_counts() -> None:
+def test_every_session_of_a_resample_counts() -> None:
     rng = np.random.default_rng(3)
     draws = [rng.permutation(12)[:4] for _ in range(600)]
-    splits = [tuple(f"s{one}" for one in draw) for draw in draws]
-    hits = ["s3" in split for split in splits]
+    resamples = [tuple(f"s{one}" for one in draw) for draw in draws]
+    hits = ["s3" in resample for resample in resamples]
 
     # One session, stored or new, is behind every hit: the rate is 0 where it is not drawn.
-    low, high = bootstrap_sessions(hits, splits, np.random.default_rng(1)) or (1, 1)
+    low, high = bootstrap_sessions(hits, resamples, np.random.default_rng(1)) or (1, 1)
     assert low == 0
     assert high > 2 * np.mean(hits)
 

@@ -21,8 +21,9 @@ from benchmarks.validate.false_alarms import (
     share_study,
 )
 from benchmarks.validate.power import Truth, by_cost, draw_injected, measure_power, measure_truth
+from benchmarks.validate.rules import RULES
 from benchmarks.validate.study import Study, injectable, level_in, load_study
-from pytest_nsight.calibrate.noise_levels import TOLD_SITUATIONS
+from pytest_nsight.calibrate.noise_levels import MDE_SITUATIONS
 from pytest_nsight.calibrate.resampling import Situation
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.validation.collections import make_collection
@@ -59,7 +60,7 @@ def test_a_case_that_is_left_out_is_gone(folder: Path, study: Study) -> None:
     ("arguments", "sentence"),
     [
         (["--without", "typo"], "no case is named typo; there are"),
-        (["--splits", "0"], "--splits, --power-draws and --processes are at least 1"),
+        (["--resamples", "0"], "--resamples, --power-draws and --processes are at least 1"),
         (["--output", "/dev/null"], "--output /dev/null is no folder"),
         (["nowhere"], "nowhere/collection.json"),
     ],
@@ -94,23 +95,23 @@ def test_the_truth_of_an_injection_is_measured(study: Study) -> None:
     assert all(0.0002 < truth.error < 0.001 for truth in found)
 
 
-@pytest.mark.parametrize("situation", TOLD_SITUATIONS)
-def test_one_case_is_slower_in_an_injected_split_and_no_other(study: Study, situation: Situation) -> None:
+@pytest.mark.parametrize("situation", MDE_SITUATIONS)
+def test_one_case_is_slower_in_an_injected_resample_and_no_other(study: Study, situation: Situation) -> None:
     subject, _, position = list(injectable(study.subjects))[2]
-    split = draw_injected(study, situation, subject, position, 50, np.random.default_rng(1))
+    resample = draw_injected(study, situation, subject, position, 50, np.random.default_rng(1))
 
-    assert split is not None
-    assert len(split.new) == 9
+    assert resample is not None
+    assert len(resample.new) == 9
     positions = {one: place for one, _, place in injectable(study.subjects)}
     by_id = {process.run: process for process in study.injected}
-    for process in split.new:
+    for process in resample.new:
         for one, summary in process.summaries.items():
             if one in positions:
                 assert level_in(by_id[summary.run], positions[one]) == (50 if one == subject else 0)
     sides = [
         {process.summaries[one].run for process in runs if one in process.summaries}
-        for one in split.new[0].summaries
-        for runs in (split.stored, split.new)
+        for one in resample.new[0].summaries
+        for runs in (resample.stored, resample.new)
     ]
     assert all(before.isdisjoint(now) for before, now in zip(sides[::2], sides[1::2], strict=True))
 
@@ -139,8 +140,19 @@ def test_false_alarms_are_the_same_however_many_processes_count_them(study: Stud
 
     assert one == two
     assert one is not None
-    assert one.splits == 60
-    assert one.gate.suites.hits == 0
+    assert one.gate.resamples == 60
+    assert one.gate.gate.suites.hits == 0
+
+
+def test_tests_on_rounds_raise_alarms_over_unchanged_code_where_a_wide_band_does_not(study: Study) -> None:
+    share_study(study)
+    found = measure_false_alarms(Situation.SAME_BOARD, 0.02, 20, 1, 1, with_rules=True)
+
+    assert found is not None
+    rates = {rule.name: alarms.suites.value for rule, alarms in zip(RULES, found.rules, strict=True)}
+    assert rates["Welch on rounds, p < .05"] > 0.5
+    assert rates["Mann-Whitney, p < .05 (google/benchmark)"] > 0.5
+    assert rates["mean > +5 %"] == 0
 
 
 def test_a_strict_check_settles_what_a_wide_band_lets_it_and_tells_what_no_band_settles(study: Study) -> None:
@@ -151,7 +163,7 @@ def test_a_strict_check_settles_what_a_wide_band_lets_it_and_tells_what_no_band_
     assert (wide.suites.hits, wide.worst, wide.runs) == (0, (), 1)
     assert narrow is not None
     assert narrow.suites.hits == 20
-    assert narrow.cases.trials == 20 * len(study.subjects)
+    assert narrow.cases.attempts == 20 * len(study.subjects)
     assert [count for _, count in narrow.worst] == [20, 20, 20]
 
 
@@ -174,7 +186,7 @@ def test_a_harmless_control_fails_nothing(study: Study) -> None:
 @pytest.mark.long
 def test_every_table_is_written(folder: Path, tmp_path: Path) -> None:
     analyse(
-        [str(folder), "--output", str(tmp_path), "--splits", "10", "--power-draws", "4", "--processes", "2"],
+        [str(folder), "--output", str(tmp_path), "--resamples", "10", "--power-draws", "4", "--processes", "2"],
     )
 
     text = (tmp_path / "results.md").read_text()
@@ -184,7 +196,7 @@ def test_every_table_is_written(folder: Path, tmp_path: Path) -> None:
     assert "| git HEAD | 1.0 % | 5 | 0.00 % [0.00, 52.18] | 48 to 48 | 4.0 | 4.0 | 60 UNCHANGED |" in text
     assert "nan" not in text
     gate = json.loads((tmp_path / "results.json").read_text())["gate"]
-    assert [entry["splits"] for entry in gate] == [10] * 9
+    assert [entry["resamples"] for entry in gate] == [10] * 9
 
 
 @pytest.mark.long

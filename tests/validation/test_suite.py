@@ -129,7 +129,7 @@ def test_calibrate_fills_a_pool_with_the_suite(control: str, tmp_path: Path) -> 
     pool = tmp_path / "pool.json.gz"
     done = run(
         *(sys.executable, "-m", "pytest_nsight.cli", "calibrate", "--runs", "3", "--output", str(pool), SUITE),
-        *("--nsight-collector=torch", "--nsight-rounds=5", "--splits=0", "-q", "--rootdir", str(ROOT)),
+        *("--nsight-collector=torch", "--nsight-rounds=5", "--resamples=0", "-q", "--rootdir", str(ROOT)),
         NSIGHT_INJECT="rotate",
         NSIGHT_CONTROL=control,
         OMP_NUM_THREADS="1",
