@@ -18,6 +18,7 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.controller.completeness import Collected, describe_nothing_measured
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.session import NsightSession
@@ -73,24 +74,26 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Has the marked tests measured, then lets pytest run its loop."""
         items = [item for item in session.items if is_marked(item)]
+        collected = Collected.of(session.items, self._deselected, session.config.args)
         has_broken_modules = session.testsfailed and not session.config.option.continue_on_collection_errors
         if items and not session.config.option.collectonly and not has_broken_modules:
             with interrupted_by_signals():
-                self._measure(session, items)
+                self._measure(session, items, collected)
+        if not items and not session.config.option.collectonly:
+            self._session.gaps = (describe_nothing_measured(collected),)
         return (yield)
 
-    def _measure(self, session: pytest.Session, items: Sequence[pytest.Item]) -> None:
+    def _measure(self, session: pytest.Session, items: Sequence[pytest.Item], collected: Collected) -> None:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         line = ProgressLine(reporter)
         # With a limit on failures the order is the user's, so that the first failures are the same ones.
         shuffle = not session.config.getvalue("maxfail")
-        known = {item.nodeid for item in session.items}.union(self._deselected)
         try:
             self._outcomes = self._session.measure(
                 self._cases(items),
                 line.show,
                 shuffle=shuffle,
-                known=known,
+                collected=collected,
                 environment=_ask_environment(session.config),
             )
         except NsightError as error:
@@ -144,6 +147,7 @@ class Controller:
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Shows the table."""
         if self._session.result is None:
+            self._write_faults(terminalreporter)
             return
         terminalreporter.section("nsight", sep="=", cyan=True)
         text = terminal.render(
@@ -157,14 +161,23 @@ class Controller:
         commands = workflow_commands(self._session.result, self._settings.root)
         if commands:
             terminalreporter.write_line(commands.rstrip("\n"))
-        for trouble in self._session.troubles:
-            terminalreporter.write_line(f"ERROR: {trouble}", red=True)
+        self._write_faults(terminalreporter)
+
+    def _write_faults(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for error in self._session.errors:
+            terminalreporter.write_line(f"ERROR: {error}", red=True)
+        if self._settings.strict:
+            for gap in self._session.gaps:
+                terminalreporter.write_line(f"FAILED --nsight-strict: {gap}", red=True)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """A report or a baseline that could not be written is never a success."""
-        if self._session.troubles and session.exitstatus == pytest.ExitCode.OK:
+        """What could not be written is never a success, nor under --nsight-strict what was not measured."""
+        if self._session.errors and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
+        passes = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
+        if self._settings.strict and self._session.gaps and session.exitstatus in passes:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
 def _ask_environment(config: pytest.Config) -> dict[str, str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 import sys
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import datetime, timezone
@@ -16,6 +16,8 @@ from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product
+from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
+from pytest_nsight.controller.conclusion import SessionRecord, conclude
 from pytest_nsight.controller.git_revision import Revision, resolve, tell_commit
 from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.outcomes import CaseOutcome
@@ -25,17 +27,13 @@ from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Tree, Workspace
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
-from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_saved, list_subjects
+from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
-from pytest_nsight.model.errors import NsightError
-from pytest_nsight.model.roofline import find_datasheet
-from pytest_nsight.model.values import Case, RunSummary
-from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
+from pytest_nsight.model.values import Case
+from pytest_nsight.model.verdicts import SessionResult
 
 SESSIONS_FOLDER = ".nsight"
-RESULT_FILE = "result.json"
 
 
 class NsightSession:
@@ -73,12 +71,13 @@ class NsightSession:
         self._revision: Revision | None = None
         if settings.against:
             self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
-        self._known: Collection[str] = ()
+        self._collected = NOTHING_COLLECTED
         self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
         self.result: SessionResult | None = None
-        self.troubles: list[str] = []
+        self.errors: tuple[str, ...] = ()
+        self.gaps: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -111,7 +110,7 @@ class NsightSession:
         watch: Callable[[Progress], None],
         *,
         shuffle: bool,
-        known: Collection[str] = (),
+        collected: Collected = NOTHING_COLLECTED,
         environment: Mapping[str, str] = MappingProxyType({}),
     ) -> dict[str, CaseOutcome]:
         """Measures and judges, or saves.
@@ -120,13 +119,13 @@ class NsightSession:
             cases: what to measure, in the order of collection.
             watch: called with the progress.
             shuffle: whether each run may take the cases in an order of its own.
-            known: node ids of every test of this tree, selected or not.
+            collected: what pytest collected.
             environment: names and values to store with every run.
 
         Raises:
             NsightError: the session as a whole cannot go on.
         """
-        self._known, self._environment = known, environment
+        self._collected, self._environment = collected, environment
         given = self._settings
         measures_only = given.save or given.pool is not None
         self._state = GateState(
@@ -195,29 +194,19 @@ class NsightSession:
             workspace.remove()
 
     def conclude(self, *, is_whole: bool) -> dict[str, CaseOutcome]:
-        """Judges or saves what has been measured; an interrupted session saves nothing."""
+        """Judges or saves what has been measured; an interrupted session saves nothing.
+
+        Raises:
+            NsightError: the baselines cannot be read.
+        """
         state = self._state
         if state is None:
             return {}
-        state = state.with_notes(state.other.explain_removed(self._known))
-        saved: tuple[str, ...] = ()
-        baseline_runs: tuple[RunSummary, ...] = ()
-        if self._settings.pool is not None:
-            verdicts = list_saved(state)
-        elif self._settings.save:
-            verdicts = list_saved(state)
-            if is_whole and verdicts:
-                saved = self._save(state)
-            elif not is_whole:
-                self.troubles.append(f"not finished: no baseline was changed; {self._how_to_save_later()}")
-        else:
-            stored = self._load(state.device)
-            state = state.with_notes(*list_notes(state, stored))
-            verdicts = judge_state(state, stored)
-            baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
-        self.result = self._result(state, verdicts, saved, baseline_runs)
-        self._publish(self.result)
-        return self._outcomes(state, verdicts)
+        record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
+        stored = self._load(state.device)
+        done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole)
+        self.result, self.errors, self.gaps = done.result, done.errors, done.gaps
+        return done.outcomes
 
     def _live_source(
         self, cases: Sequence[Case], watch: Callable[[Progress], None], trees: Sequence[Tree]
@@ -249,67 +238,3 @@ class NsightSession:
             cases = self._state.plan.case_ids
             self._stored[device] = StoredRuns(store.load(self._settings.baselines, slug, cases).runs)
         return self._stored[device]
-
-    def _save(self, state: GateState) -> tuple[str, ...]:
-        slug = store.model_slug(state.device)
-        try:
-            paths = store.save(self._settings.baselines, slug, [*state.accepted, *state.canaries])
-        except NsightError as error:
-            self.troubles.append(f"{error}; {self._how_to_save_later()}")
-            return ()
-        if self._collector is not None and not self._settings.keep:
-            for folder in (*self.folder.glob("run-*/*/"), *self.folder.glob("run-*")):
-                self._collector.tidy(folder, keep=False)
-        return tuple(str(_relative(path, self._settings.root)) for path in paths)
-
-    def _how_to_save_later(self) -> str:
-        recording = self._settings.replay or self.folder
-        return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {recording}"
-
-    def _result(
-        self,
-        state: GateState,
-        verdicts: Sequence[Verdict],
-        saved: tuple[str, ...],
-        baseline_runs: tuple[RunSummary, ...],
-    ) -> SessionResult:
-        replayed = f"replay of {self._settings.replay}"
-        return SessionResult(
-            session=self._id,
-            recorded=self._recorded,
-            collector=self._collector.title if self._collector else replayed,
-            environment={"device": state.device, **state.environment} if state.device else {},
-            verdicts=tuple(verdicts),
-            runs=state.summaries,
-            strict=self._settings.strict,
-            saved=saved,
-            notes=(*self._notes, *state.notes, *self.troubles),
-            canaries=state.canaries,
-            seeds=state.seeds,
-            limits=state.limits,
-            datasheet=find_datasheet(state.device, state.bytes_per_s),
-            partners=state.plan.partners,
-            baseline_runs=baseline_runs,
-            lines={case.id: case.line for case in state.plan.cases if case.line is not None},
-        )
-
-    def _publish(self, result: SessionResult) -> None:
-        own = [ReportFile("json", self.folder / RESULT_FILE)] if self._collector is not None else []
-        self.troubles += publish(result, [*own, *self._settings.reports], step_summary=step_summary_path())
-
-    def _outcomes(self, state: GateState, verdicts: Sequence[Verdict]) -> dict[str, CaseOutcome]:
-        outcomes = {}
-        for case in (*state.reports, *state.problems):
-            outcomes[case] = CaseOutcome(
-                serialised=tuple(dict(report) for report in state.reports.get(case, ())),
-                verdicts=tuple(verdict for verdict in verdicts if verdict.subject.case == case),
-                problem=state.problems.get(case, ""),
-            )
-        if self._settings.replay:
-            for case in state.plan.case_ids:
-                outcomes.setdefault(case, CaseOutcome(is_unrecorded=True))
-        return outcomes
-
-
-def _relative(path: Path, root: Path) -> Path:
-    return path.relative_to(root) if path.is_relative_to(root) else path

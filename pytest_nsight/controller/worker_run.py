@@ -23,9 +23,10 @@ from pytest_nsight.controller.worker_failure import (
     prepare,
 )
 from pytest_nsight.model.errors import CollectorError, unwritable
-from pytest_nsight.protocol.job import WORKER_LOG, Assignment, Job, start_command
+from pytest_nsight.protocol.job import WORKER_LOG, Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
+from pytest_nsight.protocol.worker_start import start_command
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
 
 POLL_S = 0.05

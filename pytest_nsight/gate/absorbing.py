@@ -139,6 +139,8 @@ def _add_run(state: GateState, manifest: Manifest) -> GateState:
     """Takes over what is true of a whole run, and the boards of all its processes."""
     if manifest.seed is not None:
         state = replace(state, seeds={**state.seeds, manifest.run: manifest.seed})
+    if fresh := [one for one in manifest.leaked_state if one.case not in state.leaked_state]:
+        state = replace(state, leaked_state={**state.leaked_state, **{one.case: one for one in fresh}})
     if not manifest.device:
         return state
     if not state.device:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 
-from pytest_nsight.baselines.comparability import comparable, describe_changes
+from pytest_nsight.baselines.comparability import ComparableRuns, describe_changes, find_comparable
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.kernel_names import family
-from pytest_nsight.model.units import duration
 from pytest_nsight.model.values import Policy, RunSummary, Subject
-from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.model.verdicts import Verdict
 
 _CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kernels, and no GPU was measured"
 
@@ -22,9 +20,9 @@ class StoredRuns:
 
     def __init__(self, runs: Mapping[Subject, Sequence[RunSummary]] | None = None) -> None:
         self._runs = dict(runs or {})
-        self._comparable: dict[tuple[Subject, tuple[tuple[str, str], ...]], tuple[tuple[RunSummary, ...], str]] = {}
+        self._comparable: dict[tuple[Subject, tuple[tuple[str, str], ...]], ComparableRuns] = {}
 
-    def of(self, subject: Subject, environment: Mapping[str, str]) -> tuple[tuple[RunSummary, ...], str]:
+    def of(self, subject: Subject, environment: Mapping[str, str]) -> ComparableRuns:
         """The stored runs of a subject that were measured like the new ones; else a sentence on why none were.
 
         Args:
@@ -34,7 +32,7 @@ class StoredRuns:
         # Every look asks for the same again.
         key = (subject, tuple(sorted(environment.items())))
         if key not in self._comparable:
-            self._comparable[key] = comparable(self._runs.get(subject, ()), environment)
+            self._comparable[key] = find_comparable(self._runs.get(subject, ()), environment)
         return self._comparable[key]
 
 
@@ -54,19 +52,6 @@ def find_groups_of_boards(state: GateState, stored: StoredRuns) -> Mapping[str, 
     return find_board_groups(_list_canaries(state, stored))
 
 
-def list_saved(state: GateState) -> tuple[Verdict, ...]:
-    """A verdict for each subject whose runs become baselines."""
-    verdicts = []
-    for evidence in list_subjects(state, StoredRuns()):
-        metric = evidence.policy.metric
-        metric = metric if metric in evidence.new[0].rounds else next(iter(evidence.new[0].rounds))
-        medians = [statistics.median_high(run.rounds[metric]) for run in evidence.new]
-        now_ns = float(statistics.median_high(medians))
-        sentence = f"{evidence.subject.label}: {len(medians)} runs of {duration(now_ns)} stored"
-        verdicts.append(Verdict(evidence.subject, VerdictKind.SAVED, sentence, now_ns, metric=metric))
-    return tuple(verdicts)
-
-
 def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:
     """New and compared runs of each subject, in the order of the cases."""
     policies = {case.id: case.policy for case in state.plan.cases}
@@ -80,7 +65,8 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
         if other.commit:
             baseline, incomparable = other.runs_of(subject), other.explain_incomparable(subject, environment)
         else:
-            baseline, incomparable = stored.of(subject, environment)
+            found = stored.of(subject, environment)
+            baseline, incomparable = found.runs, found.why_none
         subjects.append(
             SubjectRuns(
                 subject=subject,
@@ -113,8 +99,8 @@ def _list_canaries(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, .
     canaries = []
     for subject, new in sorted(_group(state.canaries).items()):
         compared = StoredRuns({subject: state.other.runs_of(subject)}) if state.other.commit else stored
-        baseline, incomparable = compared.of(subject, new[-1].environment)
-        canaries.append(SubjectRuns(subject, Policy(), baseline, new, incomparable))
+        found = compared.of(subject, new[-1].environment)
+        canaries.append(SubjectRuns(subject, Policy(), found.runs, new, found.why_none))
     return tuple(canaries)
 
 

@@ -10,6 +10,9 @@ from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.model.roofline import Limits, measure_limits
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.protocol.manifest_events import LeakedState
+
+_MOST_SHOWN = 3
 
 SerialisedReport = Mapping[str, Any]
 """A report of one phase of a test, as pytest serialises it."""
@@ -82,6 +85,7 @@ class GateState:
         environment: of the first run, with the boards of all.
         bytes_per_s: memory bandwidth of the GPU by the recording's own account, None if it has none.
         seeds: run id -> seed of the order of its cases.
+        leaked_state: case -> what it left changed in its process.
         failures_alone: processes in a row that measured one case alone and failed.
         is_interrupted: whether the user ended the session.
         is_exhausted: whether the source has no more runs.
@@ -103,6 +107,7 @@ class GateState:
     environment: Mapping[str, str] = field(default_factory=dict)
     bytes_per_s: float | None = None
     seeds: Mapping[str, int] = field(default_factory=dict)
+    leaked_state: Mapping[str, LeakedState] = field(default_factory=dict)
     failures_alone: int = 0
     is_interrupted: bool = False
     is_exhausted: bool = False
@@ -131,6 +136,21 @@ class GateState:
     def with_problems(self, problems: Mapping[str, str]) -> GateState:
         """The same with reasons why cases cannot be judged; the first reason of a case stays."""
         return replace(self, problems={**problems, **self.problems}) if problems else self
+
+
+def describe_leaked_state(leaked: Mapping[str, LeakedState]) -> str:
+    """A sentence on the cases that left state changed in their process, "" if there are none."""
+    shown = list(leaked.values())[:_MOST_SHOWN]
+    if not shown:
+        return ""
+    cases = "; ".join(f"{one.case} ({', '.join(one.names)})" for one in shown)
+    more = f"; and {len(leaked) - len(shown)} more" if len(leaked) > len(shown) else ""
+    stuck = sorted({name for one in leaked.values() for name in one.stuck})
+    end = f", except {', '.join(stuck)}, which cannot be put back" if stuck else ""
+    return (
+        f"tests changed the state of their process and left it so: {cases}{more}. It was put back before the next "
+        f"case{end}; let the test or a fixture of it do so, for pytest alone does not"
+    )
 
 
 def _has_passed(report: SerialisedReport) -> bool:

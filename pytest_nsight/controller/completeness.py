@@ -1,0 +1,105 @@
+"""What a session leaves out though its user may take it for measured: nothing passes by its absence."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.model.units import count
+from pytest_nsight.protocol.mark import is_marked
+
+FIXTURE = "nsight"
+_MOST_NAMES = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What pytest collected.
+
+    Attributes:
+        known: node ids of every test of this tree, selected or not.
+        unmarked: of those selected ones that use the fixture without the mark: they run, and nothing is measured.
+        partial: files of which the command line names single tests, so that the others are unknown.
+    """
+
+    known: frozenset[str] = frozenset()
+    unmarked: tuple[str, ...] = ()
+    partial: frozenset[str] = frozenset()
+
+    @classmethod
+    def of(cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str]) -> Collected:
+        """What there is to say of a collection.
+
+        Args:
+            items: the selected tests.
+            deselected: node ids of the others.
+            arguments: what pytest was asked to collect.
+        """
+        named = [argument.partition("::")[0] for argument in arguments if "::" in argument]
+        files = {item.nodeid.partition("::")[0] for item in items}
+        return cls(
+            known=frozenset((*(item.nodeid for item in items), *deselected)),
+            unmarked=tuple(
+                item.nodeid
+                for item in items
+                if FIXTURE in getattr(item, "fixturenames", ()) and not is_marked(item)
+            ),
+            partial=frozenset(file for file in files if any(file.endswith(Path(name).name) for name in named)),
+        )
+
+    def find_removed(self, stored: Iterable[str], root: Path) -> tuple[str, ...]:
+        """The cases that baselines hold and this tree does not have any more, sorted.
+
+        A case counts as removed if its file was collected as a whole without it, or does not exist.
+
+        Args:
+            stored: node ids that baselines hold.
+            root: pytest's root folder.
+        """
+        files = {case.partition("::")[0] for case in self.known} - self.partial
+        removed = []
+        for case in sorted(set(stored) - self.known):
+            file = case.partition("::")[0]
+            if file in files or not (root / file).exists():
+                removed.append(case)
+        return tuple(removed)
+
+
+NOTHING_COLLECTED = Collected()
+
+
+def describe_unmarked(unmarked: Sequence[str]) -> str:
+    """A sentence on tests that use the fixture without the mark, "" if there are none."""
+    if not unmarked:
+        return ""
+    verb = "uses" if len(unmarked) == 1 else "use"
+    return (
+        f"{count(len(unmarked), 'test')} {verb} the fixture {FIXTURE} without the mark, so nothing is measured: "
+        f"{_list(unmarked)}; add @pytest.mark.nsight"
+    )
+
+
+def describe_removed(removed: Sequence[str]) -> str:
+    """A sentence on stored cases whose tests are gone, "" if there are none."""
+    if not removed:
+        return ""
+    verb = "has" if len(removed) == 1 else "have"
+    return (
+        f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {_list(removed)}; "
+        "if that is intended, remove them with: pytest-nsight baselines prune"
+    )
+
+
+def describe_nothing_measured(collected: Collected) -> str:
+    """A sentence for a session that had no test to measure."""
+    tests = count(len(collected.known), "collected test")
+    return f"nothing was measured: no selected test has the mark nsight ({tests}); add @pytest.mark.nsight to one"
+
+
+def _list(names: Collection[str]) -> str:
+    shown = list(names)[:_MOST_NAMES]
+    more = len(names) - len(shown)
+    return ", ".join(shown) + (f" and {more} more" if more else "")

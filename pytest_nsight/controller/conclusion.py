@@ -1,0 +1,191 @@
+"""What a session concludes from all that it measured: verdicts or a save, reports, and an outcome for each test."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.baselines import store
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.controller.completeness import Collected, describe_removed, describe_unmarked
+from pytest_nsight.controller.outcomes import CaseOutcome
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_subjects
+from pytest_nsight.gate.save_report import list_saved
+from pytest_nsight.gate.state import GateState, describe_leaked_state
+from pytest_nsight.model.errors import NsightError
+from pytest_nsight.model.roofline import find_datasheet
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.verdicts import SessionResult, Verdict
+from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
+
+RESULT_FILE = "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """What is known of a session from its start.
+
+    Attributes:
+        id: unique over all sessions.
+        recorded: UTC time of its start, ISO 8601.
+        folder: where its files go.
+        collector: what records it, None for a replay.
+        notes: sentences on the choice of the collector.
+    """
+
+    id: str
+    recorded: str
+    folder: Path
+    collector: Collector | None
+    notes: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class Conclusion:
+    """What a session came to.
+
+    Attributes:
+        result: verdicts and the numbers behind them.
+        outcomes: case -> what its test reports.
+        errors: sentences on what could not be written; with one of them the session is no success.
+        gaps: sentences on what was not measured though it seems to be; they fail a strict session.
+    """
+
+    result: SessionResult
+    outcomes: dict[str, CaseOutcome]
+    errors: tuple[str, ...]
+    gaps: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _Saved:
+    """What came of a save.
+
+    Attributes:
+        paths: files that now hold the runs, relative to pytest's root folder where they lie in it.
+        error: why the save failed, with what to type; "" if it did not.
+    """
+
+    paths: tuple[str, ...] = ()
+    error: str = ""
+
+
+def conclude(
+    session: SessionRecord,
+    settings: Settings,
+    state: GateState,
+    stored: StoredRuns,
+    collected: Collected,
+    *,
+    is_whole: bool,
+) -> Conclusion:
+    """Judges or saves what has been measured, and writes the reports.
+
+    Args:
+        session: which one it is.
+        settings: what the user asked for.
+        state: what was measured.
+        stored: the runs to compare with.
+        collected: what pytest collected.
+        is_whole: whether the session came to its end; one that did not saves nothing.
+
+    Raises:
+        NsightError: the baselines cannot be read.
+    """
+    state = state.with_notes(
+        state.other.explain_removed(collected.known), describe_leaked_state(state.leaked_state)
+    )
+    saved = _Saved()
+    gaps: tuple[str, ...] = ()
+    baseline_runs: tuple[RunSummary, ...] = ()
+    if settings.pool is not None:
+        verdicts = list_saved(state, StoredRuns())
+    elif settings.save:
+        verdicts = list_saved(state, stored)
+        if not is_whole:
+            later = _describe_later_save(settings, session.folder)
+            saved = _Saved(error=f"not finished: no baseline was changed; {later}")
+        elif verdicts:
+            saved = _save_runs(settings, state, session.folder, session.collector)
+    else:
+        state = state.with_notes(*list_notes(state, stored))
+        verdicts = judge_state(state, stored)
+        baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
+        gaps = _find_gaps(settings, state, collected)
+    errors = tuple(filter(None, [saved.error]))
+    result = SessionResult(
+        session=session.id,
+        recorded=session.recorded,
+        collector=session.collector.title if session.collector else f"replay of {settings.replay}",
+        environment={"device": state.device, **state.environment} if state.device else {},
+        verdicts=verdicts,
+        runs=state.summaries,
+        strict=settings.strict,
+        saved=saved.paths,
+        notes=(*session.notes, *state.notes, *gaps, *errors),
+        canaries=state.canaries,
+        seeds=state.seeds,
+        limits=state.limits,
+        datasheet=find_datasheet(state.device, state.bytes_per_s),
+        partners=state.plan.partners,
+        baseline_runs=baseline_runs,
+        lines={case.id: case.line for case in state.plan.cases if case.line is not None},
+    )
+    own = [ReportFile("json", session.folder / RESULT_FILE)] if session.collector is not None else []
+    errors += publish(result, [*own, *settings.reports], step_summary=step_summary_path())
+    return Conclusion(result, _list_outcomes(settings, state, verdicts), errors, gaps)
+
+
+def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tuple[str, ...]:
+    """Sentences on tests that measure nothing, and on stored cases without a test."""
+    removed: tuple[str, ...] = ()
+    if state.device and not settings.against and not settings.replay:
+        stored = store.load(settings.baselines, store.model_slug(state.device)).runs
+        removed = collected.find_removed(
+            {subject.case for subject in stored if not subject.is_canary}, settings.root
+        )
+    return tuple(filter(None, [describe_unmarked(collected.unmarked), describe_removed(removed)]))
+
+
+def _list_outcomes(settings: Settings, state: GateState, verdicts: Sequence[Verdict]) -> dict[str, CaseOutcome]:
+    outcomes = {}
+    for case in (*state.reports, *state.problems):
+        outcomes[case] = CaseOutcome(
+            serialised=tuple(dict(report) for report in state.reports.get(case, ())),
+            verdicts=tuple(verdict for verdict in verdicts if verdict.subject.case == case),
+            problem=state.problems.get(case, ""),
+        )
+    if settings.replay:
+        for case in state.plan.case_ids:
+            outcomes.setdefault(case, CaseOutcome(is_unrecorded=True))
+    return outcomes
+
+
+def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Collector | None) -> _Saved:
+    """Adds what a session measured to the baselines.
+
+    Args:
+        settings: what the user asked for.
+        state: of the whole session.
+        folder: the session's folder; its traces go, unless the user keeps them or the save fails.
+        collector: records the session, None for a replay.
+    """
+    slug = store.model_slug(state.device)
+    runs = [*state.accepted, *state.canaries]
+    try:
+        paths = store.save(settings.baselines, slug, runs)
+    except NsightError as error:
+        return _Saved(error=f"{error}; {_describe_later_save(settings, folder)}")
+    if collector is not None and not settings.keep:
+        for run in (*folder.glob("run-*/*/"), *folder.glob("run-*")):
+            collector.tidy(run, keep=False)
+    root = settings.root
+    return _Saved(tuple(str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths))
+
+
+def _describe_later_save(settings: Settings, folder: Path) -> str:
+    """How the user saves without measuring again."""
+    recording = settings.replay or folder
+    return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {recording}"
