@@ -9,6 +9,8 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
+
 from pytest_nsight.model.errors import BaselineError
 
 _BASELINES_ELSEWHERE = "choose another with --nsight-baselines"
@@ -33,7 +35,6 @@ _KINDS = {
     stat.S_IFCHR: "a device",
     stat.S_IFBLK: "a device",
     stat.S_IFSOCK: "a socket",
-    stat.S_IFDIR: "a folder",
 }
 
 
@@ -132,6 +133,14 @@ def replace_bytes(path: Path, content: bytes, elsewhere: str = _BASELINES_ELSEWH
         finally:
             draft.unlink(missing_ok=True)
         _flush_folder(path.parent)
+
+
+def remove_drafts(folder: Path) -> None:
+    """Removes the drafts that killed processes left in a folder."""
+    for path in folder.glob(".*.tmp"):
+        process = path.name.rsplit(".", 2)[1]
+        if process.isdecimal() and not psutil.pid_exists(int(process)):
+            path.unlink(missing_ok=True)
 
 
 def _flush_folder(folder: Path) -> None:

@@ -69,13 +69,15 @@ def _read_version(content: object) -> int:
 def _sort(subjects: Iterable[tuple[Subject, Sequence[RunSummary]]]) -> Runs:
     runs: dict[Subject, tuple[RunSummary, ...]] = {}
     for subject, found in subjects:
+        if not found:
+            continue
         if subject in runs:
-            raise BaselineError(f"{subject.label!a} is stored twice")
+            raise BaselineError(f"{shown(subject.label)} is stored twice")
         runs[subject] = tuple(sorted(found, key=by_age))
         seen: set[str] = set()
         for run in runs[subject]:
             if run.run in seen:
-                raise BaselineError(f"run {run.run!a} of {subject.label!a} is stored twice")
+                raise BaselineError(f"run {shown(run.run)} of {shown(subject.label)} is stored twice")
             seen.add(run.run)
     return runs
 

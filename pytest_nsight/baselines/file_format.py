@@ -20,6 +20,7 @@ from typing import Annotated
 
 from pytest_nsight.model.decoding import AsRow, Count, Range
 from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.json_text import shown
 from pytest_nsight.model.values import RunSummary, Subject
 
 FORMAT_VERSION = 2
@@ -241,7 +242,6 @@ def _moment(run: RunSummary) -> datetime:
         # Python 3.10 does not read the "Z".
         moment = datetime.fromisoformat(run.recorded.replace("Z", "+00:00"))
     except ValueError as error:
-        raise BaselineError(
-            f"run {run.run!a} of {run.subject.label!a} has the time {run.recorded!a}, expected one in ISO 8601"
-        ) from error
+        where = f"run {shown(run.run)} of {shown(run.subject.label)}"
+        raise BaselineError(f"{where} has the time {shown(run.recorded)}, expected one in ISO 8601") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)

@@ -11,7 +11,13 @@ from dataclasses import dataclass, field
 from dataclasses import replace as replace_fields
 from pathlib import Path
 
-from pytest_nsight.baselines.atomic_files import explaining, read_regular_file, refuse_broken_link, replace
+from pytest_nsight.baselines.atomic_files import (
+    explaining,
+    read_regular_file,
+    refuse_broken_link,
+    remove_drafts,
+    replace,
+)
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import MergeConflictError, NewerFormatError, Runs, by_age
@@ -129,6 +135,7 @@ def save(
     if reason:
         runs = [replace_fields(run, reason=reason) for run in runs]
     with locked(home):
+        remove_drafts(home)
         for name, added in sorted(_by_file(runs).items()):
             path = home / name
             try:
@@ -199,7 +206,8 @@ def _by_file(runs: Iterable[RunSummary]) -> Mapping[str, list[RunSummary]]:
 
 
 def _save_file(path: Path, added: Sequence[RunSummary], keep: int) -> None:
-    is_new = not path.exists()
+    # Not exists(): a link to nothing must not be replaced as if it were nothing.
+    is_new = not os.path.lexists(path)
     stored = {} if is_new else read_file(path)
     try:
         text = encode(_merge(stored, added, keep))
