@@ -8,7 +8,7 @@
 
 Steps are done in this order: sound pools (each a session of its own), the pool of injected slowdowns, live checks
 (which compare with a git revision, or with the baselines of --baselines, or with those that they save first),
-negative controls. FOLDER/collection.json tells what was done; analyse.py reads it. What follows `--` is for pytest.
+negative controls. FOLDER/collection.json records what was done; analyse.py reads it. What follows `--` is for pytest.
 """
 
 from __future__ import annotations
@@ -133,10 +133,10 @@ class Collection:
             with tempfile.TemporaryDirectory() as scratch:
                 result = Path(scratch, "result.json")
                 code, seconds = self.pytest([f"--nsight-json={result}", *options], {})
-                told = read_verdicts(result) or {"verdicts": {}, "failures": [], "bands": self._asked_bands()}
+                judged = read_verdicts(result) or {"verdicts": {}, "failures": [], "bands": self._asked_bands()}
             longest_s = max(longest_s, seconds)
-            self.live.append({"against": against, "exit": code, "seconds": round(seconds, 1), **told})
-            print(f"check {number}: exit code {code}, {seconds:.0f} s, {told['verdicts']}", flush=True)
+            self.live.append({"against": against, "exit": code, "seconds": round(seconds, 1), **judged})
+            print(f"check {number}: exit code {code}, {seconds:.0f} s, {judged['verdicts']}", flush=True)
             self.write()
 
 
@@ -146,10 +146,10 @@ def read_verdicts(path: Path) -> dict[str, Any]:
         return {}
     result = json.loads(path.read_text(encoding="utf-8"))
     measured = [entry["extra_info"]["nsight"] for entry in result["benchmarks"]]
-    told = measured + result["nsight"]["unmeasured"]
+    judged = measured + result["nsight"]["unmeasured"]
     return {
-        "verdicts": dict(Counter(str(entry["verdict"]) for entry in told)),
-        "failures": [str(entry["sentence"]) for entry in told if entry["verdict"] in FAILING],
+        "verdicts": dict(Counter(str(entry["verdict"]) for entry in judged)),
+        "failures": [str(entry["sentence"]) for entry in judged if entry["verdict"] in FAILING],
         "bands": sorted({entry["comparison"]["band"] for entry in measured if entry["comparison"]}),
     }
 

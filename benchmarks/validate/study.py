@@ -29,7 +29,7 @@ class Study:
         sound: runs of unchanged code.
         injected: runs in which cases were given more work in turn.
         controls: name -> runs under a negative control.
-        live: whole checks, as collection.json tells them.
+        live: whole checks, as collection.json records them.
         seconds: run -> wall time.
         policies: case -> policy at the default band of the collection.
         left_out: names of cases that were collected and are not looked at.

@@ -244,7 +244,7 @@ def cost(study: Study, found: Mapping[tuple[Situation, float], StudyAlarms]) -> 
     """What a verdict on one unchanged case takes: runs measured, and processes, each of which starts anew."""
     seconds = [study.seconds[one.run] for one in study.sound if one.run in study.seconds]
     if not seconds:
-        return ["No run tells how long it took.", ""]
+        return ["No run records how long it took.", ""]
     middle = statistics.median(seconds)
     rows: list[tuple[object, ...]] = [
         (

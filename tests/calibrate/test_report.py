@@ -1,4 +1,4 @@
-"""The report tells what is true of pools of known noise, and finds out a gate that is wrong."""
+"""The report is true of pools of known noise, and a gate that is wrong shows in it."""
 
 from __future__ import annotations
 
@@ -72,15 +72,15 @@ def test_a_pool_of_one_session_knows_no_shift_and_tells_what_would_be_found_on_i
 
 
 @pytest.mark.parametrize(
-    ("runs", "told"),
+    ("runs", "situations"),
     [(4, set()), (5, set()), (6, {Situation.SAME_SESSION, Situation.SAME_BOARD})],
 )
-def test_few_runs_tell_what_they_suffice_for(runs: int, told: set[Situation]) -> None:
+def test_few_runs_show_what_they_suffice_for(runs: int, situations: set[Situation]) -> None:
     pool = make_pool(Sessions(runs=runs, subjects=3))
 
     levels = measure_levels(list_processes(pool.summaries), pool.policies, 5, np.random.default_rng(1))
 
-    assert [set(level.mde) for level in levels] == [told] * 3
+    assert [set(level.mde) for level in levels] == [situations] * 3
 
 
 def test_boards_that_differ_hide_slowdowns_that_boards_alike_show() -> None:

@@ -230,7 +230,7 @@ def test_without_declared_work_the_claim_says_what_to_do():
     ],
 )
 def test_on_a_processor_no_claim_is_checked_and_that_is_said(policy):
-    """Its operators stand in for kernels; how many and how fast they are says nothing of a GPU."""
+    """Its operators replace kernels; how many and how fast they are says nothing of a GPU."""
     policy = dataclasses.replace(policy, band=0.2)
     verdict = verdict_of(make_evidence(policy=policy, board="some CPU, 8 threads", shapes=uses("pow", "mean")))
 

@@ -22,16 +22,16 @@ PAGE = (Path(__file__).parents[2] / "docs" / "statistics.md").read_text(encoding
 
 def test_the_worked_example_gives_the_gates_own_figures():
     (code,) = re.findall(r"```python\n(.*?)```", PAGE, re.DOTALL)
-    told: dict = {}
-    exec(code, told)
-    stored, new = place(told["stored"], "a"), place(told["new"], "b")
+    page: dict = {}
+    exec(code, page)
+    stored, new = place(page["stored"], "a"), place(page["new"], "b")
 
     found = contrast(stored, new, estimate_noise(stored, new, SHIPPED_PRIOR, SHORT_KERNELS))
 
-    assert told["error"] == pytest.approx(found.standard_error)
-    assert told["df"] == pytest.approx(found.degrees_of_freedom)
-    assert told["p"] == pytest.approx(found.p_slower)
-    assert told["p"] < FALSE_DISCOVERY_RATE
+    assert page["error"] == pytest.approx(found.standard_error)
+    assert page["df"] == pytest.approx(found.degrees_of_freedom)
+    assert page["p"] == pytest.approx(found.p_slower)
+    assert page["p"] < FALSE_DISCOVERY_RATE
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""Structure is compared before time, exactly, and told as a difference."""
+"""Structure is compared before time, exactly, and shown as a difference."""
 
 import pytest
 
@@ -142,11 +142,11 @@ def test_launches_of_an_incomparable_baseline_do_not_fail():
     assert verdict_of(evidence).changes == ()
 
 
-@pytest.mark.parametrize(("count", "told"), [(1, "- 1 launch: mm"), (1000, "- 1,000 launches: mm (x1000)")])
-def test_repeated_launches_are_counted_not_listed(count, told):
+@pytest.mark.parametrize(("count", "text"), [(1, "- 1 launch: mm"), (1000, "- 1,000 launches: mm (x1000)")])
+def test_repeated_launches_are_counted_not_listed(count, text):
     before = (ShapeUse(kernel("mm"), count, 7), *FUSED)
 
-    assert told in verdict_of(make_evidence(new=1, shapes=before, new_shapes=FUSED)).sentence
+    assert text in verdict_of(make_evidence(new=1, shapes=before, new_shapes=FUSED)).sentence
 
 
 def test_the_kernels_that_grew_are_named_worst_first_and_trifles_left_out():

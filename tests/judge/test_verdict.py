@@ -257,31 +257,31 @@ def test_a_few_fast_runs_are_no_improvement_yet_and_get_more(new):
 
 
 def test_boards_of_one_kind_are_compared_more_sharply():
-    """A slowdown of 2 % between kin is found; between boards of unknown or other kinds it is not."""
+    """A slowdown of 2 % between boards of one group is found; between boards of unknown or other groups it is not."""
     kinds = {}
-    for name, streams_ratio in (("kin", 1.001), ("unknown", None), ("strangers", 1.01)):
+    for name, streams_ratio in (("same group", 1.001), ("unknown", None), ("other group", 1.01)):
         case = make_evidence(ratio=1.025, new_board="GPU-b", policy=Policy(band=0.01), sd=0.0005)
         (verdict,) = judge([case], canaries=make_streams({"GPU-a": 1.0}, {"GPU-b": streams_ratio}))
         kinds[name] = verdict.kind
 
     assert kinds == {
-        "kin": VerdictKind.REGRESSION,
+        "same group": VerdictKind.REGRESSION,
         "unknown": VerdictKind.INCONCLUSIVE,
-        "strangers": VerdictKind.INCONCLUSIVE,
+        "other group": VerdictKind.INCONCLUSIVE,
     }
 
 
 def test_runs_of_a_kindred_board_are_preferred_to_those_of_others():
     """Stored on a kindred board and on another 5 % slower one: compared is only what is alike."""
     case = make_evidence(new_board="GPU-c")
-    kin = tuple(dataclasses.replace(run, board="GPU-b") for run in case.baseline)
+    near = tuple(dataclasses.replace(run, board="GPU-b") for run in case.baseline)
     far = make_evidence(210_000, board="GPU-d").baseline
     far = tuple(dataclasses.replace(run, run=f"far{run.run}", session="far") for run in far)
     streams = make_streams({"GPU-b": 1.0, "GPU-d": 1.05}, {"GPU-c": 1.002})
 
-    (verdict,) = judge([dataclasses.replace(case, baseline=(*far, *kin))], canaries=streams)
+    (verdict,) = judge([dataclasses.replace(case, baseline=(*far, *near))], canaries=streams)
 
-    assert verdict.comparison.baseline_runs == len(kin)
+    assert verdict.comparison.baseline_runs == len(near)
     assert verdict.comparison.ratio == pytest.approx(1.0, abs=1e-3)
 
 
