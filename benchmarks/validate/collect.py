@@ -8,7 +8,7 @@
 
 Steps are done in this order: sound pools (each a session of its own), the pool of injected slowdowns, live checks
 (which compare with a git revision, or with the baselines of --baselines, or with those that they save first),
-negative controls. FOLDER/collection.json records what was done; analyse.py reads it. What follows `--` is for pytest.
+negative controls. FOLDER/collection.json records what was done; analyse.py reads it. What follows `--` is pytest's.
 """
 
 from __future__ import annotations

@@ -135,7 +135,7 @@ undecided = {VerdictKind.INCONCLUSIVE, VerdictKind.ENVIRONMENT}
     st.tuples(st.integers(4, 60), st.integers(4, 60)),
 )
 def test_rounds_and_runs_without_any_spread_are_never_judged(before, now, runs, rounds):
-    """Constants, in unequal numbers of runs and rounds: no clock gives them, so they are reported and not believed."""
+    """Constants, in unequal numbers of runs and rounds: no clock gives them, so no verdict rests on them."""
     sides = [
         tuple(RunSummary(SUBJECT, f"{name}{n}", name, "GPU-a", {"kernel": (time,) * size}) for n in range(count))
         for name, time, count, size in zip("ab", (before, now), runs, rounds, strict=True)

@@ -256,8 +256,8 @@ def test_a_few_fast_runs_are_no_improvement_yet_and_get_more(new):
     assert suspects([few]) == (few.subject,)
 
 
-def test_boards_of_one_kind_are_compared_more_sharply():
-    """A slowdown of 2 % between boards of one group is found; between boards of unknown or other groups it is not."""
+def test_boards_of_one_group_are_compared_more_sharply():
+    """A slowdown of 2 % is found between boards of one group, not between boards of unknown or other groups."""
     kinds = {}
     for name, streams_ratio in (("same group", 1.001), ("unknown", None), ("other group", 1.01)):
         case = make_evidence(ratio=1.025, new_board="GPU-b", policy=Policy(band=0.01), sd=0.0005)
