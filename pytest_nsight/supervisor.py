@@ -18,8 +18,9 @@ from types import FrameType
 
 import psutil
 
-from pytest_nsight.protocol.job import WORKER_LOG, start_command
+from pytest_nsight.protocol.job import WORKER_LOG
 from pytest_nsight.protocol.worker_plan import EXITS_FILE, FAILED_FILE, WorkerExit, WorkerPlan, WorkerSpec
+from pytest_nsight.protocol.worker_start import start_command
 
 PEER_GRACE_S = 5.0
 """How long the peers of a rank that failed may take to end by themselves."""

@@ -1,11 +1,13 @@
-"""What every collector is to the rest: a way to start a worker under it, and a Trace afterwards.
+"""The interfaces of a collector: what the controller starts a worker under, and what marks rounds in the worker.
 
-MERGED: What records the device's work while a worker measures: the seam between rounds and collectors.
+A collector comes as a `CollectorFactory`. Those of the package are named in `lookup.py`; a package of others
+names its own in the entry point group `pytest_nsight.collectors`, and `--nsight-collector NAME` takes it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
@@ -13,13 +15,26 @@ from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.model.trace import Trace
 
 
-class Collector(Protocol):
-    """Records one worker process.
+@dataclass(frozen=True, slots=True)
+class RecordingOptions:
+    """What the user wants recorded beside the rounds.
 
     Attributes:
-        name: "nsys" or "torch".
+        user_ranges: whether NVTX ranges of the program and its libraries are recorded, too.
+        visible_variables: names, with * for any text, of environment variables that a profiler may record although
+            they are not among those that a process needs to start.
+    """
+
+    user_ranges: bool = False
+    visible_variables: tuple[str, ...] = ()
+
+
+class Collector(Protocol):
+    """Records worker processes; lives in the controller process.
+
+    Attributes:
+        name: as `--nsight-collector` takes it; the worker finds its recorder by it.
         title: for people, with the version and the place.
-        recorder: which recorder the worker uses ("nsys" or "torch").
         environment: what a measurement depends on, as names and values.
         is_shared: whether what the worker starts is recorded with it, in one record.
         times_processor: whether the processor's own time is what is measured, so that nothing may work beside it.
@@ -27,7 +42,6 @@ class Collector(Protocol):
 
     name: str
     title: str
-    recorder: str
     environment: Mapping[str, str]
     is_shared: bool
     times_processor: bool
@@ -47,11 +61,11 @@ class Collector(Protocol):
         """
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
-        """Removes the raw record, which holds the environment's secrets; keeps a scrubbed one if asked."""
+        """Removes the raw record, which may hold secrets; keeps a record without them if asked."""
 
 
 class Recorder(Protocol):
-    """Marks the ranges of rounds in whatever record is being made of the process."""
+    """Marks the ranges of rounds in whatever record is being made of its process, a worker."""
 
     def start(self) -> None:
         """Called before the warm-up of a case."""
@@ -64,3 +78,24 @@ class Recorder(Protocol):
 
     def pop(self) -> None:
         """Closes the range opened last."""
+
+
+class CollectorFactory(Protocol):
+    """One kind of collector: makes its part in the controller, its part in the worker, and reads what it kept."""
+
+    def make_collector(self, options: RecordingOptions) -> Collector:
+        """The collector, in the controller process.
+
+        Raises:
+            CollectorError: it cannot work on this machine; the message says why and what to do.
+        """
+
+    def make_recorder(self, folder: Path) -> Recorder:
+        """The recorder, in the worker process, whose run has this folder."""
+
+    def read_kept(self, folder: Path) -> Trace | None:
+        """Reads what `Collector.tidy` kept in a run's folder; None if it kept nothing there.
+
+        Raises:
+            CollectorError: what is there cannot be read.
+        """

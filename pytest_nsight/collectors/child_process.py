@@ -1,4 +1,4 @@
-"""Starts one worker process, under a profiler or not, and makes sure that nothing of it stays behind."""
+"""One worker process, under a profiler or not: started, waited for, and ended with everything that it started."""
 
 from __future__ import annotations
 
@@ -6,18 +6,20 @@ import contextlib
 import os
 import secrets
 import signal
+import stat
 import subprocess
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
+
+import psutil
 
 from pytest_nsight.model.errors import CollectorError
 
 _MARK = "PYTEST_NSIGHT_PROCESS"
 _POLL_S = 0.02
 _KILL_S = 5.0
-_PROC = Path("/proc")
 
 
 class ChildProcess:
@@ -28,13 +30,16 @@ class ChildProcess:
         log: file with everything that the program and its children wrote to stdout and stderr.
     """
 
-    def __init__(self, popen: subprocess.Popen[bytes], log: Path, mark: str, *, shell_codes: bool) -> None:
+    def __init__(
+        self, popen: subprocess.Popen[bytes], log: Path, mark: str, overdue: Callable[[], str], *, shell_codes: bool
+    ) -> None:
         self.pid = popen.pid
         self.log = log
         self._popen = popen
-        self._mark = f"{_MARK}={mark}".encode()
+        self._mark = mark
+        self._overdue = overdue
         self._shell_codes = shell_codes
-        self._seen: dict[int, int] = {}
+        self._seen: dict[int, float] = {}
 
     def __enter__(self) -> ChildProcess:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
@@ -57,8 +62,16 @@ class ChildProcess:
         return code
 
     def poll(self) -> int | None:
-        """The return code if the process has ended, else None; returns at once."""
-        self._popen.poll()
+        """The return code if the process has ended, else None.
+
+        Returns at once, unless the process has to be ended because it is overdue; the log then says why.
+        """
+        if self._popen.poll() is None and (reason := self._overdue()):
+            self._overdue = _never
+            with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as log:
+                log.write(f"\n{ENDED}{reason}.\n")
+            self._kill_leftovers()
+            self._popen.wait()
         return self.returncode
 
     def wait(self, timeout_s: float | None = None) -> int | None:
@@ -70,8 +83,10 @@ class ChildProcess:
         Returns:
             The return code, or None where the time was up first: the process runs on.
         """
-        with contextlib.suppress(subprocess.TimeoutExpired):
-            self._popen.wait(timeout_s)
+        deadline_s = None if timeout_s is None else time.monotonic() + timeout_s
+        while self.poll() is None and (deadline_s is None or time.monotonic() < deadline_s):
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                self._popen.wait(_POLL_S)
         return self.returncode
 
     def leftovers(self) -> tuple[int, ...]:
@@ -81,14 +96,14 @@ class ChildProcess:
         process group or outlives its parent; and by parent, for those that overwrite their environment to
         change their title.
         """
-        family = {self.pid} if self.poll() is None else set()
+        family = {self.pid} if self._popen.poll() is None else set()
         processes = _running()
         for pid, (_, started) in processes.items():
-            if self._seen.get(pid) == started or self._mark in _environment(pid):
+            if self._seen.get(pid) == started or _mark_of(pid) == self._mark:
                 family.add(pid)
         while children := {pid for pid, (parent, _) in processes.items() if parent in family} - family:
             family |= children
-        # A child whose parent dies first could not be found again by its parent.
+        # A child whose parent ends first could not be found again by its parent.
         self._seen = {pid: processes[pid][1] for pid in family if pid in processes}
         return tuple(sorted(family))
 
@@ -105,9 +120,10 @@ class ChildProcess:
         Returns:
             Pids that live on although they were killed, because a driver holds them; normally none.
         """
+        self._overdue = _never
         if target_pid is not None and target_pid in (processes := _running()):
             self._seen[target_pid] = processes[target_pid][1]
-        if self.leftovers() and self.poll() is None:
+        if self.leftovers() and self._popen.poll() is None:
             _send(self.pid, signal.SIGINT)
         deadline = time.monotonic() + grace_s
         while self.leftovers() and time.monotonic() < deadline:
@@ -118,7 +134,7 @@ class ChildProcess:
 
     def _kill_leftovers(self) -> tuple[int, ...]:
         deadline = time.monotonic() + _KILL_S
-        # A parent can start something, an import say, while its children die: look until none is left.
+        # A parent can start something, an import say, while its children end: look until none is left.
         while (left := self.leftovers()) and time.monotonic() < deadline:
             # The started program goes last: its children would otherwise be adopted and write on.
             for pid in sorted(left, key=lambda pid: pid == self.pid):
@@ -127,8 +143,22 @@ class ChildProcess:
         return left
 
 
+def _never() -> str:
+    return ""
+
+
+ENDED = "pytest-nsight ended this process: "
+"""Begins the line of a log that says why a process was ended."""
+
+
 def start(
-    argv: Sequence[str], log: Path, cwd: Path, environ: Mapping[str, str], *, shell_codes: bool = False
+    argv: Sequence[str],
+    log: Path,
+    cwd: Path,
+    environ: Mapping[str, str],
+    *,
+    shell_codes: bool = False,
+    overdue: Callable[[], str] = _never,
 ) -> ChildProcess:
     """Starts a program in a session of its own, so that Ctrl-C at the terminal does not reach it.
 
@@ -137,7 +167,8 @@ def start(
         log: file to write its stdout and stderr to; overwritten.
         cwd: folder to run it in.
         environ: its environment variables.
-        shell_codes: whether the program reports a death by signal n as exit code 128 + n, as nsys does.
+        shell_codes: whether exit code 128 + n of the program means that signal n ended its target, as nsys has it.
+        overdue: asked at each poll while the program runs: why it has to be ended, "" if it has not.
 
     Raises:
         CollectorError: the program or the log file cannot be opened.
@@ -162,50 +193,65 @@ def start(
             f"Cannot start {argv[0]} in {cwd} with its output in {log}: {error.strerror or error}; check "
             "that the program, the folder and the log file can be opened."
         ) from error
-    return ChildProcess(popen, log, mark, shell_codes=shell_codes)
+    return ChildProcess(popen, log, mark, overdue, shell_codes=shell_codes)
+
+
+_TAIL_BYTES = 1024**2
+
+
+def read_tail(log: Path) -> str:
+    """The end of a log, at most 1 MiB, whatever bytes a program wrote there; "" where there is none.
+
+    Args:
+        log: the log of a `ChildProcess`.
+    """
+    try:
+        # A log in a folder that comes from elsewhere may be a pipe or a device.
+        if not stat.S_ISREG(log.lstat().st_mode):
+            return ""
+        with log.open("rb") as file:
+            file.seek(max(0, log.stat().st_size - _TAIL_BYTES))
+            return file.read(_TAIL_BYTES).decode("utf-8", errors="backslashreplace")
+    except OSError:
+        return ""
 
 
 def last_lines(log: Path, count: int = 5) -> str:
-    """The last lines of a log that say something, for a message; "" where there is no log.
+    """The last lines of a log that are not blank, for a message; "" where there is no log.
 
     Args:
         log: the log of a `ChildProcess`.
         count: how many lines at most.
     """
-    try:
-        text = log.read_bytes().decode(errors="replace")
-    except OSError:
-        return ""
     # Progress bars overwrite themselves with carriage returns: each state would be a line.
-    lines = (line.rsplit("\r", 1)[-1].strip() for line in text.replace("\r\n", "\n").split("\n"))
+    lines = (line.rsplit("\r", 1)[-1].strip() for line in read_tail(log).replace("\r\n", "\n").split("\n"))
     return "\n".join([line for line in lines if line][-count:])
 
 
 def is_running(pid: int | None) -> bool:
     """Whether there is such a process, and it has not ended yet."""
-    return pid in _running()
+    with contextlib.suppress(psutil.Error):
+        return pid is not None and psutil.Process(pid).status() not in _ENDED
+    return False
 
 
-def _running() -> dict[int, tuple[int, int]]:
-    """Pid -> parent's pid and time of start in clock ticks, of all processes but this one and the dead."""
-    found = {}
-    for entry in _PROC.iterdir() if _PROC.is_dir() else ():
-        if entry.name.isdigit() and int(entry.name) != os.getpid():
-            with contextlib.suppress(OSError):
-                stat = (entry / "stat").read_text(errors="replace")
-                # The second field is the program's name in brackets, which may hold spaces and brackets.
-                fields = stat.rpartition(")")[2].split()
-                # A zombie has ended, though nobody has asked for its exit code yet.
-                if fields[0] not in "ZX":
-                    found[int(entry.name)] = int(fields[1]), int(fields[19])
-    return found
+# A zombie has ended, though nobody has asked for its exit code yet.
+_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
 
 
-def _environment(pid: int) -> bytes:
-    try:
-        return (_PROC / str(pid) / "environ").read_bytes()
-    except OSError:
-        return b""
+def _running() -> dict[int, tuple[int, float]]:
+    """Pid -> parent's pid and time of start, of all running processes but this one."""
+    return {
+        process.pid: (process.info["ppid"], process.info["create_time"])
+        for process in psutil.process_iter(["ppid", "create_time", "status"])
+        if process.pid != os.getpid() and process.info["status"] not in _ENDED
+    }
+
+
+def _mark_of(pid: int) -> str | None:
+    with contextlib.suppress(psutil.Error, OSError):
+        return psutil.Process(pid).environ().get(_MARK)
+    return None
 
 
 def _send(pid: int, number: signal.Signals) -> None:

@@ -9,11 +9,11 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_nsight.collectors.nsys.collector import read_explained, read_kept
+from pytest_nsight.collectors.lookup import read_kept_trace
+from pytest_nsight.collectors.nsys.collector import read_explained
 from pytest_nsight.collectors.nsys.export import export
 from pytest_nsight.collectors.nsys.find import find
-from pytest_nsight.collectors.nsys.scrub import unpack
-from pytest_nsight.collectors.torch.recorder import read_kept as read_kept_events
+from pytest_nsight.collectors.regular_files import unpack_xz
 from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
 
@@ -42,7 +42,7 @@ def load_trace(path: Path) -> Trace:
     if path.suffix == ".xz":
         with _scratch() as folder:
             exported = folder / path.stem
-            unpack(path, exported)
+            unpack_xz(path, exported)
             return _read_for(path, exported)
     return read_explained(path)
 
@@ -51,12 +51,12 @@ def _load_folder(folder: Path) -> Trace:
     runs = sorted(run.name for run in folder.glob("run-*") if run.is_dir())
     if runs:
         raise UsageError(f"{folder} is a session; give one of its runs: {folder / runs[0]} to {runs[-1]}")
-    trace = read_kept(folder) or read_kept_events(folder)
-    if trace is None:
+    try:
+        return read_kept_trace(folder)
+    except RecordingError:
         raise RecordingError(
             f"{folder} holds no trace of a run; record the session with --nsight-keep, or give {KINDS}"
-        )
-    return trace
+        ) from None
 
 
 def _load_report(report: Path) -> Trace:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import os
-import sys
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -144,24 +143,6 @@ class Job:
             RecordingError: it cannot be read.
         """
         return read_json_file(cls, folder / JOB_FILE)
-
-
-_HOME = Path(__file__).parents[2]
-_START = """import sys
-sys.path.insert(0, sys.argv[1])
-from pytest_nsight.protocol.process_state import restore
-restore()
-from pathlib import Path
-from importlib import import_module
-sys.exit(import_module(sys.argv[2]).main(Path(sys.argv[3])))"""
-
-
-def start_command(module: str, folder: Path) -> tuple[str, ...]:
-    """The command line of a module whose `main` takes the folder of a run.
-
-    The new process imports the same plugin as this one, whatever its working directory holds.
-    """
-    return (sys.executable, "-c", _START, str(_HOME), module, str(folder))
 
 
 def _is_below(path: str, folders: Sequence[str]) -> bool:

@@ -139,7 +139,7 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
         if trace is None:
             return process
         attributed = measured[id(trace)]
-        summaries, problems = summarise(manifest, attributed.measured, attributed.captured)
+        summaries, problems = summarise(manifest, attributed.measured, attributed.captured, damage=trace.damage)
         elsewhere, strange = check_boards(manifest, trace, attributed.measured)
         found.append((summaries, {**problems, **elsewhere}))
         notes += [*attributed.notes, *strange]

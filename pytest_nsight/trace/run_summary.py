@@ -24,7 +24,7 @@ _OPERATOR_METRICS = ("kernel", "busy", "span", "gap", "wall")
 
 
 def summarise(
-    manifest: Manifest, measured: Measured, captured: Captured | None = None
+    manifest: Manifest, measured: Measured, captured: Captured | None = None, *, damage: str = ""
 ) -> tuple[tuple[RunSummary, ...], dict[str, str]]:
     """The summaries of what one worker measured.
 
@@ -32,6 +32,7 @@ def summarise(
         manifest: the rounds that it ran.
         measured: the attributed launches of its trace.
         captured: what the ranges of captured graphs cost in replays, None without replays.
+        damage: what the profiler reports as missing from the trace, "" for nothing.
 
     Returns:
         The summaries of all cases whose rounds are all in the trace; and case -> what is missing, for each other
@@ -50,7 +51,8 @@ def summarise(
     for case, own_rounds in rounds.items():
         missing = sum(one.id not in seen.index for one in own_rounds)
         if missing:
-            problems[case] = f"{missing} of {len(own_rounds)} rounds are missing from the trace: its end was lost"
+            reason = damage or "the profiler reports no reason; measure again"
+            problems[case] = f"{missing} of {len(own_rounds)} rounds are missing from the trace: {reason}"
             continue
         sums = {
             part: {round_id: table.add_up(seen.loc[ids, "row"].tolist()) for round_id, ids in groups.items()}

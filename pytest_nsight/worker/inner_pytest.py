@@ -24,6 +24,7 @@ from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.fixture import Measurement
 from pytest_nsight.worker.inner_plugins import OptionsPlugin, RankPlugin, SkipPlugin
+from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 
@@ -149,14 +150,12 @@ def _select(session: pytest.Session, assignment: Assignment) -> None:
 
 def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent) -> list[object]:
     recorder = find_factory(job.collector).make_recorder(folder)
+    plugins = [OptionsPlugin(), LeakedStatePlugin(journal)]
     if job.ranks > 1:
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
-        return [
-            OptionsPlugin(),
-            Worker(job, journal, recorder, parent_pipe, rounds.wait),
-            RankPlugin(folder, job.rank, cases),
-        ]
-    return [OptionsPlugin(), Worker(job, journal, recorder, parent_pipe), SkipPlugin(job.unable)]
+        worker = Worker(job, journal, recorder, parent_pipe, rounds.wait)
+        return [*plugins, worker, RankPlugin(folder, job.rank, cases)]
+    return [*plugins, Worker(job, journal, recorder, parent_pipe), SkipPlugin(job.unable)]
 
 
 def main(folder: Path) -> int:

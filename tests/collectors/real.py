@@ -9,9 +9,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.nsys.command import profile
 from pytest_nsight.collectors.nsys.export import export, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
+from pytest_nsight.collectors.nsys.profiling import profile
 from pytest_nsight.model.errors import NsysError
 
 ROOT = Path(__file__).parents[2]
@@ -39,12 +39,15 @@ def run(
     code: str,
     environ: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
+    *,
+    user_ranges: bool = False,
 ) -> int | None:
     """Profiles `python -c code` into `folder`; gives the return code."""
     target = (sys.executable, "-c", code, *arguments)
     environ = environment() if environ is None else environ
+    report, log = folder / "r.nsys-rep", folder / "r.log"
     with profile(
-        installation, folder / "r.nsys-rep", target, log=folder / "r.log", cwd=folder, environ=environ
+        installation, report, target, log=log, cwd=folder, environ=environ, user_ranges=user_ranges
     ) as process:
         return process.wait(60)
 
@@ -55,10 +58,14 @@ def record(
     code: str,
     environ: Mapping[str, str] | None = None,
     arguments: Sequence[str] = (),
+    *,
+    user_ranges: bool = False,
 ) -> Path:
     """Profiles `python -c code`, which must succeed, and gives the SQLite export."""
     environ = environment() if environ is None else environ
-    assert run(installation, folder, code, environ, arguments) == 0, (folder / "r.log").read_text()
-    report = find_report(folder / "r.nsys-rep", folder / "r.log", environ)
+    assert run(installation, folder, code, environ, arguments, user_ranges=user_ranges) == 0, (
+        folder / "r.log"
+    ).read_text()
+    report = find_report(folder / "r.nsys-rep", folder / "r.log")
     export(installation, report, folder / "r.sqlite", environ)
     return folder / "r.sqlite"

@@ -55,7 +55,7 @@ def test_every_failure_has_a_remedy_and_does_not_hide_the_other_checks(monkeypat
 )
 def test_the_probe_finds_an_installation_that_only_looks_whole(mode, name, words, fake, monkeypatch):
     monkeypatch.setenv(CHOICE, str(fake.path))
-    monkeypatch.setenv("FAKE_NSYS", mode)
+    monkeypatch.setenv("NSYS_FAKE", mode)
 
     found = {check.name: check for check in checks()}
 

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.nsys.command import prepare, profile
 from pytest_nsight.collectors.nsys.export import find_report
+from pytest_nsight.collectors.nsys.profiling import prepare, profile
 from pytest_nsight.model.errors import NsysError, UsageError
 from tests.collectors.real import environment, run
 from tests.collectors.test_child_process import STAYS, is_running
@@ -29,7 +29,7 @@ def test_the_return_code_is_the_workers(code, installation, tmp_path):
 def test_a_signal_that_kills_the_worker_is_told(number, installation, tmp_path):
     """nsys says 128 + n; a report is made all the same."""
     assert run(installation, tmp_path, f"import os; os.kill(os.getpid(), {number:d})") == -number
-    assert find_report(tmp_path / "r.nsys-rep", tmp_path / "r.log", os.environ).is_file()
+    assert find_report(tmp_path / "r.nsys-rep", tmp_path / "r.log").is_file()
 
 
 def test_output_of_the_worker_and_nsys_is_in_one_log(installation, tmp_path):
@@ -70,26 +70,19 @@ def test_an_old_report_is_not_taken_for_the_new_one(installation, tmp_path):
     report.parent.mkdir()
     report.write_bytes(b"of an earlier run")
 
-    prepare(installation, report, ("true",), os.environ)
+    prepare(installation, report, ("true",))
 
     assert not report.exists()
 
 
-def test_an_unusable_temporary_folder_is_found_before_the_run(fake, tmp_path):
-    gone = tmp_path / "gone"
-
-    with pytest.raises(NsysError, match=rf"needs the folder {gone}, which does not exist.*TMPDIR"):
-        prepare(fake, tmp_path / "r.nsys-rep", ("true",), {"TMPDIR": str(gone)})
-
-
 def test_too_little_space_is_found_before_the_run(fake, tmp_path):
     with pytest.raises(NsysError, match=r"MB free and a run of Nsight Systems may need .* MB; make room"):
-        prepare(fake, tmp_path / "r.nsys-rep", ("true",), {}, needed_bytes=2**60)
+        prepare(fake, tmp_path / "r.nsys-rep", ("true",), needed_bytes=2**60)
 
 
 def test_a_percent_sign_in_the_path_is_refused(fake, tmp_path):
     with pytest.raises(UsageError, match=r"holds a '%'"):
-        prepare(fake, tmp_path / "100%" / "r.nsys-rep", ("true",), {})
+        prepare(fake, tmp_path / "100%" / "r.nsys-rep", ("true",))
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
@@ -97,11 +90,11 @@ def test_a_folder_without_write_permission_is_found_before_the_run(fake, tmp_pat
     (tmp_path / "closed").mkdir(mode=0o500)
 
     with pytest.raises(NsysError, match="cannot write to"):
-        prepare(fake, tmp_path / "closed" / "r.nsys-rep", ("true",), {})
+        prepare(fake, tmp_path / "closed" / "r.nsys-rep", ("true",))
 
 
 def test_a_file_in_the_way_of_the_folder_is_named(fake, tmp_path):
     Path(tmp_path / "file").write_text("")
 
     with pytest.raises(NsysError, match="Cannot make way for the report"):
-        prepare(fake, tmp_path / "file" / "r.nsys-rep", ("true",), {})
+        prepare(fake, tmp_path / "file" / "r.nsys-rep", ("true",))

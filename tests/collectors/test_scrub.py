@@ -7,7 +7,8 @@ from contextlib import closing
 
 import pytest
 
-from pytest_nsight.collectors.nsys.scrub import pack, scrub, unpack
+from pytest_nsight.collectors.nsys.scrub import pack, scrub
+from pytest_nsight.collectors.regular_files import unpack_xz
 from pytest_nsight.model.errors import TraceError
 from tests.collectors.real import environment, record
 
@@ -189,7 +190,7 @@ def test_what_is_no_export_is_refused_and_leaves_nothing(content, tmp_path):
 
 def test_packing_is_small_and_loses_nothing(scrubbed, tmp_path):
     pack(scrubbed, tmp_path / "r.sqlite.xz")
-    unpack(tmp_path / "r.sqlite.xz", tmp_path / "r.sqlite")
+    unpack_xz(tmp_path / "r.sqlite.xz", tmp_path / "r.sqlite")
 
     assert (tmp_path / "r.sqlite").read_bytes() == scrubbed.read_bytes()
     assert (tmp_path / "r.sqlite.xz").stat().st_size < scrubbed.stat().st_size / 4
@@ -203,6 +204,6 @@ def test_a_damaged_recording_is_refused_and_leaves_nothing(scrubbed, tmp_path):
     with pytest.raises(
         TraceError, match=r"Cannot unpack .*r\.sqlite\.xz, which is cut short .*; copy it here again"
     ):
-        unpack(packed, tmp_path / "r.sqlite")
+        unpack_xz(packed, tmp_path / "r.sqlite")
 
     assert not (tmp_path / "r.sqlite").exists()

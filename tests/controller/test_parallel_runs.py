@@ -19,7 +19,7 @@ CASES = ("t.py::test_a", "t.py::test_b")
 
 @pytest.fixture
 def source(tmp_path: Path) -> fleet.ParallelSource:
-    collector = SimpleNamespace(environment={}, recorder="none", tidy=lambda _folder, *, keep: keep)
+    collector = SimpleNamespace(environment={}, name="none", tidy=lambda _folder, *, keep: keep)
     return fleet.ParallelSource(
         [Case(case) for case in CASES],
         ["GPU-a", "GPU-b"],

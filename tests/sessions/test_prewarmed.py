@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.torch.recorder import TorchCollector
+from pytest_nsight.collectors.torch.collector import TorchCollector
 from pytest_nsight.controller.worker_run import Identity, LiveSource
 from pytest_nsight.protocol.job import Assignment
 

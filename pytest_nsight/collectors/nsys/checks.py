@@ -13,10 +13,10 @@ from pathlib import Path
 
 import pytest_nsight
 from pytest_nsight.collectors.child_process import last_lines
-from pytest_nsight.collectors.nsys.command import profile
 from pytest_nsight.collectors.nsys.export import export, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
-from pytest_nsight.collectors.nsys.space import check_space, temporary_folder
+from pytest_nsight.collectors.nsys.private_folder import check_space, is_visible
+from pytest_nsight.collectors.nsys.profiling import profile
 from pytest_nsight.model.errors import NsightError
 
 _PROBE_PAYLOAD = 4217
@@ -55,8 +55,9 @@ class Check:
 def checks() -> tuple[Check, ...]:
     """Looks at everything that a run under Nsight Systems needs, and tries one; takes about two seconds."""
     environ = dict(os.environ)
+    temporary = Path(environ.get("TMPDIR") or tempfile.gettempdir())
     disks = (
-        _check_disk("temporary folder", temporary_folder(environ), "make room there or set TMPDIR"),
+        _check_disk("temporary folder", temporary, "make room there or set TMPDIR"),
         _check_disk("current folder", Path.cwd(), "make room there or start pytest in another folder"),
     )
     others = (_check_profilers(environ), _check_permissions())
@@ -111,7 +112,7 @@ def _check_permissions() -> Check:
 def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[Check, Check]:
     """Records one range and looks for it in the export."""
     try:
-        with tempfile.TemporaryDirectory(prefix="nsight-doctor-") as folder:
+        with tempfile.TemporaryDirectory(prefix="pytest-nsight-") as folder:
             mechanism, found = _probe(installation, Path(folder).resolve(), environ)
     except (NsightError, sqlite3.Error, OSError) as error:
         failed = Check("probe run", ok=False, detail=str(error), remedy="as it says")
@@ -136,6 +137,7 @@ def _probe(installation: Installation, folder: Path, environ: dict[str, str]) ->
     """Runs the probe in a folder; gives how it emitted its range, and whether the range arrived."""
     package = str(Path(pytest_nsight.__file__).parent.parent)
     path = os.pathsep.join(filter(None, (package, environ.get("PYTHONPATH"))))
+    visible = {name: value for name, value in environ.items() if is_visible(name)}
     report, log, sqlite = folder / "probe.nsys-rep", folder / "probe.log", folder / "probe.sqlite"
     with profile(
         installation,
@@ -143,16 +145,16 @@ def _probe(installation: Installation, folder: Path, environ: dict[str, str]) ->
         (sys.executable, "-c", _PROBE),
         log=log,
         cwd=folder,
-        environ={**environ, "PYTHONPATH": path},
+        environ={**visible, "PYTHONPATH": path},
     ) as process:
         code = process.wait(_PROBE_S)
     if code != 0:
         ended = f"ended with exit code {code}" if code is not None else f"did not end within {_PROBE_S:.0f} s"
         raise NsightError(f"The probe run {ended}; its last words are {last_lines(log, 1)!r}.")
-    export(installation, find_report(report, log, environ), sqlite, environ)
+    export(installation, find_report(report, log), sqlite, visible)
     lines = log.read_text(errors="replace").splitlines()
-    said = next((line for line in lines if line.startswith("mechanism: ")), "mechanism: not told")
-    return said.removeprefix("mechanism: "), _has_range(sqlite)
+    reported = next((line for line in lines if line.startswith("mechanism: ")), "mechanism: unknown")
+    return reported.removeprefix("mechanism: "), _has_range(sqlite)
 
 
 def _has_range(sqlite: Path) -> bool:

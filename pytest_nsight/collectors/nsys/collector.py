@@ -1,7 +1,4 @@
-"""Nsight Systems as a collector: CUPTI's kernel records, tied to NVTX ranges.
-
-MERGED: Scrubbed exports that stay in a run's folder, so that a session can be judged again.
-"""
+"""Nsight Systems as a collector: CUPTI's kernel records, tied to NVTX ranges."""
 
 from __future__ import annotations
 
@@ -11,45 +8,60 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
+from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess
-from pytest_nsight.collectors.nsys.command import profile
-from pytest_nsight.collectors.nsys.export import export, find_report, remove_unfinished
+from pytest_nsight.collectors.nsys.export import export, find_complaint, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
+from pytest_nsight.collectors.nsys.private_folder import (
+    FOLDER_NAME,
+    hide,
+    is_visible,
+    make_private_folder,
+    remove_private_folder,
+)
+from pytest_nsight.collectors.nsys.profiling import profile
+from pytest_nsight.collectors.nsys.ranges import emitter
 from pytest_nsight.collectors.nsys.read import explain_emptiness, read
-from pytest_nsight.collectors.nsys.scrub import scrub, unpack
+from pytest_nsight.collectors.nsys.scrub import scrub
+from pytest_nsight.collectors.regular_files import check_regular, unpack_xz
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.protocol.job import WORKER_LOG
 
 REPORT_FILE = "report.nsys-rep"
 EXPORT_FILE = "export.sqlite"
+EXPORT_LOG = "export.log"
+KEPT_FILE = "trace.sqlite"
+PACKED_FILE = "trace.sqlite.xz"
 
 
 class NsysCollector:
-    """Records workers with one installation of Nsight Systems."""
+    """Records workers with one installation of Nsight Systems.
+
+    Whatever may hold a secret lies in one folder inside the run's, see private_folder.py.
+    """
 
     name = "nsys"
-    recorder = "nsys"
     is_shared = True
     times_processor = False
 
-    def __init__(self, installation: Installation) -> None:
+    def __init__(self, installation: Installation, options: RecordingOptions = RecordingOptions()) -> None:  # noqa: B008 - frozen
         self._installation = installation
+        self._options = options
         self.title = f"nsys {installation.version_text} ({installation.path})"
         self.environment: Mapping[str, str] = {"nsys": installation.version_text}
 
-    @classmethod
-    def find(cls) -> NsysCollector:
-        """With the newest nsys that works here.
-
-        Raises:
-            NsysError: there is none.
-        """
-        return cls(find())
-
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker under `nsys profile`."""
-        report = folder / REPORT_FILE
-        return profile(self._installation, report, worker, log=folder / WORKER_LOG, cwd=cwd, environ=environ)
+        private = make_private_folder(folder)
+        return profile(
+            self._installation,
+            private / REPORT_FILE,
+            worker,
+            log=folder / WORKER_LOG,
+            cwd=cwd,
+            environ=hide(environ, private, self._options.visible_variables),
+            user_ranges=self._options.user_ranges,
+        )
 
     def collect(self, folder: Path) -> Trace:
         """Exports and reads the report.
@@ -58,31 +70,26 @@ class NsysCollector:
             NsysError: there is no report, or it cannot be exported.
             TraceError: the export cannot be read.
         """
-        report = find_report(folder / REPORT_FILE, folder / WORKER_LOG, os.environ)
+        private, log = folder / FOLDER_NAME, folder / WORKER_LOG
+        report = find_report(private / REPORT_FILE, log)
+        exported = private / EXPORT_FILE
         try:
-            export(self._installation, report, folder / EXPORT_FILE, os.environ)
+            visible = {name: value for name, value in os.environ.items() if is_visible(name)}
+            export(self._installation, report, exported, visible, log=folder / EXPORT_LOG)
         finally:
-            # It may lie in the temporary folder, where nobody would look for it.
             report.unlink(missing_ok=True)
-        return read_explained(folder / EXPORT_FILE)
+        return _with_complaint(read_explained(exported), log)
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
-        """Removes report and export, which hold the whole environment; keeps a scrubbed copy only if asked."""
-        exported = folder / EXPORT_FILE
+        """Removes all that may hold secrets; keeps a scrubbed copy of the trace only if asked."""
+        exported = folder / FOLDER_NAME / EXPORT_FILE
         if not keep:
             (folder / KEPT_FILE).unlink(missing_ok=True)
         try:
             if keep and exported.exists():
                 scrub(exported, folder / KEPT_FILE)
         finally:
-            exported.unlink(missing_ok=True)
-            for path in folder.glob("report.*"):
-                path.unlink(missing_ok=True)
-            remove_unfinished(folder / WORKER_LOG, os.environ)
-
-
-KEPT_FILE = "trace.sqlite"
-PACKED_FILE = "trace.sqlite.xz"
+            remove_private_folder(folder)
 
 
 def read_explained(path: Path) -> Trace:
@@ -103,10 +110,49 @@ def read_kept(folder: Path) -> Trace | None:
         TraceError: it cannot be read.
     """
     kept, packed = folder / KEPT_FILE, folder / PACKED_FILE
-    if kept.exists():
-        return read_explained(kept)
-    if not packed.exists():
+    if os.path.lexists(kept):
+        # A link could lead out of the folder, to a file that is none of the replay's business.
+        check_regular(kept, follows_links=False)
+        return _with_complaint(read_explained(kept), folder / WORKER_LOG)
+    if not os.path.lexists(packed):
         return None
-    with tempfile.TemporaryDirectory() as scratch:
-        unpack(packed, Path(scratch, KEPT_FILE))
-        return read_explained(Path(scratch, KEPT_FILE))
+    check_regular(packed, follows_links=False)
+    with tempfile.TemporaryDirectory(prefix="pytest-nsight-") as scratch:
+        unpack_xz(packed, Path(scratch, KEPT_FILE))
+        return _with_complaint(read_explained(Path(scratch, KEPT_FILE)), folder / WORKER_LOG)
+
+
+def _with_complaint(trace: Trace, log: Path) -> Trace:
+    """The trace with what nsys reported as wrong while it made the report."""
+    complaint = find_complaint(log)
+    if complaint is None:
+        return trace
+    damage = complaint.sentence if complaint.is_loss else trace.damage
+    return dataclasses.replace(trace, notes=(*trace.notes, complaint.sentence), damage=damage)
+
+
+class _NsysFactory:
+    """Makes what measures with Nsight Systems."""
+
+    def make_collector(self, options: RecordingOptions) -> NsysCollector:
+        """The collector, with the newest nsys that works here.
+
+        Raises:
+            NsysError: there is none.
+        """
+        return NsysCollector(find(), options)
+
+    def make_recorder(self, folder: Path) -> Recorder:  # noqa: ARG002 - nsys writes the record
+        """The recorder, in the worker."""
+        return emitter()
+
+    def read_kept(self, folder: Path) -> Trace | None:
+        """The trace in a run's folder; None if there is none.
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        return read_kept(folder)
+
+
+FACTORY = _NsysFactory()

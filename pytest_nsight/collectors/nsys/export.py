@@ -1,95 +1,87 @@
-"""Finds what a run under Nsight Systems left behind, and turns it into an SQLite database."""
+"""What a run under Nsight Systems left behind, and the SQLite database that is made of it."""
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import last_lines, start
-from pytest_nsight.collectors.nsys.command import export_command
+from pytest_nsight.collectors.child_process import ENDED, last_lines, read_tail, start
 from pytest_nsight.collectors.nsys.find import Installation
-from pytest_nsight.collectors.nsys.space import temporary_folder
+from pytest_nsight.collectors.nsys.known_errors import Complaint, own_output, quote, recognise
+from pytest_nsight.collectors.nsys.profiling import export_command
 from pytest_nsight.model.errors import NsysError
 
+EXPORT_LIMIT_S = 600.0
+"""An export may take so long, and longer for a large report: Nsight Systems exports some 15 MB a second."""
+
+_EXPORT_BYTES_PER_S = 500_000
 _MAGIC = b"SQLite format 3\0"
 _CRAMPED_BYTES = 1024**2
 
-# What nsys prints, what that means, and what to do.
-_CAUSES = (
-    (
-        "importer binary and its dependencies were not found",
-        "its importer is missing",
-        "run `pytest-nsight doctor`, which says what the installation lacks",
-    ),
-    ("Importer error", "its importer failed", "run `pytest-nsight doctor`, which tries the importer"),
-    ("unrecognised option '([^']*)'", "it does not know the option {0}", "install another version"),
-    ("^Program not found: (.*)$", "it cannot find the program {0}", "check PATH"),
-    (
-        "Agent launcher failed|filesystem_error|Invalid truncate size",
-        "it cannot work in its temporary folder {temporary}",
-        "set TMPDIR to a folder that exists, can be written to and has room",
-    ),
-)
 
-
-def find_report(report: Path, log: Path, environ: Mapping[str, str]) -> Path:
+def find_report(report: Path, log: Path) -> Path:
     """The report of a run that is over.
 
     Nsight Systems returns the worker's exit code even if it could not write the report, and it writes to
-    the temporary folder where it cannot write to the wanted one; only its output tells.
+    its TMPDIR where it cannot write to the wanted place; only its output says so.
 
     Args:
-        report: where it should be.
+        report: where it should be; nsys's TMPDIR is its folder.
         log: the output of the run.
-        environ: environment variables of the run.
 
     Raises:
         NsysError: there is none; says why.
     """
     if report.is_file() and report.stat().st_size:
         return report
-    text = _read(log)
-    generated = [Path(line) for line in _generated(text)]
-    for path in generated:
+    text = read_tail(log)
+    for path in map(Path, _generated(text)):
         if path.suffix == ".nsys-rep" and path.is_file():
             return path
-    raw = next((path for path in generated if path.suffix == ".qdstrm"), None)
-    raise NsysError(_explain(text, report, log, temporary_folder(environ), raw))
+    cause, remedy = _find_cause(text, report.parent)
+    raise NsysError(f"Nsight Systems wrote no report to {report}: {cause}; {remedy}; its output is in {log}.")
 
 
-def remove_unfinished(log: Path, environ: Mapping[str, str]) -> None:
-    """Removes what a run that was cut short left in the temporary folder: events, and the whole environment.
-
-    What nsys itself names as left behind stays, since the user is told of it.
+def find_complaint(log: Path) -> Complaint | None:
+    """What nsys reported as wrong although it wrote a report; None if nothing.
 
     Args:
-        log: the output of the run, the worker's included.
-        environ: environment variables of the run.
+        log: the output of the run.
     """
-    text = _read(log)
-    if _generated(text):
-        return
-    folder = temporary_folder(environ)
-    for path in map(Path, re.findall(r"Generating '(.+?)'\n", text)):
-        # The worker writes into the same log, before it on the line and otherwise.
-        if path.parent == folder and re.fullmatch(r"nsys-report-[0-9a-f]+\.qdstrm", path.name):
-            with contextlib.suppress(OSError):
-                path.unlink()
+    text = own_output(read_tail(log))
+    ended = re.search(f"^{re.escape(ENDED)}(.*)$", text, re.MULTILINE)
+    if ended:
+        return Complaint(quote(ended[0]), ended[1].rstrip("."), "measure again", is_loss=True)
+    known = recognise(text)
+    detail = re.search(r'Type: ErrorText\s+Value: "((?:[^"\\]|\\.)*)', text)
+    if detail and (known is None or quote(detail[1]) != known.quote):
+        particular = recognise(detail[1])
+        meaning = particular or known or Complaint("")
+        return Complaint(quote(detail[1].replace("\\n", " ")), meaning.meaning, meaning.remedy, is_loss=True)
+    return known
 
 
-def export(installation: Installation, report: Path, sqlite: Path, environ: Mapping[str, str]) -> None:
+def export(
+    installation: Installation,
+    report: Path,
+    sqlite: Path,
+    environ: Mapping[str, str],
+    *,
+    log: Path | None = None,
+    limit_s: float = EXPORT_LIMIT_S,
+) -> None:
     """Writes a report's contents into an SQLite database, which appears whole or not at all.
 
     Args:
         installation: the nsys that wrote the report.
         report: a `.nsys-rep` file.
-        sqlite: the database to write; replaced if it exists. nsys's output goes beside it, into
-            `.export.log`, which stays if it fails.
+        sqlite: the database to write; replaced if it exists. Its folder is nsys's TMPDIR.
         environ: environment variables for nsys.
+        log: file for nsys's output, which stays if it fails; None for `.export.log` beside the database.
+        limit_s: how long it may take, and longer for a large report.
 
     Raises:
         NsysError: nsys cannot read the report or write the database.
@@ -97,29 +89,29 @@ def export(installation: Installation, report: Path, sqlite: Path, environ: Mapp
         UsageError: nsys would write the database somewhere else.
     """
     partial = sqlite.with_name(f"{sqlite.stem}.part{os.getpid()}.sqlite")
-    log = sqlite.with_suffix(".export.log")
+    log = log or sqlite.with_suffix(".export.log")
+    size_bytes = report.stat().st_size if report.exists() else 0
+    limit_s += size_bytes / _EXPORT_BYTES_PER_S
+    own_environ = {**environ, "TMPDIR": str(sqlite.parent)}
+    command = export_command(installation, report, partial)
     try:
-        with start(
-            export_command(installation, report, partial), log, sqlite.parent, environ, shell_codes=True
-        ) as process:
-            code = process.wait()
+        with start(command, log, sqlite.parent, own_environ, shell_codes=True) as process:
+            code = process.wait(limit_s)
+        if code is None:
+            raise NsysError(
+                f"Nsight Systems {installation.version_text} did not export {report} ({size_bytes / 1e6:.0f} MB) "
+                f"within {limit_s:.0f} s and was ended; measure again, with fewer rounds if the report is large; "
+                f"its output is in {log}."
+            )
         if code != 0 or not _is_sqlite(partial):
-            said = last_lines(log, 1).rstrip(".") or "it said nothing"
             raise NsysError(
                 f"Nsight Systems {installation.version_text} could not export {report} (exit code {code}): "
-                f"{said}; {_export_remedy(sqlite.parent)}; its output is in {log}."
+                f"{_explain_export(log, sqlite.parent)}; its output is in {log}."
             )
         partial.replace(sqlite)
     finally:
         partial.unlink(missing_ok=True)
     log.unlink(missing_ok=True)
-
-
-def _read(log: Path) -> str:
-    try:
-        return log.read_text(errors="replace")
-    except OSError:
-        return ""
 
 
 def _generated(text: str) -> list[str]:
@@ -128,24 +120,30 @@ def _generated(text: str) -> list[str]:
     return [line.strip() for line in block[1].splitlines()] if block else []
 
 
-def _explain(text: str, report: Path, log: Path, temporary: Path, raw: Path | None) -> str:
-    cause, remedy = _find_cause(text, report.parent, temporary)
-    kept = f" (the raw events are in {raw})" if raw else ""
-    return f"Nsight Systems wrote no report to {report}: {cause}{kept}; {remedy}; its output is in {log}."
-
-
-def _find_cause(text: str, folder: Path, temporary: Path) -> tuple[str, str]:
-    """What kept nsys from writing a report into the folder, and the remedy; from its output and the disks."""
-    full = [str(each) for each in (folder, temporary) if _is_cramped(each)]
-    if full or "No space left on device" in text:
-        where = " and ".join(full) or f"{folder} or {temporary}"
-        return f"the disk is full at {where}", "make room there, or choose other folders with --rootdir and TMPDIR"
-    for pattern, cause, remedy in _CAUSES:
-        if match := re.search(pattern, text, re.MULTILINE):
-            return cause.format(*match.groups(), temporary=temporary), remedy
-    lines = [line.strip() for line in text.splitlines() if line.strip()]
-    said = lines[-1].rstrip(".") if lines else "it said nothing"
+def _find_cause(text: str, folder: Path) -> tuple[str, str]:
+    """What kept nsys from writing a report into the folder, and the remedy; from its output and the disk."""
+    if _is_cramped(folder) or "No space left on device" in text:
+        return f"the disk is full at {folder}", "make room there, or choose another folder with --rootdir"
+    ended = re.search(f"^{re.escape(ENDED)}(.*)$", text, re.MULTILINE)
+    if ended:
+        return ended[1].rstrip("."), "measure again; if it stays so, update Nsight Systems"
+    known = recognise(own_output(text))
+    if known is not None:
+        return f'{known.meaning} ("{known.quote}")', known.remedy
+    lines = [line for line in text.splitlines() if line.strip()]
+    said = quote(lines[-1]) if lines else "it said nothing"
     return f"its last words are {said!r}", "it may have been killed: run it again"
+
+
+def _explain_export(log: Path, folder: Path) -> str:
+    if _is_cramped(folder):
+        return f"{folder} is full; make room there"
+    text = read_tail(log)
+    known = recognise(text)
+    if known is not None:
+        return f'{known.meaning} ("{known.quote}"); {known.remedy}'
+    said = quote(last_lines(log, 1)) or "it said nothing"
+    return f"{said}; measure again and export with the same version"
 
 
 def _is_cramped(folder: Path) -> bool:
@@ -161,9 +159,3 @@ def _is_sqlite(path: Path) -> bool:
             return file.read(len(_MAGIC)) == _MAGIC
     except OSError:
         return False
-
-
-def _export_remedy(folder: Path) -> str:
-    if _is_cramped(folder):
-        return f"{folder} is full, make room there"
-    return "measure again and export with the same version"

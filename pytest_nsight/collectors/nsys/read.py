@@ -7,6 +7,7 @@ version.
 
 from __future__ import annotations
 
+import platform
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -19,6 +20,7 @@ from pytest_nsight.collectors.nsys import graph_tables as read_graphs
 from pytest_nsight.collectors.nsys import host_tables as read_host
 from pytest_nsight.collectors.nsys import session_tables as read_session
 from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
+from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Trace
@@ -61,6 +63,8 @@ def read(path: Path) -> Trace:
     launches, shapes = read_launches.build_launches(tables, strings)
     ranges, open_notes = _close_ranges(ranges, calls, launches)
     traced = {*np.unique(launches.process).tolist(), *np.unique(ranges.process).tolist()}
+    diagnostics = read_session.read_diagnostics(export, traced)
+    damage = _find_damage(diagnostics)
     return Trace(
         ranges=ranges,
         calls=calls,
@@ -69,8 +73,9 @@ def read(path: Path) -> Trace:
         shapes=shapes,
         strings=texts.texts,
         devices=read_session.read_devices(export),
-        diagnostics=read_session.read_diagnostics(export, traced),
-        notes=(*notes, *open_notes, *_find_hidden_graphs(calls, launches, texts.texts)),
+        diagnostics=diagnostics,
+        damage=damage,
+        notes=(*notes, *open_notes, *_find_hidden_graphs(calls, launches, texts.texts), *filter(None, [damage])),
         tool=read_session.read_tool(export),
         epoch_ns=read_session.read_epoch_ns(export),
     )
@@ -87,11 +92,14 @@ def explain_emptiness(trace: Trace) -> str | None:
     """
     if not len(trace.launches):
         seen = f"{len(trace.calls)} calls of CUDA but no kernel" if len(trace.calls) else "no CUDA activity"
+        known = [complaint for complaint in recognise_all(trace.diagnostics) if complaint.meaning]
+        if known:
+            return f"the recording holds {seen}: " + "; ".join(complaint.sentence for complaint in known)
         return (
-            f"the recording holds {seen}: the program used no GPU, or it runs on WSL2 (whose tracing of "
-            f"kernels is unreliable), or the driver is newer than {trace.tool or 'this nsys'} supports, or "
-            "another user of CUPTI (torch.profiler, proton, ncu) was active in the program; update nsys, remove "
-            f"the other profiler, and run `pytest-nsight doctor`{_quote_last(trace.diagnostics)}"
+            f"the recording holds {seen}: the program used no GPU, or the driver is newer than "
+            f"{trace.tool or 'this nsys'} supports, or another user of CUPTI (torch.profiler, proton, ncu) was "
+            f"active in the program; update nsys, remove the other profiler, and run `pytest-nsight doctor`"
+            f"{_quote_last(trace.diagnostics)}{_explain_wsl()}"
         )
     names = [trace.strings[number] for number in np.unique(trace.ranges.domain)]
     if OWN_DOMAIN in trace.strings and OWN_DOMAIN not in names:
@@ -108,7 +116,21 @@ def explain_emptiness(trace: Trace) -> str | None:
 
 
 def _quote_last(diagnostics: tuple[str, ...]) -> str:
-    return f' (nsys says: "{diagnostics[-1]}")' if diagnostics else ""
+    return f' (nsys says "{diagnostics[-1]}")' if diagnostics else ""
+
+
+def _find_damage(diagnostics: tuple[str, ...]) -> str:
+    """What nsys reports as missing from a process that it recorded something of, "" for nothing."""
+    own = (text for text in diagnostics if not read_session.names_process(text))
+    return next((complaint.sentence for complaint in recognise_all(own) if complaint.is_loss), "")
+
+
+def _explain_wsl() -> str:
+    """A remark where this machine is a guest of Windows, "" elsewhere."""
+    # Where a recording from another machine is read, this says nothing wrong: it names this machine.
+    if "microsoft" not in platform.release().lower():
+        return ""
+    return "; this machine runs WSL2, where CUPTI traces no kernels with many drivers: update the Windows driver"
 
 
 def _check_times(export: Export, tables: Mapping[str, Arrays]) -> None:

@@ -104,33 +104,6 @@ def pack(sqlite: Path, packed: Path) -> None:
         raise TraceError(f"Cannot pack {sqlite} into {packed}: {error}; check both paths.") from error
 
 
-def unpack(packed: Path, sqlite: Path) -> None:
-    """Restores a database that `pack` compressed.
-
-    Args:
-        packed: the `.xz` file; stays.
-        sqlite: the database to write.
-
-    Raises:
-        TraceError: the file is damaged, or one of them cannot be read or written.
-    """
-    try:
-        with lzma.open(packed, "rb") as compressed, sqlite.open("wb") as plain:
-            shutil.copyfileobj(compressed, plain)
-    except (EOFError, lzma.LZMAError) as error:
-        sqlite.unlink(missing_ok=True)
-        raise TraceError(
-            f"Cannot unpack {packed}, which is cut short or no .xz file ({str(error).rstrip('.')}); copy it here "
-            "again, or give the .sqlite export that it was made from."
-        ) from error
-    except OSError as error:
-        sqlite.unlink(missing_ok=True)
-        raise TraceError(
-            f"Cannot unpack {packed} into {sqlite.parent}: {error.strerror or error}; make room there, or set "
-            "TMPDIR to a folder with more."
-        ) from error
-
-
 def _copy(database: sqlite3.Connection) -> None:
     present = {name for (name,) in database.execute("select name from source.sqlite_master where type = 'table'")}
     if not present.intersection(_META_TABLES):

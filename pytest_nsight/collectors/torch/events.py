@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
+from pytest_nsight.collectors.torch.event_checks import PREFIX, Event
 from pytest_nsight.model.kernel_names import normalise
 from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
 
-Event = Mapping[str, Any]
 _Value = TypeVar("_Value")
 
 _LAUNCH_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
@@ -36,12 +36,11 @@ class _Index(dict[_Value, int]):
         return number
 
 
-def build_trace(records: Iterable[Sequence[Event]], prefix: str) -> Trace:
+def build_trace(records: Iterable[Sequence[Event]]) -> Trace:
     """Translates profiler events.
 
     Args:
-        records: events of each profiled stretch; all on one clock.
-        prefix: how the names of our own ranges begin; `<prefix><payload>:<name>`.
+        records: checked events of each profiled stretch; all on one clock.
 
     Returns:
         A trace whose launches are the device's, or, where there are none, the outermost operators that the
@@ -49,7 +48,7 @@ def build_trace(records: Iterable[Sequence[Event]], prefix: str) -> Trace:
     """
     events = [event for record in records for event in record]
     host = [event for event in events if event["cat"] in ("cpu_op", "user_annotation", *_CALL_CATEGORIES)]
-    process = next((int(event["pid"]) for event in host), 0)
+    process = next((int(event.get("pid", 0)) for event in host), 0)
     strings: _Index[str] = _Index()
     shapes: _Index[Shape] = _Index()
     domain = strings[OWN_DOMAIN]
@@ -60,9 +59,9 @@ def build_trace(records: Iterable[Sequence[Event]], prefix: str) -> Trace:
     else:
         launches = [_operator(event, shapes, process) for event in _outermost(events)]
     ranges = [
-        _range(event, strings, domain, prefix)
+        _range(event, strings, domain)
         for event in events
-        if event["cat"] == "user_annotation" and event["name"].startswith(prefix)
+        if event["cat"] == "user_annotation" and event["name"].startswith(PREFIX)
     ]
     return Trace(
         ranges=Ranges(*_columns(ranges, (0, 0, 1, 1, 0, 0, 0, 2))),
@@ -90,16 +89,16 @@ def _end_ns(event: Event) -> int:
     return round((float(event["ts"]) + float(event.get("dur", 0))) * 1000)
 
 
-def _range(event: Event, strings: _Index[str], domain: int, prefix: str) -> tuple[int, ...]:
-    payload, _, name = event["name"][len(prefix) :].partition(":")
+def _range(event: Event, strings: _Index[str], domain: int) -> tuple[int, ...]:
+    payload, _, name = event["name"][len(PREFIX) :].partition(":")
     times = (_start_ns(event), _end_ns(event))
-    return (*times, strings[name], domain, int(payload), int(event["pid"]), int(event["tid"]), 0)
+    return (*times, strings[name], domain, int(payload), int(event.get("pid", 0)), int(event.get("tid", 0)), 0)
 
 
 def _call(event: Event, strings: _Index[str]) -> tuple[int, ...]:
     correlation = int(event.get("args", {}).get("correlation", 0))
     times = (_start_ns(event), _end_ns(event))
-    return (*times, strings[event["name"]], int(event["pid"]), int(event["tid"]), correlation)
+    return (*times, strings[event["name"]], int(event.get("pid", 0)), int(event.get("tid", 0)), correlation)
 
 
 def _device_launch(event: Event, shapes: _Index[Shape], process: int) -> tuple[int, ...]:
@@ -130,13 +129,11 @@ def _operator(event: Event, shapes: _Index[Shape], process: int) -> tuple[int, .
     name = event["name"]
     short = "compiled_region" if name.startswith(_COMPILED_REGION) else name.rpartition("::")[2]
     shape = Shape(kind="operator", name=short, full_name=name)
-    return (_start_ns(event), _end_ns(event), shapes[shape], 0, int(event["tid"]), process, 0, 0, 0)
+    return (_start_ns(event), _end_ns(event), shapes[shape], 0, int(event.get("tid", 0)), process, 0, 0, 0)
 
 
-def _triple(value: Any) -> tuple[int, int, int]:
-    if not isinstance(value, list) or len(value) != 3:
-        return (0, 0, 0)
-    return (int(value[0]), int(value[1]), int(value[2]))
+def _triple(value: Sequence[int] | None) -> tuple[int, int, int]:
+    return (value[0], value[1], value[2]) if value is not None else (0, 0, 0)
 
 
 def _is_operator(event: Event) -> bool:
@@ -152,7 +149,7 @@ def _outermost(events: Sequence[Event]) -> Iterator[Event]:
     by_thread: dict[int, list[Event]] = {}
     for event in events:
         if _is_operator(event):
-            by_thread.setdefault(int(event["tid"]), []).append(event)
+            by_thread.setdefault(int(event.get("tid", 0)), []).append(event)
     for operators in by_thread.values():
         operators.sort(key=lambda event: (_start_ns(event), -_end_ns(event)))
         outer: Event | None = None

@@ -1,28 +1,25 @@
-"""The collector for machines without Nsight Systems or without a GPU: torch.profiler inside the worker.
-
-Kernels come from CUPTI where there is CUDA; elsewhere the outermost operators take their place.
-"""
+"""Records a case with torch.profiler, inside the worker, and writes what a reader needs of it."""
 
 from __future__ import annotations
 
 import gzip
 import json
 import os
+import re
 import sys
 import tempfile
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote, unquote
 
-from pytest_nsight.collectors.child_process import ChildProcess, start
-from pytest_nsight.collectors.torch.events import build_trace
-from pytest_nsight.model.errors import TraceError
-from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.job import WORKER_LOG
+from pytest_nsight.collectors.torch.event_checks import PREFIX
 
-PREFIX = "pytest_nsight:"
-"""A range of ours is a record_function named `pytest_nsight:<payload>:<name>`."""
+# What may stay as it is in a name that torch writes between quotes without a look at it.
+_HARMLESS = " ()*+,-./:;<=>[]_|~"
+# A name in what torch writes: each on a line of its own, its quotes and backslashes as they are.
+_WRITTEN_NAME = re.compile(r'^(\s*"name": ")(.*?)(",?)$', re.MULTILINE)
 
 _KEPT_CATEGORIES = {
     "cpu_op", "user_annotation", "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver",
@@ -60,7 +57,7 @@ class TorchRecorder:
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
             path = Path(scratch, "chrome.json")
             self._profiler.export_chrome_trace(str(path))
-            record = json.loads(path.read_text(encoding="utf-8"))
+            record = parse_written(path.read_text(encoding="utf-8", errors="replace"))
         self._profiler = None
         self._written += 1
         with gzip.open(self._folder / f"trace-{self._written:04}.json.gz", "wt", encoding="utf-8") as file:
@@ -70,7 +67,9 @@ class TorchRecorder:
         """Opens a range."""
         import torch  # noqa: PLC0415
 
-        opened = torch.profiler.record_function(f"{PREFIX}{payload}:{name}")
+        opened = torch.profiler.record_function(
+            f"{PREFIX}{payload}:{quote(name, _HARMLESS, errors='surrogatepass')}"
+        )
         opened.__enter__()
         self._open.append(opened)
 
@@ -94,68 +93,38 @@ def _silence() -> Iterator[None]:
         os.close(kept)
 
 
+def parse_written(text: str) -> Mapping[str, Any]:
+    """What torch wrote as JSON, which it is not where a name of the program's own holds a quote or a backslash.
+
+    Args:
+        text: the file, a value on each line.
+
+    Raises:
+        ValueError: it is no JSON for another reason.
+    """
+    try:
+        record = json.loads(text, strict=False)
+    except ValueError:
+        record = json.loads(_WRITTEN_NAME.sub(_escape, text), strict=False)
+    if not isinstance(record, dict) or not isinstance(record.get("traceEvents"), list):
+        raise ValueError("it holds no list of events")  # noqa: TRY004 - a bad file
+    return record
+
+
+def _escape(written: re.Match[str]) -> str:
+    before, name, after = written.groups()
+    return f"{before}{json.dumps(name)[1:-1]}{after}"
+
+
 def _is_kept(event: Mapping[str, Any]) -> bool:
     return event.get("ph") == "X" and event.get("cat") in _KEPT_CATEGORIES
 
 
 def _kept(event: Mapping[str, Any]) -> dict[str, Any]:
-    """What a reader needs of an event, and nothing that tells of the machine."""
+    """What a reader needs of an event, and nothing else that says whose machine it is."""
     arguments = event.get("args", {})
     kept = {name: event[name] for name in _KEPT_FIELDS if name in event}
+    if kept["name"].startswith(PREFIX):
+        kept["name"] = unquote(kept["name"], errors="surrogatepass")
     kept["args"] = {name: arguments[name] for name in _KEPT_ARGUMENTS if name in arguments}
     return kept
-
-
-class TorchCollector:
-    """Starts workers as they are: they profile themselves."""
-
-    name = "torch"
-    recorder = "torch"
-    is_shared = False
-    environment: Mapping[str, str] = {}
-
-    def __init__(self, title: str, *, times_processor: bool) -> None:
-        self.title = title
-        self.times_processor = times_processor
-
-    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
-        """Starts the worker on its own: it profiles itself."""
-        return start(worker, folder / WORKER_LOG, cwd, environ)
-
-    def collect(self, folder: Path) -> Trace:
-        """Reads what the worker wrote.
-
-        Raises:
-            TraceError: it wrote nothing, or something else.
-        """
-        trace = read_kept(folder)
-        if trace is None:
-            raise TraceError(f"torch.profiler left no trace in {folder}: no test got as far as measuring anything")
-        return trace
-
-    def tidy(self, folder: Path, *, keep: bool) -> None:
-        """Removes the traces unless they are to be kept; they hold nothing secret."""
-        if not keep:
-            for path in folder.glob("trace-*.json.gz"):
-                path.unlink()
-
-
-def read_kept(folder: Path) -> Trace | None:
-    """Reads the traces in a run's folder; None if there are none.
-
-    Raises:
-        TraceError: a file is cut off or holds something else.
-    """
-    paths = sorted(folder.glob("trace-*.json.gz"))
-    if not paths:
-        return None
-    return build_trace([_load(path) for path in paths], PREFIX)
-
-
-def _load(path: Path) -> list[dict[str, Any]]:
-    try:
-        with gzip.open(path, "rt", encoding="utf-8") as file:
-            events: list[dict[str, Any]] = json.load(file)
-    except (OSError, EOFError, ValueError) as error:
-        raise TraceError(f"{path} cannot be read ({error}); record the session again") from None
-    return events

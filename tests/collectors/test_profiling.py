@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.nsys.command import export_command, profile_command
 from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.collectors.nsys.profiling import export_command, profile_command
 from pytest_nsight.model.errors import UsageError
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
@@ -29,6 +29,7 @@ def test_profile_command_is_exactly_this():
         "--kill=none",
         "--export=none",
         "--force-overwrite=true",
+        "--nvtx-domain-include=pytest_nsight",
         "--output=/s/run-1.2",
         "python",
         "-m",
@@ -45,6 +46,12 @@ def test_the_environment_is_discarded_where_the_version_can(version, discards):
     command = profile_command(Installation(Path("/n"), version), Path("/a.nsys-rep"), ("true",))
 
     assert ("--discard-environment=true" in command) is discards
+
+
+def test_the_users_ranges_are_recorded_if_asked():
+    command = profile_command(NSYS, Path("/a.nsys-rep"), ("true",), user_ranges=True)
+
+    assert not [word for word in command if "nvtx-domain" in word]
 
 
 def test_export_command_is_exactly_this():

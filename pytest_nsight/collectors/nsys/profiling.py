@@ -1,29 +1,48 @@
-"""Spells the command lines of Nsight Systems; starts nothing.
-
-MERGED: Starts a worker under Nsight Systems.
-"""
+"""Starts a program under Nsight Systems, and the command lines that this takes."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import ChildProcess, start
+from pytest_nsight.collectors.child_process import ChildProcess, is_running, start
 from pytest_nsight.collectors.nsys.find import Installation
-from pytest_nsight.collectors.nsys.space import NEEDED_BYTES, check_space, temporary_folder
+from pytest_nsight.collectors.nsys.private_folder import NEEDED_BYTES, check_space
 from pytest_nsight.model.errors import NsysError, UsageError
+from pytest_nsight.model.trace import OWN_DOMAIN
+
+START_LIMIT_S = 120.0
+"""nsys starts its target within a second, on a busy machine within ten."""
+
+END_LIMIT_S = 900.0
+"""nsys has so long to write its report after its target has ended: a million launches take it 20 s."""
+
+_LOOK_S = 1.0
+_PID_FILE = "target.pid"
+# nsys 2022.4 starts its target with umask 0; its own TMPDIR is none of the target's business.
+_AS_STARTED = """umask "$1"
+if [ -n "$2" ]; then TMPDIR=$3; export TMPDIR; else unset TMPDIR; fi
+echo $$ > "$4"
+shift 4
+exec "$@"
+"""
 
 _DISCARDS_ENVIRONMENT = (2025, 6)
 """First version for which the User Guide lists --discard-environment; 2025.1 refuses it."""
 
 
-def profile_command(installation: Installation, report: Path, target: Sequence[str]) -> tuple[str, ...]:
+def profile_command(
+    installation: Installation, report: Path, target: Sequence[str], *, user_ranges: bool = False
+) -> tuple[str, ...]:
     """The command that runs a program under Nsight Systems.
 
     Args:
         installation: which nsys.
         report: the report to write, ending in `.nsys-rep`; an absolute path.
         target: the program and its arguments.
+        user_ranges: whether NVTX ranges of the program and its libraries are recorded beside those of rounds.
 
     Raises:
         UsageError: nsys would write the report somewhere else.
@@ -48,9 +67,10 @@ def profile_command(installation: Installation, report: Path, target: Sequence[s
         "--export=none",
         # An existing report would otherwise send the new one to the temporary folder, without an error.
         "--force-overwrite=true",
-        # A report holds the environment with all its secrets unless told not to.
+        # A report holds the environment, of which the worker gets all that may be secret in another way.
         *(("--discard-environment=true",) if installation.version >= _DISCARDS_ENVIRONMENT else ()),
-        # No --nvtx-domain-include: the user's own ranges and those of libraries belong into the trace.
+        # Importers have dropped all that followed a range of a library that they could not read.
+        *(() if user_ranges else (f"--nvtx-domain-include={OWN_DOMAIN}",)),
         f"--output={report.with_suffix('')}",
         *target,
     )
@@ -96,32 +116,36 @@ def prepare(
     installation: Installation,
     report: Path,
     target: Sequence[str],
-    environ: Mapping[str, str],
+    *,
+    user_ranges: bool = False,
     needed_bytes: int = NEEDED_BYTES,
 ) -> tuple[str, ...]:
-    """Makes sure that a run can be recorded, and gives the command that does so.
+    """Makes sure that a run can be recorded.
 
     Args:
         installation: which nsys.
-        report: the `.nsys-rep` file to write; an old one is removed, lest it be taken for the new one.
+        report: the `.nsys-rep` file to write; an old one is removed, so that it is not taken for the new one.
         target: the worker's program and arguments.
-        environ: the worker's environment variables.
-        needed_bytes: free space wanted in the report's and the temporary folder.
+        user_ranges: see `profile_command`.
+        needed_bytes: free space wanted in the report's folder.
+
+    Returns:
+        The command that records it.
 
     Raises:
         NsysError: a folder cannot be used.
         UsageError: nsys would write the report somewhere else.
     """
-    command = profile_command(installation, report, target)
+    command = profile_command(installation, report, target, user_ranges=user_ranges)
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
         report.unlink(missing_ok=True)
+        (report.parent / _PID_FILE).unlink(missing_ok=True)
     except OSError as error:
         raise NsysError(
             f"Cannot make way for the report {report}: {error.strerror}; choose another folder."
         ) from error
     check_space(report.parent, needed_bytes)
-    check_space(temporary_folder(environ), needed_bytes)
     return command
 
 
@@ -133,8 +157,11 @@ def profile(
     log: Path,
     cwd: Path,
     environ: Mapping[str, str],
+    user_ranges: bool = False,
 ) -> ChildProcess:
     """Starts a worker under Nsight Systems and returns at once.
+
+    The worker has this process's umask, and TMPDIR as `environ` has it; nsys uses the report's folder instead.
 
     Args:
         installation: which nsys.
@@ -143,14 +170,68 @@ def profile(
         log: file for the output of nsys and the worker.
         cwd: folder to run in.
         environ: environment variables.
+        user_ranges: see `profile_command`.
 
     Returns:
-        The running nsys; its return code is the worker's.
+        The running nsys; its return code is the worker's. It is ended, and the log says so, if it does not start
+        the worker, or does not end after it.
 
     Raises:
         NsysError: a folder cannot be used.
         CollectorError: nsys cannot be started.
         UsageError: nsys would write the report somewhere else.
     """
-    command = prepare(installation, report, target, environ)
-    return start(command, log, cwd, environ, shell_codes=True)
+    pid_file = report.parent / _PID_FILE
+    temporary = environ.get("TMPDIR")
+    has_temporary = "" if temporary is None else "yes"
+    arguments = (f"{_umask():03o}", has_temporary, temporary or "", str(pid_file), *target)
+    shell = ("/bin/sh", "-c", _AS_STARTED, "sh", *arguments)
+    command = prepare(installation, report, shell, user_ranges=user_ranges)
+    own_environ = {**environ, "TMPDIR": str(report.parent)}
+    return start(command, log, cwd, own_environ, shell_codes=True, overdue=find_overdue(pid_file))
+
+
+def find_overdue(
+    pid_file: Path, start_limit_s: float = START_LIMIT_S, end_limit_s: float = END_LIMIT_S
+) -> Callable[[], str]:
+    """A function that says why a running nsys has to be ended, "" while nothing is wrong.
+
+    Args:
+        pid_file: where the target writes its process id.
+        start_limit_s: how long nsys may take until the target runs.
+        end_limit_s: how long nsys may take from the target's end.
+    """
+    since_s = looked_s = time.monotonic()
+
+    def overdue() -> str:
+        nonlocal since_s, looked_s
+        now_s = time.monotonic()
+        if now_s - looked_s < min(_LOOK_S, start_limit_s, end_limit_s):
+            return ""
+        looked_s = now_s
+        pid = _read_pid(pid_file)
+        if pid is not None and is_running(pid):
+            since_s = now_s
+            return ""
+        limit_s, what = (
+            (start_limit_s, "did not start the worker")
+            if pid is None
+            else (end_limit_s, "did not end after the worker")
+        )
+        return f"Nsight Systems {what} within {limit_s:.0f} s" if now_s - since_s > limit_s else ""
+
+    return overdue
+
+
+def _read_pid(path: Path) -> int | None:
+    try:
+        return int(path.read_text(encoding="ascii"))
+    except (OSError, ValueError):
+        return None
+
+
+def _umask() -> int:
+    """This process's umask, which can be read only by setting it."""
+    umask = os.umask(0o077)
+    os.umask(umask)
+    return umask

@@ -1,0 +1,121 @@
+"""Reads files that may come from elsewhere: only regular ones, and no more of them than fits.
+
+A recording can be handed around. What stands in its place may be a pipe, on which reading never ends, a link to
+a device, or some kilobytes that unpack to terabytes.
+"""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import stat
+import zlib
+from pathlib import Path
+from typing import IO
+
+from pytest_nsight.model.errors import TraceError
+
+MOST_UNPACKED_BYTES = 8 * 1024**3
+"""A packed database may unpack to this much; a session of 26 cases takes some 20 MB."""
+
+_CHUNK_BYTES = 1024**2
+
+
+def check_regular(path: Path, *, follows_links: bool) -> None:
+    """Refuses what is no regular file, before it is opened.
+
+    Args:
+        path: the file.
+        follows_links: whether a link to a regular file will do: for a path that the user gave, but not for what
+            lies in a folder that may come from elsewhere.
+
+    Raises:
+        TraceError: it is missing, a link, a folder, a pipe, a socket or a device.
+    """
+    try:
+        mode = path.stat(follow_symlinks=follows_links).st_mode
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or error
+        raise TraceError(f"{path} cannot be read ({reason}); give the path of a recording") from None
+    if not stat.S_ISREG(mode):
+        kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
+        raise TraceError(f"{path} is {kind}, not a regular file; give the path of a recording")
+
+
+_KINDS = (
+    (stat.S_ISLNK, "a link"),
+    (stat.S_ISDIR, "a folder"),
+    (stat.S_ISFIFO, "a pipe"),
+    (stat.S_ISSOCK, "a socket"),
+    (stat.S_ISCHR, "a device"),
+    (stat.S_ISBLK, "a device"),
+)
+
+
+def read_gzip(path: Path, most_bytes: int) -> bytes:
+    """The unpacked contents of a .gz file.
+
+    Args:
+        path: the file; a link is refused.
+        most_bytes: how much it may hold.
+
+    Raises:
+        TraceError: it is no regular file, is damaged, or holds more.
+    """
+    check_regular(path, follows_links=False)
+    try:
+        with gzip.open(path, "rb") as file:
+            data = file.read(most_bytes + 1)
+    except (OSError, EOFError, ValueError, zlib.error) as error:
+        raise TraceError(f"{path} cannot be unpacked ({error}); record the session again") from None
+    if len(data) > most_bytes:
+        raise _too_large(path, most_bytes)
+    return data
+
+
+def unpack_xz(packed: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) -> None:
+    """Unpacks a .xz file; the target appears whole or not at all.
+
+    Args:
+        packed: the file; stays.
+        target: the file to write; overwritten.
+        most_bytes: how much it may hold.
+
+    Raises:
+        TraceError: the file is damaged, is no regular one or holds too much, or the target cannot be written.
+    """
+    check_regular(packed, follows_links=True)
+    try:
+        with lzma.open(packed, "rb") as source, target.open("wb") as plain:
+            _copy(source, plain, packed, most_bytes)
+    except (EOFError, lzma.LZMAError) as error:
+        target.unlink(missing_ok=True)
+        raise TraceError(
+            f"Cannot unpack {packed}, which is cut short or no .xz file ({str(error).rstrip('.')}); copy it here "
+            "again, or give the .sqlite export that it was made from."
+        ) from error
+    except OSError as error:
+        target.unlink(missing_ok=True)
+        raise TraceError(
+            f"Cannot unpack {packed} into {target.parent}: {error.strerror or error}; make room there, or set "
+            "TMPDIR to a folder with more."
+        ) from error
+    except TraceError:
+        target.unlink(missing_ok=True)
+        raise
+
+
+def _copy(source: IO[bytes], target: IO[bytes], path: Path, most_bytes: int) -> None:
+    copied = 0
+    while chunk := source.read(_CHUNK_BYTES):
+        copied += len(chunk)
+        if copied > most_bytes:
+            raise _too_large(path, most_bytes)
+        target.write(chunk)
+
+
+def _too_large(path: Path, most_bytes: int) -> TraceError:
+    return TraceError(
+        f"{path} unpacks to more than {most_bytes / 1e9:.1f} GB, which no recording of a session does; "
+        "record the session again"
+    )

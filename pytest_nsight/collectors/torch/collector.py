@@ -1,0 +1,112 @@
+"""The collector for machines without Nsight Systems or without a GPU: torch.profiler inside the worker.
+
+Kernels come from CUPTI where there is CUDA; elsewhere the outermost operators take their place.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from pytest_nsight.collectors.base import Recorder, RecordingOptions
+from pytest_nsight.collectors.child_process import ChildProcess, start
+from pytest_nsight.collectors.machine import gpu_names
+from pytest_nsight.collectors.regular_files import read_gzip
+from pytest_nsight.collectors.torch.event_checks import Event, check_events
+from pytest_nsight.collectors.torch.events import build_trace
+from pytest_nsight.collectors.torch.recorder import TorchRecorder
+from pytest_nsight.model.errors import CollectorError, TraceError
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.protocol.job import WORKER_LOG
+
+KEPT_FILES = "trace-*.json.gz"
+MOST_BYTES = 2 * 1024**3
+"""Unpacked, of one case: 10 000 rounds of 100 launches take about 0.5 GB."""
+
+
+class TorchCollector:
+    """Starts workers as they are: they profile themselves."""
+
+    name = "torch"
+    is_shared = False
+    environment: Mapping[str, str] = {}
+
+    def __init__(self, title: str, *, times_processor: bool) -> None:
+        self.title = title
+        self.times_processor = times_processor
+
+    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
+        """Starts the worker on its own: it profiles itself."""
+        return start(worker, folder / WORKER_LOG, cwd, environ)
+
+    def collect(self, folder: Path) -> Trace:
+        """Reads what the worker wrote.
+
+        Raises:
+            TraceError: it wrote nothing, or something else.
+        """
+        trace = read_kept(folder)
+        if trace is None:
+            raise TraceError(f"torch.profiler left no trace in {folder}: no test got as far as measuring anything")
+        return trace
+
+    def tidy(self, folder: Path, *, keep: bool) -> None:
+        """Removes the traces unless they are to be kept; they hold nothing secret."""
+        if not keep:
+            for path in folder.glob(KEPT_FILES):
+                path.unlink()
+
+
+def read_kept(folder: Path) -> Trace | None:
+    """Reads the traces in a run's folder; None if there are none.
+
+    Raises:
+        TraceError: a file is cut off or holds something else.
+    """
+    paths = sorted(folder.glob(KEPT_FILES))
+    if not paths:
+        return None
+    return build_trace([_load(path) for path in paths])
+
+
+def _load(path: Path) -> list[Event]:
+    try:
+        events = json.loads(read_gzip(path, MOST_BYTES))
+        check_events(events)
+    except (ValueError, RecursionError, MemoryError) as error:
+        raise TraceError(f"{path} is no trace of torch.profiler ({error}); record the session again") from None
+    kept: list[Event] = events
+    return kept
+
+
+class _TorchFactory:
+    """Makes what measures with torch.profiler."""
+
+    def make_collector(self, options: RecordingOptions) -> TorchCollector:  # noqa: ARG002 - it records all ranges
+        """The collector.
+
+        Raises:
+            CollectorError: there is no torch.
+        """
+        if importlib.util.find_spec("torch") is None:
+            raise CollectorError("the torch collector needs PyTorch: pip install pytest-nsight[gpu]")
+        has_gpu = bool(gpu_names())
+        launches = "CUDA kernels" if has_gpu else "CPU operators"
+        return TorchCollector(f"torch ({launches} through torch.profiler)", times_processor=not has_gpu)
+
+    def make_recorder(self, folder: Path) -> Recorder:
+        """The recorder, in the worker."""
+        return TorchRecorder(folder)
+
+    def read_kept(self, folder: Path) -> Trace | None:
+        """The trace in a run's folder; None if there is none.
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        return read_kept(folder)
+
+
+FACTORY = _TorchFactory()

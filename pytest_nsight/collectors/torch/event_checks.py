@@ -1,0 +1,108 @@
+"""Checks of the events in a kept trace of torch.profiler, which may come from elsewhere, before any is used."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+PREFIX = "pytest_nsight:"
+"""A range of ours is a record_function named `pytest_nsight:<payload>:<name>`."""
+
+Event = Mapping[str, Any]
+"""One event of a Chrome trace, as JSON is decoded."""
+
+_LATEST_US = 2.0**52
+"""142 years; later microseconds could not be counted in nanoseconds of 64 bits."""
+
+_LARGEST = 2**62
+_LARGEST_SMALL = 2**31
+_MOST_DIGITS = 18
+"""Every number of so many digits fits in 64 bits."""
+
+
+def check_events(events: object) -> None:
+    """Makes sure that decoded JSON is what `events.build_trace` takes.
+
+    Args:
+        events: decoded JSON.
+
+    Raises:
+        ValueError: it is not; the text says which event, and which value.
+    """
+    if not isinstance(events, list):
+        raise ValueError(f"it holds a {type(events).__name__}, not a list of events")  # noqa: TRY004 - a bad file
+    for number, event in enumerate(events):
+        if not isinstance(event, dict):
+            raise ValueError(f"event {number} is a {type(event).__name__}, not an object")  # noqa: TRY004
+        wrong = _find_wrong(event)
+        if wrong is not None:
+            raise ValueError(f"in event {number}, {wrong[0]} is {str(wrong[1])[:60]!r}")
+
+
+def _find_wrong(event: Event) -> tuple[str, object] | None:
+    """A field that cannot be used, and its value; None if all can."""
+    for name, is_right in _NEEDED.items():
+        if not is_right(event.get(name)):
+            return name, event.get(name)
+    for name, is_right in _OPTIONAL.items():
+        if name in event and not is_right(event[name]):
+            return name, event[name]
+    arguments = event.get("args", {})
+    for name, is_right in _ARGUMENTS.items():
+        if name in arguments and not is_right(arguments[name]):
+            return name, arguments[name]
+    return None if _has_payload(event) else ("name", event["name"])
+
+
+def _has_payload(event: Event) -> bool:
+    """Whether a range of ours has a number that identifies it; true of all other events."""
+    if event["cat"] != "user_annotation" or not event["name"].startswith(PREFIX):
+        return True
+    payload = event["name"][len(PREFIX) :].partition(":")[0]
+    return payload.isascii() and payload.isdigit() and len(payload) <= _MOST_DIGITS
+
+
+def _is_text(value: object) -> bool:
+    return isinstance(value, str)
+
+
+def _is_time(value: object) -> bool:
+    # Not isinstance: booleans are integers to Python. No comparison holds for what is not a number.
+    return type(value) in (int, float) and abs(value) < _LATEST_US  # type: ignore[arg-type]
+
+
+def _is_duration(value: object) -> bool:
+    return _is_time(value) and value >= 0  # type: ignore[operator]
+
+
+def _is_integer(value: object) -> bool:
+    return type(value) is int and abs(value) < _LARGEST
+
+
+def _is_small(value: object) -> bool:
+    return type(value) is int and abs(value) < _LARGEST_SMALL
+
+
+def _is_triple(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_integer, value))
+
+
+_Check = Callable[[object], bool]
+
+_NEEDED: Mapping[str, _Check] = {"cat": _is_text, "name": _is_text, "ts": _is_time}
+_OPTIONAL: Mapping[str, _Check] = {
+    "dur": _is_duration,
+    "pid": _is_integer,
+    "tid": _is_integer,
+    "args": lambda value: isinstance(value, dict),
+}
+_ARGUMENTS: Mapping[str, _Check] = {
+    "device": _is_small,
+    "stream": _is_integer,
+    "correlation": _is_integer,
+    "bytes": _is_integer,
+    "registers per thread": _is_integer,
+    "shared memory": _is_integer,
+    "grid": _is_triple,
+    "block": _is_triple,
+}

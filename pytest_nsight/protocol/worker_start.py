@@ -1,0 +1,76 @@
+"""How a worker process starts: its command line, and environment variables that its profiler must not see.
+
+A profiler records the environment of what it starts. So the controller writes what may be secret to a file and
+names the file in the worker's environment; the worker reads it before anything else, and removes it.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+VARIABLE = "PYTEST_NSIGHT_STATE"
+"""Environment variable that names the file."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessState:
+    """What the worker adds to the environment that it is started with.
+
+    Attributes:
+        environ: names and values of the variables.
+    """
+
+    environ: Mapping[str, str]
+
+    def write(self, path: Path) -> dict[str, str]:
+        """Writes a file that its owner alone can read.
+
+        Returns:
+            What to add to the environment that the worker is started with.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        # Values may hold any bytes, as surrogates; JSON escapes those.
+        text = json.dumps(dict(self.environ))
+        with os.fdopen(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w", encoding="ascii") as file:
+            file.write(text)
+        return {VARIABLE: str(path)}
+
+
+def restore() -> None:
+    """Completes the environment of this process, once; does nothing where all of it came with the start.
+
+    Raises:
+        OSError: the file cannot be read.
+    """
+    name = os.environ.pop(VARIABLE, "")
+    if not name:
+        return
+    path = Path(name)
+    text = path.read_text(encoding="ascii")
+    path.unlink(missing_ok=True)
+    os.environ.update(json.loads(text))
+
+
+_HOME = Path(__file__).parents[2]
+_START = """import sys
+sys.path.insert(0, sys.argv[1])
+from pytest_nsight.protocol.worker_start import restore
+restore()
+from pathlib import Path
+from importlib import import_module
+sys.exit(import_module(sys.argv[2]).main(Path(sys.argv[3])))"""
+
+
+def start_command(module: str, folder: Path) -> tuple[str, ...]:
+    """The command line of a module whose `main` takes the folder of a run.
+
+    The new process imports the same plugin as this one, whatever its working directory holds.
+    """
+    return (sys.executable, "-c", _START, str(_HOME), module, str(folder))
