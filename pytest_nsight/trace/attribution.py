@@ -52,6 +52,22 @@ class Membership:
         sums: Ints = (running[self.high] - running[self.low]).sum(axis=1)
         return sums
 
+    def latest_of(self, values: Ints, otherwise: Ints) -> Ints:
+        """The largest value of the events of each range, shape (ranges,).
+
+        Args:
+            values: shape (events,).
+            otherwise: shape (ranges,), the result where it is larger, or where a range has no event.
+        """
+        latest: Ints = otherwise.copy()
+        padded = np.append(values[self.order], np.iinfo(np.int64).min)
+        for column in range(self.low.shape[1]):
+            rows = np.flatnonzero(self.high[:, column] > self.low[:, column])
+            if len(rows):
+                edges = np.column_stack([self.low[rows, column], self.high[rows, column]]).ravel()
+                latest[rows] = np.maximum(latest[rows], np.maximum.reduceat(padded, edges)[::2])
+        return latest
+
     @property
     def counts(self) -> Ints:
         """Number of events in each range, shape (ranges,)."""

@@ -1,0 +1,128 @@
+"""The critical path of one step: the chain of host and device work that its length consists of. Pure.
+
+The walk begins at the end and goes back. Work of the device waited either for other work of the device, or for the
+call that launched it. In the second case the host is on the path, back to the last synchronising call, and before it
+the device work for which that call waited. The walk covers the whole step, so the parts add up to its length.
+"""
+
+from __future__ import annotations
+
+import bisect
+import enum
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.idle_causes import is_synchronisation
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.trace.attribution import NO_CALL
+from pytest_nsight.trace.launch_table import LaunchDetails
+
+
+class PathPart(enum.Enum):
+    """What a part of the critical path is."""
+
+    DEVICE = "device"
+    DELAY = "from call to start"
+    HOST = "host"
+
+
+@dataclass(frozen=True, slots=True)
+class PathTime:
+    """One kind of work on the critical path.
+
+    Attributes:
+        part: where the time passes.
+        name: of the kernel or copy; "" for the host, and for the delay between a call and its launch.
+        count: number of stretches.
+        total_ns: their length.
+    """
+
+    part: PathPart
+    name: str
+    count: int
+    total_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """What the walk needs of a step's launches, in order of their ends."""
+
+    start_ns: list[int]
+    end_ns: list[int]
+    called_ns: list[int]
+    name: list[str]
+
+
+def find_critical_path(
+    trace: Trace, details: LaunchDetails, rows: Ints, window_ns: tuple[int, int]
+) -> tuple[PathTime, ...]:
+    """The parts of the critical path by kind, the longest first; their lengths add up to the window.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        rows: shape (launches,), rows of the launches of the step.
+        window_ns: start and end of the step.
+    """
+    low_ns, high_ns = window_ns
+    step = _list(trace, details, rows)
+    returns_ns = _find_returns(trace, low_ns, high_ns)
+    found: dict[tuple[PathPart, str], tuple[int, int]] = {}
+
+    def book(part: PathPart, name: str, start_ns: int, end_ns: int) -> None:
+        if end_ns > start_ns:
+            count, total_ns = found.get((part, name), (0, 0))
+            found[part, name] = (count + 1, total_ns + end_ns - start_ns)
+
+    at_ns = high_ns
+    position = _last_until(step.end_ns, at_ns)
+    while position >= 0 and at_ns > low_ns:
+        end_ns, start_ns = step.end_ns[position], max(step.start_ns[position], low_ns)
+        book(PathPart.HOST, "", max(end_ns, low_ns), at_ns)
+        book(PathPart.DEVICE, step.name[position], start_ns, end_ns)
+        called_ns = max(min(step.called_ns[position], start_ns), low_ns)
+        earlier = min(_last_until(step.end_ns, start_ns), position - 1)
+        at_ns = max(step.end_ns[earlier], low_ns) if earlier >= 0 else low_ns
+        if at_ns >= called_ns and earlier >= 0:
+            book(PathPart.DELAY, "", at_ns, start_ns)
+            position = earlier
+            continue
+        book(PathPart.DELAY, "", called_ns, start_ns)
+        returned = _last_until(returns_ns, called_ns)
+        at_ns = max(returns_ns[returned], low_ns) if returned >= 0 else low_ns
+        book(PathPart.HOST, "", at_ns, called_ns)
+        position = min(_last_until(step.end_ns, at_ns), position - 1)
+    book(PathPart.HOST, "", low_ns, at_ns)
+    parts = (PathTime(part, name, count, total_ns) for (part, name), (count, total_ns) in found.items())
+    return tuple(sorted(parts, key=lambda one: (-one.total_ns, one.part.value, one.name)))
+
+
+def _list(trace: Trace, details: LaunchDetails, rows: Ints) -> _Step:
+    launches = trace.launches
+    order = rows[np.argsort(launches.end_ns[rows], kind="stable")]
+    call = details.call[order]
+    called_ns = launches.start_ns[order].copy()
+    known = call != NO_CALL
+    called_ns[known] = trace.calls.start_ns[call[known]]
+    return _Step(
+        start_ns=launches.start_ns[order].tolist(),
+        end_ns=launches.end_ns[order].tolist(),
+        called_ns=called_ns.tolist(),
+        name=[trace.shapes[number].name for number in launches.shape[order].tolist()],
+    )
+
+
+def _find_returns(trace: Trace, low_ns: int, high_ns: int) -> list[int]:
+    """When the synchronising calls of the window returned, in order."""
+    calls = trace.calls
+    names = [number for number, text in enumerate(trace.strings) if is_synchronisation(text)]
+    rows = np.isin(calls.name, names) & (calls.end_ns < high_ns) & (calls.end_ns > low_ns)
+    ends: list[int] = np.sort(calls.end_ns[rows]).tolist()
+    return ends
+
+
+def _last_until(times_ns: Sequence[int], limit_ns: int) -> int:
+    """Position of the last time that is not after the limit; -1 if there is none."""
+    return bisect.bisect_right(times_ns, limit_ns) - 1

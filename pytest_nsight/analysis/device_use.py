@@ -1,0 +1,84 @@
+"""The headline of each device: how long it was busy, with what, and how long the host waited for it. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.host_calls import find_waiting
+from pytest_nsight.analysis.intervals import TimeSet
+from pytest_nsight.analysis.timeline import Timeline
+from pytest_nsight.model.trace import Trace, TraceDevice
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceUse:
+    """What one device did during the window.
+
+    Attributes:
+        device: the board.
+        wall_ns: length of the window. Busy and idle time add up to it.
+        kernel_ns: time during which at least one kernel runs.
+        copy_ns: time during which at least one copy or set runs.
+        overlap_ns: part of both, so that kernel and copy time less this is the busy time.
+        idle_ns: time during which nothing runs.
+        sync_ns: host time in synchronising calls of the processes that use the device.
+    """
+
+    device: TraceDevice
+    wall_ns: int
+    kernel_ns: int
+    copy_ns: int
+    overlap_ns: int
+    idle_ns: int
+    sync_ns: int
+
+    @property
+    def busy_ns(self) -> int:
+        """Time during which anything runs."""
+        return self.wall_ns - self.idle_ns
+
+    @property
+    def utilisation(self) -> float:
+        """Busy time over wall time; 0 for an empty window."""
+        return self.busy_ns / self.wall_ns if self.wall_ns else 0.0
+
+
+def measure_devices(trace: Trace, timeline: Timeline, window: TimeSet) -> tuple[DeviceUse, ...]:
+    """The headline of each device.
+
+    Args:
+        trace: the trace.
+        timeline: of its devices.
+        window: the times that count, on the axis of the timeline.
+    """
+    wall_ns = window.by_line().tolist()
+    kernel_ns = _overlap(window, timeline.kernels)
+    copy_ns = _overlap(window, timeline.copies)
+    busy_ns = _overlap(window, TimeSet.merged(timeline.kernels, timeline.copies))
+    waiting = find_waiting(trace).by_line().tolist()
+    processes = np.unique(trace.calls.process).tolist()
+    uses = []
+    for line, device in enumerate(timeline.devices):
+        owners = set(np.unique(trace.launches.process[timeline.device == line]).tolist())
+        uses.append(
+            DeviceUse(
+                device=device,
+                wall_ns=wall_ns[line],
+                kernel_ns=kernel_ns[line],
+                copy_ns=copy_ns[line],
+                overlap_ns=kernel_ns[line] + copy_ns[line] - busy_ns[line],
+                idle_ns=wall_ns[line] - busy_ns[line],
+                sync_ns=sum(time for one, time in zip(processes, waiting, strict=True) if one in owners),
+            )
+        )
+    return tuple(uses)
+
+
+def _overlap(window: TimeSet, times: TimeSet) -> list[int]:
+    """How much of the window a set covers, by line."""
+    totals = np.zeros(window.axis.lines, np.int64)
+    np.add.at(totals, window.line, times.covered(window.start, window.end))
+    found: list[int] = totals.tolist()
+    return found

@@ -1,0 +1,91 @@
+"""Names for tables: short, and different wherever the things are different. Pure."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+
+_FEWEST = 3
+_MANY = 20
+"""Names that differ in one number only and are this many count something, such as operators, not sizes."""
+_NUMBER = re.compile(r"(?<!\d)\d{1,18}(?!\d)")
+_MOST_NUMBERS = 3
+_OPERATOR_IDS = re.compile(r",? *\b(?:seq|op_id|seq_id|fwd_thread_id|Iteration|id) *[=:] *\d+")
+"""What emit_nvtx and Kineto append to the name of each operator."""
+_TOKEN = re.compile(r"\w+|[^\w\s]")
+_MOST_DIFFERENCES = 48
+
+
+def fold_names(names: Iterable[str]) -> dict[str, str]:
+    """A common name for names that differ only in a number that counts.
+
+    A number counts if the names have every number from the least to the greatest, or more than twenty of them.
+    Sizes and widths, as in matmul_1024 and fp16, do neither and stay. Ids that a profiler appends go first.
+
+    Args:
+        names: any names; repetitions do not matter.
+
+    Returns:
+        Each name's common name, with * for the number, or the name itself.
+    """
+    folded = {name: _OPERATOR_IDS.sub("", name) or name for name in names}
+    for position in range(_MOST_NUMBERS):
+        shorter = _fold_number(set(folded.values()), position)
+        folded = {name: shorter[short] for name, short in folded.items()}
+    return folded
+
+
+def _fold_number(names: Iterable[str], position: int) -> dict[str, str]:
+    """The names with the number at a position, counted from the last one, folded where it counts."""
+    families: defaultdict[str, dict[int, str]] = defaultdict(dict)
+    folded = {name: name for name in names}
+    for name in folded:
+        numbers = list(_NUMBER.finditer(name))
+        if len(numbers) > position:
+            match = numbers[-1 - position]
+            families[f"{name[: match.start()]}*{name[match.end() :]}"][int(match[0])] = name
+    for family, members in families.items():
+        is_row = len(members) >= _FEWEST and max(members) - min(members) == len(members) - 1
+        if is_row or len(members) > _MANY:
+            folded.update(dict.fromkeys(members.values(), family))
+    return folded
+
+
+def tell_apart(names: Sequence[tuple[str, str]]) -> list[str]:
+    """The short names, each with what distinguishes it from others that have the same one.
+
+    Args:
+        names: full name and short name of each thing; full names are distinct, or the things are alike.
+
+    Returns:
+        The short name where it is the only one; else with the parts of the full name that not all of them share.
+    """
+    groups: defaultdict[str, list[str]] = defaultdict(list)
+    for full_name, short in names:
+        groups[short].append(full_name)
+    found = []
+    for full_name, short in names:
+        group = groups[short]
+        differences = _differences(full_name, group) if len(set(group)) > 1 else ""
+        found.append(f"{short} [{differences}]" if differences else short)
+    return _number_repetitions(found)
+
+
+def _differences(full_name: str, group: Sequence[str]) -> str:
+    shared = set.intersection(*(set(_TOKEN.findall(name)) for name in group))
+    own = [
+        token for token in dict.fromkeys(_TOKEN.findall(full_name)) if token not in shared and token[0].isalnum()
+    ]
+    text = " ".join(own)
+    return text if len(text) <= _MOST_DIFFERENCES else f"{text[: _MOST_DIFFERENCES - 2]}.."
+
+
+def _number_repetitions(names: Sequence[str]) -> list[str]:
+    """The names; of equal ones, the second and later get a number."""
+    seen: defaultdict[str, int] = defaultdict(int)
+    found = []
+    for name in names:
+        seen[name] += 1
+        found.append(name if seen[name] == 1 else f"{name} #{seen[name]}")
+    return found

@@ -1,0 +1,82 @@
+"""The calls of the CUDA API on the host, by name; and the time in which the host waited for the device. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.idle_causes import is_synchronisation
+from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.trace import Flags, Trace
+from pytest_nsight.trace.sorted_keys import rank_groups
+
+
+@dataclass(frozen=True, slots=True)
+class CallTime:
+    """The calls of one function.
+
+    Attributes:
+        name: of the function, without the version of its interface.
+        calls: number of calls.
+        total_ns: sum of their durations on the host.
+        median_ns: median duration.
+        longest_ns: longest duration.
+        waits: whether the function waits for the device.
+    """
+
+    name: str
+    calls: int
+    total_ns: int
+    median_ns: float
+    longest_ns: int
+    waits: bool
+
+
+def tabulate_calls(trace: Trace, chosen: Flags) -> tuple[CallTime, ...]:
+    """CUDA calls by function, the longest in total first.
+
+    Args:
+        trace: the trace.
+        chosen: shape (calls,), which calls count.
+    """
+    calls = trace.calls
+    names = [_plain(text) for text in trace.strings]
+    numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
+    merged = np.array([numbers[name] for name in names], np.int64)
+    rows = np.flatnonzero(chosen)
+    key = merged[calls.name[rows]] if len(rows) else np.empty(0, np.int64)
+    order = np.argsort(key, kind="stable")
+    duration_ns = np.maximum(calls.end_ns[rows] - calls.start_ns[rows], 0)[order]
+    edges = np.flatnonzero(np.diff(key[order])) + 1
+    first = np.concatenate([[0], edges]).astype(np.int64) if len(rows) else edges
+    texts = list(numbers)
+    found = [
+        CallTime(
+            name=texts[int(number)],
+            calls=len(times),
+            total_ns=int(times.sum()),
+            median_ns=float(np.median(times)),
+            longest_ns=int(times.max()),
+            waits=is_synchronisation(texts[int(number)]),
+        )
+        for number, times in zip(key[order][first], np.split(duration_ns, edges), strict=False)
+    ]
+    return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name)))
+
+
+def find_waiting(trace: Trace) -> TimeSet:
+    """When any thread of a process is inside a synchronising call; one line for each process, by its id."""
+    calls = trace.calls
+    waits = np.array([is_synchronisation(text) for text in trace.strings], np.bool_)
+    rows = np.flatnonzero(waits[calls.name]) if len(calls) else np.empty(0, np.int64)
+    number, processes = rank_groups(calls.process, calls.process)
+    low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
+    axis = Axis.over(low_ns, max(low_ns, high_ns), processes)
+    return TimeSet.union(axis, number[rows], calls.start_ns[rows], calls.end_ns[rows])
+
+
+def _plain(name: str) -> str:
+    """The function's name without "_v3020", the version that nsys appends."""
+    head, separator, version = name.rpartition("_v")
+    return head if separator and version.isdecimal() else name

@@ -1,0 +1,154 @@
+"""Why a device was idle, from what the host did meanwhile. Pure.
+
+The launch that ends a gap says which thread the device waited for. What this thread did between the end of the
+device's work and the call of that launch is the cause:
+
+* The call began before the gap: the launch was queued, and the device itself took the time.
+* The thread was in a synchronising or copying call: the host waited for the device and could not launch ahead.
+* The thread spent more than HOST_GAP_NS outside of CUDA: it ran Python or loaded data.
+* Otherwise the thread was on its way to the next launch: launching limits the device.
+"""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.trace.attribution import NO_CALL
+from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.sorted_keys import rank_groups
+
+HOST_GAP_NS = 200_000
+"""Longer than an eager framework takes from one launch to the next, 5 to 100 us; shorter than loading a batch."""
+
+
+class IdleCause(enum.Enum):
+    """Why a device is idle."""
+
+    LAUNCH = "launching"
+    QUEUED = "between queued launches"
+    SYNCHRONISATION = "synchronisation"
+    BLOCKING_COPY = "blocking copy"
+    HOST = "Python or data loading"
+    UNKNOWN = "unknown"
+
+
+@dataclass(frozen=True, slots=True)
+class _Gaps:
+    """The gaps whose next launch has a call, shape (gaps,) each."""
+
+    line: Ints
+    start_ns: Ints
+    end_ns: Ints
+    thread: Ints
+    called_ns: Ints
+
+
+def is_synchronisation(name: str) -> bool:
+    """Whether a CUDA call of this name waits for the device."""
+    return "Synchronize" in name
+
+
+def is_copy_call(name: str) -> bool:
+    """Whether a CUDA call of this name copies, and may wait for the copy."""
+    return "Memcpy" in name
+
+
+def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Ints) -> dict[IdleCause, TimeSet]:
+    """The idle time of all devices by cause.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        idle: the gaps; one line for each device.
+        nexts: shape (gaps,), the launch that ends each gap, -1 for none.
+    """
+    call = details.call[nexts] if len(details.call) else np.full(len(nexts), NO_CALL)
+    is_known = (nexts >= 0) & (call != NO_CALL)
+    known, call = np.flatnonzero(is_known), call[is_known]
+    calls = trace.calls
+    number, threads = rank_groups(calls.process, calls.thread)
+    start_ns = idle.start_ns
+    gaps = _Gaps(
+        line=idle.line[known],
+        start_ns=start_ns[known],
+        end_ns=(start_ns + idle.length_ns)[known],
+        thread=number[call],
+        called_ns=calls.start_ns[call],
+    )
+    pieces = _split(gaps, *_find_blocks(trace, number, gaps), _find_host_time(trace, number, threads, gaps))
+    found = {
+        cause: TimeSet.union(
+            idle.axis,
+            np.concatenate([gaps.line[where] for where, _, _ in parts] or [gaps.line[:0]]),
+            np.concatenate([start for _, start, _ in parts] or [gaps.line[:0]]),
+            np.concatenate([end for _, _, end in parts] or [gaps.line[:0]]),
+        )
+        for cause, parts in pieces.items()
+    }
+    found[IdleCause.UNKNOWN] = TimeSet(idle.axis, idle.start[~is_known], idle.end[~is_known])
+    return found
+
+
+def _find_blocks(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[Ints, Flags]:
+    """When the thread's last waiting call before the next launch returned, not before the gap; and if it copied."""
+    calls = trace.calls
+    copies = np.array([is_copy_call(text) for text in trace.strings], np.bool_)
+    waits = np.array([is_synchronisation(text) for text in trace.strings], np.bool_) | copies
+    rows = np.flatnonzero(waits[calls.name]) if len(calls) else np.empty(0, np.int64)
+    if not len(rows) or not len(gaps.line):
+        return gaps.start_ns, np.zeros(len(gaps.line), np.bool_)
+    low_ns, high_ns = int(calls.start_ns.min()), int(calls.end_ns.max())
+    axis = Axis.over(low_ns, high_ns, int(number.max()) + 1)
+    key = axis.place(number[rows], calls.start_ns[rows])
+    order = np.argsort(key, kind="stable")
+    at = np.searchsorted(key[order], axis.place(gaps.thread, gaps.called_ns)) - 1
+    row = rows[order[np.maximum(at, 0)]]
+    fits = (at >= 0) & (number[row] == gaps.thread) & (calls.end_ns[row] > gaps.start_ns)
+    returned = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
+    return returned, fits & copies[calls.name[row]]
+
+
+def _find_host_time(trace: Trace, number: Ints, threads: int, gaps: _Gaps) -> TimeSet:
+    """When each thread is inside any CUDA call."""
+    calls = trace.calls
+    low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
+    if len(gaps.line):
+        low_ns, high_ns = min(low_ns, int(gaps.start_ns.min())), max(high_ns, int(gaps.end_ns.max()))
+    return TimeSet.union(Axis.over(low_ns, high_ns, threads), number, calls.start_ns, calls.end_ns)
+
+
+_Pieces = dict[IdleCause, list[tuple[Ints, Ints, Ints]]]
+"""Cause -> row of the gap, start and end of each piece."""
+
+
+def _split(gaps: _Gaps, returned_ns: Ints, is_copy: Flags, in_calls: TimeSet) -> _Pieces:
+    called_ns = np.clip(gaps.called_ns, gaps.start_ns, gaps.end_ns)
+    is_queued = gaps.called_ns <= gaps.start_ns
+    is_blocked = (returned_ns > gaps.start_ns) & ~is_queued
+    ready_ns = np.where(is_queued, gaps.start_ns, np.minimum(returned_ns, called_ns))
+    inside = in_calls.covered(
+        in_calls.axis.place(gaps.thread, ready_ns), in_calls.axis.place(gaps.thread, called_ns)
+    )
+    is_host = (called_ns - ready_ns - inside > HOST_GAP_NS) & ~is_queued
+    waited = np.where(is_copy, 1, 0)
+    causes = (IdleCause.SYNCHRONISATION, IdleCause.BLOCKING_COPY)
+    pieces: _Pieces = {cause: [] for cause in IdleCause}
+
+    def add(cause: IdleCause, chosen: Flags, start_ns: Ints, end_ns: Ints) -> None:
+        rows = np.flatnonzero(chosen)
+        pieces[cause].append((rows, start_ns[rows], end_ns[rows]))
+
+    add(IdleCause.QUEUED, is_queued, gaps.start_ns, gaps.end_ns)
+    for kind, cause in enumerate(causes):
+        is_kind = is_blocked & (waited == kind)
+        add(cause, is_kind & ~is_host, gaps.start_ns, gaps.end_ns)
+        add(cause, is_kind & is_host, gaps.start_ns, ready_ns)
+    add(IdleCause.HOST, is_host, ready_ns, called_ns)
+    add(IdleCause.LAUNCH, is_host, called_ns, gaps.end_ns)
+    add(IdleCause.LAUNCH, ~is_queued & ~is_blocked & ~is_host, gaps.start_ns, gaps.end_ns)
+    return pieces

@@ -1,0 +1,63 @@
+"""The theoretical occupancy of a kernel: the share of a multiprocessor's warps that its launch allows. Pure.
+
+The method is that of NVIDIA's occupancy calculator: warps, registers and shared memory of a block are rounded up to
+the units in which the hardware hands them out, and the scarcest resource limits the number of resident blocks.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from pytest_nsight.model.trace import MultiprocessorLimits
+from pytest_nsight.model.values import Shape
+
+_WARP = 32
+_REGISTER_UNIT = 256
+"""Registers are handed out to a warp in units of 256, from compute capability 3 on."""
+_WARP_UNIT = 4
+_MOST_REGISTERS = 255
+
+
+@dataclass(frozen=True, slots=True)
+class Occupancy:
+    """What limits the resident warps of a kernel.
+
+    Attributes:
+        ratio: resident warps over the most that a multiprocessor holds, at most 1.
+        limited_by: "warps", "blocks", "registers" or "shared memory".
+        blocks: resident blocks of a multiprocessor.
+    """
+
+    ratio: float
+    limited_by: str
+    blocks: int
+
+
+def estimate_occupancy(shape: Shape, limits: MultiprocessorLimits) -> Occupancy | None:
+    """The theoretical occupancy of a shape; None for a shape without blocks, or one that cannot run on the device.
+
+    Args:
+        shape: a kernel's name and launch configuration.
+        limits: those of a multiprocessor of the device.
+    """
+    threads = math.prod(shape.block)
+    if shape.kind != "kernel" or not threads:
+        return None
+    warps = math.ceil(threads / _WARP)
+    allowed = {"warps": limits.warps // warps, "blocks": limits.blocks}
+    if shape.registers:
+        by_warp = _round_up(min(shape.registers, _MOST_REGISTERS) * _WARP, _REGISTER_UNIT)
+        resident = limits.registers // by_warp // _WARP_UNIT * _WARP_UNIT
+        allowed["registers"] = resident // warps
+    if limits.shared_bytes:
+        block_bytes = _round_up(shape.shared_bytes + limits.reserved_bytes, limits.shared_unit)
+        allowed["shared memory"] = limits.shared_bytes // block_bytes if block_bytes else limits.blocks
+    limited_by, blocks = min(allowed.items(), key=lambda item: item[1])
+    if blocks <= 0:
+        return None
+    return Occupancy(min(blocks * warps / limits.warps, 1.0), limited_by, blocks)
+
+
+def _round_up(number: int, unit: int) -> int:
+    return -(-number // unit) * unit

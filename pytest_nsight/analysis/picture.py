@@ -1,0 +1,205 @@
+"""Everything that can be said of a trace, or of some of its ranges, in one frozen value. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.bottleneck import TINY_NS, Bottleneck, KernelMix, classify
+from pytest_nsight.analysis.categories import CategoryRule, categorise
+from pytest_nsight.analysis.critical_path import PathTime, find_critical_path
+from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
+from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
+from pytest_nsight.analysis.kernel_use import (
+    CategoryTime,
+    CopyTime,
+    KernelTime,
+    sum_categories,
+    tabulate_copies,
+    tabulate_kernels,
+)
+from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
+from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
+from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
+from pytest_nsight.analysis.timeline import Timeline, TimeState, build_timeline
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.units import count
+from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.nesting import NO_PARENT
+from pytest_nsight.trace.unattributed import UnattributedLaunches, find_unattributed, note_lost_calls
+
+_MOST_LIMITED = 8
+"""Labels whose bottleneck is determined."""
+
+
+@dataclass(frozen=True, slots=True)
+class StateTime:
+    """How long the devices were in one state.
+
+    Attributes:
+        state: what they did.
+        total_ns: over all devices.
+        share: of the wall time of all devices: what removing it would save at most.
+    """
+
+    state: TimeState
+    total_ns: int
+    share: float
+
+
+@dataclass(frozen=True, slots=True)
+class StepPath:
+    """The critical path of one step.
+
+    Attributes:
+        name: of the range that is the step.
+        wall_ns: length of the step.
+        parts: by kind, the longest first; they add up to the length.
+    """
+
+    name: str
+    wall_ns: int
+    parts: tuple[PathTime, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class RangeLimit:
+    """What limits the ranges with one label.
+
+    Attributes:
+        label: what the ranges are called.
+        bottleneck: what limits them.
+    """
+
+    label: str
+    bottleneck: Bottleneck
+
+
+@dataclass(frozen=True, slots=True)
+class Picture:
+    """What a trace spends its time on.
+
+    Attributes:
+        devices: one headline for each device.
+        states: the wall time of all devices by state; the totals add up to it.
+        bottleneck: of the whole, None where nothing ran.
+        limits: the bottleneck of the ranges with the most device time.
+        ranges: the tree in preorder.
+        kernels: by name, the longest in total first.
+        categories: kernel time by category.
+        copies: memory copies and sets.
+        calls: CUDA API.
+        sequences: small kernels that follow one another.
+        path: critical path of the median step; None without ranges.
+        unattributed: launches that belong to no range; none where the user chose ranges.
+        notes: sentences for the reader.
+    """
+
+    devices: tuple[DeviceUse, ...]
+    states: tuple[StateTime, ...]
+    bottleneck: Bottleneck | None
+    limits: tuple[RangeLimit, ...]
+    ranges: tuple[RangeNode, ...]
+    kernels: tuple[KernelTime, ...]
+    categories: tuple[CategoryTime, ...]
+    copies: tuple[CopyTime, ...]
+    calls: tuple[CallTime, ...]
+    sequences: tuple[KernelSequence, ...]
+    path: StepPath | None
+    unattributed: tuple[UnattributedLaunches, ...]
+    notes: tuple[str, ...]
+
+
+def analyse(
+    trace: Trace, *, name: str = "", domain: str | None = None, rules: Sequence[CategoryRule] = ()
+) -> Picture:
+    """The picture of a trace, or of some of its ranges.
+
+    Args:
+        trace: any trace.
+        name: limits everything to ranges with this in their name; "" for all.
+        domain: limits everything to ranges of this NVTX domain, "" for the default one; None for all.
+        rules: the user's category rules.
+
+    Raises:
+        UsageError: no range has this name and domain.
+        TraceError: the recording's times are too far apart to be added up.
+    """
+    details = LaunchDetails.of(trace)
+    timeline = build_timeline(trace, details)
+    table = RangeTable.of(trace, details, choose_ranges(trace, name, domain))
+    is_chosen = bool(name) or domain is not None
+    selection = select(trace, timeline, table, is_chosen=is_chosen)
+    categories = categorise(trace.shapes, rules)
+    kernels = tabulate_kernels(trace, selection.launches, categories)
+    inside = table.costs.is_inside
+    unattributed = find_unattributed(trace, ~inside, details.is_placed, details.duration_ns)
+    states = timeline.measure(selection.window)
+    wall_ns = selection.window.total_ns
+    return Picture(
+        devices=measure_devices(trace, timeline, selection.window),
+        states=tuple(
+            StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0) for state, time_ns in states.items()
+        ),
+        bottleneck=classify(states, _mix(trace, details, selection.launches, categories)),
+        limits=_find_limits(trace, details, timeline, table, categories),
+        ranges=build_tree(trace, details, table),
+        kernels=kernels,
+        categories=sum_categories(kernels),
+        copies=tabulate_copies(trace, selection.launches, timeline),
+        calls=tabulate_calls(trace, selection.calls),
+        sequences=find_sequences(trace, selection.launches, timeline.device, categories),
+        path=_find_path(trace, details, table),
+        unattributed=() if is_chosen else unattributed,
+        notes=(*note_lost_calls(unattributed, len(trace.launches)), *_note_left_out(trace, selection.launches)),
+    )
+
+
+def _note_left_out(trace: Trace, rows: Ints) -> tuple[str, ...]:
+    left_out = len(trace.launches) - len(rows)
+    launches = count(left_out, "launch lies", "launches lie")
+    return (f"{launches} outside the chosen ranges and were left out",) if left_out else ()
+
+
+def _mix(trace: Trace, details: LaunchDetails, rows: Ints, categories: Sequence[str]) -> KernelMix:
+    """How the kernel time of some launches divides."""
+    rows = rows[details.is_compute[rows]]
+    duration_ns = details.duration_ns[rows]
+    names = {category: number for number, category in enumerate(dict.fromkeys(categories))}
+    of_shape = np.array([names[category] for category in categories], np.int64)
+    totals = np.zeros(len(names), np.int64)
+    np.add.at(totals, of_shape[trace.launches.shape[rows]], duration_ns)
+    by_category = {name: total for name, total in zip(names, totals.tolist(), strict=True) if total}
+    return KernelMix(int(duration_ns.sum()), int(duration_ns[duration_ns < TINY_NS].sum()), by_category)
+
+
+def _find_limits(
+    trace: Trace, details: LaunchDetails, timeline: Timeline, table: RangeTable, categories: Sequence[str]
+) -> tuple[RangeLimit, ...]:
+    """The bottlenecks of the outermost ranges, and of those directly inside them, with the most device time."""
+    outer = table.parent == NO_PARENT
+    is_near = outer | outer[table.parent]
+    device_ns = np.where(is_near, table.costs.kernel_ns + table.costs.copy_ns, 0)
+    totals = np.bincount(table.label, device_ns, len(table.labels)) if len(table.rows) else np.empty(0)
+    starts = timeline.axis.place(timeline.device, trace.launches.start_ns)
+    limits = []
+    for label in np.argsort(-totals, kind="stable")[:_MOST_LIMITED].tolist():
+        if not totals[label]:
+            break
+        window = find_window(trace, timeline, table, np.flatnonzero(is_near & (table.label == label)))
+        rows = np.flatnonzero(window.covered(starts, starts + 1))
+        found = classify(timeline.measure(window), _mix(trace, details, rows, categories))
+        if found is not None:
+            limits.append(RangeLimit(table.labels[label], found))
+    return tuple(limits)
+
+
+def _find_path(trace: Trace, details: LaunchDetails, table: RangeTable) -> StepPath | None:
+    """The critical path of the median range of the label that looks like a step."""
+    step = find_step(trace, details, table)
+    if step is None:
+        return None
+    parts = find_critical_path(trace, details, step.launches, (step.start_ns, step.end_ns))
+    return StepPath(step.label, step.end_ns - step.start_ns, parts)

@@ -1,0 +1,253 @@
+"""The ranges of a trace as a tree: what each named part of the program took, and its share of its parent. Pure.
+
+Ranges with the same path of names are one node. A number that only counts, as in step#7, makes no other name.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.display_names import fold_names
+from pytest_nsight.analysis.idle_causes import is_synchronisation
+from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
+from pytest_nsight.trace.attribution import attribute
+from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.nesting import NO_PARENT, find_enclosing, nest
+
+
+@dataclass(frozen=True, slots=True)
+class RangeNode:
+    """All ranges with one path.
+
+    Attributes:
+        path: names from the outermost range to this one.
+        count: number of ranges.
+        wall_ns: sum of their lengths on the host.
+        kernel_ns: sum of the kernels, graphs and operators that they launched.
+        copy_ns: sum of the copies and sets that they launched.
+        launches: number of kernels, graphs and operators.
+        copies: number of copies and sets.
+        sync_ns: host time in synchronising calls.
+        share: of the parent's device time, or of its wall time where the parent has no device time. An outermost
+            node's is the share of all device time.
+    """
+
+    path: tuple[str, ...]
+    count: int
+    wall_ns: int
+    kernel_ns: int
+    copy_ns: int
+    launches: int
+    copies: int
+    sync_ns: int
+    share: float
+
+    @property
+    def device_ns(self) -> int:
+        """Kernels and copies together."""
+        return self.kernel_ns + self.copy_ns
+
+
+@dataclass(frozen=True, slots=True)
+class RangeCosts:
+    """What each range launched, shape (ranges,) each, in the order of the rows asked for."""
+
+    kernel_ns: Ints
+    copy_ns: Ints
+    launches: Ints
+    copies: Ints
+    sync_ns: Ints
+    last_ns: Ints
+    """When the last of its launches ended, or the range itself."""
+    is_inside: Flags
+    """Shape (launches,): whether each launch of the trace belongs to a range."""
+
+
+def cost_ranges(trace: Trace, details: LaunchDetails, rows: Ints) -> RangeCosts:
+    """Sums over the launches of each range; a launch counts for every range that it belongs to.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        rows: shape (ranges,), rows of ``trace.ranges``.
+    """
+    launches, calls = trace.launches, trace.calls
+    placed = np.flatnonzero(details.is_placed)
+    members = attribute(trace, rows, launches.process[placed], *details.origin(trace, placed))
+    is_inside = np.zeros(len(launches), np.bool_)
+    is_inside[placed] = members.covered
+    is_compute, duration_ns = details.is_compute[placed], details.duration_ns[placed]
+    names = [number for number, text in enumerate(trace.strings) if is_synchronisation(text)]
+    waits = np.flatnonzero(np.isin(calls.name, names))
+    waiting = attribute(trace, rows, calls.process[waits], calls.thread[waits], calls.start_ns[waits])
+    return RangeCosts(
+        kernel_ns=members.sum_of(duration_ns * is_compute),
+        copy_ns=members.sum_of(duration_ns * ~is_compute),
+        launches=members.sum_of(is_compute.astype(np.int64)),
+        copies=members.sum_of((~is_compute).astype(np.int64)),
+        sync_ns=waiting.sum_of(np.maximum(calls.end_ns - calls.start_ns, 0)[waits]),
+        last_ns=members.latest_of(launches.end_ns[placed], trace.ranges.end_ns[rows]),
+        is_inside=is_inside,
+    )
+
+
+def label_ranges(trace: Trace, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
+    """The label of each range, as an index, and the labels; of several domains, a label begins with its domain.
+
+    Args:
+        trace: the trace.
+        rows: shape (ranges,), rows of ``trace.ranges``.
+    """
+    ranges = trace.ranges
+    size = max(len(trace.strings), 1)
+    pairs, codes = np.unique(ranges.domain[rows].astype(np.int64) * size + ranges.name[rows], return_inverse=True)
+    domains, names = (pairs // size).tolist(), (pairs % size).tolist()
+    has_several = len(set(domains)) > 1
+    folded = {
+        domain: fold_names(trace.strings[name] for own, name in zip(domains, names, strict=True) if own == domain)
+        for domain in dict.fromkeys(domains)
+    }
+    labels: dict[str, int] = {}
+    numbers = []
+    for domain, name in zip(domains, names, strict=True):
+        prefix = f"{trace.strings[domain]}:" if has_several and trace.strings[domain] else ""
+        label = prefix + (folded[domain][trace.strings[name]] or "(no name)")
+        numbers.append(labels.setdefault(label, len(labels)))
+    return np.asarray(numbers, np.int64)[codes], tuple(labels)
+
+
+@dataclass(frozen=True, slots=True)
+class RangeTable:
+    """Some ranges of a trace with their costs, their parents and their labels.
+
+    Attributes:
+        rows: shape (ranges,), rows of ``trace.ranges``.
+        costs: of each range.
+        parent: shape (ranges,), position in ``rows`` of the enclosing range, NO_PARENT for an outermost one.
+        label: shape (ranges,), index into ``labels``.
+        labels: what the ranges are called, without numbers that only count.
+    """
+
+    rows: Ints
+    costs: RangeCosts
+    parent: Ints
+    label: Ints
+    labels: tuple[str, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, details: LaunchDetails, rows: Ints) -> RangeTable:
+        """The table of some ranges."""
+        costs, parent = cost_ranges(trace, details, rows), find_parents(trace, rows)
+        return cls(rows, costs, parent, *label_ranges(trace, rows))
+
+
+def build_tree(trace: Trace, details: LaunchDetails, table: RangeTable) -> tuple[RangeNode, ...]:
+    """The nodes in preorder, siblings with the most device time first, then those with the most wall time.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        table: the ranges that make the tree.
+    """
+    rows, costs, ranges = table.rows, table.costs, trace.ranges
+    if not len(rows):
+        return ()
+    node, parents, names = _number_nodes(table.parent, table.label)
+    wall_ns = np.maximum(ranges.end_ns[rows] - ranges.start_ns[rows], 0)
+    columns = (wall_ns, costs.kernel_ns, costs.copy_ns, costs.launches, costs.copies, costs.sync_ns)
+    sums = [_sum_by_node(node, values, len(parents)) for values in columns]
+    counts = np.bincount(node, minlength=len(parents)).tolist()
+    whole_ns = int(details.duration_ns.sum())
+    return _order(parents, [table.labels[name] for name in names], counts, np.column_stack(sums), whole_ns)
+
+
+def find_parents(trace: Trace, rows: Ints) -> Ints:
+    """The range that encloses each range, as a position in ``rows``; NO_PARENT for an outermost one.
+
+    An outermost range of a thread lies in the innermost range of another thread that encloses it, if there is one.
+
+    Args:
+        trace: the trace.
+        rows: shape (ranges,), rows of ``trace.ranges``.
+    """
+    ranges = trace.ranges
+    process, thread = ranges.process[rows], ranges.thread[rows]
+    nesting = nest((process, thread), ranges.start_ns[rows], ranges.end_ns[rows])
+    position = nesting.parent.copy()
+    first = nesting.order[nesting.bounds[:-1]]
+    roots = np.flatnonzero(nesting.parent == NO_PARENT)
+    owner = process[first][nesting.thread[roots]]
+    latest_ns = np.full(len(roots), np.iinfo(np.int64).min)
+    for number, row in enumerate(first.tolist()):
+        if len(first) == 1 or thread[row] == ANY_THREAD:
+            continue
+        others = np.flatnonzero((nesting.thread[roots] != number) & (owner == process[row]))
+        found = find_enclosing(nesting, number, nesting.start_ns[roots[others]], nesting.end_ns[roots[others]])
+        inner = (found != NO_PARENT) & (nesting.start_ns[found] > latest_ns[others])
+        position[roots[others[inner]]] = found[inner]
+        latest_ns[others[inner]] = nesting.start_ns[found[inner]]
+    parent = np.full(len(rows), NO_PARENT, np.int64)
+    has_parent = position != NO_PARENT
+    parent[nesting.order[has_parent]] = nesting.order[position[has_parent]]
+    return parent
+
+
+def _number_nodes(parent: Ints, label: Ints) -> tuple[Ints, list[int], list[int]]:
+    """The node of each range; the parent and the label of each node. Parents have smaller numbers."""
+    node = np.full(len(parent), NO_PARENT, np.int64)
+    parents: list[int] = []
+    names: list[int] = []
+    labels = int(label.max(initial=0)) + 1
+    level = np.flatnonzero(parent == NO_PARENT)
+    waiting = np.flatnonzero(parent != NO_PARENT)
+    while len(level):
+        above = np.where(parent[level] == NO_PARENT, NO_PARENT, node[parent[level]])
+        keys, codes = np.unique((above + 1) * labels + label[level], return_inverse=True)
+        node[level] = len(parents) + codes
+        parents += (keys // labels - 1).tolist()
+        names += (keys % labels).tolist()
+        is_next = node[parent[waiting]] != NO_PARENT
+        level, waiting = waiting[is_next], waiting[~is_next]
+    return node, parents, names
+
+
+def _sum_by_node(node: Ints, values: Ints, size: int) -> Ints:
+    sums = np.zeros(size, np.int64)
+    np.add.at(sums, node, values)
+    return sums
+
+
+def _order(
+    parents: Sequence[int], names: Sequence[str], counts: Sequence[int], sums: Ints, whole_ns: int
+) -> tuple[RangeNode, ...]:
+    children: dict[int, list[int]] = {}
+    for number, parent in enumerate(parents):
+        children.setdefault(parent, []).append(number)
+    device_ns = (sums[:, 1] + sums[:, 2]).tolist()
+    wall_ns = sums[:, 0].tolist()
+    nodes: list[RangeNode] = []
+    stack: list[tuple[int, tuple[str, ...]]] = []
+
+    def push(parent: int, path: tuple[str, ...]) -> None:
+        own = sorted(children.get(parent, ()), key=lambda one: (device_ns[one], wall_ns[one]))
+        stack.extend((number, path) for number in own)
+
+    push(NO_PARENT, ())
+    while stack:
+        number, path = stack.pop()
+        above, own = (whole_ns, device_ns[number])
+        if parents[number] != NO_PARENT:
+            above = device_ns[parents[number]]
+        if not above:
+            own = wall_ns[number]
+            siblings = children[NO_PARENT]
+            above = wall_ns[parents[number]] if parents[number] != NO_PARENT else sum(wall_ns[s] for s in siblings)
+        here = (*path, names[number])
+        wall, kernel, copy, launches, copies, sync = sums[number].tolist()
+        share = own / above if above else 0.0
+        nodes.append(RangeNode(here, counts[number], wall, kernel, copy, launches, copies, sync, share))
+        push(number, here)
+    return tuple(nodes)

@@ -1,0 +1,163 @@
+"""Which ranges, launches and calls a picture is about, and the times that it covers. Pure."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.display_names import fold_names
+from pytest_nsight.analysis.intervals import TimeSet
+from pytest_nsight.analysis.range_tree import RangeTable, find_parents
+from pytest_nsight.analysis.timeline import Timeline
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.trace.attribution import attribute
+from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.nesting import NO_PARENT
+
+_MOST_LISTED = 8
+
+
+@dataclass(frozen=True, slots=True)
+class Selection:
+    """What a picture is about.
+
+    Attributes:
+        launches: rows of ``trace.launches``.
+        calls: shape (calls,), which calls of the CUDA API.
+        window: when, on the axis of the timeline.
+        is_chosen: whether the user chose ranges.
+    """
+
+    launches: Ints
+    calls: Flags
+    window: TimeSet
+    is_chosen: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One range that is looked at on its own.
+
+    Attributes:
+        label: of the range.
+        start_ns: when it began.
+        end_ns: when it, or the last of its launches, ended.
+        launches: rows of ``trace.launches``.
+    """
+
+    label: str
+    start_ns: int
+    end_ns: int
+    launches: Ints
+
+
+def choose_ranges(trace: Trace, name: str, domain: str | None) -> Ints:
+    """Rows of the ranges with a name, and of those inside them; all of one domain.
+
+    Args:
+        trace: any trace.
+        name: what the names of the ranges must contain; "" for all.
+        domain: their NVTX domain, "" for the default one; None for all.
+
+    Raises:
+        UsageError: there is none, though a name or a domain was given.
+    """
+    ranges = trace.ranges
+    fits_name = np.array([name in text for text in trace.strings], np.bool_)
+    fits_domain = np.array([domain in (None, text) for text in trace.strings], np.bool_)
+    rows = np.flatnonzero(fits_domain[ranges.domain]) if len(ranges) else np.empty(0, np.int64)
+    fits = fits_name[ranges.name[rows]] if len(rows) else np.zeros(0, np.bool_)
+    if not fits.any() and (name or domain is not None):
+        raise UsageError(_explain_none(trace, name, domain))
+    if not fits.all():
+        parent = find_parents(trace, rows)
+        inside = np.flatnonzero((parent != NO_PARENT) & ~fits & fits[parent])
+        while len(inside):
+            fits[inside] = True
+            inside = np.flatnonzero((parent != NO_PARENT) & ~fits & fits[parent])
+    return rows[fits]
+
+
+def select(trace: Trace, timeline: Timeline, table: RangeTable, *, is_chosen: bool) -> Selection:
+    """What the ranges of a table hold; everything where none was chosen.
+
+    Args:
+        trace: the trace.
+        timeline: of its devices.
+        table: the ranges.
+        is_chosen: whether the user chose them.
+    """
+    launches, calls = trace.launches, trace.calls
+    if not is_chosen:
+        every = np.ones(len(calls), np.bool_)
+        return Selection(np.arange(len(launches)), every, timeline.whole(), is_chosen)
+    called = attribute(trace, table.rows, calls.process, calls.thread, calls.start_ns).covered
+    window = find_window(trace, timeline, table, np.arange(len(table.rows)))
+    return Selection(np.flatnonzero(table.costs.is_inside), called, window, is_chosen)
+
+
+def find_window(trace: Trace, timeline: Timeline, table: RangeTable, positions: Ints) -> TimeSet:
+    """When ranges or their launches run, on the devices of their processes.
+
+    Args:
+        trace: the trace.
+        timeline: of its devices.
+        table: the ranges.
+        positions: shape (chosen,), positions in ``table.rows``.
+    """
+    launches, ranges = trace.launches, trace.ranges
+    lines = timeline.axis.lines
+    pairs = np.unique(launches.process * max(lines, 1) + timeline.device)
+    rows, last_ns = table.rows[positions], table.costs.last_ns[positions]
+    line, start_ns, end_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
+    for pair in pairs.tolist():
+        own = np.flatnonzero(ranges.process[rows] == pair // lines)
+        line.append(np.full(len(own), pair % lines, np.int64))
+        start_ns.append(ranges.start_ns[rows[own]])
+        end_ns.append(last_ns[own])
+    return TimeSet.union(timeline.axis, np.concatenate(line), np.concatenate(start_ns), np.concatenate(end_ns))
+
+
+def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> Step | None:
+    """The median instance of the outermost ranges with the most device time; None where no range launched anything.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        table: the ranges.
+    """
+    device_ns = table.costs.kernel_ns + table.costs.copy_ns
+    outermost = np.flatnonzero((table.parent == NO_PARENT) & (device_ns > 0))
+    if not len(outermost):
+        return None
+    totals = np.bincount(table.label[outermost], device_ns[outermost])
+    label = int(totals.argmax())
+    own = outermost[table.label[outermost] == label]
+    length_ns = table.costs.last_ns[own] - trace.ranges.start_ns[table.rows[own]]
+    position = int(own[np.argsort(length_ns, kind="stable")[(len(own) - 1) // 2]])
+    row = int(table.rows[position])
+    start_ns, end_ns = int(trace.ranges.start_ns[row]), int(trace.ranges.end_ns[row])
+    placed = np.flatnonzero(details.is_placed)
+    _, time_ns = details.origin(trace, placed)
+    placed = placed[(time_ns >= start_ns) & (time_ns < end_ns)]
+    process = trace.launches.process[placed]
+    held = attribute(trace, np.array([row]), process, *details.origin(trace, placed)).covered
+    return Step(table.labels[label], start_ns, int(table.costs.last_ns[position]), placed[held])
+
+
+def _explain_none(trace: Trace, name: str, domain: str | None) -> str:
+    if not len(trace.ranges):
+        return "the recording holds no range to choose from; leave out --range and --domain"
+    domains = sorted({trace.strings[number] for number in np.unique(trace.ranges.domain)})
+    if domain is not None and domain not in domains:
+        return f"no range has the domain {domain!r}; there are {_list(domains)}"
+    names = sorted(set(fold_names(trace.strings[number] for number in np.unique(trace.ranges.name)).values()))
+    place = f" in the domain {domain!r}" if domain is not None else ""
+    return f"no range{place} has a name with {name!r} in it; the recording has {_list(names)}"
+
+
+def _list(names: list[str]) -> str:
+    listed = ", ".join(map(repr, names[:_MOST_LISTED]))
+    return f"{listed} and {len(names) - _MOST_LISTED} others" if len(names) > _MOST_LISTED else listed

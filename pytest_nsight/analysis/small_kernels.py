@@ -1,0 +1,154 @@
+"""Sequences of small kernels that fusion or a CUDA graph would shorten, with the time at stake. Pure.
+
+Two kernels belong together if one follows the other on a stream. Pairs that follow one another about equally often
+are joined into one sequence, so a layer's chain of kernels is one row, whatever the number of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.model.trace import Flags, Ints, Trace
+
+SMALL_NS = 10_000
+"""A kernel shorter than this takes about as long as its launch."""
+_APART_NS = 1_000_000
+"""Kernels further apart than this do not belong to one sequence."""
+_FEWEST = 3
+"""Sequences that occur less often are no pattern."""
+_LONGEST = 16
+_ALIKE = 0.8
+FUSIBLE = frozenset({"elementwise", "normalisation", "softmax", "reduction", "memory"})
+"""Categories whose kernels a compiler can fuse with their neighbours."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelSequence:
+    """Small kernels that follow one another again and again.
+
+    Attributes:
+        names: normalised names, in order.
+        count: how often the sequence occurs.
+        kernel_ns: time of its kernels, all occurrences.
+        gap_ns: idle time of the stream between its kernels, all occurrences: what a CUDA graph would save most of.
+        is_fusible: whether all of its kernels are of categories that a compiler fuses.
+    """
+
+    names: tuple[str, ...]
+    count: int
+    kernel_ns: int
+    gap_ns: int
+    is_fusible: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Pairs:
+    """Distinct pairs of kernels that follow one another, shape (pairs,) each."""
+
+    first: Ints
+    second: Ints
+    count: Ints
+    gap_ns: Ints
+
+
+def find_sequences(trace: Trace, rows: Ints, device: Ints, categories: Sequence[str]) -> tuple[KernelSequence, ...]:
+    """Sequences of small kernels, those with the most time at stake first.
+
+    Args:
+        trace: the trace.
+        rows: shape (launches,), rows of ``trace.launches`` that count.
+        device: shape (all launches,), device of each launch.
+        categories: category of each shape.
+    """
+    launches = trace.launches
+    is_kernel = np.array([shape.kind == "kernel" for shape in trace.shapes], np.bool_)
+    if not is_kernel.any() or not len(rows):
+        return ()
+    kernels = rows[is_kernel[launches.shape[rows]] & (launches.graph_node[rows] == 0)]
+    order = kernels[np.lexsort((launches.start_ns[kernels], launches.stream[kernels], device[kernels]))]
+    duration_ns = launches.end_ns[order] - launches.start_ns[order]
+    names = {name: number for number, name in enumerate(dict.fromkeys(shape.name for shape in trace.shapes))}
+    name = np.array([names[shape.name] for shape in trace.shapes], np.int64)[launches.shape[order]]
+    is_near = _follow(trace, order, device) & (duration_ns[:-1] < SMALL_NS) & (duration_ns[1:] < SMALL_NS)
+    at = np.flatnonzero(is_near)
+    gap_ns = np.maximum(launches.start_ns[order[at + 1]] - launches.end_ns[order[at]], 0)
+    pairs = _count_pairs(name[at], name[at + 1], gap_ns, len(names))
+    category = {shape.name: categories[number] for number, shape in enumerate(trace.shapes)}
+    mean_ns = np.bincount(name, duration_ns, len(names)) / np.maximum(np.bincount(name, minlength=len(names)), 1)
+    found = [_describe(chain, pairs, list(names), mean_ns.tolist(), category) for chain in _join(pairs)]
+    return tuple(sorted(found, key=lambda one: (-(one.gap_ns + one.kernel_ns * one.is_fusible), one.names)))
+
+
+def _follow(trace: Trace, order: Ints, device: Ints) -> Flags:
+    """Whether each launch and the next one are close together on one stream."""
+    launches = trace.launches
+    stream, line = launches.stream[order], device[order]
+    gap_ns = launches.start_ns[order][1:] - launches.end_ns[order][:-1]
+    follows: Flags = (stream[1:] == stream[:-1]) & (line[1:] == line[:-1]) & (gap_ns < _APART_NS)
+    return follows
+
+
+def _count_pairs(first: Ints, second: Ints, gap_ns: Ints, names: int) -> _Pairs:
+    keys, codes = np.unique(first * names + second, return_inverse=True)
+    totals = np.zeros(len(keys), np.int64)
+    np.add.at(totals, codes, gap_ns)
+    return _Pairs(keys // max(names, 1), keys % max(names, 1), np.bincount(codes, minlength=len(keys)), totals)
+
+
+def _join(pairs: _Pairs) -> list[list[int]]:
+    """Chains of pairs, each pair in one chain, begun with the most frequent pair."""
+    unused = {
+        number for number in np.argsort(-pairs.count, kind="stable").tolist() if pairs.count[number] >= _FEWEST
+    }
+    after: dict[int, list[int]] = {}
+    before: dict[int, list[int]] = {}
+    for number in sorted(unused):
+        after.setdefault(int(pairs.first[number]), []).append(number)
+        before.setdefault(int(pairs.second[number]), []).append(number)
+    chains = []
+    for number in sorted(unused, key=lambda one: (-int(pairs.count[one]), one)):
+        if number not in unused:
+            continue
+        unused.discard(number)
+        chain = [number]
+        while len(chain) < _LONGEST and (
+            found := _pick(after.get(int(pairs.second[chain[-1]]), ()), pairs, unused, number)
+        ):
+            chain.append(found[0])
+        while len(chain) < _LONGEST and (
+            found := _pick(before.get(int(pairs.first[chain[0]]), ()), pairs, unused, number)
+        ):
+            chain.insert(0, found[0])
+        chains.append(chain)
+    return chains
+
+
+def _pick(candidates: Sequence[int], pairs: _Pairs, unused: set[int], like: int) -> tuple[int, ...]:
+    """The most frequent candidate that occurs about as often as a pair; it is no longer unused."""
+    wanted = int(pairs.count[like])
+    fitting = [
+        one for one in candidates if one in unused and _ALIKE * wanted <= pairs.count[one] <= wanted / _ALIKE
+    ]
+    if not fitting:
+        return ()
+    best = max(fitting, key=lambda one: (int(pairs.count[one]), -one))
+    unused.discard(best)
+    return (best,)
+
+
+def _describe(
+    chain: Sequence[int], pairs: _Pairs, names: Sequence[str], mean_ns: Sequence[float], category: dict[str, str]
+) -> KernelSequence:
+    members = [int(pairs.first[chain[0]]), *(int(pairs.second[one]) for one in chain)]
+    count = int(min(pairs.count[one] for one in chain))
+    texts = tuple(names[member] for member in members)
+    return KernelSequence(
+        names=texts,
+        count=count,
+        kernel_ns=round(count * sum(mean_ns[member] for member in members)),
+        gap_ns=int(sum(int(pairs.gap_ns[one]) for one in chain)),
+        is_fusible=all(category[text] in FUSIBLE for text in texts),
+    )

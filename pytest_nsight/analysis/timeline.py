@@ -1,0 +1,126 @@
+"""What each device did at every instant: run a kernel, only copy, or idle, with the cause of the idle time. Pure.
+
+The states of a device partition the wall time, so their lengths add up to it exactly.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.idle_causes import IdleCause, explain_gaps
+from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.trace import Ints, Trace, TraceDevice
+from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
+from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.sorted_keys import rank_groups
+
+_UNNAMED = 1 << 20
+"""Numbers of devices that the recording does not identify begin here."""
+
+
+class DeviceWork(enum.Enum):
+    """What a device that is not idle does."""
+
+    KERNEL = "kernel"
+    """At least one kernel runs, whatever else does."""
+    COPY = "copy"
+    """A copy or set runs, and no kernel."""
+
+
+TimeState = DeviceWork | IdleCause
+STATES: tuple[TimeState, ...] = (*DeviceWork, *IdleCause)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeline:
+    """The states of all devices.
+
+    Attributes:
+        axis: one line for each device.
+        devices: the board of each line; one that the recording does not name has no name and no uuid.
+        device: shape (launches,), line of each launch.
+        kernels: when at least one kernel runs.
+        copies: when at least one copy or set runs.
+        states: state -> when the device is in it. No two states overlap, and together they last from the first
+            start to the last end of all launches.
+    """
+
+    axis: Axis
+    devices: tuple[TraceDevice, ...]
+    device: Ints
+    kernels: TimeSet
+    copies: TimeSet
+    states: Mapping[TimeState, TimeSet]
+
+    def measure(self, window: TimeSet) -> dict[TimeState, int]:
+        """How long the devices are in each state during a window; the rest of the window counts as unknown.
+
+        Args:
+            window: on the timeline's axis.
+        """
+        found: dict[TimeState, int] = {state: window.common(times) for state, times in self.states.items()}
+        found[IdleCause.UNKNOWN] += window.total_ns - sum(found.values())
+        return found
+
+    def whole(self) -> TimeSet:
+        """All devices, from the first start to the last end of all launches."""
+        lines = np.arange(self.axis.lines)
+        start = lines * self.axis.span_ns
+        return TimeSet(self.axis, start, start + self.axis.span_ns - 2)
+
+
+def build_timeline(trace: Trace, details: LaunchDetails) -> Timeline:
+    """The states of all devices of a trace.
+
+    Args:
+        trace: any trace. Operators of a processor count as the kernels of one device.
+        details: of its launches.
+
+    Raises:
+        TraceError: the times are too far apart to be added up.
+    """
+    launches = trace.launches
+    device, devices = _number_devices(trace)
+    low_ns, high_ns = (int(launches.start_ns.min()), int(launches.end_ns.max())) if len(launches) else (0, 0)
+    axis = Axis.over(low_ns, max(low_ns, high_ns), len(devices))
+    start_ns, end_ns, is_compute = launches.start_ns, launches.end_ns, details.is_compute
+    kernels = TimeSet.union(axis, device[is_compute], start_ns[is_compute], end_ns[is_compute])
+    copies = TimeSet.union(axis, device[~is_compute], start_ns[~is_compute], end_ns[~is_compute])
+    busy = TimeSet.union(axis, device, start_ns, end_ns) if len(copies.start) else kernels
+    timeline = Timeline(axis, devices, device, kernels, copies, {})
+    idle = busy.complement(timeline.whole())
+    causes = explain_gaps(trace, details, idle, _find_next(timeline, trace, idle))
+    states: dict[TimeState, TimeSet] = {DeviceWork.KERNEL: kernels, DeviceWork.COPY: copies.minus(kernels)}
+    states |= dict(causes.items())
+    return Timeline(axis, devices, device, kernels, copies, states)
+
+
+def _number_devices(trace: Trace) -> tuple[Ints, tuple[TraceDevice, ...]]:
+    """The line of each launch, and the board of each line."""
+    launches = trace.launches
+    board = find_boards(trace, np.arange(len(launches)))
+    place, _ = rank_groups(launches.process, launches.device.astype(np.int64))
+    key = np.where(board == UNKNOWN_BOARD, _UNNAMED + place, board)
+    values, first, lines = np.unique(key, return_index=True, return_inverse=True)
+    devices = []
+    for value, row in zip(values.tolist(), first.tolist(), strict=True):
+        process, ordinal = int(launches.process[row]), int(launches.device[row])
+        known = trace.devices[value] if value < _UNNAMED else TraceDevice(process, ordinal, "", "")
+        devices.append(known)
+    return lines.astype(np.int64), tuple(devices)
+
+
+def _find_next(timeline: Timeline, trace: Trace, idle: TimeSet) -> Ints:
+    """The launch that ends each gap, -1 for a gap that lasts to the end."""
+    starts = timeline.axis.place(timeline.device, trace.launches.start_ns)
+    order = np.argsort(starts, kind="stable")
+    at = np.searchsorted(starts[order], idle.end)
+    exists = at < len(order)
+    found = np.where(exists, order[np.minimum(at, len(order) - 1)] if len(order) else 0, -1)
+    is_same = exists & (starts[found] == idle.end) if len(order) else exists
+    nexts: Ints = np.where(is_same, found, -1)
+    return nexts
