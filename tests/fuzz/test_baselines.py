@@ -57,7 +57,8 @@ def check(content: bytes | str, folder: Path | None = None) -> bool:
         if not message.isprintable() or len(message) > 2000:
             pytest.fail(f"the refusal is no sentence: {message[:3000]!r}")
         return False
-    assert decode(encode(runs)) == runs, "what was read can be stored again"
+    # Not the runs: a clock that never changed is not stored round by round.
+    assert encode(decode(encode(runs))) == encode(runs), "what was read can be stored again"
     return True
 
 

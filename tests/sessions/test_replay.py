@@ -5,8 +5,11 @@ tests/data/sessions/README.md says how they were made.
 
 from __future__ import annotations
 
+import os
+import shutil
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,11 +18,13 @@ ROOT = Path(__file__).parents[2]
 SESSIONS = ROOT / "tests/data/sessions"
 
 
-def replay(session: str, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """Judges a recorded session against the baselines of its time."""
+def replay(
+    session: str, *arguments: str, baselines: Path = SESSIONS / "baselines"
+) -> subprocess.CompletedProcess[str]:
+    """Judges a recorded session, against the baselines of its time unless others are given."""
     command = [
         *(sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--nsight"),
-        *("--nsight-replay", str(SESSIONS / session), "--nsight-baselines", str(SESSIONS / "baselines")),
+        *("--nsight-replay", str(SESSIONS / session), "--nsight-baselines", str(baselines)),
         *("perf_tests/test_rms_norm.py", *arguments),
     ]
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
@@ -76,3 +81,39 @@ def test_a_folder_without_a_recording_is_one_sentence() -> None:
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert "holds no recorded run" in result.stderr
     assert "Traceback" not in result.stderr
+
+
+def _truncate(path: Path) -> None:
+    path.write_text(path.read_text(encoding="utf-8")[:5000], encoding="utf-8")
+
+
+def _make_pipe(path: Path) -> None:
+    path.unlink()
+    os.mkfifo(path)
+
+
+def _link_to_nothing(path: Path) -> None:
+    shutil.rmtree(path.parent)
+    path.parent.symlink_to("gone")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("damage", "message"),
+    [
+        (_truncate, "is invalid JSON at line"),
+        (_make_pipe, "is a pipe, not a file"),
+        (_link_to_nothing, "is a link to gone, which leads to nothing"),
+    ],
+)
+def test_damaged_baselines_are_one_sentence(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
+    shutil.copytree(SESSIONS / "baselines", tmp_path / "baselines")
+    damage(tmp_path / "baselines/nvidia-h200/perf_tests.test_rms_norm.json")
+
+    result = replay("unchanged", baselines=tmp_path / "baselines")
+
+    assert result.returncode == pytest.ExitCode.USAGE_ERROR
+    (line,) = [line for line in result.stderr.splitlines() if line.strip()]
+    assert line.startswith("ERROR: ")
+    assert message in line
+    assert "INTERNALERROR" not in result.stdout
