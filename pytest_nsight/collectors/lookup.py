@@ -78,9 +78,7 @@ def find_factory(name: str) -> CollectorFactory:
         )
     if len(entries) > 1 or name == AUTO:
         places = " and ".join(entry.value for entry in entries)
-        raise CollectorError(
-            f"the collector name {name!r} is taken more than once ({places}); uninstall one package"
-        )
+        raise CollectorError(f"several collectors are called {name!r} ({places}); uninstall one package")
     (entry,) = entries
     try:
         factory = entry.load()

@@ -1,13 +1,13 @@
 """The folder in which a run's secrets lie while Nsight Systems records it, and what Nsight Systems never sees.
 
 A report holds every environment variable that nsys or its target starts with. So nsys starts with only those that
-a process needs to start; the worker gets back the others itself, before it imports anything of the user's. What
-nsys writes, its report, events, logs and sockets, goes to a folder that its owner alone can open.
+a process needs to start; the worker gets back the others itself, before it imports anything of the user's. A report
+may also hold the environment of what the worker starts. So all that nsys writes, its report, events, logs and
+sockets, goes to a folder that its owner alone can open, and that is removed once the report has been read.
 """
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import os
 import re
@@ -60,17 +60,22 @@ def make_private_folder(run: Path) -> Path:
 
 
 def remove_private_folder(run: Path) -> None:
-    """Removes the folder and all that is in it; what is not there, or is no folder, stays as it is.
+    """Removes the folder and all that is in it, or what stands in its place.
 
     Args:
         run: the run's folder.
+
+    Raises:
+        OSError: it cannot be removed.
     """
-    # A killed nsys leaves an agent behind that may write once more.
-    for _ in range(3):
-        with contextlib.suppress(FileNotFoundError):
-            shutil.rmtree(run / FOLDER_NAME)
-        if not (run / FOLDER_NAME).exists():
+    folder = run / FOLDER_NAME
+    if folder.is_symlink():
+        folder.unlink()
+    # What a killed nsys leaves behind may write once more while the folder is emptied.
+    for is_last in (False, False, True):
+        if not folder.exists():
             return
+        shutil.rmtree(folder, ignore_errors=not is_last)
 
 
 def hide(environ: Mapping[str, str], folder: Path, shown: Sequence[str] = ()) -> dict[str, str]:
