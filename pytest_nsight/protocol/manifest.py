@@ -4,7 +4,8 @@ One JSON object a line, so that everything before a crash stays readable. Events
 run (format, run, session, recorded, commit, pid, tree) · assignment (seed) · device (name, board, environment) ·
 case · round · conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
 pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) · fault (text: a collection error) ·
-only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
+only_there (cases that only the other tree has) · wrong_import (module, file) ·
+leaked_state (case, names, stuck) · end (code).
 Recordings made before these names had race, race_fault, surplus and leak; they stay readable.
 """
 
@@ -23,6 +24,7 @@ from pytest_nsight.protocol.json_files import damaged, read_json_lines, read_kno
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
     Conditions,
+    LeakedState,
     PairedRounds,
     PhaseReport,
     Round,
@@ -66,6 +68,7 @@ class Manifest:
         conditions: case -> the conditions of its rounds, of the cases whose rounds came to their end.
         pairs: cases whose rounds alternated.
         pair_faults: cases whose alternating rounds broke off.
+        leaked_state: what cases left changed in the process.
     """
 
     run: str
@@ -91,6 +94,7 @@ class Manifest:
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
     pairs: tuple[PairedRounds, ...] = ()
     pair_faults: tuple[CaseFault, ...] = ()
+    leaked_state: tuple[LeakedState, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,6 +165,7 @@ _EVENTS: dict[str, type[Any]] = {
     "fault": _CollectionFault,
     "only_there": _OnlyThere,
     "wrong_import": WrongImport,
+    "leaked_state": LeakedState,
     "end": _End,
 }
 
@@ -235,4 +240,5 @@ def read_manifest(path: Path) -> Manifest:
         conditions={event.case: event for event in events.of("conditions", Conditions)},
         pairs=events.of("pair", PairedRounds),
         pair_faults=events.of("pair_fault", CaseFault),
+        leaked_state=events.of("leaked_state", LeakedState),
     )

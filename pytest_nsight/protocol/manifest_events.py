@@ -169,6 +169,21 @@ class WrongImport:
     file: str
 
 
+@dataclass(frozen=True, slots=True)
+class LeakedState:
+    """State of the process that a case left changed.
+
+    Attributes:
+        case: node id.
+        names: what had changed, such as "default dtype" or "environment variable HOME".
+        stuck: those of them that could not be put back.
+    """
+
+    case: str
+    names: tuple[str, ...]
+    stuck: tuple[str, ...] = ()
+
+
 class Journal:
     """Writes a manifest, line by line; every line reaches the file before the next thing happens."""
 

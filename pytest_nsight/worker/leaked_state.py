@@ -1,0 +1,191 @@
+"""What one test leaves behind for the next in the process: found after each case, put back, and recorded.
+
+A fixture of a wider scope than one function may change state for many tests. What its setup changes is therefore
+the state that later cases begin with, until its teardown.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import threading
+import warnings
+from collections.abc import Generator, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+
+import pytest
+
+from pytest_nsight.protocol.manifest_events import Journal, LeakedState
+from pytest_nsight.worker.process_settings import ABSENT, Setting, list_settings
+
+_VARIABLE = "environment variable "
+
+# pytest, CUDA and the compilers set these themselves, each time or at their first use.
+_OWN_VARIABLES = frozenset(
+    (
+        "PYTEST_CURRENT_TEST",
+        "PYTEST_VERSION",
+        "CUDA_MODULE_LOADING",
+        "KINETO_LOG_LEVEL",
+        "KMP_INIT_AT_FORK",
+        "TORCHINDUCTOR_CACHE_DIR",
+        "TRITON_CACHE_DIR",
+    )
+)
+
+
+class StateReader:
+    """Reads and writes the state of the process by name: `default dtype`, `environment variable HOME`."""
+
+    def __init__(self) -> None:
+        self._settings: dict[str, Setting] = {}
+
+    def read(self) -> dict[str, object]:
+        """All that can be read now; torch's settings only once a test has imported torch."""
+        self._settings = {setting.name: setting for setting in list_settings()}
+        state: dict[str, object] = {
+            _VARIABLE + name: value for name, value in os.environ.items() if name not in _OWN_VARIABLES
+        }
+        for name, number in _SIGNALS.items():
+            state[name] = signal.getsignal(number)
+        with warnings.catch_warnings():
+            # Reading a deprecated setting is not the test's doing.
+            warnings.simplefilter("ignore")
+            state |= {name: setting.read_or_absent() for name, setting in self._settings.items()}
+        return state
+
+    def initial(self, name: str) -> object:
+        """What a setting is before anybody changes it, ABSENT where that depends on the machine."""
+        return self._settings[name].initial if name in self._settings else ABSENT
+
+    def is_reported(self, name: str) -> bool:
+        """Whether a change is worth a note; nearly every test moves the random generators on."""
+        return name not in self._settings or self._settings[name].is_reported
+
+    def write(self, name: str, value: object) -> bool:
+        """Puts one value back; returns whether that succeeded."""
+        try:
+            if name.startswith(_VARIABLE):
+                _write_variable(name.removeprefix(_VARIABLE), value)
+            elif name in _SIGNALS:
+                return _write_handler(_SIGNALS[name], value)
+            elif name in self._settings and value is not ABSENT:
+                with warnings.catch_warnings():
+                    warnings.simplefilter("ignore")
+                    self._settings[name].write(value)
+        except (OSError, RuntimeError, TypeError, ValueError, AttributeError):
+            return False
+        return True
+
+
+_SIGNALS = {
+    f"signal handler {number.name}": number
+    for number in signal.Signals
+    if number not in (signal.SIGKILL, signal.SIGSTOP)
+}
+
+
+def _write_variable(name: str, value: object) -> None:
+    if value is ABSENT:
+        os.environ.pop(name, None)
+    else:
+        os.environ[name] = str(value)
+
+
+def _write_handler(number: signal.Signals, value: object) -> bool:
+    if value is None or threading.current_thread() is not threading.main_thread():
+        # A handler that Python did not install cannot be named to it.
+        return False
+    signal.signal(number, value)  # type: ignore[arg-type]
+    return True
+
+
+def find_changes(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
+    """Names of what differs, in the order of `after` and then of what it lacks."""
+    names = dict.fromkeys((*after, *before))
+    return tuple(name for name in names if before.get(name, ABSENT) != after.get(name, ABSENT))
+
+
+class LeakedStatePlugin:
+    """Puts state back after each case, and records what a case had left changed."""
+
+    def __init__(self, journal: Journal) -> None:
+        self._journal = journal
+        self._reader = StateReader()
+        self._expected: dict[str, object] = {}
+        # Fixture -> what its setup changed, and the values before.
+        self._by_fixture: dict[int, dict[str, object]] = {}
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Compares the state before a case's first setup with the state after its last teardown."""
+        if not self._expected:
+            self._expected = self._reader.read()
+        modules = len(sys.modules)
+        result = yield
+        changed = self._put_back(has_imported=len(sys.modules) > modules)
+        names = tuple(dict.fromkeys(name for name in changed if self._reader.is_reported(name)))
+        if names:
+            stuck = tuple(name for name in names if not changed[name])
+            self._journal.write("leaked_state", **asdict(LeakedState(item.nodeid, names, stuck)))
+        return result
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object]) -> Generator[None, object, object]:
+        """Takes over what a fixture of a wider scope changes."""
+        if fixturedef.scope == "function":
+            return (yield)
+        with self._taken_over(id(fixturedef)):
+            return (yield)
+
+    @contextmanager
+    def _taken_over(self, fixture: int) -> Iterator[None]:
+        before = self._reader.read()
+        try:
+            yield
+        finally:
+            after = self._reader.read()
+            # What a fixture inside this one changed is expected by now, and is undone with that one.
+            own = {
+                name: before.get(name, ABSENT)
+                for name in find_changes(before, after)
+                if self._expected.get(name, ABSENT) != after.get(name, ABSENT)
+            }
+            self._by_fixture[fixture] = own
+            self._expect({name: after.get(name, ABSENT) for name in own})
+
+    def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
+        """Expects what was there before the fixture's setup; called more than once for a fixture."""
+        self._expect(self._by_fixture.pop(id(fixturedef), {}))
+
+    def _expect(self, values: Mapping[str, object]) -> None:
+        for name, value in values.items():
+            if value is ABSENT:
+                self._expected.pop(name, None)
+            else:
+                self._expected[name] = value
+
+    def _put_back(self, *, has_imported: bool) -> dict[str, bool]:
+        """Name of what had changed -> whether it could be put back."""
+        after = self._reader.read()
+        changed: dict[str, bool] = {}
+        for name in find_changes(self._expected, after):
+            if self._is_first_sight(name) or (has_imported and self._may_be_an_imports(name, after)):
+                self._expect({name: after.get(name, ABSENT)})
+            else:
+                changed[name] = self._reader.write(name, self._expected.get(name, self._reader.initial(name)))
+        return changed
+
+    def _is_first_sight(self, name: str) -> bool:
+        """Whether nobody knows what the value was: the module that has it was imported in this case."""
+        is_setting = not name.startswith(_VARIABLE)
+        return is_setting and name not in self._expected and self._reader.initial(name) is ABSENT
+
+    def _may_be_an_imports(self, name: str, after: Mapping[str, object]) -> bool:
+        """Whether a module that this case was the first to import may need it: nobody would set it again."""
+        if name == "sys.path":
+            known, now = self._expected.get(name, ()), after.get(name, ())
+            return isinstance(known, tuple) and isinstance(now, tuple) and set(known) <= set(now)
+        return name.startswith(_VARIABLE) and name not in self._expected

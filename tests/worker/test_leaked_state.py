@@ -1,0 +1,188 @@
+"""What a test leaves changed in its process never reaches the next one, and one sentence of the session says so."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+
+import pytest
+
+from pytest_nsight.gate.state import describe_leaked_state
+from pytest_nsight.protocol.manifest_events import LeakedState
+
+HEAD = """
+import os, random, signal, sys
+import numpy, pytest, torch
+
+torch.set_num_threads(1)
+X = torch.ones(4)
+WHERE = os.getcwd()
+"""
+
+CHANGES = {
+    "default dtype": ("torch.set_default_dtype(torch.float64)", "torch.get_default_dtype() == torch.float32"),
+    "default device": ("torch.set_default_device('meta')", "torch.ones(1).device.type == 'cpu'"),
+    "number of threads": ("torch.set_num_threads(2)", "torch.get_num_threads() == 1"),
+    "grad mode": ("torch.set_grad_enabled(False)", "torch.is_grad_enabled()"),
+    "cudnn.benchmark": ("torch.backends.cudnn.benchmark = True", "not torch.backends.cudnn.benchmark"),
+    "cudnn.deterministic": ("torch.backends.cudnn.deterministic = True", "not torch.backends.cudnn.deterministic"),
+    "deterministic algorithms": (
+        "torch.use_deterministic_algorithms(True)",
+        "not torch.are_deterministic_algorithms_enabled()",
+    ),
+    "float32 matmul precision": (
+        "torch.set_float32_matmul_precision('high')",
+        "torch.get_float32_matmul_precision() == 'highest' and not torch.backends.cuda.matmul.allow_tf32",
+    ),
+    "autocast on cpu": ("torch.autocast('cpu').__enter__()", "not torch.is_autocast_enabled('cpu')"),
+    "flash attention": ("torch.backends.cuda.enable_flash_sdp(False)", "torch.backends.cuda.flash_sdp_enabled()"),
+    "environment variable LEFT": ("os.environ['LEFT'] = '1'", "'LEFT' not in os.environ"),
+    "environment variable HOME": ("del os.environ['HOME']", "'HOME' in os.environ"),
+    "sys.path": ("sys.path.insert(0, '/left')", "'/left' not in sys.path"),
+    "working directory": ("os.mkdir('gone'); os.chdir('gone'); os.rmdir(os.getcwd())", "os.getcwd() == WHERE"),
+    "signal handler SIGTERM": (
+        "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
+        "signal.getsignal(signal.SIGTERM) != signal.SIG_IGN",
+    ),
+    "umask": ("os.umask(0o123)", "os.umask(0o22) != 0o123"),
+    "garbage collection": ("import gc; gc.disable()", "__import__('gc').isenabled()"),
+}
+
+TIDY = """
+import pytest
+
+@pytest.fixture(scope="module", autouse=True)
+def settings(request):
+    torch.set_default_dtype(torch.float64)
+    os.environ["SET"] = "1"
+    request.getfixturevalue("inner")
+    yield
+    torch.set_default_dtype(torch.float32)
+    del os.environ["SET"]
+
+@pytest.fixture(scope="session")
+def inner():
+    os.environ["INNER"] = "1"
+    sys.path.append("/inner")
+
+SEEN = []
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", [1, 2])
+def test_tidy(nsight, n, monkeypatch, tmp_path):
+    # What wider fixtures set stays for all cases.
+    assert torch.ones(1).dtype == torch.float64
+    assert os.environ["SET"] == os.environ["INNER"] == "1"
+    assert "/inner" in sys.path
+    # What a first import sets stays: nobody sets it again.
+    import library
+    assert os.environ["LIBRARY_HOME"] == "/somewhere"
+    # What the test itself undoes is nothing to be named.
+    monkeypatch.setenv("LEFT", "1")
+    monkeypatch.chdir(tmp_path)
+    torch.set_float32_matmul_precision("high")
+    torch.set_float32_matmul_precision("highest")
+    with torch.autocast("cpu"), torch.no_grad():
+        nsight(torch.exp, torch.rand(4))
+    # Random numbers begin alike in every case.
+    SEEN.append((random.random(), float(torch.rand(1)), float(numpy.random.rand())))
+    assert SEEN == SEEN[:1] * n
+"""
+
+FORGETFUL = """
+@pytest.fixture(scope="module", autouse=True)
+def forgetful():
+    torch.set_default_dtype(torch.float64)
+    yield
+
+@pytest.mark.nsight
+def test_forgets(nsight):
+    nsight(torch.exp, X)
+"""
+
+OPTIONS = ("--nsight", "--nsight-save", "--nsight-runs=1", "--nsight-rounds=10", "--nsight-collector=torch")
+
+
+def test_whatever_a_test_changes_is_put_back_before_the_next_one(pytester: pytest.Pytester) -> None:
+    # All in one session: what is put back beside something else is put back alone, too.
+    tests = [
+        f"@pytest.mark.nsight\ndef test_{number:02}_a(nsight):\n    nsight(torch.exp, X)\n    {change}\n\n"
+        f"@pytest.mark.nsight\ndef test_{number:02}_b(nsight):\n    assert {claim}\n    nsight(torch.exp, X)\n"
+        for number, (change, claim) in enumerate(CHANGES.values())
+    ]
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\n")
+    pytester.makepyfile(test_case=HEAD + "\n".join(tests))
+
+    result = pytester.runpytest_subprocess(*OPTIONS)
+
+    result.assert_outcomes(passed=2 * len(CHANGES))
+    (said,) = [line for line in result.outlines if "left it so" in line]
+    for number, name in enumerate(list(CHANGES)[:3]):
+        assert f"test_case.py::test_{number:02}_a ({name})" in said
+    assert f"and {len(CHANGES) - 3} more" in said
+
+
+def test_what_wider_fixtures_and_imports_set_stays_and_tidy_tests_are_not_named(pytester: pytest.Pytester) -> None:
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\npythonpath = .\n")
+    pytester.makepyfile(
+        library="import os\nos.environ.setdefault('LIBRARY_HOME', '/somewhere')\n",
+        test_a=HEAD + TIDY,
+        test_b=HEAD + FORGETFUL,
+        test_c=HEAD
+        + "@pytest.mark.nsight\ndef test_after(nsight):\n    assert nsight(torch.exp, X).dtype == X.dtype\n"
+        "    assert torch.get_default_dtype() == torch.float32\n",
+    )
+
+    result = pytester.runpytest_subprocess(*OPTIONS)
+
+    result.assert_outcomes(passed=4)
+    (said,) = [line for line in result.outlines if "left it so" in line]
+    assert "left it so: test_b.py::test_forgets (default dtype). It was put back" in said
+
+
+@pytest.mark.parametrize(
+    ("change", "name"),
+    [
+        ("torch.backends.cuda.matmul.fp32_precision = 'tf32'", "float32 matmul precision"),
+        ("torch.set_float32_matmul_precision('high')", "float32 matmul precision"),
+        ("torch.backends.cudnn.allow_tf32 = False", "cudnn.allow_tf32"),
+        ("os.environ['LEFT'] = '1'", "environment variable LEFT"),
+        ("signal.signal(signal.SIGUSR1, signal.SIG_IGN)", "signal handler SIGUSR1"),
+    ],
+)
+def test_the_state_is_what_it_was_after_it_was_put_back(change: str, name: str) -> None:
+    code = f"""
+import os, signal, torch
+from pytest_nsight.worker.leaked_state import StateReader, find_changes
+from pytest_nsight.worker.process_settings import ABSENT
+reader = StateReader()
+before = reader.read()
+{change}
+changes = find_changes(before, reader.read())
+assert {name!r} in changes, changes
+assert all(reader.write(name, before.get(name, ABSENT)) for name in changes)
+assert find_changes(before, reader.read()) == ()
+"""
+    subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=100)
+
+
+def test_a_process_without_torch_stays_without_it() -> None:
+    code = """
+import sys
+from pytest_nsight.worker.leaked_state import StateReader
+state = StateReader().read()
+assert "umask" in state and "default dtype" not in state
+assert not {"torch", "numpy"} & set(sys.modules), "imported"
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env={**os.environ, "LEFT": "x"})
+
+
+def test_what_cannot_be_put_back_is_said() -> None:
+    leaked = {"t.py::t": LeakedState("t.py::t", ("umask", "signal handler SIGTERM"), ("signal handler SIGTERM",))}
+
+    sentence = describe_leaked_state(leaked)
+
+    assert "t.py::t (umask, signal handler SIGTERM)" in sentence
+    assert "except signal handler SIGTERM, which cannot be put back" in sentence
+    assert describe_leaked_state({}) == ""
