@@ -175,7 +175,7 @@ def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Co
     slug = store.model_slug(state.device)
     runs = [*state.accepted, *state.canaries]
     try:
-        paths = store.save(settings.baselines, slug, runs)
+        paths = store.save(settings.baselines, slug, runs, reason=settings.reason)
     except NsightError as error:
         return _Saved(error=f"{error}; {_describe_later_save(settings, folder)}")
     if collector is not None and not settings.keep:

@@ -42,6 +42,8 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption(
         "--nsight-save", action="store_true", help="add what is measured to the baselines, judge nothing"
     )
+    text = "with --nsight-save: why these runs become the baseline; stored with them and shown in their history"
+    group.addoption("--nsight-reason", metavar="TEXT", help=text)
     group.addoption("--nsight-replay", metavar="DIR", help="judge the session recorded in DIR again; needs no GPU")
     text = "measure this tree and the git revision REF in alternation and compare those; needs no baseline"
     group.addoption("--nsight-against", metavar="REF", help=text)

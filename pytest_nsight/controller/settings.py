@@ -28,6 +28,8 @@ RUNS_OF_EACH_TREE = FIRST_PAIRS
 # Reports with an option of their own.
 _REPORT_OPTIONS = ("json", "markdown", "html")
 
+_LONGEST_REASON = 500
+
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
 
@@ -47,6 +49,7 @@ class Settings:
         visible_variables: names, with *, of environment variables that the profiler may see and record.
         keep: whether the scrubbed traces stay in the session's folder.
         save: whether the runs become baselines instead of being judged.
+        reason: why they do, in one line; "" for no reason.
         replay: folder of a recorded session to judge again, None for a live one.
         pool: file in which all runs are stored instead of being judged, None to judge them.
         pool_minutes: stop filling the pool before this many minutes are over, None for no limit.
@@ -70,6 +73,7 @@ class Settings:
     visible_variables: tuple[str, ...] = ()
     keep: bool = False
     save: bool = False
+    reason: str = ""
     replay: Path | None = None
     pool: Path | None = None
     pool_minutes: float | None = None
@@ -132,6 +136,7 @@ def read_settings(config: pytest.Config) -> Settings:
         visible_variables=tuple((given("visible_variables") or "").replace(",", " ").split()),
         keep=bool(given("keep")),
         save=save,
+        reason=_reason(config.getoption("nsight_reason"), save=save),
         replay=folder,
         pool=here / pool if pool else None,
         pool_minutes=_minutes(config.getoption("nsight_pool_minutes")),
@@ -150,7 +155,7 @@ def read_settings(config: pytest.Config) -> Settings:
 
 def _refuse_empty(config: pytest.Config) -> None:
     """A variable that is not set must not turn a replay into a measurement."""
-    for name in ("replay", "against", "pool", "pool_minutes", *VALUES):
+    for name in ("reason", "replay", "against", "pool", "pool_minutes", *VALUES):
         value = config.getoption(f"nsight_{name}")
         if value is not None and not value.strip():
             option = f"--nsight-{name.replace('_', '-')}"
@@ -183,6 +188,19 @@ def _baselines_folder(config: pytest.Config) -> Path:
     if option is not None:
         return Path(config.invocation_params.dir, option)
     return config.rootpath / (config.getini("nsight_baselines") or "baselines")
+
+
+def _reason(text: str | None, *, save: bool) -> str:
+    if text is None:
+        return ""
+    if not save:
+        raise UsageError("--nsight-reason says why runs are saved; give it with --nsight-save")
+    reason = " ".join(text.split())
+    if not reason.isprintable():
+        raise UsageError(f"--nsight-reason is {text!a}; give text without control characters, in UTF-8")
+    if len(reason) > _LONGEST_REASON:
+        raise UsageError(f"--nsight-reason has {len(reason)} characters; give at most {_LONGEST_REASON}")
+    return reason
 
 
 def _positive(option: str, value: object) -> int:

@@ -85,7 +85,7 @@ def spoil(choose: random.Random, text: str) -> str:
         elif action == 3:
             container[key] = copy.deepcopy(other[other_key])
         else:
-            container[key] = choose.choice(HOSTILE)
+            container[key] = copy.deepcopy(choose.choice(HOSTILE))
     return json.dumps(file)
 
 

@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.baselines.store import read_file
+
 pytestmark = pytest.mark.slow
 
 Gate = Callable[..., pytest.RunResult]
@@ -101,3 +103,28 @@ def test_fewer_than_three_stored_runs_never_fail_on_time(gate: Gate) -> None:
 
     result.assert_outcomes(passed=2)
     assert "REGRESSION" not in result.stdout.str()
+
+
+def test_a_reason_is_stored_with_each_run_that_was_saved(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-save", "--nsight-runs=1", body=BODY)
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-reason", " exp is\nexact now ")
+
+    runs = read_file(_saved(pytester))
+    assert runs
+    assert {tuple(run.reason for run in stored) for stored in runs.values()} == {("", "exp is exact now")}
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["--nsight-reason=x"], "*give it with --nsight-save*"),
+        (["--nsight-save", "--nsight-reason="], "*--nsight-reason is empty*"),
+        (["--nsight-save", "--nsight-reason=a\x1b[31mb"], "*give text without control characters*"),
+        (["--nsight-save", "--nsight-reason=" + 501 * "x"], "*has 501 characters; give at most 500*"),
+    ],
+)
+def test_a_reason_that_makes_no_sense_is_refused(gate: Gate, arguments: list[str], message: str) -> None:
+    result = gate(*arguments, body="")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([message])
