@@ -43,7 +43,7 @@ def device() -> str:
 def run_id(request: pytest.FixtureRequest) -> str:
     """The run that this process is; "" outside of one."""
     worker = request.config.pluginmanager.get_plugin("nsight-worker")
-    return worker.job.run if worker else ""
+    return worker.run_id if worker else ""
 
 
 @pytest.fixture

@@ -49,6 +49,11 @@ class Worker:
         self._run = MeasuredRun(job, journal, recorder, barrier)
         self._measurements: dict[str, CaseMeasurement] = {}
 
+    @property
+    def run_id(self) -> str:
+        """Id of the run that this process is, for conftest files that change with it."""
+        return self._run.job.run
+
     def measurement(self, item: pytest.Item) -> Measurement:
         """What stands behind the nsight fixture of this test."""
         return self._measurement(item)
