@@ -36,6 +36,7 @@ def collect_basis(subject: Prepared, found: Contrast, prior: Prior, compared: in
         ("session", noise.session),
         ("board group", noise.board_group),
         ("board", noise.board),
+        ("context", noise.context),
     )
     used = {id(item) for item in (*subject.compared, *subject.new)}
     stored = (*subject.stored, *subject.stored_aside)
@@ -57,10 +58,11 @@ def collect_basis(subject: Prepared, found: Contrast, prior: Prior, compared: in
         canary_scatter=math.sqrt(shift.scatter_variance) if shift else None,
         canary_degrees_of_freedom=shift.scatter_df if shift else None,
         canaries=shift.canaries if shift else (),
+        context_shift=found.context_shift,
         looks=_retrace_looks(found),
         runs=tuple(
-            _run_level(item, side, is_compared=id(item) in used)
-            for side, items in (("baseline", stored), ("new", new))
+            _run_level(item, is_new=is_new, is_compared=id(item) in used)
+            for is_new, items in ((False, stored), (True, new))
             for item in items
         ),
     )
@@ -92,10 +94,10 @@ def _look(found: Contrast) -> Look:
     )
 
 
-def _run_level(location: Location, side: str, *, is_compared: bool) -> RunLevel:
+def _run_level(location: Location, *, is_new: bool, is_compared: bool) -> RunLevel:
     modes = location.modes
     return RunLevel(
-        side=side,
+        is_new=is_new,
         run=location.run,
         session=location.session,
         board=location.board,
@@ -105,6 +107,7 @@ def _run_level(location: Location, side: str, *, is_compared: bool) -> RunLevel:
         mode_gap=modes.gap if modes else None,
         mode_share=modes.share if modes else None,
         is_clock_mode=modes.is_clock if modes else None,
+        cases=location.cases,
         is_compared=is_compared,
     )
 

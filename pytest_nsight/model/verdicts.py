@@ -47,8 +47,8 @@ class NoiseLevel:
     """One source of noise, as used.
 
     Attributes:
-        name: "run", "session", "board group" (boards that time alike) or "board" (boards of different or
-            unknown groups).
+        name: "run", "session", "board group" (boards that time alike), "board" (boards of different or
+            unknown groups) or "context" (processes that measure different cases).
         sd: standard deviation of log time.
         degrees_of_freedom: how well it is known.
     """
@@ -84,7 +84,7 @@ class RunLevel:
     """Where one run lies.
 
     Attributes:
-        side: "baseline" or "new".
+        is_new: whether it is one of the new runs, not of the baseline.
         run: its id.
         session: id of its session.
         board: it ran on.
@@ -96,9 +96,10 @@ class RunLevel:
         is_clock_mode: whether the SM clock differs between the modes, None where it was not read with each round.
         is_compared: whether it is one of the runs whose mean is compared; the others show the noise, or were
             set aside.
+        cases: number of cases that its process measured, 0 when unknown.
     """
 
-    side: str
+    is_new: bool
     run: str
     session: str
     board: str
@@ -109,6 +110,7 @@ class RunLevel:
     mode_share: float | None
     is_clock_mode: bool | None
     is_compared: bool
+    cases: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,6 +136,8 @@ class Basis:
         canaries: (name, its change).
         looks: the comparison after each look.
         runs: all runs, stored ones first.
+        context_shift: share of the runs whose context the other side lacks; times the deviation of contexts, it is
+            the standard error that contexts add.
     """
 
     difference: float
@@ -154,6 +158,7 @@ class Basis:
     canaries: tuple[tuple[str, float], ...]
     looks: tuple[Look, ...]
     runs: tuple[RunLevel, ...]
+    context_shift: float = 0.0
 
 
 @dataclass(frozen=True, slots=True)

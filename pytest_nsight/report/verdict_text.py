@@ -110,7 +110,7 @@ def reason(verdict: Verdict) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """The verdict beside its test's name: "REGRESSION +7.0 %, 24.4 -> 26.1 us", or the reason where that says more."""
+    """What stands beside the test's name: "REGRESSION +7.0 %, 24.4 -> 26.1 us"; for other verdicts their reason."""
     compared = verdict.comparison
     if compared is None or verdict.kind is not VerdictKind.REGRESSION:
         return f"{verdict.kind.value} {reason(verdict)}"
@@ -176,7 +176,8 @@ def gated_metric(verdict: Verdict) -> str:
 
 def runs_of(verdict: Verdict, result: SessionResult) -> list[RunSummary]:
     """The new runs of the verdict's subject, in their order."""
-    return [run for run in result.runs if run.subject == verdict.subject]
+    case, part = verdict.subject.case, verdict.subject.part
+    return [run for run in result.runs if run.subject.case == case and run.subject.part == part]
 
 
 def shown_ns(verdict: Verdict) -> float | None:

@@ -62,7 +62,7 @@ def basis(**values: object) -> Basis:
     """The numbers behind a comparison: two stored runs and two new ones on one board."""
     runs = tuple(
         RunLevel(
-            "baseline" if number < 2 else "new",
+            number >= 2,
             f"r{number}",
             "20260201-120000" if number < 2 else "20260301-120000",
             "GPU-5b7e7a4c",

@@ -1,0 +1,234 @@
+"""One case in the HTML report: verdict, changes, rounds run by run, kernels, numbers behind the verdict, runs."""
+
+from __future__ import annotations
+
+import math
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+
+from pytest_nsight.model.units import count, duration, durations, interval, number, p_value, percent
+from pytest_nsight.model.values import Clocks, RunSummary, Subject
+from pytest_nsight.model.verdicts import Comparison, RunLevel, SessionResult, Verdict, VerdictKind
+from pytest_nsight.report.declared_work import reach_of, reach_sentence
+from pytest_nsight.report.escapes import html_text
+from pytest_nsight.report.svg_plots import Bar, StripRun, bars, strip
+from pytest_nsight.report.verdict_text import (
+    cells,
+    detail_lines,
+    fails,
+    gated_metric,
+    reason,
+    shape_text,
+    shown_ns,
+)
+
+_MOST_KERNELS = 12
+_KEY = (
+    '<p class="soft key"><span><i class="old"></i>baseline</span><span><i class="new"></i>this session</span>'
+    '<span><i class="band"></i>band around the baseline</span></p>'
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PageCase:
+    """A verdict and its place on the page.
+
+    Attributes:
+        verdict: on the case.
+        label: its name, unique on the page.
+        anchor: id of its element.
+        runs: its new runs.
+        baseline_runs: what they are compared with.
+    """
+
+    verdict: Verdict
+    label: str
+    anchor: str
+    runs: Sequence[RunSummary]
+    baseline_runs: Sequence[RunSummary]
+
+
+def kind_class(verdict: Verdict, *, strict: bool) -> str:
+    """The class of the style sheet for the verdict: bad, warn, good or calm."""
+    if fails(verdict, strict=strict):
+        return "bad"
+    if verdict.kind.fails_strict:
+        return "warn"
+    return "good" if verdict.kind is VerdictKind.IMPROVEMENT else "calm"
+
+
+def render_case(case: PageCase, result: SessionResult, anchors: Mapping[Subject, str]) -> str:
+    """The case as an element that unfolds, without any script."""
+    verdict = case.verdict
+    row = cells(verdict, case.label)
+    runs = case.runs
+    text = " ".join([verdict.kind.value, case.label, *(use.shape.name for run in runs[-1:] for use in run.shapes)])
+    name = kind_class(verdict, strict=result.strict)
+    sections = [
+        f"<p>{html_text(reason(verdict))}</p>",
+        _changes(verdict),
+        _rounds(case, result),
+        _kernels(runs, case.baseline_runs),
+        _numbers(verdict, result, anchors),
+        _runs(runs, gated_metric(verdict)),
+    ]
+    return (
+        f'<details class="subject" id="{case.anchor}" data-kind="{verdict.kind.value}" '
+        f'data-text="{html_text(text.lower())}">'
+        f'<summary><span class="kind {name}">{verdict.kind.value}</span>'
+        f'<span class="case">{html_text(case.label)}</span><span class="number">{html_text(row.pair)}</span>'
+        f'<span class="number">{html_text(row.change)}</span></summary>'
+        f"<div>{''.join(sections)}</div></details>\n"
+    )
+
+
+def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int = 1) -> str:
+    """A table of plain texts; columns from `numbers_from` on are aligned to the right. "" without rows."""
+    body = [[html_text(cell) for cell in row] for row in rows]
+    if not body:
+        return ""
+
+    def line(texts: Sequence[str], tag: str) -> str:
+        classes = ["" if place < numbers_from else ' class="number"' for place in range(len(texts))]
+        return "".join(f"<{tag}{name}>{text}</{tag}>" for name, text in zip(classes, texts, strict=True))
+
+    lines = "".join(f"<tr>{line(row, 'td')}</tr>" for row in body)
+    titles = line([html_text(title) for title in head], "th")
+    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>'
+
+
+def _changes(verdict: Verdict) -> str:
+    if verdict.changes:
+        rows = [(shape_text(change.shape), str(change.before), str(change.now)) for change in verdict.changes]
+        return "<h3>What is launched</h3>" + table(("launch", "baseline", "now"), rows)
+    details = detail_lines(verdict)
+    return (
+        f"<pre>{html_text(details[0])}{''.join(chr(10) + html_text(line) for line in details[1:])}</pre>"
+        if details
+        else ""
+    )
+
+
+def _rounds(case: PageCase, result: SessionResult) -> str:
+    compared = case.verdict.comparison
+    metric = gated_metric(case.verdict)
+    levels = {level.run: level for level in compared.basis.runs} if compared and compared.basis else {}
+    stored = sorted(case.baseline_runs, key=lambda run: run.recorded)
+    shown = [] if stored else [_strip_of_level(level) for level in levels.values() if not level.is_new]
+    timed = [run for run in (*stored, *case.runs) if run.rounds.get(metric)]
+    shown += [_strip_of_run(run, metric, levels.get(run.run), result) for run in timed]
+    plot = strip(shown, compared.baseline_ns if compared else None, max(compared.band, 0.0) if compared else 0.0)
+    return f"<h3>{html_text(metric)} time, round by round</h3>{plot}{_KEY}" if plot else ""
+
+
+def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, result: SessionResult) -> StripRun:
+    is_new = run.session == result.session
+    ns = math.exp(level.log_ns) if level else statistics.median(run.rounds[metric])
+    commit = f"commit {run.commit or 'unknown'}"
+    return StripRun(
+        title=f"{run.run}: {duration(ns)}, {run.board}, {commit}, {run.recorded}",
+        group="this session" if is_new else f"{run.recorded[:10]} {run.commit[:8]}",
+        is_new=is_new,
+        is_compared=level is None or level.is_compared,
+        rounds_ns=run.rounds[metric],
+        level_ns=ns,
+    )
+
+
+def _strip_of_level(level: RunLevel) -> StripRun:
+    """A stored run, of which the report has no rounds."""
+    ns = math.exp(level.log_ns)
+    return StripRun(
+        title=f"{level.run}: {duration(ns)}, {level.board}",
+        group=level.session,
+        is_new=level.is_new,
+        is_compared=level.is_compared,
+        rounds_ns=(),
+        level_ns=ns,
+    )
+
+
+def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary]) -> str:
+    if not runs:
+        return ""
+    now, before = _by_name(runs[-1]), _by_name(stored[-1]) if stored else {}
+    ordered = sorted(now, key=lambda name: -now[name][1])
+    rows = [
+        Bar(
+            name,
+            before[name][1] if name in before else None,
+            now[name][1],
+            f"{now[name][0]} x, {duration(now[name][1])}",
+        )
+        for name in ordered[:_MOST_KERNELS]
+    ]
+    plot = bars(rows)
+    more = (
+        f'<p class="soft">and {count(len(ordered) - _MOST_KERNELS, "other")}</p>'
+        if len(ordered) > _MOST_KERNELS
+        else ""
+    )
+    return f"<h3>Kernels of a round</h3>{plot}{more}" if plot else ""
+
+
+def _by_name(run: RunSummary) -> dict[str, tuple[int, int]]:
+    """Name -> launches and time in ns of a round."""
+    found: dict[str, tuple[int, int]] = {}
+    for use in run.shapes:
+        launches, ns = found.get(use.shape.name, (0, 0))
+        found[use.shape.name] = (launches + use.count, ns + use.median_ns)
+    return found
+
+
+def _numbers(verdict: Verdict, result: SessionResult, anchors: Mapping[Subject, str]) -> str:
+    reach = reach_of(verdict, result)
+    rows = _comparison_rows(verdict.comparison) if verdict.comparison else []
+    if reach is not None:
+        rows.append(("declared work", reach_sentence(reach)))
+    partner = Subject(result.partners.get(verdict.subject.case, ""))
+    link = ""
+    if not verdict.subject.part and partner in anchors:
+        other = next(one for one in result.verdicts if one.subject == partner)
+        own_ns, other_ns = shown_ns(verdict), shown_ns(other)
+        factor = f" It takes {number(other_ns / own_ns)} times as long." if own_ns and other_ns else ""
+        link = f'<p>Claims to beat <a href="#{anchors[partner]}">{html_text(partner.label)}</a>.{factor}</p>'
+    return link + ("<h3>Comparison</h3>" + table(("number", "value"), rows, numbers_from=2) if rows else "")
+
+
+def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
+    rows = [
+        (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns)),
+        ("change", f"{percent(compared.ratio - 1)}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
+        ("band", percent(compared.band, signed=False)),
+        ("found with 95 % probability", f"slowdowns from {percent(compared.mde, signed=False)}"),
+        ("p-value", f"{p_value(compared.adjusted_p_slower)} slower, {p_value(compared.adjusted_p_faster)} faster"),
+        ("runs", f"{compared.baseline_runs} of the baseline, {compared.new_runs} new"),
+    ]
+    if compared.against:
+        rows.append(("against", compared.against))
+    return rows
+
+
+def _runs(runs: Sequence[RunSummary], metric: str) -> str:
+    head = ("run", "board", "commit", "rounds", "median", "SM clock", "power", "temperature", "throttled")
+    return (
+        "<h3>New runs</h3>" + table(head, (_run_row(run, metric) for run in runs), numbers_from=3) if runs else ""
+    )
+
+
+def _run_row(run: RunSummary, metric: str) -> tuple[str, ...]:
+    rounds, clocks = run.rounds.get(metric, ()), run.clocks
+    median = duration(statistics.median(rounds)) if rounds else ""
+    return (run.run, run.board, run.commit[:12], str(len(rounds)), median, *_clock_cells(clocks))
+
+
+def _clock_cells(clocks: Clocks) -> tuple[str, str, str, str]:
+    return (
+        "" if clocks.sm_mhz is None else f"{clocks.sm_mhz} MHz",
+        "" if clocks.power_w is None else f"{clocks.power_w:.0f} W",
+        "" if clocks.temperature_c is None else f"{clocks.temperature_c} C",
+        ""
+        if not clocks.throttled
+        else f"{percent(clocks.throttled, signed=False)} {', '.join(clocks.reasons)}".strip(),
+    )

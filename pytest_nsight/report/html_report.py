@@ -1,0 +1,142 @@
+"""The session as one HTML page that needs nothing else: no network, no other file, and no script to be read.
+
+Plots are SVG. The script only filters, searches and takes keys; the page's policy lets nothing but that script run.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+from collections import Counter
+from collections.abc import Sequence
+from importlib.resources import files
+
+from pytest_nsight.model.units import count
+from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.report.declared_work import limits_lines, reach_of, work_rows
+from pytest_nsight.report.escapes import html_text
+from pytest_nsight.report.html_case import PageCase, kind_class, render_case, table
+from pytest_nsight.report.svg_plots import ForestRow, RooflinePoint, forest, roofline
+from pytest_nsight.report.verdict_text import fails, labels, machine_name, setup, summary, worst_first
+
+_MOST_ROWS = 40
+
+
+def render(result: SessionResult) -> str:
+    """The whole page."""
+    verdicts = worst_first(result.verdicts)
+    named = labels(verdicts)
+    runs, stored = _by_subject(result.runs), _by_subject(result.baseline_runs)
+    cases = [
+        PageCase(verdict, named[subject], f"case-{place}", runs.get(subject, ()), stored.get(subject, ()))
+        for place, verdict in enumerate(verdicts, 1)
+        for subject in (verdict.subject,)
+    ]
+    anchors = {case.verdict.subject: case.anchor for case in cases}
+    style, script = _resource("html_report.css"), _resource("html_report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
+    outcome = "failed" if any(fails(verdict, strict=result.strict) for verdict in verdicts) else "passed"
+    sections = [
+        _changes(cases, result),
+        _tools(cases),
+        "".join(render_case(case, result, anchors) for case in cases),
+        _work(result),
+        _roofline(cases, result),
+        _environment(result),
+    ]
+    return f"""<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta http-equiv="Content-Security-Policy" content="{policy}">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<title>{outcome}: {html_text(machine_name(result))}, nsight {html_text(result.session)}</title>
+<style>{style}</style>
+</head>
+<body>
+<header>
+<h1>GPU kernels: <span class="outcome {outcome}">{outcome}</span></h1>
+<p>{html_text(summary(result))}</p>
+<p class="soft">{html_text(setup(result))}, recorded {html_text(result.recorded)}</p>
+{"".join(f"<p>Note: {html_text(note)}</p>" for note in result.notes)}
+</header>
+<main>
+{"".join(sections)}
+</main>
+<footer>Written by pytest-nsight. Where scripts run: / searches, j and k go to the next and the previous case,
+Enter opens it, e opens all.</footer>
+<script>{script}</script>
+</body>
+</html>
+"""
+
+
+def _changes(cases: list[PageCase], result: SessionResult) -> str:
+    rows = []
+    for case in cases:
+        compared = case.verdict.comparison
+        if compared is not None:
+            kind = kind_class(case.verdict, strict=result.strict)
+            change, low, high = compared.ratio - 1, compared.low - 1, compared.high - 1
+            rows.append(ForestRow(case.label, case.anchor, kind, change, low, high, max(compared.band, 0.0)))
+    if not rows:
+        return ""
+    rest = rows[_MOST_ROWS:]
+    more = f"<details><summary>{count(len(rest), 'more case')}</summary>{forest(rest)}</details>" if rest else ""
+    return (
+        '<h2>Changes</h2><p class="soft">Change of each compared case with its 90 % interval; the band, within '
+        f"which a change does not count, is shaded.</p>{forest(rows[:_MOST_ROWS])}{more}"
+    )
+
+
+def _tools(cases: list[PageCase]) -> str:
+    numbers = Counter(case.verdict.kind.value for case in cases)
+    buttons = "".join(
+        f'<button type="button" data-kind="{kind}" aria-pressed="false">{kind} {how_many}</button>'
+        for kind, how_many in numbers.items()
+    )
+    return (
+        '<h2>Cases</h2><div class="tools" role="search">'
+        '<input id="search" type="search" placeholder="case or kernel" aria-label="Search cases and kernels">'
+        f'{buttons}<span id="shown" class="soft" aria-live="polite"></span></div>'
+    )
+
+
+def _work(result: SessionResult) -> str:
+    rows = work_rows(result)
+    if not rows:
+        return ""
+    limits = "".join(f'<p class="soft">{html_text(line)}</p>' for line in limits_lines(result))
+    return f"<h2>Declared work</h2>{limits}{table(rows[0], rows[1:])}"
+
+
+def _roofline(cases: list[PageCase], result: SessionResult) -> str:
+    limits = [limit for limit in result.limits.values() if limit.bytes_per_s and limit.flops_per_s]
+    points = []
+    for case in cases:
+        reach = reach_of(case.verdict, result)
+        if reach is not None and reach.flops_per_s and reach.work.bytes_moved:
+            intensity = reach.work.flops / reach.work.bytes_moved
+            points.append(RooflinePoint(case.label, case.anchor, intensity, reach.flops_per_s))
+    if not limits or not points:
+        return ""
+    best = max(limits, key=lambda limit: limit.bytes_per_s or 0.0)
+    return f"<h2>Roofline</h2>{roofline(points, best.bytes_per_s or 1.0, best.flops_per_s or 1.0)}"
+
+
+def _environment(result: SessionResult) -> str:
+    rows = [*sorted(result.environment.items()), *(("saved", path) for path in result.saved)]
+    return "<h2>Environment</h2>" + table(("name", "value"), rows, numbers_from=2) if rows else ""
+
+
+def _by_subject(runs: Sequence[RunSummary]) -> dict[Subject, list[RunSummary]]:
+    found: dict[Subject, list[RunSummary]] = {}
+    for run in runs:
+        found.setdefault(run.subject, []).append(run)
+    return found
+
+
+def _resource(name: str) -> str:
+    return files("pytest_nsight.report").joinpath(name).read_text(encoding="utf-8").strip()

@@ -1,0 +1,289 @@
+"""Plots as SVG text for the HTML report: forest plot, rounds run by run, bars, roofline.
+
+Each is complete as it stands, needs no script, and shows its numbers where the pointer rests.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from pytest_nsight.model.units import amount, duration, percent
+from pytest_nsight.report.escapes import html_text
+from pytest_nsight.report.svg_elements import (
+    WIDTH,
+    arrow,
+    circle,
+    decades,
+    dots,
+    line,
+    open_svg,
+    polyline,
+    rect,
+    text,
+    ticks,
+)
+from pytest_nsight.report.table import shorten, shorten_all
+
+_ROW = 22
+_LONGEST_LABEL = 46
+_TICK_ROOM = 44
+# Changes beyond a hundredfold are drawn as arrows.
+_FARTHEST = 100.0
+_DOTS_PER_PIXEL = 2
+_LETTER = 7.5
+_SHORTEST_GROUP = 8
+
+
+@dataclass(frozen=True, slots=True)
+class ForestRow:
+    """One case of the forest plot; changes are ratios less one.
+
+    Attributes:
+        label: of the case.
+        link: id of the element that the row refers to.
+        kind: name of the verdict, lower case: a class of the style sheet.
+        change: relative change.
+        low: lower end of its interval.
+        high: upper end.
+        band: relative change that counts for this case.
+    """
+
+    label: str
+    link: str
+    kind: str
+    change: float
+    low: float
+    high: float
+    band: float
+
+
+def forest(rows: Sequence[ForestRow]) -> str:
+    """Changes with their intervals against the band, one row each, in the order given; "" without rows."""
+    if not rows:
+        return ""
+    left, right, top = 340, 840, 28
+    height = top + _ROW * len(rows) + 8
+    short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
+
+    # Linear within the band, logarithmic beyond it: one change of +130 % leaves those of 2 % apart.
+    unit = max(min(row.band for row in rows), 0.002)
+    most = max(4 * unit, *(abs(end) for row in rows for end in (row.low, row.high, row.change)))
+    reach = math.asinh(min(most, _FARTHEST) / unit)
+
+    def x(change: float) -> float:
+        scaled = math.asinh(min(max(change, -_FARTHEST), _FARTHEST) / unit)
+        return (left + right) / 2 + (right - left) / 2 * scaled / reach
+
+    parts = [open_svg(height, "forest", "Relative change of each case with its 90 % confidence interval and band")]
+    for tick in _change_ticks(x, min(most, _FARTHEST)):
+        parts.append(line(x(tick), top - 4, x(tick), height - 8, "zero" if tick == 0 else "grid"))
+        parts.append(text(x(tick), top - 10, percent(tick), "tick middle"))
+    for number, row in enumerate(rows):
+        y = top + _ROW * number + _ROW / 2
+        title = f"{row.label}: {percent(row.change)}, 90 % interval {percent(row.low)} to {percent(row.high)}"
+        parts += [
+            f'<a href="#{html_text(row.link)}"><g class="{html_text(row.kind)}"><title>{html_text(title)}</title>',
+            rect(0, y - _ROW / 2, WIDTH, _ROW, "hit"),
+            rect(x(-row.band), y - _ROW / 2 + 2, x(row.band) - x(-row.band), _ROW - 4, "band"),
+            text(left - 12, y + 4, short[row.label], "label end"),
+            line(x(row.low), y, x(row.high), y, "interval"),
+            *(arrow(x(end), y, math.copysign(1, end)) for end in (row.low, row.high) if abs(end) > _FARTHEST),
+            circle(x(row.change), y, 4, "mark"),
+            text(right + 14, y + 4, percent(row.change), "label"),
+            "</g></a>",
+        ]
+    return "".join([*parts, "</svg>"])
+
+
+@dataclass(frozen=True, slots=True)
+class StripRun:
+    """One run of a case.
+
+    Attributes:
+        title: what is known of the run.
+        group: name of its session, and its commit: runs of one group stand together.
+        is_new: whether it belongs to this session, and not to the baseline.
+        is_compared: whether its level counts.
+        rounds_ns: its rounds in order; empty where they are not at hand.
+        level_ns: where the run lies.
+    """
+
+    title: str
+    group: str
+    is_new: bool
+    is_compared: bool
+    rounds_ns: Sequence[float]
+    level_ns: float
+
+
+def strip(runs: Sequence[StripRun], baseline_ns: float | None, band: float) -> str:
+    """Rounds run by run: a dot for each round in its order, a line for each run's level; "" without runs.
+
+    Args:
+        runs: in order of time.
+        baseline_ns: the compared level of the baseline, None where there is none.
+        band: around that, as a ratio.
+    """
+    levels = [run.level_ns for run in runs]
+    shown = [ns for run in runs for ns in _inner(run.rounds_ns)] + levels
+    if not shown or min(shown) <= 0:
+        return ""
+    left, right, top, bottom = 74, WIDTH - 10, 10, 210
+    low, high = min(shown), max(shown)
+    if baseline_ns is not None:
+        low, high = min(low, baseline_ns * (1 - band)), max(high, baseline_ns * (1 + band))
+    low, high = low - 0.05 * (high - low) - 0.002 * low, high + 0.05 * (high - low) + 0.002 * high
+    slot = (right - left) / len(runs)
+
+    def y(ns: float) -> float:
+        return bottom - (bottom - top) * (min(max(ns, low), high) - low) / (high - low)
+
+    parts = [open_svg(bottom + 40, "strip", "Rounds of each run, baseline and new")]
+    for tick in ticks(low, high):
+        parts += [
+            line(left, y(tick), right, y(tick), "grid"),
+            text(left - 8, y(tick) + 4, duration(tick), "tick end"),
+        ]
+    if baseline_ns is not None:
+        upper, lower = y(baseline_ns * (1 + band)), y(baseline_ns * (1 - band))
+        parts += [
+            rect(left, upper, right - left, lower - upper, "band"),
+            line(left, y(baseline_ns), right, y(baseline_ns), "zero"),
+        ]
+    for number, run in enumerate(runs):
+        start = left + slot * number
+        if number == 0 or run.group != runs[number - 1].group:
+            parts.append(line(start, top, start, bottom + 8, "grid"))
+            together = sum(1 for other in runs if other.group == run.group)
+            room = int(slot * together / _LETTER)
+            if room >= _SHORTEST_GROUP:
+                parts.append(text(start + 3, bottom + 22, shorten(run.group, room, "…"), "tick"))
+        parts.append(_run(run, start, slot, y))
+    return "".join([*parts, "</svg>"])
+
+
+def _run(run: StripRun, start: float, slot: float, y: Callable[[float], float]) -> str:
+    name = ("new" if run.is_new else "old") + ("" if run.is_compared else " aside")
+    inside = 0.8 * slot / max(1, len(run.rounds_ns))
+    # More dots than that hide one another.
+    step = max(1, math.ceil(len(run.rounds_ns) / (_DOTS_PER_PIXEL * slot)))
+    places = [
+        (start + 0.1 * slot + inside * (place + 0.5), y(run.rounds_ns[place]))
+        for place in range(0, len(run.rounds_ns), step)
+    ]
+    level = line(start + 0.1 * slot, y(run.level_ns), start + 0.9 * slot, y(run.level_ns), "level")
+    path = dots(places, "dots") if places else ""
+    return f'<g class="{name}"><title>{html_text(run.title)}</title>{path}{level}</g>'
+
+
+@dataclass(frozen=True, slots=True)
+class Bar:
+    """One row of a bar chart.
+
+    Attributes:
+        label: of the row.
+        before_ns: time in the baseline, None where it is not known.
+        now_ns: time now.
+        note: what stands behind the bars.
+    """
+
+    label: str
+    before_ns: float | None
+    now_ns: float
+    note: str
+
+
+def bars(rows: Sequence[Bar]) -> str:
+    """Times as bars, that of the baseline above that of now; "" without rows."""
+    longest = max((value for row in rows for value in (row.now_ns, row.before_ns or 0.0)), default=0.0)
+    if not longest:
+        return ""
+    left, right, step = 340, 760, 30
+    short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
+    parts = [open_svg(step * len(rows) + 4, "bars", "Time of each kernel in a round, baseline and now")]
+    for number, row in enumerate(rows):
+        y = step * number + 4
+        width = (right - left) / longest
+        parts += [
+            f"<g><title>{html_text(row.label)}</title>",
+            text(left - 12, y + 16, short[row.label], "label end"),
+        ]
+        if row.before_ns is not None:
+            parts.append(rect(left, y + 2, row.before_ns * width, 8, "bar old"))
+        parts += [
+            rect(left, y + 11, row.now_ns * width, 10, "bar new"),
+            text(right + 14, y + 16, row.note, "label"),
+            "</g>",
+        ]
+    return "".join([*parts, "</svg>"])
+
+
+@dataclass(frozen=True, slots=True)
+class RooflinePoint:
+    """One case of the roofline.
+
+    Attributes:
+        label: of the case.
+        link: id of the element that it refers to.
+        intensity: operations for each byte.
+        flops_per_s: operations a second.
+    """
+
+    label: str
+    link: str
+    intensity: float
+    flops_per_s: float
+
+
+def roofline(points: Sequence[RooflinePoint], bytes_per_s: float, flops_per_s: float) -> str:
+    """Operations a second over operations for each byte, both on a logarithmic scale, below the board's limits."""
+    ridge = flops_per_s / bytes_per_s
+    left, right, top, bottom = 90, WIDTH - 20, 14, 340
+    intensities = [point.intensity for point in points] + [ridge]
+    low, high = min(intensities) / 4, max(intensities) * 4
+    least = min([point.flops_per_s for point in points] + [low * bytes_per_s, flops_per_s / 10]) / 2
+    most = 2 * flops_per_s
+
+    def x(intensity: float) -> float:
+        return left + (right - left) * math.log(intensity / low) / math.log(high / low)
+
+    def y(rate: float) -> float:
+        return bottom - (bottom - top) * math.log(max(rate, least) / least) / math.log(most / least)
+
+    parts = [open_svg(bottom + 46, "roofline", "Roofline of the cases with declared work")]
+    for tick in decades(low, high):
+        parts += [
+            line(x(tick), top, x(tick), bottom, "grid"),
+            text(x(tick), bottom + 16, f"{tick:g}", "tick middle"),
+        ]
+    for tick in decades(least, most):
+        parts += [line(left, y(tick), right, y(tick), "grid")]
+        parts += [text(left - 8, y(tick) + 4, amount(tick, "FLOP/s"), "tick end")]
+    corners = ((x(low), y(low * bytes_per_s)), (x(ridge), y(flops_per_s)), (right, y(flops_per_s)))
+    parts.append(polyline(corners, "roof"))
+    parts.append(text((left + right) / 2, bottom + 36, "FLOP for each byte", "tick middle"))
+    for point in points:
+        title = f"{point.label}: {amount(point.flops_per_s, 'FLOP/s')} at {point.intensity:.3g} FLOP for each byte"
+        mark = circle(x(point.intensity), y(point.flops_per_s), 5, "point", title)
+        parts.append(f'<a href="#{html_text(point.link)}">{mark}</a>')
+    return "".join([*parts, "</svg>"])
+
+
+def _change_ticks(x: Callable[[float], float], most: float) -> list[float]:
+    """Round changes up to the largest, none so near to another that their texts touch."""
+    kept = [0.0]
+    for power in range(-3, 3):
+        for digit in (1, 2, 5):
+            tick = digit * 10.0**power
+            if tick <= 1.02 * most and x(tick) - x(kept[-1]) >= _TICK_ROOM:
+                kept.append(tick)
+    return [*(-tick for tick in reversed(kept[1:])), *kept]
+
+
+def _inner(rounds: Sequence[float]) -> Sequence[float]:
+    """The rounds without the outermost twentieth on either end, which would flatten all the others."""
+    ordered = sorted(rounds)
+    cut = len(ordered) // 20
+    return ordered[cut : len(ordered) - cut]

@@ -1,0 +1,223 @@
+"""The HTML page: one file that is read without scripts, filtered with one, and led by no foreign text."""
+
+from __future__ import annotations
+
+import dataclasses
+import html
+import math
+import re
+import shutil
+import subprocess
+import xml.etree.ElementTree as ET
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_nsight.model.verdicts import SessionResult, VerdictKind
+from pytest_nsight.report import html_report
+from pytest_nsight.report.svg_plots import Bar, ForestRow, StripRun, bars, forest, strip
+from tests.report import canned
+from tests.report.test_escapes import HOSTILE, hostile
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+
+
+def with_baseline() -> SessionResult:
+    """The canned session, its baseline's runs beside it."""
+    result = canned.full()
+    stored = tuple(
+        dataclasses.replace(
+            run, session="20260201-120000", run=f"old-{number}", recorded="2026-02-01T12:00:00+00:00"
+        )
+        for number, run in enumerate(result.runs)
+    )
+    return dataclasses.replace(result, baseline_runs=stored)
+
+
+def case_of(text: str, name: str) -> str:
+    """The element of the case with that name."""
+    elements = re.findall(r"(?s)<details class=\"subject\".*?</details>\n", text)
+    (found,) = [element for element in elements if f'<span class="case">{html.escape(name)}</span>' in element]
+    return found
+
+
+def test_the_page_needs_nothing_else() -> None:
+    text = html_report.render(canned.worked())
+
+    assert not re.search(r"""(?:src|href)\s*=\s*["'](?!#)|@import|url\(""", text)
+    assert "default-src 'none'" in text
+
+
+def test_cases_stand_worst_first_and_name_everything_about_them() -> None:
+    result = with_baseline()
+    text = html_report.render(result)
+    kinds = re.findall(r'data-kind="(\w+)" data-text', text)
+    slower = case_of(text, "test_rms_norm[fused-4096x4096-bf16]")
+    structure = case_of(text, "test_add_rms_norm[fused-4096x4096-bf16]")
+
+    assert kinds == sorted(kinds, key=[kind.value for kind in VerdictKind].index)
+    assert len(kinds) == len(result.verdicts)
+    assert "kernel time 24.4 -&gt; 26.1 us (+7.0 %" in slower
+    assert 'class="strip"' in slower
+    assert 'class="bars"' in slower
+    assert "1980 MHz" in slower
+    assert "<th>launch</th>" in structure
+    assert "NVIDIA H200" in text
+
+
+def test_the_forest_plot_has_a_row_for_each_compared_case() -> None:
+    text = html_report.render(canned.full())
+    compared = [verdict for verdict in canned.full().verdicts if verdict.comparison]
+
+    assert text.count('class="interval"') == len(compared)
+    assert 'class="forest"' not in html_report.render(canned.saved_only())
+
+
+def test_all_rounds_of_baseline_and_new_runs_are_drawn_run_by_run() -> None:
+    case = case_of(html_report.render(with_baseline()), "test_swiglu[fused-8192]")
+    old, new = (re.findall(rf'<g class="{name}">.*?</g>', case) for name in ("old", "new"))
+
+    assert len(old) == len(new) == 2
+    assert all(group.count("h0") == 5 for group in (*old, *new))
+    assert "2026-02-01 4be90d0c" in case
+
+
+def test_without_the_baselines_rounds_its_levels_are_drawn() -> None:
+    compared = canned.comparison(24_400, 1.02, 0.01, 0.1, basis=canned.basis())
+    verdict = canned.verdict(VerdictKind.INCONCLUSIVE, "test_x", "open", compared)
+
+    case = case_of(html_report.render(canned.session((verdict,))), "test_x")
+
+    assert case.count('<g class="old">') == 2
+    assert case.count('class="dots"') == 2, "those of the new runs"
+
+
+def test_a_case_links_to_the_one_that_it_claims_to_beat() -> None:
+    case = case_of(html_report.render(canned.worked()), "test_rms_norm[fused-b32x2048]")
+
+    (anchor, label, factor) = re.findall(r'beat <a href="#(case-\d+)">(.*?)</a>. It takes (\S+) times', case)[0]
+    assert (label, factor) == ("test_rms_norm[unfused-b32x2048]", "5.04")
+    assert f'id="{anchor}"' in case_of(html_report.render(canned.worked()), label)
+
+
+def test_the_roofline_has_a_point_for_each_case_that_declares_bytes_and_operations() -> None:
+    assert html_report.render(canned.worked()).count('class="point"') == 3
+    assert 'class="roofline"' not in html_report.render(canned.worked(limits={}))
+
+
+@pytest.mark.parametrize("text", HOSTILE)
+def test_foreign_text_adds_no_element(text: str) -> None:
+    def tags(result: SessionResult) -> list[str]:
+        return re.findall(r"<[a-z!/][^>]*?(?=[\s>])", html_report.render(result))
+
+    assert tags(hostile(text)) == tags(hostile("plain"))
+
+
+@given(
+    st.lists(
+        st.tuples(st.floats(-0.99, 1e6), st.floats(0, 1e3), st.floats(0, 0.5)).map(
+            lambda row: ForestRow("a", "case-1", "bad", row[0], row[0] - row[1], row[0] + row[1], row[2])
+        ),
+        max_size=8,
+    )
+)
+def test_a_forest_of_any_changes_is_finite_svg(rows: list[ForestRow]) -> None:
+    text = forest(rows)
+
+    assert "nan" not in text
+    assert "inf" not in text
+    assert not rows or ET.fromstring(text).tag == "svg"
+
+
+@given(
+    st.lists(st.lists(st.integers(1, 10**12), min_size=1, max_size=9), max_size=6), st.floats(1, 1e12) | st.none()
+)
+def test_rounds_of_any_length_are_finite_svg(runs: list[list[int]], baseline_ns: float | None) -> None:
+    shown = [
+        StripRun(
+            "run", "session", is_new=False, is_compared=True, rounds_ns=run, level_ns=math.fsum(run) / len(run)
+        )
+        for run in runs
+    ]
+    text = strip(shown, baseline_ns, 0.02)
+
+    assert not runs or ET.fromstring(text).tag == "svg"
+    assert "nan" not in text
+
+
+def test_bars_without_time_are_left_out() -> None:
+    assert bars([]) == ""
+    assert bars([Bar("a", None, 0.0, "")]) == ""
+    assert ET.fromstring(bars([Bar("a<b>", 2.0, 1.0, "x")])).tag == "svg"
+
+
+def dump(page: str, folder: Path, *, script: str = "", blocks_scripts: bool = False) -> str:
+    """The page as Chromium has built it, after `script` has run; only blocked scripts are on its console."""
+    if CHROMIUM is None:
+        pytest.skip("no Chromium here")
+    if script:
+        page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
+        page = page.replace("</body>", f"<script>{script}</script></body>")
+    file = folder / "page.html"
+    file.write_text(page, encoding="utf-8")
+    flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
+    flags += "disable-component-update disable-sync disable-dev-shm-usage enable-logging=stderr"
+    command = [CHROMIUM, *(f"--{flag}" for flag in flags.split()), f"--user-data-dir={folder / 'profile'}"]
+    done = subprocess.run(
+        [*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120, check=True
+    )
+    assert ("CONSOLE" in done.stderr) == blocks_scripts, done.stderr
+    return done.stdout
+
+
+@pytest.mark.slow
+def test_a_browser_runs_the_pages_own_script_and_reports_no_error(tmp_path: Path) -> None:
+    shown = dump(html_report.render(with_baseline()), tmp_path)
+
+    assert '<html lang="en" class="js">' in shown
+    assert ">12 of 12</span>" in shown
+
+
+@pytest.mark.slow
+def test_search_and_buttons_filter_and_keys_move_on(tmp_path: Path) -> None:
+    script = """
+      const search = document.getElementById("search");
+      const seen = () => [...document.querySelectorAll("details.subject")].filter((one) => !one.hidden).length;
+      const key = (name) => document.dispatchEvent(new KeyboardEvent("keydown", {key: name}));
+      const found = [];
+      search.value = "swiglu FUSED"; search.dispatchEvent(new Event("input")); found.push(seen());
+      search.value = ""; search.dispatchEvent(new Event("input"));
+      document.querySelector('button[data-kind="REGRESSION"]').click(); found.push(seen());
+      key("j"); key("j"); found.push(document.activeElement.parentElement.id);
+      key("e"); found.push([...document.querySelectorAll("details.subject[open]")].length);
+      key("/"); found.push(document.activeElement.id);
+      document.title = found.join(" ");
+    """
+    shown = dump(html_report.render(canned.full()), tmp_path, script=script)
+
+    assert "<title>1 2 case-3 2 search</title>" in shown
+
+
+@pytest.mark.slow
+def test_a_browser_that_runs_no_script_shows_all_of_it(tmp_path: Path) -> None:
+    page = re.sub(r"script-src '[^']*'", "script-src 'none'", html_report.render(with_baseline()))
+
+    shown = dump(page, tmp_path, blocks_scripts=True)
+
+    assert '<html lang="en">' in shown
+    assert re.findall(r'<details class="subject"[^>]*>', shown) == re.findall(
+        r'<details class="subject"[^>]*>', page
+    )
+    assert not re.search(r"<details[^>]* hidden", shown)
+
+
+@pytest.mark.slow
+def test_only_the_pages_own_script_may_run(tmp_path: Path) -> None:
+    page = html_report.render(canned.quiet()).replace("</main>", "<script>document.title = 'mine'</script></main>")
+
+    shown = dump(page, tmp_path, blocks_scripts=True)
+
+    assert "<title>passed" in shown
+    assert 'class="js"' in shown
