@@ -30,7 +30,8 @@ def pytest_nsight_verdict(config: pytest.Config, verdict: Verdict) -> None:
 
     Args:
         config: of the user's pytest.
-        verdict: of one case, or of one of its parts.
+        verdict: of one case, or of one of its parts. Its `comparison` holds the times in ns, the ratio with its
+            90 % confidence interval and the p-values; None where nothing was compared.
     """
 
 
@@ -51,5 +52,6 @@ def pytest_nsight_environment(config: pytest.Config) -> Mapping[str, str] | None
         config: of the user's pytest.
 
     Returns:
-        Names and values, both text; None for nothing.
+        Names and values, both text; None for nothing. Where several implementations name the same field, the one
+        that was registered first counts.
     """

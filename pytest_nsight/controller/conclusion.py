@@ -11,8 +11,7 @@ from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.completeness import Collected, describe_removed, describe_unmarked
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_subjects
-from pytest_nsight.gate.save_report import list_saved
+from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_saved, list_subjects
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.roofline import find_datasheet

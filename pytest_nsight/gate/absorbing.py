@@ -6,10 +6,9 @@ measured again in a fresh process, a suspect alone in one of its own; only a cas
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_nsight.gate.planning import leave_out
 from pytest_nsight.gate.state import GateState, PlannedProcess, SerialisedReport
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
@@ -68,9 +67,28 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     later = (*rest[1:], *retries) if begun else (*retries, *rest)
     return replace(
         state,
-        pending=(*rest[:begun], *leave_out(later, state.other.absent, state.problems)),
+        pending=(*rest[:begun], *_leave_out(later, state.other.absent, state.problems)),
         is_interrupted=any(process.end is ProcessEnd.INTERRUPTED for process in processes),
     )
+
+
+def _leave_out(
+    pending: Sequence[PlannedProcess], absent: Collection[str], problems: Collection[str]
+) -> tuple[PlannedProcess, ...]:
+    """The pending processes without cases that need no more runs, and without processes that have none left.
+
+    Args:
+        pending: processes, the next one first.
+        absent: cases that the other tree does not have: one pair of them is enough.
+        problems: cases that cannot be judged.
+    """
+    kept = []
+    for process in pending:
+        unwanted = {*problems, *(absent if process.run > 1 else ())}
+        cases = tuple(case for case in process.assignment.cases if case not in unwanted)
+        if cases:
+            kept.append(replace(process, assignment=replace(process.assignment, cases=cases)))
+    return tuple(kept)
 
 
 def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _Outcome:

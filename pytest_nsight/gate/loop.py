@@ -5,15 +5,21 @@ A live session, a replay and a calibration differ in their source of runs only. 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import random
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Protocol
 
 from pytest_nsight.gate.absorbing import absorb
-from pytest_nsight.gate.judging import StoredRuns
-from pytest_nsight.gate.planning import list_upcoming, plan
-from pytest_nsight.gate.state import GateState
-from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.gate.judging import StoredRuns, find_suspects
+from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
+from pytest_nsight.judge.subject_runs import LOOKS
+from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess
+
+_WORTH_GUESSING = 5
+"""Among so many cases one is probably a suspect after the first look. Among fewer none is, and the session would
+have to wait for the end of processes that nobody needs."""
 
 
 class Source(Protocol):
@@ -54,3 +60,91 @@ def run_loop(
         if not state.pending or state.is_interrupted or not watch(state):
             return state
         state = absorb(state, source.execute(state.pending[0].assignment, list_upcoming(state)))
+
+
+def plan(state: GateState, stored: StoredRuns) -> GateState:
+    """The state with the next processes pending; none are pending when all is measured.
+
+    A case is suspect after a look if more runs may change its verdict; only suspects get the runs up to the next
+    look. What was pending stays.
+
+    Args:
+        state: what is known.
+        stored: the runs to compare with.
+    """
+    if state.pending or state.is_exhausted or state.is_interrupted:
+        return state
+    if not state.planned_runs:
+        return _add_runs(state, state.plan.case_ids, state.plan.runs)
+    next_look = next((look for look in LOOKS if look > state.planned_runs), None)
+    if not state.plan.is_judged or next_look is None:
+        return state
+    suspects = {subject.case for subject in find_suspects(state, stored)}
+    cases = [case for case in state.plan.case_ids if case in suspects]
+    return _add_runs(state, cases, next_look - state.planned_runs) if cases else state
+
+
+def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
+    """The assignments after the next one, if nothing happens in between, so that processes can get ready for them.
+
+    The last ones have no cases: a look may ask for them, and it is not known for which cases.
+    """
+    known = tuple(process.assignment for process in state.pending[1:])
+    most = max(state.plan.runs, LOOKS[-1]) if state.plan.is_judged else state.plan.runs
+    if state.planned_runs >= most or len(state.plan.cases) < _WORTH_GUESSING:
+        return known
+    if state.plan.is_paired:
+        return (*known, *_pair_up(Assignment(()), state.planned_runs + 1))
+    return (*known, Assignment(()), Assignment(()))
+
+
+def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
+    first = state.planned_runs + 1
+    pending = tuple(
+        PlannedProcess(run, assignment)
+        for run in range(first, first + runs)
+        for assignment in _assign(state.plan, cases, run)
+    )
+    return replace(state, pending=pending, planned_runs=state.planned_runs + runs)
+
+
+def _assign(session: SessionPlan, cases: Sequence[str], run: int) -> tuple[Assignment, ...]:
+    """The assignment of one run, or of a pair; both trees of a pair take the cases in the same order."""
+    assignment = Assignment(tuple(cases))
+    if session.seed is not None:
+        seed, order = random.Random(f"{session.seed}/{run}").getrandbits(32), list(cases)
+        random.Random(seed).shuffle(order)
+        assignment = Assignment(tuple(place_partners_together(order, session.partners)), seed)
+    return _pair_up(assignment, run) if session.is_paired else (assignment,)
+
+
+def _pair_up(assignment: Assignment, run: int) -> tuple[Assignment, Assignment]:
+    """The assignment for both trees; the tree that goes first alternates (ABBA), so that drift cancels."""
+    other = replace(assignment, tree=OTHER_TREE)
+    return (other, assignment) if run % 2 else (assignment, other)
+
+
+def place_partners_together(order: Sequence[str], partners: Mapping[str, str]) -> list[str]:
+    """The cases with those that they claim to beat beside them; otherwise the order stays.
+
+    Args:
+        order: cases.
+        partners: case -> the case that it claims to beat.
+    """
+    neighbours: dict[str, list[str]] = {case: [] for case in order}
+    for case in order:
+        partner = partners.get(case)
+        if partner in neighbours:
+            neighbours[case].append(partner)
+            neighbours[partner].append(case)
+    placed: dict[str, None] = {}
+
+    def place(case: str) -> None:
+        if case not in placed:
+            placed[case] = None
+            for other in neighbours[case]:
+                place(other)
+
+    for case in order:
+        place(case)
+    return list(placed)

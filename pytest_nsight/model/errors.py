@@ -15,7 +15,10 @@ from pathlib import Path
 
 
 class NsightError(Exception):
-    """Base of all errors whose message is meant for the user, without a traceback."""
+    """Base of all errors whose message is meant for the user, without a traceback.
+
+    The message is one sentence or two: what happened, with the value; why; what to type.
+    """
 
 
 class UsageError(NsightError):
@@ -31,19 +34,27 @@ class NsysError(CollectorError):
 
 
 class TraceError(CollectorError):
-    """An export or a recording that cannot be read."""
+    """An export or a recording that cannot be read: damaged, of another kind, or larger than memory allows."""
 
 
 class BaselineError(NsightError):
-    """A baseline file that cannot be read or written."""
+    """A baseline file that cannot be read or written; no other file is affected."""
 
 
 class RecordingError(NsightError):
-    """A session folder that cannot be replayed."""
+    """A session folder that cannot be replayed.
+
+    It was recorded without --nsight-keep, is damaged, or was written by a newer version.
+    """
 
 
 def unwritable(folder: Path, error: OSError) -> CollectorError:
-    """Return the error for a folder of the session that cannot be written."""
+    """The error for a folder of the session that cannot be written.
+
+    Args:
+        folder: a folder below .nsight/.
+        error: what the operating system reports.
+    """
     return CollectorError(
         f"{folder} cannot be written ({error.strerror}): the session's files go below pytest's root folder, "
         "so make that writable, or choose another with --rootdir"

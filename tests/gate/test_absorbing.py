@@ -6,8 +6,7 @@ import pytest
 
 from pytest_nsight.gate.absorbing import MOST_FAILURES_ALONE, NOTHING_MEASURED, absorb
 from pytest_nsight.gate.judging import StoredRuns
-from pytest_nsight.gate.loop import run_loop
-from pytest_nsight.gate.planning import plan
+from pytest_nsight.gate.loop import plan, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.values import Case
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_nsight.gate.absorbing import absorb
-from pytest_nsight.gate.planning import place_partners_together
+from pytest_nsight.gate.loop import place_partners_together
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.model.values import RunSummary, Shape, ShapeUse, Subject
 from pytest_nsight.protocol.job import Assignment

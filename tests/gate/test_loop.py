@@ -8,8 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_nsight.gate.judging import StoredRuns, judge_state
-from pytest_nsight.gate.loop import run_loop
-from pytest_nsight.gate.planning import list_upcoming, place_partners_together, plan
+from pytest_nsight.gate.loop import list_upcoming, place_partners_together, plan, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.values import Case, Policy
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment

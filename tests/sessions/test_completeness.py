@@ -1,0 +1,84 @@
+"""Nothing is green by accident: what was not measured is named, and fails a strict session."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+ONE = """
+@pytest.mark.nsight
+def test_one():
+    square(torch.ones(1000))
+"""
+UNMARKED = """
+def test_unmarked(nsight):
+    nsight(square, torch.ones(10))
+"""
+STRICT = ("--nsight-strict", "--nsight-collector=torch")
+
+Gate = Callable[..., pytest.RunResult]
+
+
+@pytest.mark.parametrize(
+    "option",
+    [
+        "--nsight-strict",
+        "--nsight-json=x.json",
+        "--nsight-band=2%",
+        "--nsight-markdown=x.md",
+        "--nsight-no-canaries",
+    ],
+)
+def test_an_option_without_nsight_is_refused(gate: Gate, option: str) -> None:
+    result = gate(option, body="def test_plain(): pass", nsight=False)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{option.partition('=')[0]} needs --nsight*"])
+
+
+def test_a_strict_session_that_measures_nothing_fails(gate: Gate) -> None:
+    result = gate(*STRICT, body="def test_plain(): pass")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*nothing was measured: no selected test has the mark nsight*"])
+    assert gate(body="def test_plain(): pass").ret == pytest.ExitCode.OK
+
+
+@pytest.mark.slow
+def test_a_test_with_the_fixture_and_without_the_mark_is_named_and_fails_strict(gate: Gate) -> None:
+    gate("--nsight-save", "--nsight-runs=3", "--nsight-collector=torch", body=ONE + UNMARKED)
+
+    loose, strict = gate("--nsight-band=90%"), gate("--nsight-band=90%", *STRICT)
+
+    for result in (loose, strict):
+        assert "test_unmarked; add @pytest.mark.nsight" in " ".join(result.stdout.str().split())
+    assert loose.ret == pytest.ExitCode.OK
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.slow
+def test_a_stored_case_whose_test_is_gone_is_named_and_fails_strict(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-save", "--nsight-runs=3", "--nsight-collector=torch", body=ONE)
+    body = ONE.replace("test_one", "test_other")
+
+    result = gate(*STRICT, body=body)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = " ".join(result.stdout.str().split())
+    assert "test_case.py::test_one; if that is intended, remove them with: pytest-nsight baselines prune" in text
+    # Of a file that is not collected as a whole nobody knows what it holds.
+    named = gate("test_case.py::test_other", body=body)
+    assert "has no test any more" not in named.stdout.str()
+
+
+@pytest.mark.slow
+def test_a_save_says_what_it_changes(gate: Gate) -> None:
+    gate("--nsight-save", "--nsight-runs=2", body=ONE)
+
+    result = gate("--nsight-save", "--nsight-runs=2", "-v", body=ONE.replace("1000))", "1000)).exp()"))
+
+    text = " ".join(result.stdout.str().split())
+    assert "SAVED test_one: " in text
+    assert " -> " in text
+    assert "+ 1 launch: exp" in text

@@ -1,0 +1,51 @@
+"""What one test does may fail that test, and no other: whole sessions with one bad test among sound ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+
+pytestmark = pytest.mark.slow
+
+SOUND = """
+@pytest.mark.nsight
+@pytest.mark.parametrize("number", range(4))
+def test_sound(number):
+    square(torch.ones(2000 + number))
+"""
+
+BAD = {
+    "dies of SIGSEGV": "import ctypes; ctypes.string_at(0)",
+    "exits": "os._exit(0)",
+    "is killed": "import signal; os.kill(os.getpid(), signal.SIGKILL)",
+    "aborts": "os.abort()",
+}
+
+
+@pytest.mark.parametrize("body", BAD.values(), ids=list(BAD))
+def test_a_process_that_dies_costs_only_the_test_that_kills_it(
+    gate: Callable[..., pytest.RunResult], body: str
+) -> None:
+    bad = f"""
+@pytest.mark.nsight
+def test_bad():
+    square(torch.ones(100))
+    {body}
+"""
+    result = gate("--nsight-save", "--nsight-runs=1", body=SOUND + bad + SOUND.replace("sound", "later"))
+
+    result.assert_outcomes(passed=8, failed=1)
+    assert result.stdout.str().count("SAVED") >= 8
+    result.stdout.fnmatch_lines(["*FAILED*test_bad*"])
+
+
+def test_a_test_that_kills_the_process_of_another_run_is_measured_no_more(
+    gate: Callable[..., pytest.RunResult],
+) -> None:
+    bad = "@pytest.mark.nsight\ndef test_bad():\n    os._exit(7)\n"
+    result = gate("--nsight-save", "--nsight-runs=3", body=SOUND + bad)
+
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*3 runs*"])
+    assert result.stdout.str().count("before its time") >= 1
