@@ -56,12 +56,36 @@ def _parser() -> argparse.ArgumentParser:
     doctor = commands.add_parser("doctor", help="say whether this machine can measure, and what it lacks")
     doctor.set_defaults(run=_doctor)
 
+    init = commands.add_parser("init", help="set this repository up: a first perf test, settings, workflows")
+    init.set_defaults(run=_init)
+
     show = commands.add_parser("show", help="show kernels, ranges and gaps of an Nsight Systems export")
     show.add_argument("report", type=Path, help="an .sqlite export, a .nsys-rep report, or a recorded run's folder")
     show.add_argument("--range", default="", metavar="NAME", help="only ranges with NAME in their name")
     show.add_argument("--domain", help='only ranges of this NVTX domain; "" is the default one')
     show.add_argument("--top", type=_positive, default=15, metavar="N", help="rows of a table (default: 15)")
+    show.add_argument("--full-names", action="store_true", help="kernels with the names that the profiler gave")
+    show.add_argument(
+        "--category", action="append", default=[], metavar="NAME=PATTERN", help="kernels with PATTERN are NAME"
+    )
+    output = show.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print all tables as JSON")
+    output.add_argument("--csv", metavar="TABLE", help="print one table as CSV: devices, ranges, kernels, ...")
     show.set_defaults(run=_show)
+
+    merge = commands.add_parser(
+        "merge-baselines",
+        help="unite the runs of two branches that both saved: git's merge driver, or by hand",
+        epilog="docs/reference.md says how git is set up. By hand: pytest-nsight merge-baselines FILE.",
+    )
+    merge.add_argument(
+        "files",
+        nargs="+",
+        type=Path,
+        metavar="FILE",
+        help="one baseline file in conflict, or git's %%O %%A %%B %%P",
+    )
+    merge.set_defaults(run=_merge_baselines)
 
     calibrate = commands.add_parser(
         "calibrate",
@@ -108,12 +132,37 @@ def _model(_: argparse.Namespace) -> int:
     return 0
 
 
+def _init(_: argparse.Namespace) -> int:
+    from pytest_nsight.setup_repository.initialise import render, set_up  # noqa: PLC0415
+
+    print(render(set_up(Path.cwd())))
+    return 0
+
+
 def _doctor(_: argparse.Namespace) -> int:
     from pytest_nsight.collectors.doctor import checks, render  # noqa: PLC0415
 
     found = checks()
     print(render(found))
     return 0 if all(check.ok for check in found) else 1
+
+
+def _merge_baselines(options: argparse.Namespace) -> int:
+    from pytest_nsight.baselines.merge import merge_conflict, merge_files  # noqa: PLC0415
+    from pytest_nsight.model.errors import UsageError  # noqa: PLC0415
+
+    match options.files:
+        case [path]:
+            merged = merge_conflict(path)
+            origins = f"{merged.from_ours} of them only ours, {merged.from_theirs} only theirs"
+            print(f"{path}: {merged.runs} runs, {origins}; now type: git add {path}")
+        case [base, ours, theirs, *names] if len(names) <= 1:
+            merge_files(base, ours, theirs, str(names[0] if names else ours))
+        case files:
+            raise UsageError(
+                f"{len(files)} files for merge-baselines; give one file in conflict, or git's %O %A %B %P"
+            )
+    return 0
 
 
 def _calibrate(options: argparse.Namespace) -> int:
@@ -127,15 +176,28 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
-    from pytest_nsight.show import show  # noqa: PLC0415
+    from pytest_nsight.analysis.categories import CategoryRule  # noqa: PLC0415
+    from pytest_nsight.collectors.open_recording import load_trace  # noqa: PLC0415
+    from pytest_nsight.show import View, render, write_csv, write_json  # noqa: PLC0415
 
-    width = shutil.get_terminal_size((120, 24)).columns
-    text = show(options.report, width, name=options.range, domain=options.domain, top=options.top)
+    rules = tuple(CategoryRule.parse(text) for text in options.category)
+    view = View(options.range, options.domain, options.top, options.full_names, rules)
+    trace = load_trace(options.report)
+    if options.json:
+        text = write_json(view.analyse(trace))
+    elif options.csv:
+        text = write_csv(view.analyse(trace), options.csv)
+    else:
+        text = render(trace, shutil.get_terminal_size((120, 24)).columns, view)
+    _print(text)
+    return 0
+
+
+def _print(text: str) -> None:
+    """Prints names of the traced program, which the terminal may lack characters for."""
     if isinstance(sys.stdout, io.TextIOWrapper):
-        # Names come from the traced program, and the terminal may know fewer characters.
         sys.stdout.reconfigure(errors="backslashreplace")
     print(text)
-    return 0
 
 
 if __name__ == "__main__":

@@ -56,9 +56,7 @@ def decode(text: str) -> Runs:
 def _read_version(content: object) -> int:
     version = content.get("format") if isinstance(content, dict) else None
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
-        raise DecodingError(
-            "", f"is no baseline file: its format is {shown(version)}, expected 1 to {FORMAT_VERSION}"
-        )
+        raise DecodingError(".format", f"is {shown(version)}, expected 1 to {FORMAT_VERSION}")
     if version > FORMAT_VERSION:
         raise NewerFormatError(
             f"written by a newer pytest-nsight (format {shown(version)}, this one reads up to {FORMAT_VERSION})"
@@ -244,6 +242,7 @@ def _decode_run(
         commit=origin.commit,
         work=_decode_work(structure.work),
         reason=origin.reason,
+        cases=origin.cases,
     )
 
 

@@ -88,6 +88,7 @@ class _Encoder:
             board=run.board,
             environment=self.environments.add(dict(sorted(run.environment.items()))),
             reason=run.reason,
+            cases=run.cases,
         )
         return self.origins.add(_fields(stored))
 

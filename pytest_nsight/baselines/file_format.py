@@ -175,6 +175,7 @@ class StoredOrigin:
     board: str
     environment: str
     reason: str = ""
+    cases: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -70,4 +70,5 @@ summaries = st.builds(
     commit=_texts,
     work=st.none() | st.builds(Work, _counts, _counts),
     reason=_texts,
+    cases=_small,
 )
