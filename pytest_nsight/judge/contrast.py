@@ -11,7 +11,7 @@ from typing import TypeVar
 from scipy import special
 
 from pytest_nsight.judge.location import Location
-from pytest_nsight.judge.noise import Component, Noise, Place, shares
+from pytest_nsight.judge.noise import Component, Noise, Place, measure_context_shift, shares
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -58,6 +58,7 @@ class Contrast:
         shift: of the canaries, None where there are too few of them or both sides are of the same sessions.
         material: the smallest material difference.
         floor_ns: the smallest change in ns that may count.
+        context_shift: share of the runs whose context the other side lacks.
         is_paired: whether each further new run comes with a further run of the baseline.
     """
 
@@ -72,6 +73,7 @@ class Contrast:
     shift: Shift | None = None
     material: float = math.inf
     floor_ns: float = math.nan
+    context_shift: float = 0.0
     is_paired: bool = False
 
     @property
@@ -96,7 +98,7 @@ class Contrast:
 
     def variance_with(self, new_runs: int) -> float:
         """Return the variance of the difference if there were this many new runs."""
-        return self._run_part(new_runs) + self.level_variance
+        return self._run_part(new_runs) + self.level_variance + self._context_part(new_runs)
 
     def variance_to_come(self, new_runs: int) -> float:
         """Return the variance of what the difference will have changed by at this many new runs."""
@@ -105,6 +107,13 @@ class Contrast:
     def _run_part(self, new_runs: int) -> float:
         more = new_runs - self.new_runs if self.is_paired else 0
         return self.run_variance * (1 / (self.baseline_runs + more) + 1 / new_runs)
+
+    def _context_part(self, new_runs: int) -> float:
+        shift = self.context_shift
+        if new_runs > self.new_runs and not self.is_paired and max(one.cases for one in self.new) > 1:
+            # Only suspects get further runs: processes that measure few cases, not the suite.
+            shift = 1 - (1 - shift) * self.new_runs / new_runs
+        return self.noise.context.variance * shift**2
 
     @property
     def standard_error(self) -> float:
@@ -120,7 +129,12 @@ class Contrast:
         """Return the degrees of freedom if there were this many new runs."""
         run_part = self._run_part(new_runs)
         run_df = self.run_df + (new_runs - self.new_runs) * (2 if self.is_paired else 1)
-        return pool_degrees((run_part, run_df), (self.level_variance, self.level_df))
+        level_part, level_df = self.level_variance, self.level_df
+        if context_part := self._context_part(new_runs):
+            # As among levels: the tail of a sum is that of its heaviest part.
+            level_part += context_part
+            level_df = min(level_df, self.noise.context.degrees_of_freedom)
+        return pool_degrees((run_part, run_df), (level_part, level_df))
 
     @property
     def now_log_ns(self) -> float:
@@ -191,6 +205,7 @@ def contrast(
         compared=tuple(baseline),
         new=tuple(new),
         shift=shift,
+        context_shift=measure_context_shift(baseline, new),
     )
 
 

@@ -49,6 +49,7 @@ class Location:
         board_group: the group of boards that time alike, "" when unknown.
         drift: log change from the first to the last round, 0.0 if the run does not drift.
         modes: the two modes of its rounds, None if they have one.
+        cases: number of cases that its process measured, 0 when unknown.
     """
 
     run: str
@@ -60,6 +61,7 @@ class Location:
     board_group: str = ""
     drift: float = 0.0
     modes: Modes | None = None
+    cases: int = 0
 
     @property
     def place(self) -> tuple[str, str]:
@@ -191,6 +193,7 @@ def locate(
         board_group=board_groups.get(run.board, ""),
         drift=found.drift,
         modes=found.modes,
+        cases=run.cases,
     )
 
 

@@ -162,6 +162,7 @@ class RunSummary:
         commit: git commit of the tested tree, "" when unknown; "+" at its end when it had changes.
         work: what a round has to do, None where it is not declared.
         reason: why these runs became a baseline, as their user wrote; "" for none.
+        cases: number of cases that its process measured, 0 when unknown: what ran before a short kernel changes it.
     """
 
     subject: Subject
@@ -179,6 +180,7 @@ class RunSummary:
     commit: str = ""
     work: Work | None = None
     reason: str = ""
+    cases: int = 0
 
     @property
     def ran_on_gpu(self) -> bool:

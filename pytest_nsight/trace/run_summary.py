@@ -133,6 +133,7 @@ def _summary(
         commit=manifest.commit,
         # Work is declared for a whole round only.
         work=None if subject.part else manifest.work.get(subject.case),
+        cases=len(set(manifest.started)),
     )
 
 
