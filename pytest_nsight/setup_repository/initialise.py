@@ -1,0 +1,199 @@
+"""Sets a repository up: finds out what it can, creates what is missing, and changes nothing that exists."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from enum import Enum
+from pathlib import Path
+
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.setup_repository.workflows import render_workflows
+
+TESTS = "perf_tests"
+TEMPLATES = Path(__file__).parent / "templates"
+ATTRIBUTES = "baselines/**/*.json -diff linguist-generated merge=pytest-nsight"
+MERGE_DRIVER = {
+    "merge.pytest-nsight.name": "unite the runs of both baselines",
+    "merge.pytest-nsight.driver": "pytest-nsight merge-baselines %O %A %B",
+}
+_SETTINGS = ('nsight_band = "1%"', 'nsight_baselines = "baselines"')
+_PYTEST_SECTIONS = {"pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
+_PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
+
+
+class Outcome(Enum):
+    """What became of one file or setting."""
+
+    CREATED = "created"
+    EXTENDED = "extended"
+    KEPT = "kept"
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that was set up or was there.
+
+    Attributes:
+        name: path from the repository's root, or a git setting.
+        outcome: what became of it.
+        remark: what the user may still do, "" if nothing.
+    """
+
+    name: str
+    outcome: Outcome
+    remark: str = ""
+
+
+def set_up(folder: Path) -> tuple[Step, ...]:
+    """Writes a perf test, settings, git attributes and workflows into the repository that the folder is in.
+
+    Args:
+        folder: in a git repository; everything is written at its root.
+
+    Returns:
+        What became of each file and setting, in the order of writing.
+
+    Raises:
+        UsageError: the folder is in no git repository, or a file cannot be written.
+    """
+    found = _git(folder, "rev-parse", "--show-toplevel")
+    if not found:
+        raise UsageError(f"{folder} is in no git repository; run `git init` there first")
+    root = Path(found)
+    try:
+        return tuple(_steps(root))
+    except OSError as error:
+        raise UsageError(
+            f"cannot write {error.filename}: {error.strerror}; what was written before stays"
+        ) from error
+
+
+def render(steps: Sequence[Step]) -> str:
+    """The steps as lines, and what to type next."""
+    width = max(len(step.name) for step in steps)
+    lines = [f"{step.outcome.value:<8}  {step.name:<{width}}  {step.remark}".rstrip() for step in steps]
+    written = [step.name.split("/")[0] for step in steps if step.outcome is not Outcome.KEPT]
+    to_commit = dict.fromkeys([*(name for name in written if not name.startswith("git ")), "baselines"])
+    return "\n".join(
+        [
+            *lines,
+            "",
+            "Next, on a machine like the one that will gate:",
+            "  pytest-nsight doctor",
+            f"  pytest --nsight --nsight-save {TESTS}/",
+            f"  git add {' '.join(to_commit)} && git commit",
+            f"Then `pytest --nsight {TESTS}/` fails the tests that get slower.",
+        ]
+    )
+
+
+def _steps(root: Path) -> Iterator[Step]:
+    if any((root / TESTS).glob("**/*.py")):
+        yield Step(TESTS, Outcome.KEPT, "it has tests already")
+    else:
+        yield _create(root, f"{TESTS}/test_example.py", _read(TEMPLATES / "test_example.py.template"))
+    yield _add_settings(root)
+    yield _add_attributes(root)
+    for key, value in MERGE_DRIVER.items():
+        yield _set_git(root, key, value)
+    remote = _git(root, "remote", "get-url", "origin")
+    if remote and "github" not in remote:
+        yield Step(".github/workflows", Outcome.KEPT, f"not written: {remote} is not on GitHub")
+        return
+    for name, text in render_workflows(
+        {path.name: _read(path) for path in (TEMPLATES / "workflows").iterdir()},
+        branch=_default_branch(root),
+        paths=f"{TESTS}/",
+        install=_install_commands(root),
+    ).items():
+        yield _create(root, f".github/workflows/{name}", text)
+
+
+def _create(root: Path, name: str, text: str) -> Step:
+    path = root / name
+    if path.exists() or path.is_symlink():
+        return Step(name, Outcome.KEPT)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    if not path.parent.resolve().is_relative_to(root.resolve()):
+        return Step(name, Outcome.KEPT, f"not written: {path.parent} leads out of the repository")
+    with path.open("x", encoding="utf-8") as file:
+        file.write(text)
+    return Step(name, Outcome.CREATED)
+
+
+def _extend(root: Path, name: str, text: str) -> Step:
+    """Appends lines to a file that may not exist yet."""
+    path = root / name
+    before = path.read_text(encoding="utf-8") if path.exists() else ""
+    gap = "" if not before or before.endswith("\n") else "\n"
+    with path.open("a", encoding="utf-8") as file:
+        file.write(gap + text)
+    return Step(name, Outcome.EXTENDED if before else Outcome.CREATED)
+
+
+def _add_settings(root: Path) -> Step:
+    """The settings go where the project's pytest settings are; existing settings stay as they are."""
+    lines = "\n".join(_SETTINGS) + "\n"
+    ini = lines.replace('"', "")
+    remark = f"add there, if you like: {'; '.join(_SETTINGS)}"
+    for name in _PYTEST_FILES:
+        if (root / name).exists():
+            return Step(name, Outcome.KEPT, "" if "nsight_" in (root / name).read_text("utf-8") else remark)
+    for name, header in (
+        ("pyproject.toml", "[tool.pytest"),
+        ("tox.ini", "[pytest]"),
+        ("setup.cfg", "[tool:pytest]"),
+    ):
+        if (root / name).exists() and header in (text := (root / name).read_text(encoding="utf-8")):
+            return Step(name, Outcome.KEPT, "" if "nsight_" in text else remark)
+    if (root / "pyproject.toml").exists():
+        return _extend(root, "pyproject.toml", f"\n[tool.pytest.ini_options]\n{lines}")
+    return _create(root, "pytest.ini", f"[pytest]\n{ini}")
+
+
+def _add_attributes(root: Path) -> Step:
+    path = root / ".gitattributes"
+    if path.exists() and ATTRIBUTES in path.read_text(encoding="utf-8").splitlines():
+        return Step(".gitattributes", Outcome.KEPT)
+    return _extend(root, ".gitattributes", f"{ATTRIBUTES}\n")
+
+
+def _set_git(root: Path, key: str, value: str) -> Step:
+    """A setting of this clone: git takes no merge driver from the repository itself."""
+    if _git(root, "config", "--get", key):
+        return Step(f"git config {key}", Outcome.KEPT)
+    _git(root, "config", "--local", key, value)
+    return Step(f"git config {key}", Outcome.CREATED, "for this clone; every clone runs `pytest-nsight init` once")
+
+
+def _default_branch(root: Path) -> str:
+    """The branch that pull requests go to: the remote's default, else the current one."""
+    remote = _git(root, "symbolic-ref", "--short", "refs/remotes/origin/HEAD")
+    return remote.removeprefix("origin/") or _git(root, "symbolic-ref", "--short", "HEAD") or "main"
+
+
+def _install_commands(root: Path) -> tuple[str, ...]:
+    """Shell commands that install the project and the plugin in .venv, by the files that the project has."""
+    what = ["'pytest-nsight[gpu]'"]
+    if (root / "pyproject.toml").exists() or (root / "setup.py").exists():
+        what.append("--editable .")
+    what += [f"--requirement {name}" for name in ("requirements.txt",) if (root / name).exists()]
+    return (
+        "python3 -m venv .venv",
+        f".venv/bin/pip install {' '.join(what)}",
+    )
+
+
+def _read(template: Path) -> str:
+    return template.read_text(encoding="utf-8")
+
+
+def _git(folder: Path, *arguments: str) -> str:
+    """What git prints, "" if it fails or is missing."""
+    try:
+        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        return ""
+    return done.stdout.strip() if done.returncode == 0 else ""

@@ -1,0 +1,342 @@
+"""The workflows are pinned, keep tokens from foreign code, cancel no other job, and their steps do as they say."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_nsight.setup_repository.initialise import TEMPLATES
+from pytest_nsight.setup_repository.workflows import render_workflows
+
+yaml = pytest.importorskip("yaml")
+
+ROOT = Path(__file__).parents[2]
+OURS = ROOT / ".github" / "workflows"
+INSTALL = ("make setup",)
+RENDERED = render_workflows(
+    {path.name: path.read_text() for path in (TEMPLATES / "workflows").iterdir()},
+    branch="main",
+    paths="perf_tests/",
+    install=INSTALL,
+)
+ALL = {**RENDERED, "test.yml": (OURS / "test.yml").read_text()}
+Job = dict[str, Any]
+
+
+def jobs(name: str) -> dict[str, Job]:
+    found: dict[str, Job] = yaml.safe_load(ALL[name])["jobs"]
+    return found
+
+
+def shell(workflow: str, job: str, step: str) -> str:
+    (text,) = [each["run"] for each in jobs(workflow)[job]["steps"] if each.get("name") == step]
+    return str(text)
+
+
+def run(script: str, folder: Path, **environ: str) -> subprocess.CompletedProcess[str]:
+    """As GitHub runs a step whose shell is "bash"."""
+    path = folder / "step.sh"
+    path.write_text(script)
+    return subprocess.run(
+        ["bash", "--noprofile", "--norc", "-eo", "pipefail", str(path)],
+        cwd=folder,
+        env={"PATH": f"{folder / 'bin'}:{os.environ['PATH']}", "HOME": str(folder), **environ},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+
+
+def fake(folder: Path, name: str, script: str) -> Path:
+    """A program that writes its arguments into calls.txt, then does what the script says."""
+    path = folder / "bin" / name
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f'#!/bin/bash\nprintf "%s\\n" "{name} $*" >>"{folder}/calls.txt"\n{script}\n')
+    path.chmod(0o755)
+    return path
+
+
+def calls(folder: Path) -> list[str]:
+    path = folder / "calls.txt"
+    return path.read_text().splitlines() if path.exists() else []
+
+
+@pytest.mark.parametrize("name", RENDERED)
+def test_our_own_workflows_are_the_ones_that_init_writes(name):
+    assert (OURS / name).read_text() == RENDERED[name], f"write {name} again from its template"
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_placeholder_is_left_and_actions_are_pinned_by_hash(name):
+    assert not re.search(r"@[A-Z]+@", ALL[name])
+    used = re.findall(r"uses: *(\S+)(.*)", ALL[name])
+    assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) and "# v" in version for action, version in used)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_checkout_leaves_credentials_behind(name):
+    for job in jobs(name).values():
+        for step in job["steps"]:
+            if "checkout" in step.get("uses", ""):
+                assert step["with"]["persist-credentials"] is False
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_job_that_runs_code_of_the_repository_has_no_write_token(name):
+    workflow = yaml.safe_load(ALL[name])
+    for job in workflow["jobs"].values():
+        commands = " ".join(step.get("run", "") for step in job["steps"])
+        granted = {**workflow["permissions"], **job.get("permissions", {})}
+        if job["runs-on"] != "ubuntu-latest" or re.search(r"pytest --|\.ci/run|make |pip install", commands):
+            assert "write" not in granted.values()
+            assert "github.token" not in json.dumps(job)
+            assert "secrets." not in json.dumps(job)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_pull_request_cancels_the_job_of_another(name):
+    group = yaml.safe_load(ALL[name])["concurrency"]["group"]
+    assert re.search(r"pull_request\.number|head_sha|run_id", group)
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_no_text_of_a_stranger_becomes_part_of_a_script(name):
+    for job in jobs(name).values():
+        for step in job["steps"]:
+            assert "${{" not in step.get("run", ""), "pass it through env"
+
+
+def test_a_fork_waits_for_a_reviewer():
+    for name, job in (("gpu-gate.yml", "measure"), ("gpu-compare.yml", "compare")):
+        assert "gpu-fork" in jobs(name)[job]["environment"]
+    assert "head.repo.full_name == github.repository" in jobs("update-baselines.yml")["measure"]["if"]
+
+
+@pytest.mark.skipif(not shutil.which("zizmor", path=Path(sys.executable).parent), reason="zizmor is not installed")
+def test_zizmor_finds_nothing(tmp_path):
+    folder = tmp_path / ".github" / "workflows"
+    folder.mkdir(parents=True)
+    for name, text in ALL.items():
+        (folder / name).write_text(text)
+    zizmor = shutil.which("zizmor", path=Path(sys.executable).parent)
+
+    done = subprocess.run(
+        [str(zizmor), "--offline", "--no-progress", str(folder)], capture_output=True, text=True, check=False
+    )
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize(
+    ("outcome", "code", "said"),
+    [
+        ("success", 0, "measured"),
+        ("failure", 1, "the gate failed"),
+        ("cancelled", 1, "not measured"),
+        ("skipped", 1, "not measured"),
+    ],
+)
+def test_the_required_check_passes_only_what_was_measured(tmp_path, outcome, code, said):
+    done = run(shell("gpu-gate.yml", "result", "Say how it ended"), tmp_path, OUTCOME=outcome)
+
+    assert done.returncode == code
+    assert said in done.stdout
+
+
+def test_several_paths_are_measured(tmp_path):
+    fake(tmp_path, "pytest", "exit 0")
+
+    done = run(
+        shell("gpu-gate.yml", "measure", "Measure and judge"), tmp_path, NSIGHT_PATHS="perf_tests/ a/test_b.py"
+    )
+
+    assert done.returncode == 0, done.stderr
+    assert calls(tmp_path)[0].startswith(
+        "pytest --nsight --nsight-collector nsys --nsight-keep perf_tests/ a/test_b.py --junitxml="
+    )
+
+
+@pytest.mark.parametrize(
+    ("verdicts", "unmeasured", "code"),
+    [
+        (["UNCHANGED", "NO_BASELINE"], [], 0),
+        (["NO_BASELINE", "INCONCLUSIVE"], ["ENVIRONMENT"], 1),
+        ([], [], 1),
+    ],
+)
+def test_a_session_in_which_nothing_was_judged_is_no_pass(tmp_path, verdicts, unmeasured, code):
+    result = {
+        "benchmarks": [{"extra_info": {"nsight": {"verdict": verdict}}} for verdict in verdicts],
+        "nsight": {"unmeasured": [{"verdict": verdict} for verdict in unmeasured]},
+    }
+    (tmp_path / "nsight.json").write_text(json.dumps(result))
+
+    assert run(shell("gpu-gate.yml", "measure", "Something was judged"), tmp_path).returncode == code
+
+
+def test_the_base_of_a_comparison_is_the_first_parent(tmp_path):
+    fake(tmp_path, "pytest", "exit 0")
+    fake(tmp_path, "git", "echo 1a2b3c")
+
+    done = run(shell("gpu-compare.yml", "compare", "Measure both and judge"), tmp_path, NSIGHT_PATHS="perf_tests/")
+
+    assert done.returncode == 0
+    assert calls(tmp_path)[0] == "git rev-parse HEAD^1"
+    assert "--nsight-against 1a2b3c perf_tests/" in calls(tmp_path)[1]
+
+
+class TestComment:
+    """The job that has a write token treats all that it gets as foreign text."""
+
+    @pytest.fixture
+    def folder(self, tmp_path):
+        (tmp_path / "nsight.md").write_text("<!-- pytest-nsight: NVIDIA H200 -->\n**failed** thanks to @someone\n")
+        (tmp_path / "nsight-pull-request.txt").write_text("17\n")
+        return tmp_path
+
+    def post(self, folder, *, head="abc", comments=""):
+        fake(
+            folder,
+            "gh",
+            f"""case "$*" in
+  *pulls/17*) echo {head} ;;
+  *--paginate*) printf '{comments}' ;;
+  *) cat comment.md >posted.md ;;
+esac""",
+        )
+        step = shell("gpu-comment.yml", "comment", "Post the comment")
+        return run(step, folder, GH_TOKEN="t", REPOSITORY="o/n", MEASURED="abc")
+
+    def test_the_first_report_is_a_new_comment_that_notifies_nobody(self, folder):
+        assert self.post(folder).returncode == 0
+        assert "--method POST repos/o/n/issues/17/comments" in calls(folder)[-1]
+        assert "@\u200bsomeone" in (folder / "posted.md").read_text()
+
+    def test_a_later_report_replaces_that_of_its_machine_only(self, folder):
+        comments = "5\\t<!-- pytest-nsight: NVIDIA A100 -->\\n6\\t<!-- pytest-nsight: NVIDIA H200 -->\\n"
+
+        assert self.post(folder, comments=comments).returncode == 0
+        assert "--method PATCH repos/o/n/issues/comments/6" in calls(folder)[-1]
+
+    @pytest.mark.parametrize("number", ["", "17; rm -rf /", "../18", "-1"])
+    def test_a_number_that_is_none_is_refused(self, folder, number):
+        (folder / "nsight-pull-request.txt").write_text(number)
+
+        done = self.post(folder)
+
+        assert done.returncode == 1
+        assert "is not the number of a pull request" in done.stdout
+        assert calls(folder) == []
+
+    def test_a_report_of_another_commit_is_not_posted(self, folder):
+        assert self.post(folder, head="def").returncode == 0
+        assert len(calls(folder)) == 1
+
+    def test_a_text_that_is_no_report_is_refused(self, folder):
+        (folder / "nsight.md").write_text("buy this\n")
+
+        assert self.post(folder).returncode == 1
+        assert not (folder / "posted.md").exists()
+
+    def test_a_long_report_is_cut_to_what_github_takes(self, folder):
+        (folder / "nsight.md").write_text("<!-- pytest-nsight: x -->\n" + "y" * 200_000)
+
+        assert self.post(folder).returncode == 0
+        assert len((folder / "posted.md").read_text()) == 65_000
+
+    def test_nothing_measured_posts_nothing(self, folder):
+        (folder / "nsight.md").unlink()
+
+        assert self.post(folder).returncode == 0
+        assert calls(folder) == []
+
+    def test_a_failure_of_the_api_posts_no_second_comment(self, folder):
+        fake(
+            folder, "gh", 'case "$*" in *pulls/17*) echo abc ;; *--paginate*) exit 1 ;; *) touch posted.md ;; esac'
+        )
+        step = shell("gpu-comment.yml", "comment", "Post the comment")
+
+        assert run(step, folder, GH_TOKEN="t", REPOSITORY="o/n", MEASURED="abc").returncode != 0
+        assert not (folder / "posted.md").exists()
+
+
+class TestBaselines:
+    """The job that writes takes baselines from the machine that measured, and nothing else."""
+
+    @pytest.fixture
+    def folder(self, tmp_path, monkeypatch):
+        monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
+        git(tmp_path, "init", "--quiet", "--bare", "--initial-branch=main", "o/n.git")
+        git(tmp_path, "clone", "--quiet", str(tmp_path / "o/n.git"), "work")
+        work = tmp_path / "work"
+        (work / "code.py").write_text("x = 1\n")
+        git(work, "add", "code.py")
+        git(work, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "first")
+        git(work, "push", "--quiet", "origin", "HEAD:main", "HEAD:feature")
+        measured = work / "measured" / "baselines" / "nvidia-h200"
+        measured.mkdir(parents=True)
+        (measured / "test_x.json").write_text("{}")
+        (measured / "evil.py").write_text("import os")
+        (measured / "link.json").symlink_to("/etc/passwd")
+        (work / "measured" / "nsight.md").write_text("a table")
+        (work / "measured" / "code.py").write_text("x = 2\n")
+        fake(work, "gh", "exit 0")
+        return work
+
+    def commit(self, work, **environ):
+        return run(
+            shell("update-baselines.yml", "propose", "Commit the baselines"),
+            work,
+            GH_TOKEN="secret",
+            REPOSITORY="o/n",
+            SERVER=f"file://{work.parent}",
+            REASON="a $(touch hacked) reason",
+            RUN="77",
+            **environ,
+        )
+
+    def test_by_hand_a_pull_request_is_opened(self, folder):
+        done = self.commit(folder, HEAD="")
+
+        assert done.returncode == 0, done.stderr
+        changed = git(folder.parent / "o/n.git", "diff", "--name-only", "main", "baselines-77").splitlines()
+        assert changed == ["baselines/nvidia-h200/test_x.json"]
+        assert "gh pr create --repo o/n --head baselines-77" in calls(folder)[0]
+        assert not (folder / "hacked").exists()
+
+    def test_on_a_pull_request_its_branch_gets_the_commit_and_the_gate_runs_again(self, folder):
+        done = self.commit(folder, HEAD="feature")
+
+        assert done.returncode == 0, done.stderr
+        bare = folder.parent / "o/n.git"
+        assert git(bare, "log", "-1", "--format=%s", "feature") == "Update baselines: a $(touch hacked) reason"
+        assert git(bare, "diff", "--name-only", "main", "feature") == "baselines/nvidia-h200/test_x.json"
+        assert calls(folder) == ["gh workflow run gpu-gate.yml --repo o/n --ref feature"]
+
+    def test_no_change_makes_no_commit(self, folder):
+        self.commit(folder, HEAD="feature")
+        again = self.commit(folder, HEAD="feature")
+
+        assert again.returncode == 0
+        assert "did not change" in again.stdout
+
+    def test_the_token_is_in_no_file(self, folder):
+        self.commit(folder, HEAD="feature")
+
+        config = (folder / ".git" / "config").read_text()
+        assert "secret" not in config
+        assert "AUTHORIZATION" not in config
+
+
+def git(folder: Path, *arguments: str) -> str:
+    return subprocess.run(
+        ["git", "-C", str(folder), *arguments], check=True, capture_output=True, text=True
+    ).stdout.strip()
