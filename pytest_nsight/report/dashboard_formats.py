@@ -24,7 +24,7 @@ _LONGEST_BENCHER_NAME = 1024
 
 
 @dataclass(frozen=True, slots=True)
-class _Measured:
+class _TimedSubject:
     """A subject with its time.
 
     Attributes:
@@ -42,7 +42,7 @@ class _Measured:
     high_ns: float
 
 
-def _measured(result: SessionResult) -> Iterator[_Measured]:
+def _measured(result: SessionResult) -> Iterator[_TimedSubject]:
     named = labels(result.verdicts)
     for verdict in result.verdicts:
         ns, compared = shown_ns(verdict), verdict.comparison
@@ -50,7 +50,7 @@ def _measured(result: SessionResult) -> Iterator[_Measured]:
             continue
         # The interval is that of the ratio; it is carried over to the time itself.
         low, high = (compared.low / compared.ratio, compared.high / compared.ratio) if compared else (1.0, 1.0)
-        yield _Measured(verdict, named[verdict.subject], ns, ns * low, ns * high)
+        yield _TimedSubject(verdict, named[verdict.subject], ns, ns * low, ns * high)
 
 
 def github_action_benchmark(result: SessionResult) -> str:
@@ -140,7 +140,7 @@ def openmetrics(result: SessionResult) -> str:
     return "\n".join([*lines, "# EOF"]) + "\n"
 
 
-def _labels(one: _Measured) -> str:
+def _labels(one: _TimedSubject) -> str:
     values = {"case": one.name, "metric": gated_metric(one.verdict)}
     return ",".join(f'{name}="{_openmetrics_text(value)}"' for name, value in values.items())
 
