@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.setup_repository.workflows import render_workflows
+from pytest_nsight.setup_repository.workflows import install_commands, render_workflows
 
 TESTS = "perf_tests"
 TEMPLATES = Path(__file__).parent / "templates"
@@ -106,7 +106,7 @@ def _steps(root: Path) -> Iterator[Step]:
         {path.name: _read(path) for path in (TEMPLATES / "workflows").iterdir()},
         branch=_default_branch(root),
         paths=f"{TESTS}/",
-        install=_install_commands(root),
+        install=install_commands(root),
     ).items():
         yield _create(root, f".github/workflows/{name}", text)
 
@@ -172,18 +172,6 @@ def _default_branch(root: Path) -> str:
     """The branch that pull requests go to: the remote's default, else the current one."""
     remote = _git(root, "symbolic-ref", "--short", "refs/remotes/origin/HEAD")
     return remote.removeprefix("origin/") or _git(root, "symbolic-ref", "--short", "HEAD") or "main"
-
-
-def _install_commands(root: Path) -> tuple[str, ...]:
-    """Shell commands that install the project and the plugin in .venv, by the files that the project has."""
-    what = ["'pytest-nsight[gpu]'"]
-    if (root / "pyproject.toml").exists() or (root / "setup.py").exists():
-        what.append("--editable .")
-    what += [f"--requirement {name}" for name in ("requirements.txt",) if (root / name).exists()]
-    return (
-        "python3 -m venv .venv",
-        f".venv/bin/pip install {' '.join(what)}",
-    )
 
 
 def _read(template: Path) -> str:

@@ -6,6 +6,7 @@ The workflows of this project's own repository are made from the same templates;
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 
 ACTIONS = {
     "CHECKOUT": "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2",
@@ -38,6 +39,16 @@ def render_workflows(
         for name in sorted(templates)
         if name.endswith(_SUFFIX)
     }
+
+
+def install_commands(root: Path) -> tuple[str, ...]:
+    """Shell commands that install the project and the plugin in .venv, by the files that the project has."""
+    packages = ["'pytest-nsight[gpu]'"]
+    if (root / "pyproject.toml").exists() or (root / "setup.py").exists():
+        packages.append("--editable .")
+    if (root / "requirements.txt").exists():
+        packages.append("--requirement requirements.txt")
+    return "python3 -m venv .venv", f".venv/bin/pip install {' '.join(packages)}"
 
 
 def _fill(template: str, values: Mapping[str, str], install: Sequence[str]) -> str:

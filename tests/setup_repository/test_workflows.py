@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.setup_repository.initialise import TEMPLATES
-from pytest_nsight.setup_repository.workflows import render_workflows
+from pytest_nsight.setup_repository.workflows import install_commands, render_workflows
 
 yaml = pytest.importorskip("yaml")
 
@@ -79,6 +79,21 @@ def test_no_placeholder_is_left_and_actions_are_pinned_by_hash(name):
     assert not re.search(r"@[A-Z]+@", ALL[name])
     used = re.findall(r"uses: *(\S+)(.*)", ALL[name])
     assert all(re.fullmatch(r"[\w/-]+@[0-9a-f]{40}", action) and "# v" in version for action, version in used)
+
+
+@pytest.mark.parametrize(
+    ("has", "installed"),
+    [
+        ((), "'pytest-nsight[gpu]'"),
+        (("pyproject.toml",), "'pytest-nsight[gpu]' --editable ."),
+        (("setup.py", "requirements.txt"), "'pytest-nsight[gpu]' --editable . --requirement requirements.txt"),
+    ],
+)
+def test_the_project_is_installed_by_the_files_that_it_has(tmp_path, has, installed):
+    for name in has:
+        (tmp_path / name).touch()
+
+    assert install_commands(tmp_path)[1] == f".venv/bin/pip install {installed}"
 
 
 @pytest.mark.parametrize("name", ALL)
