@@ -1,4 +1,7 @@
-"""The trace of any recording: an export, a report, or the folder of a recorded run."""
+"""The trace of any recording: an export, a report, a PyTorch profiler trace, or the folder of a recorded run.
+
+What starts programs is imported only for reports and folders: reading a small export takes less time than that.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pytest_nsight.collectors.lookup import read_kept_trace
-from pytest_nsight.collectors.nsys.collector import read_explained
-from pytest_nsight.collectors.nsys.export import export
-from pytest_nsight.collectors.nsys.find import find
+from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.regular_files import unpack_xz
 from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
@@ -51,6 +51,8 @@ def _load_folder(folder: Path) -> Trace:
     runs = sorted(run.name for run in folder.glob("run-*") if run.is_dir())
     if runs:
         raise UsageError(f"{folder} is a session; give one of its runs: {folder / runs[0]} to {runs[-1]}")
+    from pytest_nsight.collectors.lookup import read_kept_trace  # noqa: PLC0415
+
     try:
         return read_kept_trace(folder)
     except RecordingError:
@@ -62,6 +64,9 @@ def _load_folder(folder: Path) -> Trace:
 def _load_report(report: Path) -> Trace:
     if not report.stat().st_size:
         raise TraceError(f"{report} is empty: nsys did not finish it; record it again")
+    from pytest_nsight.collectors.nsys.export import export  # noqa: PLC0415
+    from pytest_nsight.collectors.nsys.find import find  # noqa: PLC0415
+
     installation = find()
     with _scratch() as folder:
         exported = folder / f"{report.stem}.sqlite"

@@ -21,7 +21,7 @@ from pytest_nsight.collectors.nsys.private_folder import (
 )
 from pytest_nsight.collectors.nsys.profiling import profile
 from pytest_nsight.collectors.nsys.ranges import emitter
-from pytest_nsight.collectors.nsys.read import explain_emptiness, read
+from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.nsys.scrub import scrub
 from pytest_nsight.collectors.regular_files import check_regular, unpack_xz
 from pytest_nsight.model.trace import Trace
@@ -90,17 +90,6 @@ class NsysCollector:
                 scrub(exported, folder / KEPT_FILE)
         finally:
             remove_private_folder(folder)
-
-
-def read_explained(path: Path) -> Trace:
-    """Reads an export; one without ranges or without kernels says in its notes what may be the matter.
-
-    Raises:
-        TraceError: it cannot be read.
-    """
-    trace = read(path)
-    explanation = explain_emptiness(trace)
-    return dataclasses.replace(trace, notes=(*trace.notes, explanation)) if explanation else trace
 
 
 def read_kept(folder: Path) -> Trace | None:

@@ -6,7 +6,9 @@ import contextlib
 import os
 import re
 import shutil
+import signal
 import subprocess
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -30,7 +32,9 @@ _PLACES = (
     "usr/lib/*/nsight-systems/target-linux-*/nsys",
 )
 _IMPORTER = "QdstrmImporter"
-_ANSWER_S = 20.0
+ANSWER_S = 20.0
+"""A program may take so long to say its version; nsys takes 30 ms, from a cold disk some seconds."""
+
 _INSTALL = (
     "install Nsight Systems (for example `apt-get install nsight-systems-cli` from NVIDIA's repository) or "
     f"set {CHOICE} to an nsys"
@@ -39,13 +43,13 @@ _INSTALL = (
 
 @dataclass(frozen=True, slots=True)
 class Installation:
-    """One nsys and what was found out about it.
+    """One nsys program, and what is known of it.
 
     Attributes:
         path: the program.
-        version: its version, (2022, 4, 2, 1); empty if it does not tell.
+        version: its version, (2022, 4, 2, 1); empty if it does not say.
         importer: the program that turns what nsys collected into a report; None where it is missing, and
-            where `path` is a script, of which it cannot be said.
+            where `path` is a script, whose importer is not known.
         problems: why it does not work and what to do about it, a sentence without its full stop each.
     """
 
@@ -113,19 +117,24 @@ def find(explicit: str | None = None) -> Installation:
         if not installation.problems:
             return installation
         broken.append(installation)
-    told = "; ".join(f"{each.path} ({each.version_text}): {', '.join(each.problems)}" for each in broken)
-    raise NsysError(f"Nsight Systems is here but does not work: {told}.")
+    reasons = "; ".join(f"{each.path} ({each.version_text}): {', '.join(each.problems)}" for each in broken)
+    raise NsysError(f"Nsight Systems is here but does not work: {reasons}.")
 
 
 def inspect(path: Path, version: tuple[int, ...]) -> Installation:
-    """What can be told of one nsys without profiling anything.
+    """Everything about one nsys that shows without profiling.
 
     Args:
         path: the program.
         version: what it calls itself, empty for nothing.
     """
     if not version:
-        return Installation(path, problems=("it does not answer to --version; reinstall it or take it off PATH",))
+        return Installation(
+            path,
+            problems=(
+                f"it does not answer to --version within {ANSWER_S:.0f} s; reinstall it or take it off PATH",
+            ),
+        )
     if version < MINIMUM_VERSION:
         least = ".".join(map(str, MINIMUM_VERSION))
         return Installation(path, version, problems=(f"it is older than {least}; {_INSTALL} of {least} or later",))
@@ -136,7 +145,7 @@ def inspect(path: Path, version: tuple[int, ...]) -> Installation:
 
 
 def _versions(paths: Sequence[Path]) -> dict[Path, tuple[int, ...]]:
-    """Asks all programs at once: each needs some 30 ms to answer."""
+    """The versions of programs, which are asked all at once."""
     asked: dict[Path, subprocess.Popen[str]] = {}
     for path in paths:
         with contextlib.suppress(OSError):
@@ -147,15 +156,19 @@ def _versions(paths: Sequence[Path]) -> dict[Path, tuple[int, ...]]:
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,
+                # So that it can be ended with what it has started.
+                start_new_session=True,
             )
-    return {path: _version(asked[path]) if path in asked else () for path in paths}
+    deadline_s = time.monotonic() + ANSWER_S
+    return {path: _version(asked[path], deadline_s) if path in asked else () for path in paths}
 
 
-def _version(asked: subprocess.Popen[str]) -> tuple[int, ...]:
+def _version(asked: subprocess.Popen[str], deadline_s: float) -> tuple[int, ...]:
     try:
-        answer, _ = asked.communicate(timeout=_ANSWER_S)
+        answer, _ = asked.communicate(timeout=max(0.0, deadline_s - time.monotonic()))
     except subprocess.TimeoutExpired:
-        asked.kill()
+        with contextlib.suppress(OSError):
+            os.killpg(asked.pid, signal.SIGKILL)
         asked.communicate()
         return ()
     match = re.search(r"version\s+(\d{4}(?:\.\d+)+)", answer)
@@ -172,7 +185,7 @@ def _find_importer(program: Path) -> tuple[Path | None, str]:
         # A script such as a toolkit's bin/nsys: its target folder is looked at as a candidate of its own.
         return None, ""
     wanted = base / program.parent.name.replace("target-linux-", "host-linux-").replace("sbsa-armv8", "armv8")
-    # Debian's packages split the two, and Nsight Compute names the host folder otherwise.
+    # Debian's packages split the two folders, and Nsight Compute names the host folder otherwise.
     elsewhere = [
         *sorted(base.glob(f"*/{_IMPORTER}")),
         *sorted(base.glob(f"../../nsight-systems/*/{_IMPORTER}")),
@@ -187,7 +200,7 @@ def _find_importer(program: Path) -> tuple[Path | None, str]:
 
 
 def _missing_libraries(importer: Path) -> str:
-    """Names the shared libraries that the importer lacks; "" where none, or where nothing can be told."""
+    """Names the shared libraries that the importer lacks; "" where it lacks none, or ldd does not work."""
     # nsys starts the importer with its folder on the library path.
     library_path = os.pathsep.join(filter(None, (str(importer.parent), os.environ.get("LD_LIBRARY_PATH"))))
     try:
@@ -197,7 +210,7 @@ def _missing_libraries(importer: Path) -> str:
             capture_output=True,
             text=True,
             errors="replace",
-            timeout=_ANSWER_S,
+            timeout=ANSWER_S,
             check=False,
         ).stdout
     except (OSError, subprocess.TimeoutExpired):

@@ -113,7 +113,9 @@ KNOWN_ERRORS = (
     ),
     KnownError("unrecognised option '([^']*)'", "it does not know the option {0}", "install another version"),
     KnownError(
-        "^Program not found: (.*)$|^.*: exec: (.*): not found$", "it cannot find the program {0}", "check PATH"
+        "^Program not found: (.*)$|^Executable '(.*)' not found|: exec: (.*): not found$",
+        "it cannot find the program {0}",
+        "check PATH",
     ),
     KnownError(
         "Agent launcher failed|filesystem_error|Invalid truncate size",

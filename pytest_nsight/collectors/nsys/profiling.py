@@ -188,12 +188,12 @@ def profile(
     shell = ("/bin/sh", "-c", _AS_STARTED, "sh", *arguments)
     command = prepare(installation, report, shell, user_ranges=user_ranges)
     own_environ = {**environ, "TMPDIR": str(report.parent)}
-    return start(command, log, cwd, own_environ, shell_codes=True, overdue=find_overdue(pid_file))
+    return start(
+        command, log, cwd, own_environ, shell_codes=True, overdue=find_overdue(pid_file, START_LIMIT_S, END_LIMIT_S)
+    )
 
 
-def find_overdue(
-    pid_file: Path, start_limit_s: float = START_LIMIT_S, end_limit_s: float = END_LIMIT_S
-) -> Callable[[], str]:
+def find_overdue(pid_file: Path, start_limit_s: float, end_limit_s: float) -> Callable[[], str]:
     """A function that says why a running nsys has to be ended, "" while nothing is wrong.
 
     Args:

@@ -7,6 +7,7 @@ version.
 
 from __future__ import annotations
 
+import dataclasses
 import platform
 from collections.abc import Mapping
 from pathlib import Path
@@ -81,6 +82,17 @@ def read(path: Path) -> Trace:
     )
 
 
+def read_explained(path: Path) -> Trace:
+    """The trace in an export; the notes of one without ranges or without kernels say why that may be.
+
+    Raises:
+        TraceError: it cannot be read.
+    """
+    trace = read(path)
+    explanation = explain_emptiness(trace)
+    return dataclasses.replace(trace, notes=(*trace.notes, explanation)) if explanation else trace
+
+
 def explain_emptiness(trace: Trace) -> str | None:
     """Why a recording holds nothing to measure, and what to try.
 
@@ -92,9 +104,8 @@ def explain_emptiness(trace: Trace) -> str | None:
     """
     if not len(trace.launches):
         seen = f"{len(trace.calls)} calls of CUDA but no kernel" if len(trace.calls) else "no CUDA activity"
-        known = [complaint for complaint in recognise_all(trace.diagnostics) if complaint.meaning]
-        if known:
-            return f"the recording holds {seen}: " + "; ".join(complaint.sentence for complaint in known)
+        if trace.damage:
+            return f"the recording holds {seen}: {trace.damage}"
         return (
             f"the recording holds {seen}: the program used no GPU, or the driver is newer than "
             f"{trace.tool or 'this nsys'} supports, or another user of CUPTI (torch.profiler, proton, ncu) was "
