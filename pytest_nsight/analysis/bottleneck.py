@@ -36,7 +36,7 @@ REMEDIES: Mapping[BottleneckClass, str] = {
     BottleneckClass.MEMORY: "fuse operations so that data is loaded once, keep tensors contiguous, use tiles",
     BottleneckClass.LATENCY: "use CUDA graphs or torch.compile, fuse small kernels, increase the batch size",
     BottleneckClass.SYNCHRONISATION: "remove .item(), print(tensor) and other waits for the device from the loop",
-    BottleneckClass.TRANSFER: "pin memory, prefetch, overlap copies with kernels, or keep data on the device",
+    BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
     BottleneckClass.HOST: "load data with more workers and pin_memory=True, do less Python between launches",
     BottleneckClass.UNKNOWN: "record with --trace=cuda,nvtx from before the first launch",
 }

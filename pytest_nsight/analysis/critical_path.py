@@ -1,8 +1,8 @@
 """The critical path of one step: the chain of host and device work that its length consists of. Pure.
 
 The walk begins at the end and goes back. Work of the device waited either for other work of the device, or for the
-call that launched it. In the second case the host is on the path, back to the last synchronising call, and before it
-the device work for which that call waited. The walk covers the whole step, so the parts add up to its length.
+call that launched it. In the second case the host is on the path, back to the last synchronising call; before it,
+the device work for which that call waited is. The walk covers the whole step, so the parts add up to its length.
 """
 
 from __future__ import annotations

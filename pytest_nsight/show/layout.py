@@ -1,26 +1,21 @@
-"""Tables that fit a width, and how names, sizes and rates are written in them.
-
-MERGED: The heaviest rows of a table, and one row for all that is left.
-"""
+"""Tables that fit a width, and how names, sizes and rates are written in them."""
 
 from __future__ import annotations
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TypeVar
 
-import numpy as np
-import numpy.typing as npt
-
-from pytest_nsight.model.trace import Ints
-from pytest_nsight.model.units import count, number
+from pytest_nsight.model.units import count, duration, number
 from pytest_nsight.report.table import Column, align
 
 NARROWEST, WIDEST = 80, 160
 ELLIPSIS = ".."
 _NAME_WIDTH = 24
 _GAP_WIDTH = 2
+
+Row = TypeVar("Row")
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,8 +25,8 @@ class Section:
     Attributes:
         title: one sentence.
         names: the first column.
-        groups: the other columns, those together that belong together: where not all fit beside the names, each
-            group makes a table of its own, under the same names.
+        groups: the other columns in groups. Where not all fit beside the names, each group makes a table, with the
+            same names.
         footnote: a sentence below the table, "" for none.
     """
 
@@ -49,14 +44,22 @@ class Section:
         whole = [column for group in self.groups for column in group]
         taken = sum(column.width + _GAP_WIDTH for column in whole)
         fits = min(self.names.width, _NAME_WIDTH) + taken <= width
-        tables = [
-            _rule_off(align([self.names, *group], width, ELLIPSIS)) for group in self._split(whole, fits=fits)
-        ]
-        lines = [*wrap(self.title, width), *"\n\n".join(tables).splitlines(), *wrap(self.footnote, width)]
+        groups = [whole] if fits else self.groups
+        tables = [_rule_off(align([self.names, *group], width, ELLIPSIS)) for group in groups]
+        lines = [*wrap(printable(self.title), width), *"\n\n".join(tables).splitlines(), *wrap(self.footnote, width)]
         return "\n".join(lines)
 
-    def _split(self, whole: Sequence[Column], *, fits: bool) -> Sequence[Sequence[Column]]:
-        return [whole] if fits else self.groups
+
+def limit(rows: Sequence[Row], top: int, join: Callable[[Sequence[Row], str], Row]) -> list[Row]:
+    """The first rows, and one row that sums up all others.
+
+    Args:
+        rows: in order.
+        top: how many rows stay.
+        join: makes one row of several and their name, "7 others".
+    """
+    left_out = rows[top:]
+    return [*rows[:top], *([join(left_out, count(len(left_out), "other"))] if left_out else ())]
 
 
 def wrap(text: str, width: int) -> list[str]:
@@ -69,53 +72,25 @@ def printable(text: str) -> str:
     return "".join(sign if sign.isprintable() else "?" for sign in text)
 
 
-def bandwidth(bytes_moved: float, duration_ns: float) -> str:
+def column(header: str, cells: Sequence[str], *, is_number: bool = True) -> Column:
+    """One column, without control characters."""
+    return Column(header, [printable(cell) for cell in cells], is_number)
+
+
+def time(ns: float | None) -> str:
+    """A duration; "-" for none."""
+    return duration(ns) if ns else "-"
+
+
+def share(ratio: float) -> str:
+    """A ratio in percent with one decimal."""
+    return f"{100 * ratio:.1f} %"
+
+
+def bandwidth(size: float, duration_ns: float) -> str:
     """Bytes over time in GB/s; "-" where there is no time."""
-    return number(bytes_moved / duration_ns) if duration_ns else "-"
+    return number(size / duration_ns) if duration_ns else "-"
 
 
 def _rule_off(lines: Sequence[str]) -> str:
     return "\n".join([lines[0], "-" * max(map(len, lines)), *lines[1:]])
-
-
-Cells = tuple[str, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Ranking:
-    """Which row each item is added to.
-
-    Attributes:
-        cells: what is written first in each row; the last one may be that of the others.
-        row: shape (items,).
-    """
-
-    cells: tuple[Cells, ...]
-    row: Ints
-
-
-def rank(keys: Sequence[Cells], codes: npt.NDArray[np.signedinteger[Any]], weights: Ints, top: int) -> Ranking:
-    """Give the keys with the most weight a row of their own.
-
-    Args:
-        keys: the distinct keys of the items, or more; all of one length; equal ones are one.
-        codes: shape (items,), which key each item has.
-        weights: shape (items,), not negative.
-        top: how many rows there are beside that of the others.
-
-    Returns:
-        Rows by falling weight; of equal ones in order of the keys.
-    """
-    distinct = {key: place for place, key in enumerate(dict.fromkeys(keys))}
-    merged = np.array([distinct[key] for key in keys], np.int64)[codes]
-    totals = np.bincount(merged, weights, minlength=len(distinct))
-    used = np.flatnonzero(np.bincount(merged, minlength=len(distinct)))
-    ranked = used[np.argsort(-totals[used], kind="stable")]
-    kept, others = ranked[:top], len(ranked[top:])
-    row = np.full(len(distinct), len(kept), np.int64)
-    row[kept] = np.arange(len(kept))
-    names = list(distinct)
-    cells = [names[place] for place in kept.tolist()]
-    if others:
-        cells.append((count(others, "other"), *("" for _ in keys[0][1:])))
-    return Ranking(tuple(cells), row[merged])

@@ -1,79 +1,107 @@
-"""A recording on one page, from what holds everything to what lies beside it.
-
-MERGED: The first lines: what recorded what, where and for how long.
-"""
+"""A recording on one page, from the headline to the details."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import dataclass
 from datetime import datetime, timezone
-from pathlib import Path
 
 import numpy as np
-import pandas as pd
 
-from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.analysis.categories import CategoryRule
+from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, duration
-from pytest_nsight.show.idle_table import tabulate_gaps
-from pytest_nsight.show.launch_tables import tabulate_copies, tabulate_kernels, tabulate_unattributed
+from pytest_nsight.show.graph_table import tabulate_captured
+from pytest_nsight.show.kernel_tables import (
+    tabulate_categories,
+    tabulate_copies,
+    tabulate_kernels,
+    tabulate_sequences,
+    tabulate_unattributed,
+)
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
-from pytest_nsight.show.range_table import label_ranges, tabulate_captured, tabulate_ranges
-from pytest_nsight.show.view import View, choose
+from pytest_nsight.show.time_tables import (
+    state_bottleneck,
+    tabulate_calls,
+    tabulate_devices,
+    tabulate_limits,
+    tabulate_path,
+    tabulate_ranges,
+    tabulate_states,
+)
 
 TOP = 15
 
 
-def show(path: Path, width: int = 120, *, name: str = "", domain: str | None = None, top: int = TOP) -> str:
-    """What a recording holds: devices, ranges, kernels, copies, idle times, launches in no range, remarks.
+@dataclass(frozen=True, slots=True)
+class View:
+    """What the user wants to see.
 
-    Args:
-        path: an export, packed or not, a report, or the folder of a recorded run.
-        width: columns of the terminal; what is below 80 or above 160 is taken as these.
+    Attributes:
         name: limits everything to ranges with this in their name; "" for all.
         domain: limits everything to ranges of this NVTX domain, "" for the default one; None for all.
-        top: how many rows a table has beside that of the others.
+        top: how many rows a table has.
+        full_names: whether kernels have the names that the profiler gave.
+        rules: category rules that come before the built-in ones.
+    """
+
+    name: str = ""
+    domain: str | None = None
+    top: int = TOP
+    full_names: bool = False
+    rules: Sequence[CategoryRule] = ()
+
+    def analyse(self, trace: Trace) -> Picture:
+        """The picture of the chosen part of a trace.
+
+        Raises:
+            UsageError: no range has this name and domain.
+            TraceError: the recording's times are too far apart to be added up.
+        """
+        return analyse(trace, name=self.name, domain=self.domain, rules=self.rules)
+
+
+def render(trace: Trace, width: int, view: View) -> str:
+    """The page of a trace.
+
+    Args:
+        trace: any trace.
+        width: columns of the terminal; below 80 it counts as 80, above 160 as 160.
+        view: what to show.
 
     Returns:
         The text, without a newline at its end.
 
     Raises:
-        NsightError: there is nothing that can be read, or nothing with this name and domain.
-    """
-    return render(load_trace(path), width, name=name, domain=domain, top=top)
-
-
-def render(trace: Trace, width: int = 120, *, name: str = "", domain: str | None = None, top: int = TOP) -> str:
-    """The same of a trace that was read already.
-
-    Raises:
-        UsageError: no range has this name and domain.
-        TraceError: ranges nest too deep.
+        UsageError: no range has the wanted name and domain.
+        TraceError: the recording's times are too far apart to be added up, or the ranges nest too deep.
     """
     width = min(max(width, NARROWEST), WIDEST)
-    view = choose(trace, name, domain)
-    labels = label_ranges(view.trace, top)
+    picture, top = view.analyse(trace), view.top
     sections = [
-        tabulate_ranges(view, labels, top),
-        tabulate_captured(view, labels, top),
-        tabulate_kernels(view, top),
-        tabulate_copies(view, top),
-        tabulate_gaps(view, labels, top, width),
-        tabulate_unattributed(view, top),
+        tabulate_devices(picture.devices),
+        tabulate_states(picture.states),
+        tabulate_limits(picture.limits),
+        tabulate_ranges(picture.ranges, top),
+        tabulate_captured(trace, top),
+        tabulate_categories(picture.categories),
+        tabulate_kernels(picture.kernels, top, full_names=view.full_names),
+        tabulate_copies(picture.copies),
+        tabulate_calls(picture.calls, top),
+        tabulate_sequences(picture.sequences, top),
+        tabulate_path(picture.path, top),
+        tabulate_unattributed(picture.unattributed, top),
     ]
-    remarks = [f"note: {text}" for text in (*trace.notes, *view.measured.notes, *_tell_left_out(view))]
+    remarks = [f"note: {text}" for text in (*trace.notes, *picture.notes)]
     remarks += [f"{trace.tool or 'the tool'} says: {text}" for text in trace.diagnostics]
     texts = [
         describe(trace, width),
+        "\n".join(wrap(printable(state_bottleneck(picture)), width)),
         *(section.render(width) for section in sections if section),
         "\n".join(line for remark in remarks for line in wrap(printable(remark), width)),
     ]
     return "\n\n".join(filter(None, texts))
-
-
-def _tell_left_out(view: View) -> tuple[str, ...]:
-    left_out = int((~view.is_shown).sum())
-    launches = count(left_out, "launch lies", "launches lie")
-    return (f"{launches} outside the chosen ranges and were left out",) if left_out else ()
 
 
 def describe(trace: Trace, width: int) -> str:
@@ -91,14 +119,14 @@ def describe(trace: Trace, width: int) -> str:
     processes = np.unique(np.concatenate([trace.launches.process, trace.ranges.process, trace.calls.process]))
     length = f" over {duration(span)}" if (span := _measure_span(trace)) else ""
     lines = [
-        f"{printable(trace.tool) or 'Nsight Systems, version unknown'}{_tell_date(trace)}",
-        *_tell_devices(trace),
+        f"{printable(trace.tool) or 'Nsight Systems, version unknown'}{_describe_date(trace)}",
+        *_list_devices(trace),
         f"{', '.join(sizes)}; {count(len(processes), 'process', 'processes')}{length}",
     ]
     return "\n".join(part for line in lines for part in wrap(line, width))
 
 
-def _tell_date(trace: Trace) -> str:
+def _describe_date(trace: Trace) -> str:
     if trace.epoch_ns is None:
         return ""
     try:
@@ -109,14 +137,14 @@ def _tell_date(trace: Trace) -> str:
     return f", recorded {moment:%Y-%m-%d %H:%M:%S} UTC"
 
 
-def _tell_devices(trace: Trace) -> list[str]:
-    """One line a board that was used, or, where nothing ran, that was there."""
+def _list_devices(trace: Trace) -> list[str]:
+    """One line for each board that was used, or, where nothing ran, that was there."""
     launches = trace.launches
     if all(shape.kind == "operator" for shape in trace.shapes):
         used = [(device.process or 0, device.ordinal) for device in trace.devices if device.name]
     else:
-        places = pd.DataFrame({"process": launches.process, "device": launches.device}).drop_duplicates()
-        used = sorted(places.itertuples(index=False, name=None))
+        places = np.unique(np.column_stack([launches.process, launches.device]), axis=0)
+        used = [(process, ordinal) for process, ordinal in places.tolist()]
     lines = []
     for process, ordinal in used:
         board = trace.find_device(process, ordinal)

@@ -1,0 +1,133 @@
+"""A picture as plain records, for JSON, CSV and DataFrames."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import enum
+import io
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from pytest_nsight.analysis.picture import Picture
+from pytest_nsight.model.errors import UsageError
+
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Value = str | int | float | bool | None
+Record = dict[str, Value]
+
+FORMAT = 1
+"""Version of the JSON: names may be added within a version, never changed."""
+
+
+def list_tables(picture: Picture) -> dict[str, list[Record]]:
+    """Every table of a picture, by name; durations in ns, shares as ratios.
+
+    Args:
+        picture: of a trace or some of its ranges.
+    """
+    return {name: table(picture) for name, table in _TABLES.items()}
+
+
+def write_json(picture: Picture) -> str:
+    """All tables as one JSON object, no newline at its end."""
+    found: dict[str, object] = {"format": FORMAT, **list_tables(picture)}
+    return json.dumps(found, indent=1)
+
+
+def write_csv(picture: Picture, table: str) -> str:
+    """One table as CSV with a header, no newline at its end.
+
+    Args:
+        picture: of a trace or some of its ranges.
+        table: its name, a key of `list_tables`.
+
+    Raises:
+        UsageError: there is no such table.
+    """
+    if table not in _TABLES:
+        raise UsageError(f"there is no table {table!r}; choose one of {', '.join(_TABLES)}")
+    records = _TABLES[table](picture)
+    if not records:
+        return ""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    writer.writeheader()
+    writer.writerows(records)
+    return text.getvalue().rstrip("\n")
+
+
+def _flatten(row: DataclassInstance) -> Record:
+    """The plain fields of a dataclass; an enum as its value, names in a path joined by "/"."""
+    record: Record = {}
+    for field in dataclasses.fields(row):
+        value = getattr(row, field.name)
+        if isinstance(value, enum.Enum):
+            record[field.name] = str(value.value)
+        elif isinstance(value, tuple) and all(isinstance(part, str) for part in value):
+            record[field.name] = "/".join(value)
+        elif isinstance(value, str | int | float | bool) or value is None:
+            record[field.name] = value
+    return record
+
+
+def _devices(picture: Picture) -> list[Record]:
+    return [
+        {
+            "device": one.device.ordinal, "process": one.device.process, "name": one.device.name,
+            "uuid": one.device.uuid, **_flatten(one), "busy_ns": one.busy_ns, "utilisation": one.utilisation,
+        }
+        for one in picture.devices
+    ]  # fmt: skip
+
+
+def _bottlenecks(picture: Picture) -> list[Record]:
+    whole = [("", picture.bottleneck)] if picture.bottleneck else []
+    found = [*whole, *((one.label, one.bottleneck) for one in picture.limits)]
+    return [{"range": label, **_flatten(bottleneck)} for label, bottleneck in found]
+
+
+def _shapes(picture: Picture) -> list[Record]:
+    return [
+        {
+            "kernel": kernel.name, **_flatten(one),
+            "grid": "x".join(map(str, one.shape.grid)), "block": "x".join(map(str, one.shape.block)),
+            "registers": one.shape.registers, "shared_bytes": one.shape.shared_bytes,
+            "occupancy": one.occupancy.ratio if one.occupancy else None,
+            "occupancy_limited_by": one.occupancy.limited_by if one.occupancy else None,
+        }
+        for kernel in picture.kernels
+        for one in kernel.shapes
+    ]  # fmt: skip
+
+
+def _ranges(picture: Picture) -> list[Record]:
+    return [{**_flatten(one), "depth": len(one.path), "device_ns": one.device_ns} for one in picture.ranges]
+
+
+def _path(picture: Picture) -> list[Record]:
+    path = picture.path
+    return [{"step": path.name, "step_ns": path.wall_ns, **_flatten(one)} for one in path.parts] if path else []
+
+
+def _plain(rows: Sequence[DataclassInstance]) -> list[Record]:
+    return [_flatten(one) for one in rows]
+
+
+_TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
+    "devices": _devices,
+    "states": lambda picture: _plain(picture.states),
+    "bottlenecks": _bottlenecks,
+    "ranges": _ranges,
+    "kernels": lambda picture: _plain(picture.kernels),
+    "shapes": _shapes,
+    "categories": lambda picture: _plain(picture.categories),
+    "copies": lambda picture: _plain(picture.copies),
+    "calls": lambda picture: _plain(picture.calls),
+    "sequences": lambda picture: _plain(picture.sequences),
+    "critical_path": _path,
+    "unattributed": lambda picture: _plain(picture.unattributed),
+}

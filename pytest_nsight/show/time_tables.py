@@ -1,0 +1,199 @@
+"""The tables of where time goes: devices, states, ranges, CUDA calls, the critical path; and the bottlenecks."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_nsight.analysis.device_use import DeviceUse
+from pytest_nsight.analysis.host_calls import CallTime
+from pytest_nsight.analysis.idle_causes import IdleCause
+from pytest_nsight.analysis.picture import Picture, RangeLimit, StateTime, StepPath
+from pytest_nsight.analysis.range_tree import RangeNode
+from pytest_nsight.analysis.timeline import DeviceWork, TimeState
+from pytest_nsight.model.units import count, duration
+from pytest_nsight.show.layout import Section, column, limit, share, time
+
+_LEAST_SHARE = 0.01
+"""Ranges with less of all device time, or of all wall time where nothing ran, are summed up."""
+
+
+def tabulate_devices(devices: Sequence[DeviceUse]) -> Section | None:
+    """One headline for each device."""
+    if not devices:
+        return None
+    names = [
+        f"{one.device.ordinal} (process {one.device.process})" if _is_unnamed(one) else _name(one)
+        for one in devices
+    ]
+    return Section(
+        "Devices, from the first start to the last end of all launches",
+        column("device", names, is_number=False),
+        [
+            [
+                column("wall", [time(one.wall_ns) for one in devices]),
+                column("busy", [time(one.busy_ns) for one in devices]),
+                column("utilisation", [share(one.utilisation) for one in devices]),
+                column("kernels", [time(one.kernel_ns) for one in devices]),
+                column("copies", [time(one.copy_ns) for one in devices]),
+            ],
+            [
+                column("both", [time(one.overlap_ns) for one in devices]),
+                column("idle", [time(one.idle_ns) for one in devices]),
+                column("host waits", [time(one.sync_ns) for one in devices]),
+            ],
+        ],
+        "busy: kernels + copies - both; wall: busy + idle; host waits: in synchronising calls",
+    )
+
+
+def tabulate_states(states: Sequence[StateTime]) -> Section | None:
+    """The wall time of all devices by state."""
+    if not any(one.total_ns for one in states):
+        return None
+    shown = [one for one in states if one.total_ns]
+    return Section(
+        f"Wall time of all devices: {duration(sum(one.total_ns for one in states))}",
+        column("state", [describe_state(one.state) for one in shown], is_number=False),
+        [
+            [
+                column("total", [time(one.total_ns) for one in shown]),
+                column("share", [share(one.share) for one in shown]),
+            ]
+        ],
+        "the share of an idle state is the most that its removal would save",
+    )
+
+
+def tabulate_limits(limits: Sequence[RangeLimit]) -> Section | None:
+    """The bottlenecks of ranges."""
+    if not limits:
+        return None
+    return Section(
+        "Bottlenecks of ranges",
+        column("range", [one.label for one in limits], is_number=False),
+        [
+            [
+                column("limit", [one.bottleneck.limit.value for one in limits], is_number=False),
+                column("share", [share(one.bottleneck.share) for one in limits]),
+            ],
+            [
+                column("try", [one.bottleneck.remedy.split(",")[0] for one in limits], is_number=False),
+            ],
+        ],
+    )
+
+
+def tabulate_ranges(nodes: Sequence[RangeNode], top: int) -> Section | None:
+    """The tree of ranges, indented; small ones are summed up beneath their parent.
+
+    Args:
+        nodes: in preorder.
+        top: how many rows there are at most, beside those that sum up.
+    """
+    if not nodes:
+        return None
+    outermost = [node for node in nodes if len(node.path) == 1]
+    device_ns, wall_ns = sum(one.device_ns for one in outermost), sum(one.wall_ns for one in outermost)
+    weights = [one.device_ns if device_ns else one.wall_ns for one in nodes]
+    least = sorted(weights, reverse=True)[min(top, len(nodes)) - 1]
+    rows: list[RangeNode] = []
+    hidden: tuple[str, ...] | None = None
+    left_out = 0
+    for node, weight in zip(nodes, weights, strict=True):
+        if hidden is not None and node.path[: len(hidden)] == hidden:
+            continue
+        hidden = None
+        is_small = weight < _LEAST_SHARE * (device_ns or wall_ns) or weight < least or len(rows) >= top
+        if is_small and len(nodes) > top:
+            hidden, left_out = node.path, left_out + 1
+            continue
+        rows.append(node)
+    names = ["  " * (len(one.path) - 1) + one.path[-1] for one in rows]
+    instances = sum(one.count for one in nodes)
+    note = f"; {count(left_out, 'smaller branch')} left out, which a larger --top shows" if left_out else ""
+    return Section(
+        f"Ranges: {count(instances, 'instance')} in {count(len(nodes), 'place')} of the tree",
+        column("range", names, is_number=False),
+        [
+            [
+                column("n", [f"{one.count:,}" for one in rows]),
+                column("share", [share(one.share) for one in rows]),
+                column("host", [time(one.wall_ns) for one in rows]),
+                column("device", [time(one.device_ns) for one in rows]),
+            ],
+            [
+                column("kernels", [time(one.kernel_ns) for one in rows]),
+                column("launches", [f"{one.launches:,}" if one.launches else "-" for one in rows]),
+                column("copies", [time(one.copy_ns) for one in rows]),
+                column("waits", [time(one.sync_ns) for one in rows]),
+            ],
+        ],
+        f"share: of the parent's device time; device: kernels and copies of all instances{note}",
+    )
+
+
+def tabulate_calls(calls: Sequence[CallTime], top: int) -> Section | None:
+    """CUDA calls by function, with the sum of those that wait for the device."""
+    if not calls:
+        return None
+    waits = [one for one in calls if one.waits]
+
+    def join(left_out: Sequence[CallTime], name: str) -> CallTime:
+        sums = sum(one.calls for one in left_out), sum(one.total_ns for one in left_out)
+        longest_ns = max(one.longest_ns for one in left_out)
+        return CallTime(name, *sums, 0.0, longest_ns, waits=False)
+
+    rows = limit(calls, top, join)
+    waiting = f"{duration(sum(one.total_ns for one in waits))} in {count(sum(one.calls for one in waits), 'call')}"
+    return Section(
+        f"CUDA calls: {duration(sum(one.total_ns for one in calls))}, synchronisation {waiting}",
+        column("call", [one.name for one in rows], is_number=False),
+        [
+            [
+                column("count", [f"{one.calls:,}" for one in rows]),
+                column("total", [time(one.total_ns) for one in rows]),
+                column("median", [time(one.median_ns) for one in rows]),
+                column("longest", [time(one.longest_ns) for one in rows]),
+            ]
+        ],
+    )
+
+
+def tabulate_path(path: StepPath | None, top: int) -> Section | None:
+    """The critical path of the median step."""
+    if path is None:
+        return None
+    shown = path.parts[:top]
+    names = [f"{one.part.value}: {one.name}" if one.name else one.part.value for one in shown]
+    return Section(
+        f"Critical path of the median {path.name}: {duration(path.wall_ns)}",
+        column("part", names, is_number=False),
+        [
+            [
+                column("times", [f"{one.count:,}" for one in shown]),
+                column("total", [time(one.total_ns) for one in shown]),
+                column("share", [share(one.total_ns / path.wall_ns) for one in shown]),
+            ]
+        ],
+    )
+
+
+def state_bottleneck(picture: Picture) -> str:
+    """The bottleneck of the whole in two sentences; "" where nothing ran."""
+    found = picture.bottleneck
+    return f"Bottleneck: {found.limit.value}; {found.evidence}. To try: {found.remedy}." if found else ""
+
+
+def describe_state(state: TimeState) -> str:
+    """A state in words: "kernels", "copies only", "idle: launching"."""
+    if isinstance(state, IdleCause):
+        return f"idle: {state.value}"
+    return "kernels" if state is DeviceWork.KERNEL else "copies only"
+
+
+def _is_unnamed(one: DeviceUse) -> bool:
+    return not one.device.name and not one.device.uuid
+
+
+def _name(one: DeviceUse) -> str:
+    return f"{one.device.ordinal} {one.device.name}".strip()

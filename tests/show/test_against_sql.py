@@ -1,0 +1,211 @@
+"""The numbers of `show` against plain SQL and plain loops over the export, on every recording."""
+
+from __future__ import annotations
+
+import json
+import lzma
+import os
+import sqlite3
+from collections import defaultdict
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pytest_nsight.analysis.picture import Picture, analyse
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.show.records import list_tables, write_csv, write_json
+from pytest_nsight.trace.measures import measure
+
+DATA = Path(__file__).parents[1] / "data" / "recordings"
+MORE = os.environ.get("PYTEST_NSIGHT_RECORDINGS", "")
+"""Folders with further exports, packed or not, separated by colons."""
+
+PATHS = [
+    *sorted(DATA.glob("**/*.sqlite.xz")),
+    *(path for folder in MORE.split(":") if folder for path in sorted(Path(folder).glob("*.sqlite*"))),
+]
+KERNEL, COPY, SET = (f"CUPTI_ACTIVITY_KIND_{kind}" for kind in ("KERNEL", "MEMCPY", "MEMSET"))
+GRAPH, RUNTIME = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE", "CUPTI_ACTIVITY_KIND_RUNTIME"
+
+
+class Recording:
+    """One export: as a file, as a trace, and as the picture of it."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.trace: Trace = read(path)
+        self.picture: Picture = analyse(self.trace)
+
+    def rows(self, sql: str) -> list[tuple[Any, ...]]:
+        with closing(sqlite3.connect(self.path)) as connection:
+            return connection.execute(sql).fetchall()
+
+    def has(self, table: str) -> bool:
+        return bool(self.rows(f"SELECT 1 FROM sqlite_master WHERE name = '{table}'"))
+
+
+@pytest.fixture(scope="module", params=PATHS, ids=lambda path: path.name.partition(".")[0])
+def recording(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Recording:
+    packed: Path = request.param
+    if packed.suffix != ".xz":
+        return Recording(packed)
+    path = tmp_path_factory.mktemp("recording") / packed.stem
+    path.write_bytes(lzma.decompress(packed.read_bytes()))
+    return Recording(path)
+
+
+def union(intervals: list[tuple[int, int]]) -> int:
+    total, reached = 0, -(2**62)
+    for start, end in sorted(intervals):
+        total += max(0, end - max(start, reached))
+        reached = max(reached, end)
+    return total
+
+
+def test_kernels_by_name_are_those_of_sql(recording: Recording) -> None:
+    expected: dict[str, tuple[int, int]] = {}
+    if recording.has(KERNEL):
+        sql = (
+            f"SELECT s.value, count(*), sum(k.end - k.start) FROM {KERNEL} k "
+            "JOIN StringIds s ON s.id = k.demangledName GROUP BY s.value"
+        )
+        expected = {name: (count, total) for name, count, total in recording.rows(sql)}
+    if recording.has(GRAPH):
+        expected["CUDA graph"] = recording.rows(f"SELECT count(*), sum(end - start) FROM {GRAPH}")[0]  # type: ignore[assignment]
+
+    found = {one.full_name: (one.calls, one.total_ns) for one in recording.picture.kernels}
+    assert found == {name: one for name, one in expected.items() if one[0]}
+    assert len({one.name for one in recording.picture.kernels}) == len(found)
+
+
+def test_categories_and_shapes_add_up_to_the_kernels(recording: Recording) -> None:
+    picture = recording.picture
+    whole_ns = sum(one.total_ns for one in picture.kernels)
+
+    assert sum(one.total_ns for one in picture.categories) == whole_ns
+    for kernel in picture.kernels:
+        assert sum(one.total_ns for one in kernel.shapes) == kernel.total_ns
+        assert sum(one.calls for one in kernel.shapes) == kernel.calls
+    if whole_ns:
+        assert sum(one.share for one in picture.categories) == pytest.approx(1)
+
+
+def test_copies_are_those_of_sql(recording: Recording) -> None:
+    copies = sets = (0, 0, 0)
+    if recording.has(COPY):
+        copies = recording.rows(f"SELECT count(*), sum(end - start), sum(bytes) FROM {COPY}")[0]  # type: ignore[assignment]
+    if recording.has(SET):
+        sets = recording.rows(f"SELECT count(*), sum(end - start), sum(bytes) FROM {SET}")[0]  # type: ignore[assignment]
+
+    for expected, name in ((copies, "memcpy"), (sets, "memset")):
+        own = [one for one in recording.picture.copies if one.name.startswith(name)]
+        assert sum(one.count for one in own) == expected[0]
+        assert sum(one.total_ns for one in own) == (expected[1] or 0)
+        assert sum(one.bytes_moved for one in own) == (expected[2] or 0)
+
+
+def test_busy_and_idle_time_of_a_device_are_those_of_a_loop(recording: Recording) -> None:
+    """A device is a board where the export maps ordinals to boards, else an ordinal of a process."""
+    boards: dict[tuple[int, int], str] = {}
+    if recording.has("TARGET_INFO_CUDA_DEVICE"):
+        sql = (
+            "SELECT d.pid, d.cudaId, g.uuid FROM TARGET_INFO_CUDA_DEVICE d JOIN TARGET_INFO_GPU g ON g.id = d.gpuId"
+        )
+        boards = {(process, ordinal): uuid for process, ordinal, uuid in recording.rows(sql)}
+    work: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    kernels: dict[object, list[tuple[int, int]]] = defaultdict(list)
+    for table in (KERNEL, COPY, SET, GRAPH):
+        if recording.has(table):
+            columns = [row[1] for row in recording.rows(f"PRAGMA table_info({table})")]
+            process = "globalPid >> 24 & 0xFFFFFF" if "globalPid" in columns else "0"
+            for start, end, device, owner in recording.rows(f"SELECT start, end, deviceId, {process} FROM {table}"):
+                place = boards.get((owner, device), (owner, device))
+                work[place].append((start, end))
+                if table in (KERNEL, GRAPH):
+                    kernels[place].append((start, end))
+    every = [interval for intervals in work.values() for interval in intervals]
+    wall_ns = max(end for _, end in every) - min(start for start, _ in every) if every else 0
+
+    found = sorted((one.wall_ns, one.busy_ns, one.kernel_ns) for one in recording.picture.devices)
+    assert found == sorted((wall_ns, union(work[place]), union(kernels[place])) for place in work)
+    for one in recording.picture.devices:
+        assert one.busy_ns + one.idle_ns == one.wall_ns
+        assert one.kernel_ns + one.copy_ns - one.overlap_ns == one.busy_ns
+
+
+def test_the_states_partition_the_wall_time(recording: Recording) -> None:
+    picture = recording.picture
+
+    assert sum(one.total_ns for one in picture.states) == sum(one.wall_ns for one in picture.devices)
+    assert all(one.total_ns >= 0 for one in picture.states)
+    busy_ns = sum(one.busy_ns for one in picture.devices)
+    assert sum(one.total_ns for one in picture.states[:2]) == busy_ns
+
+
+def test_calls_and_synchronisation_are_those_of_sql(recording: Recording) -> None:
+    if not recording.has(RUNTIME):
+        assert recording.picture.calls == ()
+        return
+    sql = (
+        f"SELECT s.value, count(*), sum(r.end - r.start) FROM {RUNTIME} r "
+        "JOIN StringIds s ON s.id = r.nameId GROUP BY s.value"
+    )
+    expected: dict[str, tuple[int, int]] = {}
+    for full_name, count, total in recording.rows(sql):
+        name = full_name.rpartition("_v")[0] if full_name.rpartition("_v")[2].isdecimal() else full_name
+        before = expected.get(name, (0, 0))
+        expected[name] = (before[0] + count, before[1] + total)
+
+    assert {one.name: (one.calls, one.total_ns) for one in recording.picture.calls} == expected
+    waiting = sum(total for name, (_, total) in expected.items() if "Synchronize" in name)
+    assert sum(one.total_ns for one in recording.picture.calls if one.waits) == waiting
+
+
+def test_the_tree_adds_up_to_the_attribution(recording: Recording) -> None:
+    ranges = measure(recording.trace, None).ranges
+    nodes = recording.picture.ranges
+
+    assert sum(one.count for one in nodes) == len(ranges)
+    for column, values in (
+        ("kernel_ns", [one.kernel_ns for one in nodes]),
+        ("copy_ns", [one.copy_ns for one in nodes]),
+        ("launches", [one.launches for one in nodes]),
+        ("sync_ns", [one.sync_ns for one in nodes]),
+        ("wall_ns", [one.wall_ns for one in nodes]),
+    ):
+        assert sum(values) == int(ranges[column].sum())
+
+
+def test_a_child_in_the_tree_takes_no_more_than_its_parent(recording: Recording) -> None:
+    by_path = {one.path: one for one in recording.picture.ranges}
+    for path, node in by_path.items():
+        if len(path) > 1:
+            assert node.kernel_ns <= by_path[path[:-1]].kernel_ns
+
+
+def test_the_critical_path_is_as_long_as_the_step(recording: Recording) -> None:
+    path = recording.picture.path
+    if path is not None:
+        assert sum(one.total_ns for one in path.parts) == path.wall_ns
+
+
+def test_json_and_csv_hold_the_same_tables(recording: Recording) -> None:
+    tables = list_tables(recording.picture)
+    document = json.loads(write_json(recording.picture))
+
+    assert document.pop("format") == 1
+    assert document == tables
+    for name, records in tables.items():
+        text = write_csv(recording.picture, name)
+        assert len(text.splitlines()) == (len(records) + 1 if records else 0)
+
+
+def test_every_launch_is_in_a_range_or_listed_as_unattributed(recording: Recording) -> None:
+    measured = measure(recording.trace, None)
+    listed = sum(one.count for one in recording.picture.unattributed)
+
+    assert listed + int(np.count_nonzero(measured.is_inside)) == len(recording.trace.launches)
