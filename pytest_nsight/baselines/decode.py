@@ -236,6 +236,7 @@ def _decode_run(
             reasons=stored.reasons,
             foreign_processes=stored.foreign,
             round_mhz=_unpack(stored.round_mhz, ".round_mhz", durations) if stored.round_mhz else (),
+            processor_lost=stored.processor_lost,
         ),
         environment=_look_up(file.environments, origin.environment, "environments"),
         recorded=origin.recorded,

@@ -192,6 +192,7 @@ class StoredRun:
         reasons: names of the slowdown reasons.
         foreign: foreign processes on the board.
         round_mhz: packed SM clock of each round.
+        processor_lost: share of the time that other programs had the processor.
     """
 
     origin: str
@@ -203,6 +204,7 @@ class StoredRun:
     reasons: tuple[str, ...] = ()
     foreign: tuple[str, ...] = ()
     round_mhz: str = ""
+    processor_lost: _Share | None = None
 
 
 @dataclass(frozen=True, slots=True)

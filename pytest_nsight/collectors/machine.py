@@ -6,6 +6,7 @@ import ctypes
 import os
 import platform
 import uuid
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -68,6 +69,23 @@ def processor() -> str:
     except OSError:
         pass
     return platform.processor() or platform.machine()
+
+
+_THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
+
+
+def thread_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables that set how many threads numerical libraries use for one operator.
+
+    Several threads wait for one another, so that whatever else runs on one processor delays them all.
+
+    Args:
+        threads: as the user wants it; None for what $OMP_NUM_THREADS says already, and else for 1.
+        environ: the environment that they are added to.
+    """
+    if threads is None and environ.get("OMP_NUM_THREADS", "").isdigit():
+        return {}
+    return dict.fromkeys(_THREAD_VARIABLES, str(threads or 1))
 
 
 def measured_product() -> str:

@@ -24,6 +24,10 @@ VALUES = {
         "NAMES",
         "names, such as MY_* or LICENSE, of environment variables that the profiler needs to see and may record",
     ),
+    "cpu_threads": (
+        "N",
+        "threads of an operator where the processor is what is measured (default: $OMP_NUM_THREADS, else 1)",
+    ),
     "json": ("PATH", "write the result as pytest-benchmark's JSON"),
     "markdown": ("PATH", "write the result as Markdown, for a comment or a job's summary"),
     "html": ("PATH", "write the result as one HTML page that needs nothing else"),

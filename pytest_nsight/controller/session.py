@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from pytest_nsight.baselines import store
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import gpus, measured_product
+from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
 from pytest_nsight.controller.git_revision import Revision, resolve, tell_commit
@@ -30,6 +31,7 @@ from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
 
@@ -97,12 +99,24 @@ class NsightSession:
         if self._revision is not None:
             compared = f"against {self._revision.short} ({self._revision.name})"
         lines = [f"nsight: collector {self._collector.title}, {compared}"]
+        if threads := self._thread_variables.get("OMP_NUM_THREADS"):
+            lines.append(
+                f"nsight: operators run on {count(int(threads), 'thread')} unless a test sets another number; "
+                "--nsight-cpu-threads changes that"
+            )
         if self._worker_gpus:
             lines.append(
                 f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; tests without the mark run "
                 "here, one after the other"
             )
         return lines + [f"nsight: {note}" for note in self._notes]
+
+    @property
+    def _thread_variables(self) -> dict[str, str]:
+        """Environment variables of workers whose processor is what is measured."""
+        if self._collector is None or not self._collector.times_processor:
+            return {}
+        return thread_variables(self._settings.cpu_threads, os.environ)
 
     def measure(
         self,
@@ -224,6 +238,7 @@ class NsightSession:
             keep=self._settings.keep or self._settings.save,
             canaries=self._settings.canaries,
             environment={**self._environment, "collector": self._collector.name},
+            variables=self._thread_variables,
         )
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
             return ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])

@@ -47,6 +47,7 @@ class Settings:
         strict: whether verdicts that settle nothing fail, and fallbacks are refused.
         user_ranges: whether the tests' own NVTX ranges are recorded, too.
         visible_variables: names, with *, of environment variables that the profiler may see and record.
+        cpu_threads: threads of an operator where the processor is measured; None for $OMP_NUM_THREADS, else 1.
         keep: whether the scrubbed traces stay in the session's folder.
         save: whether the runs become baselines instead of being judged.
         reason: why they do, in one line; "" for no reason.
@@ -71,6 +72,7 @@ class Settings:
     strict: bool = False
     user_ranges: bool = False
     visible_variables: tuple[str, ...] = ()
+    cpu_threads: int | None = None
     keep: bool = False
     save: bool = False
     reason: str = ""
@@ -134,6 +136,9 @@ def read_settings(config: pytest.Config) -> Settings:
         strict=bool(given("strict")),
         user_ranges=bool(given("user_ranges")),
         visible_variables=tuple((given("visible_variables") or "").replace(",", " ").split()),
+        cpu_threads=None
+        if (threads := given("cpu_threads")) is None
+        else _positive("--nsight-cpu-threads", threads),
         keep=bool(given("keep")),
         save=save,
         reason=_reason(config.getoption("nsight_reason"), save=save),

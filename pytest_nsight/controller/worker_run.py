@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
@@ -50,6 +50,7 @@ class LiveSession:
         keep: whether scrubbed traces stay.
         canaries: whether workers measure the plugin's own cases, too.
         environment: names and values that the controller knows and a comparison depends on.
+        variables: environment variables of every worker, beside those of this process.
     """
 
     id: str
@@ -62,6 +63,7 @@ class LiveSession:
     keep: bool
     canaries: bool
     environment: Mapping[str, str]
+    variables: Mapping[str, str] = field(default_factory=dict)
 
 
 class LiveSource:
@@ -152,7 +154,7 @@ class LiveSource:
     def _start(self, module: str, folder: Path, tree_name: str) -> ChildProcess:
         """Starts one of our programs on a run's folder, recorded."""
         tree = self._session.trees[tree_name]
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **tree.environ}
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **self._session.variables, **tree.environ}
         return self._collector.start(start_command(module, folder), folder, tree.where, environ)
 
     def _follow(

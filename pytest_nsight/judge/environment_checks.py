@@ -11,6 +11,9 @@ from pytest_nsight.model.values import RunSummary
 
 THROTTLED_SHARE = 0.2
 CLOCK_TOLERANCE = 0.01
+LOST_SHARE = 0.05
+"""Of the time that a process could run: a process that has the processor for itself loses less than 1 %."""
+
 _PID = re.compile(r"^pid \d+")
 
 
@@ -28,6 +31,16 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
         )
         or _explain_clock(baseline, new)
         or _explain_foreign_processes(baseline, new)
+        or _explain_processor(
+            new, baseline, "other programs had the processor", "in the baseline", "end them and run again"
+        )
+        or _explain_processor(
+            baseline,
+            new,
+            "other programs had the processor while the baseline was measured",
+            "now",
+            "save a new one with --nsight-save",
+        )
     )
 
 
@@ -48,6 +61,20 @@ def _explain_throttling(
     reasons = sorted({reason for run in runs for reason in run.clocks.reasons})
     named = f" ({', '.join(reasons)})" if reasons else ""
     return f"{what}{named} in {_write(share)} of the rounds, {_write(other)} {where}; {remedy}"
+
+
+def _explain_processor(
+    runs: Sequence[RunSummary], compared: Sequence[RunSummary], what: str, where: str, remedy: str
+) -> str:
+    share, other = _processor_lost(runs), _processor_lost(compared) or 0.0
+    if share is None or not share > max(LOST_SHARE, other):
+        return ""
+    return f"{what} in {_write(share)} of the time that the rounds needed it, {_write(other)} {where}; {remedy}"
+
+
+def _processor_lost(runs: Sequence[RunSummary]) -> float | None:
+    """The largest share of any run: one disturbed run is enough to move a comparison."""
+    return max((run.clocks.processor_lost for run in runs if run.clocks.processor_lost is not None), default=None)
 
 
 def _write(share: float) -> str:

@@ -126,6 +126,8 @@ class Clocks:
         reasons: names of these reasons, sorted.
         foreign_processes: foreign processes that used the board meanwhile, such as "pid 123 (python)", sorted.
         round_mhz: SM clock read with each round, in order; empty unless it was read with every round.
+        processor_lost: share (0 to 1) of the time that the process could run in which other programs had its
+            processor; None where a GPU was measured, or where the system does not say.
     """
 
     sm_mhz: int | None = None
@@ -135,6 +137,7 @@ class Clocks:
     reasons: tuple[str, ...] = ()
     foreign_processes: tuple[str, ...] = ()
     round_mhz: tuple[int, ...] = ()
+    processor_lost: float | None = None
 
 
 def is_gpu(board: str) -> bool:

@@ -178,6 +178,7 @@ def _worst_clocks(clocks: Sequence[Clocks]) -> Clocks:
         reasons=tuple(sorted({reason for one in clocks for reason in one.reasons})),
         foreign_processes=tuple(sorted({name for one in clocks for name in one.foreign_processes})),
         round_mhz=_slowest_rounds([one.round_mhz for one in clocks]),
+        processor_lost=_extreme(max, (one.processor_lost for one in clocks)),
     )
 
 

@@ -169,7 +169,13 @@ def _clocks(rounds: Sequence[Round], conditions: Conditions | None) -> Clocks:
         reasons=tuple(sorted({reason for reading in readings for reason in reading.reasons})),
         foreign_processes=tuple(sorted(conditions.foreign_processes)) if conditions else (),
         round_mhz=tuple(sm_mhz) if len(sm_mhz) == len(readings) else (),
+        processor_lost=_processor_lost(conditions),
     )
+
+
+def _processor_lost(conditions: Conditions | None) -> float | None:
+    lost = conditions.processor.lost_share if conditions and conditions.processor else None
+    return None if lost is None else round(lost, 4)
 
 
 _Use = tuple[int, int, int]

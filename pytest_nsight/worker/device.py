@@ -13,6 +13,7 @@ from pytest_nsight.collectors.machine import processor
 from pytest_nsight.protocol.manifest_events import BoardActivity, NvmlSample
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.nvml import Nvml, list_foreign_processes, name_of, parent_of
+from pytest_nsight.worker.processor_load import read_processor_times
 
 MOST_KEPT_BYTES = 4 << 30
 
@@ -148,8 +149,8 @@ class CpuDevice:
         """Does nothing."""
 
     def read_activity(self) -> BoardActivity:
-        """Sees nothing."""
-        return BoardActivity()
+        """Reads how the processor has been used."""
+        return BoardActivity(processor=read_processor_times())
 
     def has_room_to_keep(self) -> bool:
         """No: claims are about GPU kernels, so there is nothing to keep bodies for."""

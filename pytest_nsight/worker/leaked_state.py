@@ -117,10 +117,14 @@ class LeakedStatePlugin:
         self._expected: dict[str, object] = {}
         # Fixture -> what its setup changed, and the values before.
         self._by_fixture: dict[int, dict[str, object]] = {}
+        self._is_last = False
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
+    def pytest_runtest_protocol(
+        self, item: pytest.Item, nextitem: pytest.Item | None
+    ) -> Generator[None, object, object]:
         """Compares the state before a case's first setup with the state after its last teardown."""
+        self._is_last = nextitem is None
         if not self._expected:
             self._expected = self._reader.read()
         modules = len(sys.modules)
@@ -158,7 +162,12 @@ class LeakedStatePlugin:
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
         """Expects what was there before the fixture's setup; called more than once for a fixture."""
-        self._expect(self._by_fixture.pop(id(fixturedef), {}))
+        values = self._by_fixture.pop(id(fixturedef), {})
+        if values and self._is_last:
+            # No case follows that could be affected by what the fixture leaves.
+            now = self._reader.read()
+            values = {name: now.get(name, ABSENT) for name in values}
+        self._expect(values)
 
     def _expect(self, values: Mapping[str, object]) -> None:
         for name, value in values.items():

@@ -111,8 +111,7 @@ def _torch_settings() -> tuple[Setting, ...]:
     torch: Any = sys.modules["torch"]
     return (
         Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype),
-        # torch.get_default_device() makes no difference between "cpu" and no device at all, which is faster.
-        Setting("default device", lambda: torch.utils._device.CURRENT_DEVICE, torch.set_default_device),  # noqa: SLF001
+        Setting("default device", _default_device, torch.set_default_device),
         Setting("number of threads", torch.get_num_threads, torch.set_num_threads),
         Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
         Setting("anomaly detection", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
@@ -125,6 +124,12 @@ def _torch_settings() -> tuple[Setting, ...]:
             is_reported=False,
         ),
     )
+
+
+def _default_device() -> object:
+    # torch.get_default_device() makes no difference between "cpu" and no device at all, which is faster; the module
+    # is imported when a device is chosen for the first time.
+    return getattr(sys.modules.get("torch.utils._device"), "CURRENT_DEVICE", None)
 
 
 def _torch_numerics(torch: Any) -> Iterator[Setting]:

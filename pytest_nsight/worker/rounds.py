@@ -136,6 +136,7 @@ class Stopwatch:
                 elapsed_ns=elapsed_ns,
                 energy_mj=_difference(before.energy_mj, after.energy_mj),
                 foreign_processes=tuple(sorted({*before.foreign_processes, *after.foreign_processes})),
+                processor=after.processor.since(before.processor) if after.processor and before.processor else None,
             )
         )
         return result

@@ -1,0 +1,54 @@
+"""Who uses the processor while operators are measured on it: this process, other programs, other machines.
+
+Run-queue waiting is what a shared processor costs a process: the time in which it could run and others ran.
+Linux counts it for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst).
+Steal is the same for a virtual machine as a whole.
+"""
+
+from __future__ import annotations
+
+import resource
+import time
+from pathlib import Path
+
+import psutil
+
+from pytest_nsight.protocol.manifest_events import ProcessorTimes
+
+_TASKS = Path("/proc/self/task")
+
+
+def read_processor_times() -> ProcessorTimes:
+    """The use of the processor so far, by this process and by all."""
+    elapsed_ns = time.monotonic_ns()
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    times = psutil.cpu_times()
+    processors = psutil.cpu_count() or 1
+    stolen_s = getattr(times, "steal", None)
+    # Linux counts a guest's time as user time, too.
+    idle_s = times.idle + getattr(times, "iowait", 0.0)
+    counted_twice_s = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
+    return ProcessorTimes(
+        elapsed_ns=elapsed_ns,
+        running_ns=round((usage.ru_utime + usage.ru_stime) * 1e9),
+        waiting_ns=_read_waiting_ns(),
+        stolen_ns=None if stolen_s is None else round(stolen_s / processors * 1e9),
+        busy_ns=max(0, round((sum(times) - idle_s - counted_twice_s - (stolen_s or 0.0)) * 1e9)),
+        switches=usage.ru_nivcsw,
+    )
+
+
+def _read_waiting_ns() -> int | None:
+    """Time that the threads of this process have waited for a processor; None where it is not counted."""
+    waiting_ns = 0
+    try:
+        for task in _TASKS.iterdir():
+            try:
+                fields = (task / "schedstat").read_text(encoding="ascii").split()
+            except ProcessLookupError:
+                # The thread has ended meanwhile.
+                continue
+            waiting_ns += int(fields[1])
+    except (OSError, ValueError, IndexError):
+        return None
+    return waiting_ns

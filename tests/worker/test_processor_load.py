@@ -1,0 +1,97 @@
+"""Who had the processor while a case was measured, and what that does to a verdict."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from pytest_nsight.collectors.machine import thread_variables
+from pytest_nsight.protocol.manifest_events import ProcessorTimes
+from pytest_nsight.worker.processor_load import read_processor_times
+
+MS = 1_000_000
+
+
+def times(
+    running_ms: int, waiting_ms: int | None, stolen_ms: int | None = 0, elapsed_ms: int = 100
+) -> ProcessorTimes:
+    waiting_ns = None if waiting_ms is None else waiting_ms * MS
+    stolen_ns = None if stolen_ms is None else stolen_ms * MS
+    return ProcessorTimes(elapsed_ms * MS, running_ms * MS, waiting_ns, stolen_ns, running_ms * MS, 0)
+
+
+@pytest.mark.parametrize(
+    ("used", "share"),
+    [
+        (times(100, 0), 0.0),
+        (times(60, 40), 0.4),
+        (times(100, 0, stolen_ms=25), 0.25),
+        (times(50, 50, stolen_ms=50), 0.75),
+        (times(100, None, stolen_ms=10), 0.1),
+        (times(0, 0), 0.0),
+        (times(50, None, stolen_ms=None), None),
+    ],
+    ids=["alone", "other programs", "other machines", "both", "no schedstat", "idle", "nothing known"],
+)
+def test_the_share_that_others_took(used: ProcessorTimes, share: float | None) -> None:
+    assert used.lost_share == (None if share is None else pytest.approx(share))
+
+
+_amounts = st.integers(0, 2**60)
+
+
+@given(_amounts, _amounts, st.none() | _amounts, st.none() | _amounts)
+def test_the_share_is_one_whatever_the_counters_say(
+    elapsed: int, running: int, waiting: int | None, stolen: int | None
+) -> None:
+    share = ProcessorTimes(elapsed, running, waiting, stolen, running, 0).lost_share
+
+    assert share is None or 0 <= share <= 1
+
+
+def test_counters_that_step_back_count_as_nothing() -> None:
+    assert times(1, 1).since(times(5, 5, elapsed_ms=200)) == times(0, 0, elapsed_ms=0)
+
+
+def spin(until_s: float) -> None:
+    while time.monotonic() < until_s:
+        pass
+
+
+@pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux counts waiting in schedstat")
+def test_programs_on_the_same_processor_are_seen() -> None:
+    processor = {min(os.sched_getaffinity(0))}
+    own = os.sched_getaffinity(0)
+    os.sched_setaffinity(0, processor)
+    until_s = time.monotonic() + 2.5
+    rivals = [multiprocessing.get_context("fork").Process(target=spin, args=(until_s,)) for _ in range(3)]
+    try:
+        for rival in rivals:
+            rival.start()
+        before = read_processor_times()
+        spin(time.monotonic() + 2)
+        used = read_processor_times().since(before)
+    finally:
+        os.sched_setaffinity(0, own)
+        for rival in rivals:
+            rival.join()
+
+    # Four processes share one processor: this one gets about a quarter of it.
+    assert used.lost_share is not None
+    assert used.lost_share > 0.3
+    assert used.switches > 0
+    assert used.running_ns < used.elapsed_ns
+
+
+@pytest.mark.parametrize(
+    ("asked", "environ", "threads"),
+    [(None, {}, "1"), (None, {"OMP_NUM_THREADS": "4"}, None), (2, {"OMP_NUM_THREADS": "4"}, "2"), (8, {}, "8")],
+)
+def test_how_many_threads_an_operator_gets(asked: int | None, environ: dict[str, str], threads: str | None) -> None:
+    assert thread_variables(asked, environ).get("OMP_NUM_THREADS") == threads
