@@ -6,6 +6,7 @@ import json
 import re
 import subprocess
 import sys
+from importlib.metadata import version
 from pathlib import Path
 
 import pytest
@@ -30,6 +31,8 @@ def test_statistics_are_those_of_pytest_benchmark(durations_ns: list[int]) -> No
 
     assert set(ours) - {"data", "iterations"} == set(Stats.fields)
     for field, value in theirs.as_dict().items():
+        if field == "hd15iqr" and version("pytest-benchmark") < "5.3.1":
+            continue  # it named the first value above the fence instead of the last one below
         assert ours[field] == (value if isinstance(value, str) else pytest.approx(value)), field
 
 
