@@ -46,7 +46,11 @@ class Section:
         fits = min(self.names.width, _NAME_WIDTH) + taken <= width
         groups = [whole] if fits else self.groups
         tables = [_rule_off(align([self.names, *group], width, ELLIPSIS)) for group in groups]
-        lines = [*wrap(printable(self.title), width), *"\n\n".join(tables).splitlines(), *wrap(self.footnote, width)]
+        lines = [
+            *wrap(printable(self.title), width),
+            *"\n\n".join(tables).splitlines(),
+            *wrap(self.footnote, width),
+        ]
         return "\n".join(lines)
 
 

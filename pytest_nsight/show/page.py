@@ -12,8 +12,8 @@ from pytest_nsight.analysis.categories import CategoryRule
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, duration
-from pytest_nsight.show.graph_table import tabulate_captured
 from pytest_nsight.show.kernel_tables import (
+    tabulate_captured,
     tabulate_categories,
     tabulate_copies,
     tabulate_kernels,

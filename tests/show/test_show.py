@@ -11,12 +11,10 @@ from typing import Any
 import pytest
 
 from pytest_nsight.cli import main
-from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.collectors.nsys.scrub import pack
 from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.show import View, show
 from pytest_nsight.show.layout import bandwidth
-from pytest_nsight.trace.idle_gaps import NO_RANGE, find_gaps
 from tests.collectors.real import require_nsys, run
 from tests.trace.trace_builder import TraceBuilder
 
@@ -392,45 +390,6 @@ def test_a_table_has_at_least_one_row(top, capsys):
         main(["show", "x", "--top", top])
     assert caught.value.code == 2
     assert "whole number above 0" in capsys.readouterr().err
-
-
-def gaps_of(builder: TraceBuilder, folder: Path) -> list[tuple[str, str, str, int]]:
-    trace = read(builder.write(folder / "trace.sqlite"))
-    names = [trace.shapes[shape].name for shape in trace.launches.shape]
-    return [
-        (trace.strings[trace.ranges.name[row.range]] if row.range != NO_RANGE else "", names[row.before],
-         names[row.after], row.gap_ns)
-        for row in find_gaps(trace).itertuples()
-    ]  # fmt: skip
-
-
-def test_a_gap_belongs_to_the_innermost_range_around_both_launches(tmp_path):
-    trace = TraceBuilder().range("outer", 0, 100).range("inner", 10, 50)
-    trace.launch("a", 10, 20, api_at=11).launch("b", 30, 40, api_at=12).launch("c", 60, 70, api_at=60)
-
-    assert gaps_of(trace, tmp_path) == [("inner", "a", "b", 10), ("outer", "b", "c", 20)]
-
-
-def test_time_between_two_ranges_is_no_gap(tmp_path):
-    trace = TraceBuilder().range("one", 0, 10).range("two", 10, 20)
-    trace.launch("a", 0, 5, api_at=1).launch("b", 500, 505, api_at=11)
-
-    assert gaps_of(trace, tmp_path) == []
-
-
-def test_a_device_is_idle_only_if_no_stream_of_it_runs_anything(tmp_path):
-    trace = TraceBuilder().range("one", 0, 100).launch("a", 0, 5, api_at=1).launch("b", 20, 25, api_at=2)
-    trace.launch("long", 3, 12, api_at=3, stream=9).launch("elsewhere", 5, 20, api_at=4, device=1)
-    trace.copy(14, 18, 64, api_at=5)
-
-    assert gaps_of(trace, tmp_path) == [("one", "long", "memcpy HtoD", 2), ("one", "memcpy HtoD", "b", 2)]
-
-
-def test_work_of_other_ranges_fills_a_gap(tmp_path):
-    trace = TraceBuilder().range("one", 0, 10).range("two", 10, 20)
-    trace.launch("a", 100, 110, api_at=1).launch("b", 130, 140, api_at=2).launch("c", 110, 130, api_at=11)
-
-    assert gaps_of(trace, tmp_path) == []
 
 
 def test_a_rate_without_time_is_none():

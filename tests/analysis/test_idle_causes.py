@@ -1,0 +1,142 @@
+"""Each cause of idle time, and each bottleneck, on a trace of a few lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.analysis.bottleneck import BottleneckClass, KernelMix, classify
+from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
+from pytest_nsight.analysis.picture import Picture, analyse
+from pytest_nsight.analysis.timeline import DeviceWork
+from pytest_nsight.collectors.nsys.read import read
+from tests.trace.trace_builder import TraceBuilder
+
+LONG = 10 * HOST_GAP_NS
+
+
+def picture_of(builder: TraceBuilder, folder: Path) -> Picture:
+    return analyse(read(builder.write(folder / "trace.sqlite")))
+
+
+def causes(picture: Picture) -> dict[object, int]:
+    return {one.state: one.total_ns for one in picture.states if one.total_ns}
+
+
+def test_a_launch_that_was_queued_before_the_gap(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).launch("b", 250, 300, api_at=10)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.QUEUED: 50}
+
+
+def test_a_host_that_comes_late_without_waiting_is_launching(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).launch("b", 900, 950, api_at=800)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.LAUNCH: 700}
+
+
+def test_a_host_that_waited_for_the_device_is_synchronising(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
+    trace.launch("b", 900, 950, api_at=800)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: 700}
+
+
+def test_a_wait_of_another_thread_is_no_cause(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260, thread=7)
+    trace.launch("b", 900, 950, api_at=800)
+
+    assert IdleCause.SYNCHRONISATION not in causes(picture_of(trace, tmp_path))
+
+
+def test_a_long_time_outside_of_cuda_is_python_or_data_loading(tmp_path: Path) -> None:
+    """The host waits 60 ns for the device, works for a long time, and launches 100 ns before the kernel."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
+    trace.launch("b", LONG + 100, LONG + 150, api_at=LONG)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.SYNCHRONISATION: 60,
+        IdleCause.HOST: LONG - 260,
+        IdleCause.LAUNCH: 100,
+    }
+
+
+def test_a_long_cuda_call_is_not_python(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaMalloc_v3020", 300, LONG - 100)
+    trace.launch("b", LONG + 100, LONG + 150, api_at=LONG)
+
+    assert IdleCause.HOST not in causes(picture_of(trace, tmp_path))
+
+
+def test_a_copying_call_that_blocks_the_host(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaMemcpy_v3020", 50, 260)
+    trace.launch("b", 900, 950, api_at=800)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.BLOCKING_COPY: 700}
+
+
+def test_a_launch_without_a_call_leaves_the_cause_unknown(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).launch("b", 900, 950)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.UNKNOWN: 700}
+
+
+def test_a_copy_beside_a_kernel_is_not_exposed(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 0, 100, api_at=0).copy(50, 180, 64, api_at=1)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture) == {DeviceWork.KERNEL: 100, DeviceWork.COPY: 80}
+    (device,) = picture.devices
+    assert (device.copy_ns, device.overlap_ns, device.utilisation) == (130, 50, 1.0)
+    assert picture.copies[0].overlapped_ns == 50
+
+
+@pytest.mark.parametrize(
+    ("state", "limit"),
+    [
+        (DeviceWork.COPY, BottleneckClass.TRANSFER),
+        (IdleCause.LAUNCH, BottleneckClass.LATENCY),
+        (IdleCause.SYNCHRONISATION, BottleneckClass.SYNCHRONISATION),
+        (IdleCause.HOST, BottleneckClass.HOST),
+        (IdleCause.UNKNOWN, BottleneckClass.UNKNOWN),
+    ],
+)
+def test_the_largest_part_of_the_wall_time_is_the_bottleneck(
+    state: DeviceWork | IdleCause, limit: BottleneckClass
+) -> None:
+    found = classify({DeviceWork.KERNEL: 30, state: 70}, KernelMix(30, 0, {"GEMM": 30}))
+
+    assert found is not None
+    assert (found.limit, found.share) == (limit, 0.7)
+    assert "70.0 %" in found.evidence
+
+
+@pytest.mark.parametrize(
+    ("mix", "limit"),
+    [
+        (KernelMix(100, 0, {"GEMM": 60, "elementwise": 40}), BottleneckClass.COMPUTE),
+        (KernelMix(100, 0, {"GEMM": 40, "elementwise": 60}), BottleneckClass.MEMORY),
+        (KernelMix(100, 0, {"communication": 60, "GEMM": 40}), BottleneckClass.TRANSFER),
+        (KernelMix(100, 90, {"elementwise": 100}), BottleneckClass.LATENCY),
+    ],
+)
+def test_busy_kernels_are_divided_by_what_they_need(mix: KernelMix, limit: BottleneckClass) -> None:
+    found = classify({DeviceWork.KERNEL: 100}, mix)
+
+    assert found is not None
+    assert found.limit is limit
+
+
+def test_nothing_has_no_bottleneck() -> None:
+    assert classify({DeviceWork.KERNEL: 0}, KernelMix(0, 0, {})) is None
+
+
+def test_the_class_of_a_range_is_that_of_its_own_time(tmp_path: Path) -> None:
+    """While `load` runs the device only copies; while `train` runs it multiplies matrices."""
+    trace = TraceBuilder().range("load", 0, 10).copy(0, 90_000, 64, api_at=1)
+    trace.range("train", 90_000, 90_010).launch("gemm_kernel", 90_001, 400_000, api_at=90_001)
+    limits = {one.label: one.bottleneck.limit for one in picture_of(trace, tmp_path).limits}
+
+    assert limits == {"train": BottleneckClass.COMPUTE, "load": BottleneckClass.TRANSFER}
