@@ -29,6 +29,7 @@ from benchmarks.validate.false_alarms import (
     share_study,
     spread,
 )
+from benchmarks.validate.forced_looks import force_looks
 from benchmarks.validate.power import by_cost, measure_power, measure_truth
 from benchmarks.validate.rules import RULES
 from benchmarks.validate.study import BANDS, Study, load_study
@@ -102,6 +103,8 @@ def analyse(
         if settled is not None:
             strict[situation, band] = settled
     done("--nsight-strict")
+    forced = [force_looks(study, situation, DEFAULT_BAND, resamples, seed) for situation in Situation]
+    done("forced looks")
     samples = spread(collect_p_values, [(situation, 100, seed) for situation in Situation], processes)
     uniform = {s: describe_p_values(values) for s, values in zip(Situation, samples, strict=True) if values}
     done("p-values")
@@ -122,6 +125,7 @@ def analyse(
         f"Noise, smallest slowdown found at a band of {DEFAULT_BAND:.0%}": tables.noise(levels),
         "False alarms": tables.false_alarms(alarms),
         "Under --nsight-strict": tables.strictness(strict),
+        f"Forced looks, band {DEFAULT_BAND:.0%}": tables.forced_looks([one for one in forced if one is not None]),
         "p-values of unchanged code": tables.p_values(uniform),
         "What the injected work costs": tables.truth(truths),
         "Power by length": tables.power(findings, lambda one: one.length, "length"),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -33,6 +33,7 @@ class Study:
         seconds: run -> wall time.
         policies: case -> policy at the default band of the collection.
         left_out: names of cases that were collected and are not looked at.
+        confirming: runs of unchanged code in processes that measured few cases, as a look asks for them.
     """
 
     sound: tuple[PooledRun, ...]
@@ -42,6 +43,7 @@ class Study:
     seconds: Mapping[str, float]
     policies: Mapping[str, Policy]
     left_out: tuple[str, ...] = ()
+    confirming: tuple[RunSummary, ...] = ()
 
     @cached_property
     def boards(self) -> Mapping[str, str]:
@@ -99,6 +101,8 @@ def load_study(folders: Sequence[Path], without: Sequence[str] = ()) -> Study:
     names = {_name_of(run.subject) for runs in summaries.values() for run in runs}
     if unknown := [name for name in without if name not in names]:
         raise ValueError(f"no case is named {', '.join(unknown)}; there are {', '.join(sorted(names))}")
+    # Confirming runs lack most cases, and are no sample of what a process of the suite measures.
+    summaries["sound"], confirming = part_confirming(summaries.get("sound", ()))
     processes = {
         name: list_processes(run for run in runs if _name_of(run.subject) not in without)
         for name, runs in summaries.items()
@@ -113,7 +117,28 @@ def load_study(folders: Sequence[Path], without: Sequence[str] = ()) -> Study:
         seconds=seconds,
         policies=policies,
         left_out=tuple(without),
+        confirming=tuple(run for run in confirming if _name_of(run.subject) not in without),
     )
+
+
+def is_confirming(run: RunSummary, largest: int) -> bool:
+    """Whether a run's process measured few of the suite's cases.
+
+    Args:
+        run: the run.
+        largest: most cases that a process of its session measured.
+    """
+    return run.cases > 0 and run.cases.bit_length() < largest.bit_length()
+
+
+def part_confirming(summaries: Iterable[RunSummary]) -> tuple[list[RunSummary], list[RunSummary]]:
+    """The runs of the whole suite, and the confirming ones."""
+    all_runs = list(summaries)
+    largest: dict[str, int] = {}
+    for run in all_runs:
+        largest[run.session] = max(largest.get(run.session, 0), run.cases)
+    confirming = [run for run in all_runs if is_confirming(run, largest[run.session])]
+    return [run for run in all_runs if not is_confirming(run, largest[run.session])], confirming
 
 
 def case_of(subject: Subject) -> Case | None:

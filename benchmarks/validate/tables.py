@@ -11,6 +11,7 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.validate.false_alarms import Strictness, StudyAlarms
+from benchmarks.validate.forced_looks import ForcedLooks
 from benchmarks.validate.power import Finding, Truth
 from benchmarks.validate.rules import RULES
 from benchmarks.validate.study import Study
@@ -119,6 +120,49 @@ def false_alarms(found: Mapping[tuple[Situation, float], StudyAlarms]) -> list[s
         rows.append((rule.name, f"{rule.stored} : {rule.new}", *cells))
     header = ("rule", "runs stored : new", *(c for s in chosen for c in (f"suites, {s.value}", "cases")))
     return lines + (table(header, rows) if chosen else [])
+
+
+def forced_looks(found: Sequence[ForcedLooks]) -> list[str]:
+    """A/A checks in which random cases go through all looks, and the verdicts that each duration gets."""
+    if not found:
+        return ["No session holds confirming runs; benchmarks/validate/forced_looks.py says which are needed.", ""]
+    rows = [
+        (
+            one.situation.value,
+            one.suites.attempts,
+            one.suites.write(),
+            write_bounds(one.by_session),
+            ", ".join(f"{subject.label} {count}" for subject, count in sorted(one.failed.items())),
+        )
+        for one in found
+    ]
+    header = (
+        "stored and new",
+        "checks",
+        "checks with a false alarm [exact 95 %]",
+        "by sessions",
+        "cases that failed",
+    )
+    lines = table(header, rows)
+    kinds: dict[int, Counter[VerdictKind]] = defaultdict(Counter)
+    for one in found:
+        for octave, counts in one.kinds.items():
+            kinds[octave] += counts
+    seen = [kind for kind in VerdictKind if any(counts[kind] for counts in kinds.values())]
+    shares = [
+        (
+            f"{2**octave} to {2 ** (octave + 1)} us",
+            counts.total(),
+            *(percent(counts[k] / counts.total(), 0) for k in seen),
+        )
+        for octave, counts in sorted(kinds.items())
+    ]
+    return lines + table(("duration", "forced cases", *(kind.value for kind in seen)), shares)
+
+
+def write_bounds(bounds: tuple[float, float] | None) -> str:
+    """An interval of a rate in percent, "-" where there is none."""
+    return "-" if bounds is None else f"[{100 * bounds[0]:.2f}, {100 * bounds[1]:.2f}]"
 
 
 def strictness(found: Mapping[tuple[Situation, float], Strictness]) -> list[str]:

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from benchmarks.simulate_context import check, count_alarms, draw_suite
 from benchmarks.simulate_gate import POPULATIONS, SEED_NAMES, Population, draw_rounds, run_gate
 from pytest_nsight.model.verdicts import VerdictKind
 
@@ -77,3 +78,24 @@ def test_unchanged_code_on_a_quiet_gpu_costs_next_to_no_further_runs():
     _, extra = run_gate(draw_rounds(POPULATIONS["h200"], 100, 5, rng, rounds=20), 5, POPULATIONS["h200"])
 
     assert extra <= 30
+
+
+def test_forced_looks_fail_short_kernels_only_if_the_gate_does_not_know_which_runs_confirm():
+    blind, knowing = (count_alarms("fixed", 20, 16, 5, knows_context=knows).failed for knows in (False, True))
+
+    assert blind["short"] > 0
+    assert knowing["short"] == 0
+    assert blind["long"] == knowing["long"] == 0
+
+
+def test_contexts_change_no_number_of_a_long_kernel():
+    rng = np.random.default_rng(9)
+    for _ in range(5):
+        suite = draw_suite("mixed", 8, rng)
+        blind, knowing = (
+            check(suite, [4, 5, 6, 7], knows_context=knows, slower={5: 0.03}) for knows in (False, True)
+        )
+
+        for before, after in zip(blind[4:], knowing[4:], strict=True):
+            assert before.kind is after.kind
+            assert before.comparison.standard_error == pytest.approx(after.comparison.standard_error, rel=0.05)

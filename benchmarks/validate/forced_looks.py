@@ -1,0 +1,154 @@
+"""Forced looks: A/A checks of unchanged code in which random cases go through all confirming looks.
+
+The pool of a study holds runs of the whole suite, and so do the resamples of its other tables. A case that a look
+sends through confirming processes, which measure few cases, gets runs of the suite there; here it gets what the
+live gate would get. That takes sessions which hold, beside their whole runs,
+
+- confirming runs: runs of processes that measured a few random cases, canaries included, recorded with their number
+  of cases (`RunSummary.cases`), which older collections lack;
+- at least 8 of them for each case that is to be forced, in the sessions that are checked;
+- at least 5 whole runs in the sessions that are stored.
+
+A forced case is judged on 9 new runs, one of the suite and 8 confirming ones; the others on the one.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from benchmarks.validate.study import Study
+from pytest_nsight.baselines.comparability import find_comparable
+from pytest_nsight.calibrate.false_alarms import Rate, bootstrap_sessions
+from pytest_nsight.calibrate.pool import PooledRun
+from pytest_nsight.calibrate.resampling import Situation, draw_stored, group_by_session, list_stored
+from pytest_nsight.judge.judge import SubjectRuns, judge
+from pytest_nsight.judge.subject_runs import LOOKS
+from pytest_nsight.model.kernel_names import family
+from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+
+CONFIRMING = LOOKS[-1] - 1
+FORCED = 3
+"""Cases of a check that go through all looks."""
+
+
+@dataclass(frozen=True)
+class ForcedLooks:
+    """Verdicts on forced cases of unchanged code in one situation.
+
+    Attributes:
+        situation: where stored and new runs came from.
+        suites: checks in which any case failed.
+        by_session: 95 % interval of that rate, by resampling sessions; None where there is too little to resample.
+        kinds: whole power of two, of the duration in us, below a case's time -> verdicts of its forced cases.
+        failed: case -> checks in which it failed.
+    """
+
+    situation: Situation
+    suites: Rate
+    by_session: tuple[float, float] | None
+    kinds: Mapping[int, Counter[VerdictKind]]
+    failed: Mapping[Subject, int]
+
+
+@dataclass(frozen=True)
+class _Session:
+    """A session that can be checked.
+
+    Attributes:
+        whole: its runs of the whole suite.
+        confirming: case or part -> its confirming runs; canaries have theirs of all confirming processes.
+    """
+
+    whole: Sequence[PooledRun]
+    confirming: Mapping[Subject, Sequence[RunSummary]]
+
+    @property
+    def forceable(self) -> list[Subject]:
+        """Subjects with enough confirming runs, canaries apart."""
+        enough = (subject for subject, runs in self.confirming.items() if len(runs) >= CONFIRMING)
+        return sorted(subject for subject in enough if not subject.is_canary)
+
+
+def force_looks(study: Study, situation: Situation, band: float, checks: int, seed: int) -> ForcedLooks | None:
+    """Judges checks in which random cases go through all looks; None where the study has no runs for it.
+
+    Args:
+        study: with confirming runs.
+        situation: where stored and new runs come from; not one session.
+        band: of the gate.
+        checks: how many.
+        seed: chooses them.
+    """
+    if situation is Situation.SAME_SESSION:
+        return None
+    rng, policies = np.random.default_rng(seed), study.with_band(band)
+    stored_sessions = group_by_session(study.sound)
+    candidates = [
+        (session, groups)
+        for session in _list_sessions(study)
+        if (groups := list_stored(stored_sessions, session.whole, situation))
+    ]
+    if not candidates:
+        return None
+    hits, sessions = [], []
+    kinds: dict[int, Counter[VerdictKind]] = {}
+    failed: Counter[Subject] = Counter()
+    for _ in range(checks):
+        session, groups = candidates[int(rng.integers(len(candidates)))]
+        stored = draw_stored(groups, situation, rng)
+        forced = [session.forceable[index] for index in rng.permutation(len(session.forceable))[:FORCED]]
+        verdicts = _check(session, stored, forced, policies, rng)
+        hits.append(any(verdict.kind.fails for verdict in verdicts))
+        sessions.append(tuple(dict.fromkeys(run.session for run in (*stored, session.whole[0]))))
+        failed.update(verdict.subject for verdict in verdicts if verdict.kind.fails)
+        for verdict in verdicts:
+            if verdict.subject in forced:
+                octave = int(math.log2(max((verdict.now_ns or 0.0) / 1000, 1.0)))
+                kinds.setdefault(octave, Counter())[verdict.kind] += 1
+    return ForcedLooks(
+        situation, Rate(sum(hits), len(hits)), bootstrap_sessions(hits, sessions, rng), kinds, failed
+    )
+
+
+def _list_sessions(study: Study) -> list[_Session]:
+    found = []
+    for whole in group_by_session(study.sound):
+        confirming: dict[Subject, list[RunSummary]] = {}
+        for run in study.confirming:
+            if (run.board, run.session) == (whole[0].board, whole[0].session):
+                confirming.setdefault(run.subject, []).append(run)
+        session = _Session(whole, confirming)
+        if session.forceable:
+            found.append(session)
+    return found
+
+
+def _check(
+    session: _Session,
+    stored: Sequence[PooledRun],
+    forced: Sequence[Subject],
+    policies: Mapping[str, Policy],
+    rng: np.random.Generator,
+) -> tuple[Verdict, ...]:
+    """The verdicts on all cases: forced ones on a whole run and 8 confirming ones, the others on the whole run."""
+    first = session.whole[int(rng.integers(len(session.whole)))]
+
+    def gather(subject: Subject) -> SubjectRuns:
+        new = [first.summaries[subject]]
+        if subject in forced or subject.is_canary:
+            own = session.confirming.get(subject, ())
+            new += [own[index] for index in rng.permutation(len(own))[:CONFIRMING]]
+        saved = [run.summaries[subject] for run in stored if subject in run.summaries]
+        baseline = find_comparable(saved, new[-1].environment)
+        policy = policies.get(subject.case, Policy())
+        return SubjectRuns(subject, policy, baseline.runs, tuple(new), incomparable=baseline.why_none)
+
+    gathered = [gather(subject) for subject in first.summaries]
+    cases = [one for one in gathered if not one.subject.is_canary]
+    return judge(cases, family=family, canaries=[one for one in gathered if one.subject.is_canary])
