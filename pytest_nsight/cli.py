@@ -60,7 +60,11 @@ def _parser() -> argparse.ArgumentParser:
     init.set_defaults(run=_init)
 
     show = commands.add_parser("show", help="show kernels, ranges and gaps of an Nsight Systems export")
-    show.add_argument("report", type=Path, help="an .sqlite export, a .nsys-rep report, or a recorded run's folder")
+    show.add_argument(
+        "report",
+        type=Path,
+        help="an .sqlite export, a .nsys-rep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder",
+    )
     show.add_argument("--range", default="", metavar="NAME", help="only ranges with NAME in their name")
     show.add_argument("--domain", help='only ranges of this NVTX domain; "" is the default one')
     show.add_argument("--top", type=_positive, default=15, metavar="N", help="rows of a table (default: 15)")
@@ -72,6 +76,14 @@ def _parser() -> argparse.ArgumentParser:
     output.add_argument("--json", action="store_true", help="print all tables as JSON")
     output.add_argument("--csv", metavar="TABLE", help="print one table as CSV: devices, ranges, kernels, ...")
     show.set_defaults(run=_show)
+
+    report = commands.add_parser("report", help="show recorded sessions, joined into one, again or in another form")
+    report.add_argument("sessions", nargs="+", type=Path, metavar="SESSION", help="a folder below .nsight/")
+    report.add_argument("--html", metavar="PATH", help="write one HTML page")
+    report.add_argument(
+        "--report", action="append", default=[], metavar="NAME=PATH", help="write another form: --nsight-report's"
+    )
+    report.set_defaults(run=_report)
 
     merge = commands.add_parser(
         "merge-baselines",
@@ -86,6 +98,8 @@ def _parser() -> argparse.ArgumentParser:
         help="one baseline file in conflict, or git's %%O %%A %%B %%P",
     )
     merge.set_defaults(run=_merge_baselines)
+
+    _add_baselines(commands.add_parser("baselines", help="list, show or remove stored cases"))
 
     calibrate = commands.add_parser(
         "calibrate",
@@ -110,6 +124,25 @@ def _parser() -> argparse.ArgumentParser:
     calibrate.add_argument("--seed", type=int, default=1, help="of the random resamples (default: 1)")
     calibrate.set_defaults(run=_calibrate)
     return parser
+
+
+def _add_baselines(parser: argparse.ArgumentParser) -> None:
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    texts = {
+        "list": "a line for each stored case",
+        "show": "every save of the cases: when, from which commit, on which board, why",
+        "prune": "name the stored cases whose tests no longer exist; with --delete, remove them",
+    }
+    for name, text in texts.items():
+        action = actions.add_parser(name, help=text)
+        words = ("CASE", "node ids of cases to remove; none to ask pytest which ones have no test")
+        metavar, which = words if name == "prune" else ("WORD", "only cases with each WORD in their id")
+        action.add_argument("words", nargs="*", metavar=metavar, help=which)
+        where = "folder of all baselines (default: baselines)"
+        action.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
+        action.add_argument("--model", default="", metavar="NAME", help="only the baselines of this GPU model")
+        action.set_defaults(run=_baselines, action=name)
+    action.add_argument("--delete", action="store_true", help="remove the cases; without it they are only named")
 
 
 def _positive(text: str) -> int:
@@ -145,6 +178,43 @@ def _doctor(_: argparse.Namespace) -> int:
     found = checks()
     print(render(found))
     return 0 if all(check.ok for check in found) else 1
+
+
+def _baselines(options: argparse.Namespace) -> int:
+    from pytest_nsight.controller import baselines_command as command  # noqa: PLC0415
+
+    width = shutil.get_terminal_size((120, 24)).columns
+    words = tuple(options.words)
+    if options.action != "prune":
+        write = command.list_stored if options.action == "list" else command.show_stored
+        _print(write(command.BaselinesQuery(options.baselines, options.model, words), width))
+        return 0
+    gone = command.find_gone(command.BaselinesQuery(options.baselines, options.model), words)
+    _print(command.describe_gone(gone))
+    if not any(one.cases for one in gone):
+        return 0
+    if options.delete:
+        _print(command.remove_gone(options.baselines, gone))
+        return 0
+    _print("nothing was removed; to remove them, add --delete")
+    return 1
+
+
+def _report(options: argparse.Namespace) -> int:
+    from pytest_nsight.model.errors import UsageError  # noqa: PLC0415
+    from pytest_nsight.report import terminal  # noqa: PLC0415
+    from pytest_nsight.report.registry import publish, read_request  # noqa: PLC0415
+    from pytest_nsight.report.session_file import join_sessions, read_session  # noqa: PLC0415
+
+    requests = [*([f"html={options.html}"] if options.html else []), *options.report]
+    files = [read_request(text, Path.cwd()) for text in requests]
+    result = join_sessions([read_session(path) for path in options.sessions])
+    errors = publish(result, files)
+    if errors:
+        raise UsageError("; ".join(errors))
+    if not files:
+        _print(terminal.render(result, shutil.get_terminal_size((120, 24)).columns))
+    return int(any(verdict.kind.fails_in(strict=result.strict) for verdict in result.verdicts))
 
 
 def _merge_baselines(options: argparse.Namespace) -> int:

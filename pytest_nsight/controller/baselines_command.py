@@ -1,0 +1,124 @@
+"""`pytest-nsight baselines`: what is stored, and the removal of cases whose tests are gone."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.baselines.inventory import (
+    StoredCase,
+    list_cases,
+    list_models,
+    remove_cases,
+    select_cases,
+)
+from pytest_nsight.controller.collected_tests import list_tests
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.units import count
+from pytest_nsight.report.escapes import visible
+from pytest_nsight.report.stored_cases import render_list, render_saves
+
+
+@dataclass(frozen=True, slots=True)
+class BaselinesQuery:
+    """Which stored cases a command is about.
+
+    Attributes:
+        folder: folder of all baselines.
+        model: name of a model's folder, "" for all models.
+        words: what a case's id must contain, each of them.
+    """
+
+    folder: Path = Path("baselines")
+    model: str = ""
+    words: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class GoneCases:
+    """Cases of one GPU model that should no longer be stored.
+
+    Attributes:
+        model: name of the model's folder.
+        stored: how many cases it holds, the canaries not counted.
+        cases: node ids of those to remove.
+    """
+
+    model: str
+    stored: int
+    cases: tuple[str, ...]
+
+
+def list_stored(query: BaselinesQuery, width: int) -> str:
+    """A table of the stored cases for each GPU model.
+
+    Raises:
+        NsightError: nothing is stored there, or a file is damaged.
+    """
+    return "\n\n".join(render_list(cases, width) for cases in _select(query))
+
+
+def show_stored(query: BaselinesQuery, width: int) -> str:
+    """Every save of the selected cases.
+
+    Raises:
+        NsightError: nothing is stored there, or a file is damaged.
+    """
+    return "\n\n".join(render_saves(case, width) for cases in _select(query) for case in cases)
+
+
+def find_gone(query: BaselinesQuery, named: Sequence[str] = ()) -> tuple[GoneCases, ...]:
+    """The stored cases whose tests no longer exist, or the named ones, for each GPU model.
+
+    Args:
+        query: where to look; its words are not used.
+        named: node ids of stored cases, whether they have a test or not; none to ask pytest.
+
+    Raises:
+        NsightError: nothing is stored there, a file is damaged, pytest cannot collect the tests, or a named case is
+            not stored.
+    """
+    stored = {
+        cases[0].model: {case.subject.case for case in cases if not case.subject.is_canary}
+        for cases in _select(BaselinesQuery(query.folder, query.model))
+    }
+    every = {case for cases in stored.values() for case in cases}
+    if unknown := sorted(set(named) - every):
+        raise UsageError(f"{unknown[0]} is not stored in {query.folder}; pytest-nsight baselines show has ids")
+    files = {case.partition("::")[0] for case in every}
+    gone = tuple(named) or list_tests(files).find_removed(every)
+    found = {model: tuple(case for case in gone if case in cases) for model, cases in stored.items()}
+    return tuple(GoneCases(model, len(stored[model]), cases) for model, cases in found.items())
+
+
+def describe_gone(gone: Sequence[GoneCases]) -> str:
+    """What `remove_gone` would remove, line by line."""
+    lines = []
+    for one in gone:
+        lines.append(f"{one.model}: {len(one.cases)} of {count(one.stored, 'stored case')} to remove")
+        lines += [f"  {visible(case)}" for case in one.cases]
+    return "\n".join(lines)
+
+
+def remove_gone(folder: Path, gone: Sequence[GoneCases]) -> str:
+    """Removes the cases, and says from which files.
+
+    Raises:
+        NsightError: a file is damaged or cannot be written.
+    """
+    changed = [path for one in gone if one.cases for path in remove_cases(folder, one.model, one.cases)]
+    files = "".join(f"\n  {path}" for path in changed)
+    return f"removed from {count(len(changed), 'file')}; commit {folder}:{files}"
+
+
+def _select(query: BaselinesQuery) -> Iterator[tuple[StoredCase, ...]]:
+    models = list_models(query.folder)
+    if query.model and query.model not in models:
+        raise UsageError(f"{query.folder} has no model {query.model}; it has {', '.join(models)}")
+    selected = [
+        select_cases(list_cases(query.folder, model), query.words) for model in models if query.model in (model, "")
+    ]
+    if not any(selected):
+        raise UsageError(f"no case stored in {query.folder} has {' and '.join(query.words)} in its id")
+    return (cases for cases in selected if cases)

@@ -1,0 +1,107 @@
+"""Which tests a tree has, as pytest collects them in a process of its own.
+
+`list_tests` starts this module as a program; the program writes what it found as JSON.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import subprocess
+import sys
+import tempfile
+from collections.abc import Collection, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.controller.completeness import Collected
+from pytest_nsight.model.decoding import read
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.json_text import parse
+
+_LAST_LINES = 12
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectTests:
+    """The tests of a tree.
+
+    Attributes:
+        root: pytest's root folder.
+        ids: node ids of the collected tests.
+    """
+
+    root: str
+    ids: tuple[str, ...] = ()
+
+    def find_removed(self, cases: Collection[str]) -> tuple[str, ...]:
+        """The cases that this tree does not have any more, sorted; a file without any test here keeps its cases."""
+        return Collected(known=frozenset(self.ids)).find_removed(cases, Path(self.root))
+
+
+def list_tests(files: Collection[str]) -> ProjectTests:
+    """Collects the tests of the project around the current folder.
+
+    Args:
+        files: paths of test modules relative to pytest's root folder; those that exist are collected.
+
+    Raises:
+        UsageError: pytest cannot collect them; the message has the end of its output.
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        answer = Path(folder, "tests.json")
+        command = [sys.executable, "-m", "pytest_nsight.controller.collected_tests", str(answer), *sorted(files)]
+        done = subprocess.run(
+            command,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="backslashreplace",
+            check=False,
+        )
+        if done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not answer.exists():
+            output = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-_LAST_LINES:])
+            raise UsageError(
+                f"pytest cannot collect the tests (exit code {done.returncode}), so nobody knows which ones are "
+                f"gone; mend them first:\n{output}"
+            )
+        return read(ProjectTests, parse(answer.read_text(encoding="utf-8")))
+
+
+class _Listener:
+    """A plugin of the collecting process: says what to collect, and writes down what was."""
+
+    def __init__(self, answer: Path, files: Sequence[str]) -> None:
+        self._answer = answer
+        self._files = files
+        self._deselected: list[str] = []
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Collects the given files, wherever below the root pytest was started."""
+        config.args[:] = [str(config.rootpath / name) for name in self._files if _is_test_module(config, name)]
+
+    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
+        """Counts tests that the ini file deselects: they exist."""
+        self._deselected += [item.nodeid for item in items]
+
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Writes what was collected."""
+        ids = (*(item.nodeid for item in session.items), *self._deselected)
+        tests = ProjectTests(str(session.config.rootpath), ids)
+        self._answer.write_text(json.dumps(asdict(tests)), encoding="utf-8")
+
+
+def _is_test_module(config: pytest.Config, name: str) -> bool:
+    """Whether a file lies in the project and is named like a test: a name in a baseline must not import another."""
+    path = (config.rootpath / name).resolve()
+    is_inside = path.is_file() and path.is_relative_to(config.rootpath.resolve())
+    return is_inside and any(fnmatch.fnmatch(path.name, pattern) for pattern in config.getini("python_files"))
+
+
+if __name__ == "__main__":
+    listener = _Listener(Path(sys.argv[1]), sys.argv[2:])
+    sys.exit(pytest.main(["--collect-only", "--quiet", "-p", "no:cacheprovider"], plugins=[listener]))

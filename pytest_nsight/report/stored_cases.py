@@ -1,0 +1,72 @@
+"""Tables of what baselines hold: all cases in a line each, or every save of some cases."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_nsight.baselines.inventory import StoredCase, StoredSave
+from pytest_nsight.model.units import count, duration
+from pytest_nsight.report.escapes import visible
+from pytest_nsight.report.table import Column, align
+
+_ELLIPSIS = "..."
+_COMMIT = 10
+_BOARD = 12
+_UNKNOWN = "-"
+
+
+def render_list(cases: Sequence[StoredCase], width: int) -> str:
+    """A table with a line for each case: its runs, and the newest save.
+
+    Args:
+        cases: the stored cases of one GPU model, at least one.
+        width: the most characters that a line may have.
+    """
+    newest = [case.saves[-1] for case in cases]
+    columns = [
+        Column("case", [visible(case.subject.label) for case in cases], is_number=False),
+        Column("runs", [str(case.runs) for case in cases]),
+        Column("time", [_time(save) for save in newest]),
+        Column("launches", [str(save.launches) for save in newest]),
+        Column("stored", [_day(save) for save in newest], is_number=False),
+        Column("commit", [_commit(save) for save in newest], is_number=False),
+        Column("boards", [str(len({save.board for save in case.saves})) for case in cases]),
+    ]
+    runs = count(sum(case.runs for case in cases), "run")
+    head = f"{cases[0].model}: {count(len(cases), 'stored case')}, {runs}"
+    return "\n".join([head, *align(columns, width, _ELLIPSIS)])
+
+
+def render_saves(case: StoredCase, width: int) -> str:
+    """A table with a line for each save of a case, oldest first.
+
+    Args:
+        case: one stored case.
+        width: the most characters that a line may have.
+    """
+    saves = case.saves
+    columns = [
+        Column("reason", [visible(save.reason) or _UNKNOWN for save in saves], is_number=False),
+        Column("stored", [_day(save) for save in saves], is_number=False),
+        Column("commit", [_commit(save) for save in saves], is_number=False),
+        Column("board", [visible(save.board)[:_BOARD] for save in saves], is_number=False),
+        Column("runs", [str(save.runs) for save in saves]),
+        Column("time", [_time(save) for save in saves]),
+        Column("launches", [str(save.launches) for save in saves]),
+    ]
+    part = f"/{case.subject.part}" if case.subject.part else ""
+    head = f"{case.model}: {visible(case.subject.case + part)}, {count(case.runs, 'run')}"
+    return "\n".join([head, *align(columns, width, _ELLIPSIS)])
+
+
+def _time(save: StoredSave) -> str:
+    return duration(save.time_ns) if save.metric else _UNKNOWN
+
+
+def _day(save: StoredSave) -> str:
+    return visible(save.recorded)[:16].replace("T", " ") or _UNKNOWN
+
+
+def _commit(save: StoredSave) -> str:
+    commit = visible(save.commit)
+    return commit[:_COMMIT] + ("+" if commit.endswith("+") else "") if commit else _UNKNOWN

@@ -1,0 +1,143 @@
+"""`pytest-nsight baselines list|show|prune` over a small project."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.baselines.store import load, save
+from pytest_nsight.cli import main
+from tests.baselines.examples import run
+
+MODEL = "nvidia-h200"
+KEPT, GONE = "perf/test_a.py::test_kept[1]", "perf/test_a.py::test_gone"
+GONE_FILE, SKIPPED = "perf/test_old.py::test_x", "perf/test_skipped.py::test_y"
+DESELECTED, CANARY = "perf/test_a.py::test_other", "nsight_canaries::copy"
+
+MODULE = """
+import pytest
+
+@pytest.mark.parametrize("n", [1])
+def test_kept(n): pass
+
+def test_other(): pass
+"""
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A project with its tests in perf/, and baselines of them and of tests that it no longer has."""
+    (tmp_path / "perf").mkdir()
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v -k 'not other'\ntestpaths = elsewhere\n")
+    (tmp_path / "perf/test_a.py").write_text(MODULE)
+    (tmp_path / "perf/test_skipped.py").write_text("import pytest\npytest.importorskip('no_such_package')\n")
+    (tmp_path / "perf/setup.py").write_text("open('imported', 'w')\n")
+    cases = (KEPT, GONE, GONE_FILE, SKIPPED, DESELECTED, CANARY)
+    save(tmp_path / "baselines", MODEL, [run(number, case) for number, case in enumerate(cases)])
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def stored(folder: Path) -> set[str]:
+    return {subject.case for subject in load(folder / "baselines", MODEL).runs}
+
+
+def test_prune_names_the_cases_without_a_test_and_removes_none(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = stored(project)
+
+    assert main(["baselines", "prune"]) == 1
+
+    out = capsys.readouterr().out
+    assert out.splitlines() == [
+        f"{MODEL}: 2 of 5 stored cases to remove",
+        f"  {GONE}",
+        f"  {GONE_FILE}",
+        "nothing was removed; to remove them, add --delete",
+    ]
+    assert stored(project) == before
+
+
+def test_prune_with_delete_removes_them_and_then_finds_none(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = stored(project)
+
+    assert main(["baselines", "prune", "--delete"]) == 0
+    assert (
+        "removed from 2 files; commit baselines:\n  baselines/nvidia-h200/perf.test_a.json"
+        in capsys.readouterr().out
+    )
+    assert stored(project) == before - {GONE, GONE_FILE}
+    assert main(["baselines", "prune"]) == 0
+    assert capsys.readouterr().out == f"{MODEL}: 0 of 3 stored cases to remove\n"
+
+
+def test_prune_works_below_the_root(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(project / "perf")
+
+    assert main(["baselines", "prune", "--baselines", "../baselines"]) == 1
+    assert "2 of 5 stored cases to remove" in capsys.readouterr().out
+
+
+def test_prune_of_a_project_that_cannot_be_collected_removes_nothing(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (project / "perf/test_a.py").write_text("import no_such_package\n")
+    before = stored(project)
+
+    assert main(["baselines", "prune", "--delete"]) == 2
+
+    error = capsys.readouterr().err
+    assert "pytest cannot collect the tests (exit code 2)" in error
+    assert "No module named 'no_such_package'" in error
+    assert stored(project) == before
+
+
+@pytest.mark.parametrize("case", ["perf/setup.py::x", "../outside/test_evil.py::x", "/tmp/test_evil.py::x"])
+def test_a_name_in_a_baseline_imports_no_other_file(project: Path, case: str) -> None:
+    outside = project.parent / "outside"
+    outside.mkdir(exist_ok=True)
+    (outside / "test_evil.py").write_text(f"open({str(project / 'imported')!r}, 'w')\n")
+    save(project / "baselines", MODEL, [run(1, case)])
+
+    main(["baselines", "prune"])
+
+    assert not (project / "imported").exists()
+
+
+def test_prune_of_named_cases_asks_nobody(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (project / "perf/test_a.py").write_text("import no_such_package\n")
+    before = stored(project)
+
+    assert main(["baselines", "prune", "--delete", SKIPPED]) == 0
+    assert stored(project) == before - {SKIPPED}
+    assert main(["baselines", "prune", "--delete", SKIPPED, KEPT]) == 2
+    assert f"{SKIPPED} is not stored in baselines" in capsys.readouterr().err
+    assert KEPT in stored(project)
+
+
+def test_list_and_show_select_by_words(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["baselines", "list"]) == 0
+    assert f"{MODEL}: 6 stored cases, 6 runs" in capsys.readouterr().out
+    assert main(["baselines", "show", "test_a.py", "kept"]) == 0
+    assert f"{MODEL}: {KEPT}, 1 run" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["list", "nothing"], "no case stored in baselines has nothing in its id"),
+        (["list", "--model", "h100"], f"baselines has no model h100; it has {MODEL}"),
+        (["show", "--baselines", "none"], "cannot read none: no such file or directory"),
+    ],
+)
+def test_what_is_not_there_is_one_sentence(
+    project: Path, capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    assert main(["baselines", *arguments]) == 2
+    assert message in capsys.readouterr().err
