@@ -14,10 +14,14 @@ from pathlib import Path
 
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.regular_files import unpack_xz
+from pytest_nsight.collectors.torch.chrome_trace import SUFFIXES, read_chrome_trace
 from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
 
-KINDS = "an .sqlite or .sqlite.xz export, a .nsys-rep report, or a run's folder such as .nsight/SESSION/run-001"
+KINDS = (
+    "an .sqlite or .sqlite.xz export, a .nsys-rep report, a .json or .json.gz trace of the PyTorch profiler, or a "
+    "run's folder such as .nsight/SESSION/run-001"
+)
 
 
 def load_trace(path: Path) -> Trace:
@@ -25,7 +29,7 @@ def load_trace(path: Path) -> Trace:
 
     Args:
         path: an export, packed or not; a report, which the newest installed nsys exports to a temporary folder;
-            or the folder of a run that was recorded with --nsight-keep.
+            a trace of the PyTorch profiler; or the folder of a run that was recorded with --nsight-keep.
 
     Raises:
         UsageError: the path does not exist, or it is the folder of a session with several runs.
@@ -39,6 +43,8 @@ def load_trace(path: Path) -> Trace:
         raise UsageError(f"there is no {path}; give {KINDS}")
     if path.suffix == ".nsys-rep":
         return _load_report(path)
+    if path.name.endswith(SUFFIXES):
+        return read_chrome_trace(path)
     if path.suffix == ".xz":
         with _scratch() as folder:
             exported = folder / path.stem

@@ -1,0 +1,167 @@
+"""Traces that users export from the PyTorch profiler: Chrome trace JSON, also compressed with gzip.
+
+``torch.profiler.profile(...).export_chrome_trace("trace.json.gz")`` writes such a file. Operators and annotations
+become ranges, so the trace has the same tables as an export of Nsight Systems.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+import re
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events
+from pytest_nsight.collectors.torch.events import build_trace
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.trace import MultiprocessorLimits, Ranges, Trace, TraceDevice
+from pytest_nsight.model.values import Shape
+
+SUFFIXES = (".json", ".json.gz")
+_GZIP = b"\x1f\x8b"
+_WARP = 32
+_BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
+"""Most resident blocks by compute capability, where they are not 32."""
+
+_CATEGORIES = {
+    "Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel", "Memcpy": "gpu_memcpy",
+    "Memset": "gpu_memset",
+}  # fmt: skip
+"""What Kineto called the categories in its first versions."""
+_RANGES = ("user_annotation", "cpu_op")
+_KEPT = frozenset({*_RANGES, "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver"})
+_FIELDS = ("name", "ts", "dur", "pid", "tid")
+_ARGUMENTS = (
+    "device", "stream", "correlation", "grid", "block", "registers per thread", "shared memory", "bytes",
+)  # fmt: skip
+_COPY = re.compile(r"Memcpy (\w+) \((\w+) -> (\w+)\)")
+_AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
+
+
+def read_chrome_trace(path: Path) -> Trace:
+    """The trace in a file that the PyTorch profiler wrote.
+
+    Args:
+        path: a .json or .json.gz file.
+
+    Raises:
+        TraceError: the file is cut off, is no trace, or holds something else than it should.
+    """
+    document = _decode(path)
+    listed = document.get("traceEvents") if isinstance(document, dict) else document
+    properties = document.get("deviceProperties") if isinstance(document, dict) else None
+    if not isinstance(listed, list):
+        raise TraceError(f"{path} holds no list of traceEvents, so it is no profiler trace; {_AGAIN}")
+    events = [_keep(event) for event in listed if _is_kept(event)]
+    try:
+        check_events(events)
+    except ValueError as error:
+        raise TraceError(f"{path} cannot be read: {error}; {_AGAIN}") from None
+    if not events:
+        raise TraceError(f"{path} holds no event of an operator, a kernel or a CUDA call; {_AGAIN}")
+    trace = _add_ranges(build_trace([events]), events)
+    return dataclasses.replace(
+        trace,
+        shapes=tuple(map(_name_copy, trace.shapes)),
+        devices=_read_devices(properties) or trace.devices,
+        tool="PyTorch profiler",
+        epoch_ns=_read_epoch(document),
+    )
+
+
+def _decode(path: Path) -> object:
+    try:
+        with path.open("rb") as file:
+            is_packed = file.read(2) == _GZIP
+        opened = gzip.open(path, "rt", encoding="utf-8") if is_packed else path.open(encoding="utf-8")
+        with opened as file_of_text:
+            document: object = json.load(file_of_text)
+    except (OSError, EOFError, ValueError, RecursionError) as error:
+        raise TraceError(f"{path} cannot be read ({error}); {_AGAIN}") from None
+    return document
+
+
+def _is_kept(event: object) -> bool:
+    """Whether an event has a length and a category of interest."""
+    if not isinstance(event, dict) or event.get("ph", "X") != "X":
+        return False
+    category = event.get("cat")
+    return isinstance(category, str) and _CATEGORIES.get(category, category) in _KEPT
+
+
+def _keep(event: Event) -> Event:
+    """The fields of an event that matter, with its present category."""
+    arguments = event.get("args", {})
+    kept = {name: event[name] for name in _FIELDS if name in event}
+    if isinstance(arguments, Mapping):
+        kept["args"] = {name: arguments[name] for name in _ARGUMENTS if name in arguments}
+    category = str(event["cat"])
+    return {**kept, "cat": _CATEGORIES.get(category, category)}
+
+
+def _add_ranges(trace: Trace, events: Sequence[Event]) -> Trace:
+    """The trace with a range for each operator and annotation, beside those of measured rounds."""
+    chosen = [event for event in events if event["cat"] in _RANGES and not event["name"].startswith(PREFIX)]
+    numbers = {text: number for number, text in enumerate(trace.strings)}
+    domain = numbers.setdefault("", len(numbers))
+    names = [numbers.setdefault(event["name"], len(numbers)) for event in chosen]
+    start_ns = np.array([round(float(event["ts"]) * 1000) for event in chosen], np.int64)
+    length_ns = np.array([round(float(event.get("dur", 0)) * 1000) for event in chosen], np.int64)
+    added = {
+        "start_ns": start_ns,
+        "end_ns": start_ns + length_ns,
+        "name": np.array(names, np.int32),
+        "domain": np.full(len(chosen), domain, np.int32),
+        "payload": np.full(len(chosen), -1, np.int64),
+        "process": np.array([event.get("pid", 0) for event in chosen], np.int64),
+        "thread": np.array([event.get("tid", 0) for event in chosen], np.int64),
+        "is_open": np.zeros(len(chosen), np.bool_),
+    }
+    columns = {name: np.concatenate([getattr(trace.ranges, name), values]) for name, values in added.items()}
+    return dataclasses.replace(trace, ranges=Ranges(**columns), strings=tuple(numbers))
+
+
+def _name_copy(shape: Shape) -> Shape:
+    """The shape with the name that copies and sets have in every trace."""
+    if shape.kind == "memset":
+        return dataclasses.replace(shape, name="memset", full_name="memset")
+    match = _COPY.match(shape.full_name)
+    if shape.kind != "memcpy" or not match:
+        return shape
+    direction, source, target = match.groups()
+    name = f"memcpy {direction}"
+    return dataclasses.replace(shape, name=name, full_name=f"{name} ({source.lower()} to {target.lower()})")
+
+
+def _read_devices(properties: object) -> tuple[TraceDevice, ...]:
+    """The boards that the profiler lists; a field that it lacks is unknown."""
+    if not isinstance(properties, list):
+        return ()
+    return tuple(
+        TraceDevice(None, device["id"], "", str(device.get("name", "")), None, _read_limits(device))
+        for device in properties
+        if isinstance(device, dict) and isinstance(device.get("id"), int)
+    )
+
+
+def _read_limits(device: Mapping[str, object]) -> MultiprocessorLimits | None:
+    names = (
+        "maxThreadsPerMultiprocessor", "regsPerMultiprocessor", "sharedMemPerMultiprocessor", "computeMajor",
+        "computeMinor",
+    )  # fmt: skip
+    values = [device.get(name) for name in names]
+    numbers = [value for value in values if isinstance(value, int) and value >= 0]
+    if len(numbers) < len(names) or not all(numbers[:4]):
+        return None
+    threads, registers, shared_bytes, major, minor = numbers
+    blocks = _BLOCKS.get((major, minor), 32)
+    return MultiprocessorLimits(threads // _WARP, blocks, registers, shared_bytes, (major, minor))
+
+
+def _read_epoch(document: object) -> int | None:
+    base = document.get("baseTimeNanoseconds") if isinstance(document, dict) else None
+    return base if isinstance(base, int) and base > 0 else None

@@ -1,0 +1,145 @@
+"""Traces of the PyTorch profiler: a written one field by field, a real one of this machine, and hostile ones."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_nsight.analysis.picture import analyse
+from pytest_nsight.cli import main
+from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.model.errors import TraceError
+
+H100 = {
+    "id": 0, "name": "NVIDIA H100", "computeMajor": 9, "computeMinor": 0, "maxThreadsPerMultiprocessor": 2048,
+    "regsPerMultiprocessor": 65536, "sharedMemPerMultiprocessor": 233472,
+}  # fmt: skip
+
+
+def event(cat: str, name: str, ts: float, dur: float, **more: Any) -> dict[str, Any]:
+    return {"ph": "X", "cat": cat, "name": name, "ts": ts, "dur": dur, "pid": 11, "tid": 11, **more}
+
+
+def document() -> dict[str, Any]:
+    """A step with a product and a copy; the profiler counts microseconds."""
+    launch = {"correlation": 1}
+    kernel = {
+        "device": 0, "stream": 7, "correlation": 1, "grid": [4, 1, 1], "block": [256, 1, 1],
+        "registers per thread": 32, "shared memory": 0,
+    }  # fmt: skip
+    copy = {"device": 0, "stream": 7, "correlation": 2, "bytes": 4096}
+    return {
+        "schemaVersion": 1,
+        "baseTimeNanoseconds": 1_700_000_000_000_000_000,
+        "deviceProperties": [H100],
+        "traceEvents": [
+            {"ph": "M", "name": "process_name", "pid": 11, "args": {"name": "python"}},
+            event("user_annotation", "step", 0, 100),
+            event("cpu_op", "aten::mm", 5, 20),
+            event("cuda_runtime", "cudaLaunchKernel", 10, 5.5, args=launch),
+            event("cuda_runtime", "cudaMemcpyAsync", 40, 5, args={"correlation": 2}),
+            event("cuda_runtime", "cudaDeviceSynchronize", 60, 30, args={"correlation": 3}),
+            {"ph": "s", "id": 1, "cat": "ac2g", "name": "ac2g", "ts": 10, "pid": 11, "tid": 11},
+            event("kernel", "gemm_kernel", 20, 30.25, pid=0, tid=7, args=kernel),
+            event("gpu_memcpy", "Memcpy HtoD (Pinned -> Device)", 50.25, 10, pid=0, tid=7, args=copy),
+            event("python_function", "train.py(3): step", 0, 100),
+        ],
+    }
+
+
+def write(folder: Path, content: object, name: str = "trace.json") -> Path:
+    path = folder / name
+    text = json.dumps(content)
+    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    return path
+
+
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+def test_all_that_the_format_carries_is_in_the_trace(tmp_path: Path, name: str) -> None:
+    trace = load_trace(write(tmp_path, document(), name))
+    picture = analyse(trace)
+
+    assert [(one.path, one.kernel_ns, one.copy_ns, one.sync_ns) for one in picture.ranges] == [
+        (("step",), 30_250, 10_000, 30_000),
+        (("step", "aten::mm"), 30_250, 0, 0),
+    ]
+    (kernel,) = picture.kernels
+    assert (kernel.name, kernel.category, kernel.total_ns) == ("gemm_kernel", "GEMM", 30_250)
+    assert kernel.shapes[0].occupancy is not None
+    assert kernel.shapes[0].occupancy.ratio == 1.0
+    (copy,) = picture.copies
+    assert (copy.name, copy.memory, copy.bytes_moved, copy.is_pinned) == (
+        "memcpy HtoD",
+        "pinned to device",
+        4096,
+        True,
+    )
+    (device,) = picture.devices
+    assert (device.device.name, device.wall_ns, device.idle_ns) == ("NVIDIA H100", 40_250, 0)
+    assert {one.name for one in picture.calls} == {"cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize"}
+    assert trace.epoch_ns == 1_700_000_000_000_000_000
+
+
+def test_the_first_versions_of_kineto_are_read(tmp_path: Path) -> None:
+    events = [
+        event("Operator", "aten::mm", 5, 20),
+        event("Runtime", "cudaLaunchKernel", 10, 5, args={"correlation": 1}),
+        event("Kernel", "gemm_kernel", 20, 30, args={"correlation": 1, "device": 0, "stream": 7}),
+    ]
+    picture = analyse(load_trace(write(tmp_path, events)))
+
+    assert [(one.path, one.kernel_ns) for one in picture.ranges] == [(("aten::mm",), 30_000)]
+
+
+def test_a_trace_without_a_gpu_shows_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = write(tmp_path, {"traceEvents": [event("cpu_op", "aten::softmax", 5, 20)]})
+
+    assert main(["show", str(path)]) == 0
+    assert "Operators: 1 launch, 20.0 us" in capsys.readouterr().out
+
+
+@pytest.mark.slow
+def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
+    torch = pytest.importorskip("torch")
+    profile, name = torch.profiler.profile, torch.profiler.record_function
+    with profile(activities=[torch.profiler.ProfilerActivity.CPU]) as profiler, name("forward"):
+        torch.mm(torch.ones(8, 8), torch.ones(8, 8))
+    path = tmp_path / "trace.json.gz"
+    profiler.export_chrome_trace(str(path))
+    picture = analyse(load_trace(path))
+
+    assert ("forward", "aten::mm") in {one.path for one in picture.ranges}
+    assert "GEMM" in {one.category for one in picture.categories}
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"", "cannot be read"),
+        (b"{", "cannot be read"),
+        (b"\x1f\x8bnot gzip", "cannot be read"),
+        (b"[" * 100_000, "cannot be read"),
+        (b"{}", "no list of traceEvents"),
+        (b'"text"', "no list of traceEvents"),
+        (b'{"traceEvents": 7}', "no list of traceEvents"),
+        (b'{"traceEvents": []}', "no event"),
+        (b'{"traceEvents": [3, null, {"ph": "X"}]}', "no event"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": 3, "ts": 1}]}', "name"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]}', "ts"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -4}]}', "dur"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": NaN}]}', "ts"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "k", "ts": 1, "pid": "p"}]}', "pid"),
+    ],
+)
+def test_what_is_no_trace_is_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "bad.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=words) as caught:
+        load_trace(path)
+
+    assert str(path) in str(caught.value)
+    assert "export it again" in str(caught.value)
