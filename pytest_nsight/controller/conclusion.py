@@ -18,6 +18,7 @@ from pytest_nsight.model.roofline import find_datasheet
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
+from pytest_nsight.report.session_file import FILE_NAME
 
 RESULT_FILE = "result.json"
 
@@ -132,8 +133,10 @@ def conclude(
         baseline_runs=baseline_runs,
         lines={case.id: case.line for case in state.plan.cases if case.line is not None},
     )
-    own = [ReportFile("json", session.folder / RESULT_FILE)] if session.collector is not None else []
-    errors += publish(result, [*own, *settings.reports], step_summary=step_summary_path())
+    own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
+    errors += publish(
+        result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
+    )
     return Conclusion(result, _list_outcomes(settings, state, verdicts), errors, gaps)
 
 

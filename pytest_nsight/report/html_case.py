@@ -68,7 +68,7 @@ def render_case(case: PageCase, result: SessionResult, anchors: Mapping[Subject,
     sections = [
         f"<p>{html_text(reason(verdict))}</p>",
         _changes(verdict),
-        _rounds(case, result),
+        _rounds(case),
         _kernels(runs, case.baseline_runs),
         _numbers(verdict, result, anchors),
         _runs(runs, gated_metric(verdict)),
@@ -110,20 +110,23 @@ def _changes(verdict: Verdict) -> str:
     )
 
 
-def _rounds(case: PageCase, result: SessionResult) -> str:
+def _rounds(case: PageCase) -> str:
     compared = case.verdict.comparison
     metric = gated_metric(case.verdict)
     levels = {level.run: level for level in compared.basis.runs} if compared and compared.basis else {}
     stored = sorted(case.baseline_runs, key=lambda run: run.recorded)
     shown = [] if stored else [_strip_of_level(level) for level in levels.values() if not level.is_new]
-    timed = [run for run in (*stored, *case.runs) if run.rounds.get(metric)]
-    shown += [_strip_of_run(run, metric, levels.get(run.run), result) for run in timed]
+    runs = [(run, is_new) for group, is_new in ((stored, False), (case.runs, True)) for run in group]
+    shown += [
+        _strip_of_run(run, metric, levels.get(run.run), is_new=is_new)
+        for run, is_new in runs
+        if run.rounds.get(metric)
+    ]
     plot = strip(shown, compared.baseline_ns if compared else None, max(compared.band, 0.0) if compared else 0.0)
     return f"<h3>{html_text(metric)} time, round by round</h3>{plot}{_KEY}" if plot else ""
 
 
-def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, result: SessionResult) -> StripRun:
-    is_new = run.session == result.session
+def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, *, is_new: bool) -> StripRun:
     ns = math.exp(level.log_ns) if level else statistics.median(run.rounds[metric])
     commit = f"commit {run.commit or 'unknown'}"
     return StripRun(

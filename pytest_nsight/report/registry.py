@@ -15,7 +15,14 @@ from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.verdicts import SessionResult
-from pytest_nsight.report import ci_formats, dashboard_formats, html_report, markdown, pytest_benchmark_json
+from pytest_nsight.report import (
+    ci_formats,
+    dashboard_formats,
+    html_report,
+    markdown,
+    pytest_benchmark_json,
+    session_file,
+)
 
 GROUP = "pytest_nsight.reports"
 
@@ -37,6 +44,7 @@ REPORTS = {
     "json": Report(pytest_benchmark_json.render, ".json"),
     "markdown": Report(markdown.render, ".md"),
     "html": Report(html_report.render, ".html"),
+    "session": Report(session_file.render, ".json"),
     "github-action-benchmark": Report(dashboard_formats.github_action_benchmark, ".json"),
     "bencher": Report(dashboard_formats.bencher, ".json"),
     "otava": Report(dashboard_formats.otava, ".csv"),

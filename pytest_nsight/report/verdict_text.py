@@ -110,13 +110,13 @@ def reason(verdict: Verdict) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """What stands beside the test's name: "REGRESSION +7.0 %, 24.4 -> 26.1 us"; for other verdicts their reason."""
+    """What stands beside verdict and test's name: "+7.0 %, 24.4 -> 26.1 us"; for all but regressions the reason."""
     compared = verdict.comparison
     if compared is None or verdict.kind is not VerdictKind.REGRESSION:
-        return f"{verdict.kind.value} {reason(verdict)}"
+        return reason(verdict)
     times = durations(compared.baseline_ns, compared.now_ns)
-    part = f" in {visible(verdict.subject.part)}" if verdict.subject.part else ""
-    return f"{verdict.kind.value}{part} {percent(compared.ratio - 1)}, {times}"
+    part = f"{visible(verdict.subject.part)} " if verdict.subject.part else ""
+    return f"{part}{percent(compared.ratio - 1)}, {times}"
 
 
 def detail_lines(verdict: Verdict) -> list[str]:

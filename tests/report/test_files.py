@@ -221,9 +221,9 @@ def test_markdown_shows_names_as_they_are() -> None:
 def test_the_line_beside_a_tests_name_has_the_number_and_not_the_name_again() -> None:
     slower, part, structure = (canned.full().verdicts[index] for index in (1, 2, 3))
 
-    assert verdict_text.headline(slower) == "REGRESSION +7.0 %, 24.4 -> 26.1 us"
-    assert verdict_text.headline(part) == "REGRESSION in backward +130 %, 1.40 -> 3.22 ms"
-    assert verdict_text.headline(structure).startswith("STRUCTURE 1 -> 3 launches: ")
+    assert verdict_text.headline(slower) == "+7.0 %, 24.4 -> 26.1 us"
+    assert verdict_text.headline(part) == "backward +130 %, 1.40 -> 3.22 ms"
+    assert verdict_text.headline(structure).startswith("1 -> 3 launches: ")
 
 
 def test_properties_hold_the_plain_numbers() -> None:

@@ -1,0 +1,70 @@
+"""`pytest-nsight report` shows recorded sessions again and exits as the gate would."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.cli import main
+from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.report.session_file import render
+from tests.report import canned
+
+
+def record(folder: Path, result: SessionResult) -> str:
+    folder.mkdir()
+    (folder / "session.json").write_text(render(result))
+    return str(folder)
+
+
+def test_a_session_is_shown_again(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", record(tmp_path / "one", canned.quiet())]) == 0
+    assert "3 verdicts: 0 regressions, 0 improvements, 3 unchanged" in capsys.readouterr().out
+
+
+def test_it_exits_as_the_gate_would(tmp_path: Path) -> None:
+    lenient, strict = canned.session(canned.full().verdicts[6:7]), canned.full(strict=True)
+
+    assert main(["report", record(tmp_path / "one", lenient)]) == 0
+    assert main(["report", record(tmp_path / "two", dataclasses.replace(lenient, strict=True))]) == 1
+    assert main(["report", record(tmp_path / "three", strict)]) == 1
+
+
+def test_sessions_are_joined_and_written_in_every_form_asked_for(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folders = [record(tmp_path / "one", canned.full()), record(tmp_path / "two", canned.worked())]
+
+    assert main(["report", *folders, "--html", "out.html", "--report", "otava=out.csv"]) == 1
+    assert capsys.readouterr().out == ""
+    page = (tmp_path / "out.html").read_text()
+    assert "17 verdicts" in page
+    assert "test_linear[fused-b32x2048]" in page
+    assert (tmp_path / "out.csv").exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "fault"),
+    [
+        (["nowhere"], "holds no session.json"),
+        (["one", "--report", "nosuch=x"], "no such report"),
+        (["one", "--html", "one/session.json/x.html"], "was not written"),
+    ],
+)
+def test_a_wrong_request_is_one_sentence(
+    arguments: list[str],
+    fault: str,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    record(tmp_path / "one", canned.quiet())
+    monkeypatch.chdir(tmp_path)
+
+    assert main(["report", *arguments]) == 2
+    error = capsys.readouterr().err
+    assert fault in error
+    assert error.count("\n") == 1
