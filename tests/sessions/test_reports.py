@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -48,7 +49,7 @@ def test_a_session_writes_its_reports_and_can_be_reported_again(
     assert "<details" in (pytester.path / "out.html").read_text()
     assert (pytester.path / "summary.md").read_text().startswith("<!-- pytest-nsight")
     (folder,) = (path for path in (pytester.path / ".nsight").iterdir() if path.name[0].isdigit())
-    again = pytester.run("pytest-nsight", "report", str(folder))
+    again = pytester.run(sys.executable, "-m", "pytest_nsight.cli", "report", str(folder))
     assert again.ret == 1
     again.stdout.fnmatch_lines(["*test_slow*NO_BASELINE*"])
 
