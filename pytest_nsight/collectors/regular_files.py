@@ -19,6 +19,7 @@ MOST_UNPACKED_BYTES = 8 * 1024**3
 """A packed database may unpack to this much; a session of 26 cases takes some 20 MB."""
 
 _CHUNK_BYTES = 1024**2
+_GZIP = b"\x1f\x8b"
 
 
 def check_regular(path: Path, *, follows_links: bool) -> None:
@@ -52,22 +53,26 @@ _KINDS = (
 )
 
 
-def read_gzip(path: Path, most_bytes: int) -> bytes:
-    """The unpacked contents of a .gz file.
+def read_bounded(path: Path, most_bytes: int, *, follows_links: bool = False) -> bytes:
+    """The contents of a file, unpacked where it is compressed with gzip.
 
     Args:
-        path: the file; a link is refused.
-        most_bytes: how much it may hold.
+        path: the file.
+        most_bytes: how much it may hold, unpacked.
+        follows_links: see `check_regular`.
 
     Raises:
         TraceError: it is no regular file, is damaged, or holds more.
     """
-    check_regular(path, follows_links=False)
+    check_regular(path, follows_links=follows_links)
     try:
-        with gzip.open(path, "rb") as file:
-            data = file.read(most_bytes + 1)
+        with path.open("rb") as packed:
+            is_packed = packed.read(len(_GZIP)) == _GZIP
+            packed.seek(0)
+            with gzip.open(packed, "rb") if is_packed else packed as file:
+                data = file.read(most_bytes + 1)
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise TraceError(f"{path} cannot be unpacked ({error}); record the session again") from None
+        raise TraceError(f"{path} cannot be read ({error}); record the session again") from None
     if len(data) > most_bytes:
         raise _too_large(path, most_bytes)
     return data

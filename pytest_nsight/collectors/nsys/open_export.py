@@ -1,18 +1,22 @@
-"""Opening an export: is it what it claims to be, and which tables and columns does it have?"""
+"""An opened export: checked to be what it claims to be, with the names of its tables and columns."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import TraceError
 
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100
+_STEPS, _STEPS_PER_BYTE, _STEPS_AT_ONCE = 20_000_000, 50, 100_000
+"""Instructions of SQLite's machine for one connection; reading takes about 5 for each byte."""
+
 AGAIN = "export the report again with `nsys export --type sqlite`"
 
 
@@ -52,6 +56,7 @@ def open_export(path: Path) -> Export:
     Raises:
         TraceError: it is missing, not an SQLite database, or cut short.
     """
+    check_regular(path, follows_links=True)
     _check_header(path)
     with connect(path) as connection:
         names = [
@@ -81,10 +86,28 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
             connection.text_factory = _decode
+            # Nothing that the file's schema defines is run.
+            connection.execute("PRAGMA trusted_schema = OFF")
+            connection.set_progress_handler(_count_down(path.stat().st_size), _STEPS_AT_ONCE)
             yield connection
     except (sqlite3.Error, ValueError, OverflowError, MemoryError) as error:
         # ValueError: SQLite's own messages and declarations are decoded, too, and may be garbage.
         raise TraceError(f"{path} is a damaged SQLite export ({error}); {AGAIN}") from error
+
+
+def _count_down(size_bytes: int) -> Callable[[], bool]:
+    """A function that says when SQLite has worked longer than a file of this size takes.
+
+    Pages of a hostile file may lead to one another in a circle, or all to the same one.
+    """
+    left = (_STEPS + _STEPS_PER_BYTE * size_bytes) // _STEPS_AT_ONCE
+
+    def is_over() -> bool:
+        nonlocal left
+        left -= 1
+        return left < 0
+
+    return is_over
 
 
 def _decode(text: bytes) -> str:

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import TraceError
 
 _SPAN = "start end globalTid globalPid correlationId"
@@ -68,6 +69,7 @@ def scrub(source: Path, target: Path) -> None:
     Raises:
         TraceError: the source is no such export, or the target cannot be written.
     """
+    check_regular(source, follows_links=True)
     partial = target.with_name(f".{target.name}.part{os.getpid()}")
     partial.unlink(missing_ok=True)
     try:
@@ -78,7 +80,8 @@ def scrub(source: Path, target: Path) -> None:
             _copy(database)
             database.commit()
         partial.replace(target)
-    except (sqlite3.Error, OSError) as error:
+    except (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError) as error:
+        # ValueError: SQLite's own messages are decoded, too, and may be garbage.
         raise TraceError(f"Cannot scrub {source} into {target}: {error}; measure again or remove it.") from error
     finally:
         partial.unlink(missing_ok=True)
@@ -134,9 +137,9 @@ def _rows(table: str, kept: Mapping[str, Sequence[str]]) -> str:
     if table == "NVTX_EVENTS":
         return f"eventType in {_NVTX_KINDS}"
     if table in _META_TABLES:
-        return "is_about_format(name)"
+        return "is_about_format(cast(name as blob))"
     if table == "DIAGNOSTIC_EVENT":
-        return "is_prose(text)"
+        return "is_prose(cast(text as blob))"
     if table == "PROCESSES":
         # A thread's global id is its process's with the thread number in the lowest 24 bits.
         return f"globalPid in ({_used(kept, ('globalPid', 'globalTid'), '& ~16777215')})"
@@ -156,9 +159,10 @@ def _used(kept: Mapping[str, Sequence[str]], wanted: Sequence[str], mask: str = 
     return " union ".join(f'select "{column}" {mask} from main."{table}"' for table, column in places) or "null"
 
 
-def _is_about_format(name: str | None) -> bool:
-    return name is not None and _FORMAT_NAMES.fullmatch(name) is not None
+def _is_about_format(name: bytes | None) -> bool:
+    return name is not None and _FORMAT_NAMES.fullmatch(name.decode(errors="replace")) is not None
 
 
-def _is_prose(text: str | None) -> bool:
-    return text is not None and _NOT_PROSE.search(text) is None
+def _is_prose(text: bytes | None) -> bool:
+    # Bytes that are no text may be anything.
+    return text is not None and _NOT_PROSE.search(text.decode(errors="replace")) is None

@@ -7,22 +7,21 @@ become ranges, so the trace has the same tables as an export of Nsight Systems.
 from __future__ import annotations
 
 import dataclasses
-import gzip
-import json
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 import numpy as np
 
-from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events
+from pytest_nsight.collectors.regular_files import read_bounded
+from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events, parse_written
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import MultiprocessorLimits, Ranges, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
 
 SUFFIXES = (".json", ".json.gz")
-_GZIP = b"\x1f\x8b"
+_MOST_BYTES = 4 * 1024**3
 _WARP = 32
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
 """Most resident blocks by compute capability, where they are not 32."""
@@ -74,15 +73,11 @@ def read_chrome_trace(path: Path) -> Trace:
 
 
 def _decode(path: Path) -> object:
+    data = read_bounded(path, _MOST_BYTES, follows_links=True)
     try:
-        with path.open("rb") as file:
-            is_packed = file.read(2) == _GZIP
-        opened = gzip.open(path, "rt", encoding="utf-8") if is_packed else path.open(encoding="utf-8")
-        with opened as file_of_text:
-            document: object = json.load(file_of_text)
-    except (OSError, EOFError, ValueError, RecursionError) as error:
+        return parse_written(data.decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError, MemoryError) as error:
         raise TraceError(f"{path} cannot be read ({error}); {_AGAIN}") from None
-    return document
 
 
 def _is_kept(event: object) -> bool:

@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess, start
 from pytest_nsight.collectors.machine import gpu_names
-from pytest_nsight.collectors.regular_files import read_gzip
+from pytest_nsight.collectors.regular_files import read_bounded
 from pytest_nsight.collectors.torch.event_checks import Event, check_events
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.collectors.torch.recorder import TorchRecorder
@@ -73,7 +73,7 @@ def read_kept(folder: Path) -> Trace | None:
 
 def _load(path: Path) -> list[Event]:
     try:
-        events = json.loads(read_gzip(path, MOST_BYTES))
+        events = json.loads(read_bounded(path, MOST_BYTES))
         check_events(events)
     except (ValueError, RecursionError, MemoryError) as error:
         raise TraceError(f"{path} is no trace of torch.profiler ({error}); record the session again") from None

@@ -1,7 +1,9 @@
-"""Checks of the events in a kept trace of torch.profiler, which may come from elsewhere, before any is used."""
+"""Events of torch.profiler, decoded from its JSON and checked before any is used: they may come from elsewhere."""
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -18,6 +20,32 @@ _LARGEST = 2**62
 _LARGEST_SMALL = 2**31
 _MOST_DIGITS = 18
 """Every number of so many digits fits in 64 bits."""
+
+
+# A name in what torch writes: each on a line of its own, its quotes and backslashes as they are.
+_WRITTEN_NAME = re.compile(r'^(\s*"name": ")(.*?)(",?)$', re.MULTILINE)
+
+
+def parse_written(text: str) -> object:
+    """What torch wrote as JSON, which it is not where a name of the program's own holds a quote or a backslash.
+
+    Args:
+        text: the file, a value on each line.
+
+    Raises:
+        ValueError: it is no JSON for another reason.
+    """
+    decoded: object
+    try:
+        decoded = json.loads(text, strict=False)
+    except ValueError:
+        decoded = json.loads(_WRITTEN_NAME.sub(_escape, text), strict=False)
+    return decoded
+
+
+def _escape(written: re.Match[str]) -> str:
+    before, name, after = written.groups()
+    return f"{before}{json.dumps(name)[1:-1]}{after}"
 
 
 def check_events(events: object) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import gzip
 import json
 import os
-import re
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
@@ -14,13 +13,11 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote, unquote
 
-from pytest_nsight.collectors.torch.event_checks import PREFIX
+from pytest_nsight.collectors.torch.event_checks import PREFIX, parse_written
+from pytest_nsight.model.errors import TraceError
 
 # What may stay as it is in a name that torch writes between quotes without a look at it.
 _HARMLESS = " ()*+,-./:;<=>[]_|~"
-# A name in what torch writes: each on a line of its own, its quotes and backslashes as they are.
-_WRITTEN_NAME = re.compile(r'^(\s*"name": ")(.*?)(",?)$', re.MULTILINE)
-
 _KEPT_CATEGORIES = {
     "cpu_op", "user_annotation", "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver",
 }  # fmt: skip
@@ -61,7 +58,7 @@ class TorchRecorder:
         self._profiler = None
         self._written += 1
         with gzip.open(self._folder / f"trace-{self._written:04}.json.gz", "wt", encoding="utf-8") as file:
-            json.dump([_kept(event) for event in record["traceEvents"] if _is_kept(event)], file)
+            json.dump([_kept(event) for event in _events(record) if _is_kept(event)], file)
 
     def push(self, name: str, payload: int) -> None:
         """Opens a range."""
@@ -93,27 +90,11 @@ def _silence() -> Iterator[None]:
         os.close(kept)
 
 
-def parse_written(text: str) -> Mapping[str, Any]:
-    """What torch wrote as JSON, which it is not where a name of the program's own holds a quote or a backslash.
-
-    Args:
-        text: the file, a value on each line.
-
-    Raises:
-        ValueError: it is no JSON for another reason.
-    """
-    try:
-        record = json.loads(text, strict=False)
-    except ValueError:
-        record = json.loads(_WRITTEN_NAME.sub(_escape, text), strict=False)
+def _events(record: object) -> list[Mapping[str, Any]]:
     if not isinstance(record, dict) or not isinstance(record.get("traceEvents"), list):
-        raise ValueError("it holds no list of events")  # noqa: TRY004 - a bad file
-    return record
-
-
-def _escape(written: re.Match[str]) -> str:
-    before, name, after = written.groups()
-    return f"{before}{json.dumps(name)[1:-1]}{after}"
+        raise TraceError("torch.profiler wrote no list of events; update torch")
+    events: list[Mapping[str, Any]] = record["traceEvents"]
+    return events
 
 
 def _is_kept(event: Mapping[str, Any]) -> bool:

@@ -1,0 +1,87 @@
+"""What torch.profiler writes is read whatever names the tests and their programs give to ranges."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from pytest_nsight.collectors.lookup import find_factory
+from pytest_nsight.collectors.torch.event_checks import parse_written
+
+torch = pytest.importorskip("torch")
+
+NAMES = (
+    "plain", 'a "quoted" id', "back\\slash", "percent %41 %", "new\nline", "tab\t", "emoji \U0001f600",
+    "7:colons:8", '", "ph": "X", "name": "injected', "[0-1.5]", "", "\x01", "long" * 500,
+)  # fmt: skip
+
+WRITTEN = """{
+  "traceEvents": [
+  {
+    "ph": "X",
+    "cat": "user_annotation",
+    "name": "%s",
+    "pid": 1
+  }
+  ]
+}"""
+
+
+@pytest.fixture
+def record(tmp_path):
+    """Records ranges of ours, with the given names, around what a program does; gives the trace."""
+
+    def record(names, program=lambda: None):
+        factory = find_factory("torch")
+        recorder = factory.make_recorder(tmp_path)
+        recorder.start()
+        for payload, name in enumerate(names):
+            recorder.push(name, payload)
+            program()
+            torch.ones(4) + 1
+            recorder.pop()
+        recorder.stop()
+        return factory.read_kept(tmp_path)
+
+    return record
+
+
+def test_every_name_comes_back(record):
+    trace = record(NAMES)
+
+    assert [trace.strings[number] for number in trace.ranges.name] == list(NAMES)
+    assert trace.ranges.payload.tolist() == list(range(len(NAMES)))
+
+
+def test_names_of_the_programs_own_ranges_do_no_harm(record):
+    def program():
+        with torch.profiler.record_function('the program\'s "own" \\ range'):
+            torch.ones(2) * 2
+
+    trace = record(["case"], program)
+
+    assert len(trace.ranges) == 1
+    assert {"aten::mul", "aten::add"} <= {shape.full_name for shape in trace.shapes}
+
+
+@pytest.mark.parametrize("name", ['a "quoted" id', "back\\slash", '"', "\\", '"", ""'])
+def test_a_name_that_torch_did_not_escape_is_read(name):
+    (event,) = parse_written(WRITTEN % name)["traceEvents"]
+
+    assert event["name"] == name
+    assert (event["ph"], event["pid"]) == ("X", 1)
+
+
+def test_valid_json_is_taken_as_it_is():
+    name = 'escaped "properly" \\'
+
+    (event,) = parse_written(WRITTEN % json.dumps(name)[1:-1])["traceEvents"]
+
+    assert event["name"] == name
+
+
+@pytest.mark.parametrize("text", ["", "[", '{"traceEvents": [}'])
+def test_what_is_no_json_is_refused(text):
+    with pytest.raises(ValueError, match=r".+"):
+        parse_written(text)
