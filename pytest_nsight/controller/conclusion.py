@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -16,7 +15,8 @@ from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.roofline import find_datasheet
 from pytest_nsight.model.values import RunSummary
-from pytest_nsight.model.verdicts import SessionResult, Verdict
+from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
 from pytest_nsight.report.session_file import FILE_NAME
 
@@ -137,7 +137,7 @@ def conclude(
     errors += publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )
-    return Conclusion(result, _list_outcomes(settings, state, verdicts), errors, gaps)
+    return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps)
 
 
 def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tuple[str, ...]:
@@ -151,13 +151,16 @@ def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tu
     return tuple(filter(None, [describe_unmarked(collected.unmarked), describe_removed(removed)]))
 
 
-def _list_outcomes(settings: Settings, state: GateState, verdicts: Sequence[Verdict]) -> dict[str, CaseOutcome]:
+def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) -> dict[str, CaseOutcome]:
     outcomes = {}
     for case in (*state.reports, *state.problems):
+        verdicts = tuple(verdict for verdict in result.verdicts if verdict.subject.case == case)
+        steps = plan_next_steps(verdicts, result)
         outcomes[case] = CaseOutcome(
             serialised=tuple(dict(report) for report in state.reports.get(case, ())),
-            verdicts=tuple(verdict for verdict in verdicts if verdict.subject.case == case),
+            verdicts=verdicts,
             problem=state.problems.get(case, ""),
+            next_steps=() if steps is None else tuple(steps.lines),
         )
     if settings.replay:
         for case in state.plan.case_ids:

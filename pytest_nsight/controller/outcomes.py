@@ -27,12 +27,14 @@ class CaseOutcome:
         verdicts: one per subject of the case.
         problem: why there is nothing to judge, "" if there is.
         is_unrecorded: whether a replayed recording simply does not hold the case.
+        next_steps: lines on its baseline, and on how to accept a failing change or check it again.
     """
 
     serialised: tuple[dict[str, Any], ...] = ()
     verdicts: tuple[Verdict, ...] = ()
     problem: str = ""
     is_unrecorded: bool = False
+    next_steps: tuple[str, ...] = ()
 
     @classmethod
     def missing(cls, folder: str) -> CaseOutcome:
@@ -64,7 +66,7 @@ class CaseOutcome:
             vars(call)["nsight_verdict"] = worst.kind
             if failing:
                 call.outcome = "failed"
-                call.longrepr = VerdictText(failing, item)  # type: ignore[assignment]
+                call.longrepr = VerdictText(failing, item, self.next_steps)  # type: ignore[assignment]
         return reports
 
     def _with_problem(
@@ -96,19 +98,22 @@ class _Crash:
 
 
 class VerdictText:
-    """A failure's text: one sentence for each failing subject, with the structure's difference."""
+    """A failure's text: one sentence for each failing subject, and what the user may do about it."""
 
-    def __init__(self, verdicts: Sequence[Verdict], item: pytest.Item) -> None:
+    def __init__(self, verdicts: Sequence[Verdict], item: pytest.Item, next_steps: Sequence[str]) -> None:
         self._sentences = [log_line(visible(verdict.sentence)) for verdict in verdicts]
+        self._next_steps = [log_line(line) for line in next_steps]
         self.reprcrash = _Crash(str(item.path), (item.location[1] or 0) + 1, headline(verdicts[0]))
 
     def __str__(self) -> str:
-        return "\n".join(self._sentences)
+        return "\n".join([*self._sentences, *self._next_steps])
 
     def toterminal(self, tw: Any) -> None:
         """Writes the sentences as pytest writes a traceback."""
         for sentence in self._sentences:
             tw.line(sentence, red=True)
+        for line in self._next_steps:
+            tw.line(line)
 
 
 def _report(item: pytest.Item, outcome: Any, longrepr: Any) -> pytest.TestReport:

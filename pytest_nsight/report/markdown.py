@@ -14,6 +14,7 @@ from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import limits_lines, work_rows
 from pytest_nsight.report.escapes import markdown_block, markdown_code, markdown_summary, markdown_text
+from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.verdict_text import (
     cells,
     detail_lines,
@@ -75,6 +76,7 @@ def _render(result: SessionResult, rows: int, *, has_work: bool) -> str:
         _table(moved[:rows], named),
         _rest(moved[rows:]),
         *(_reason(verdict, named[verdict.subject]) for verdict in failing[:rows]),
+        *_next_steps(failing, result),
         *notes,
         *folded,
     ]
@@ -136,6 +138,19 @@ def _reason(verdict: Verdict, label: str) -> list[str]:
     block = ["", *markdown_block(details)] if details else []
     text = markdown_text(reason(verdict)[:_LONGEST_REASON])
     return [f"**{verdict.kind.value}** {markdown_code(label)}: {text}", *block]
+
+
+def _next_steps(failing: Sequence[Verdict], result: SessionResult) -> list[list[str]]:
+    steps = plan_next_steps(failing, result)
+    if steps is None:
+        return []
+    check = ["To check again, against the commit of the baseline:", "", *markdown_block([steps.check])]
+    return [
+        [f"The baseline: {markdown_text(steps.origin)}."],
+        ["To accept these changes, save them on a machine with this GPU, and commit the baselines:"],
+        markdown_block([steps.accept]),
+        check if steps.check else [],
+    ]
 
 
 def _environment(result: SessionResult) -> list[str]:

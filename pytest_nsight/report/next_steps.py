@@ -1,0 +1,90 @@
+"""After a failed comparison: where its baseline comes from, and the commands to accept the change or check again."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_nsight.model.units import count
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
+from pytest_nsight.report.escapes import visible
+
+_ACCEPTABLE = (VerdictKind.STRUCTURE, VerdictKind.REGRESSION)
+_MOST_CASES = 8
+_COMMIT = 10
+_BOARD = 12
+
+
+@dataclass(frozen=True, slots=True)
+class NextSteps:
+    """What a user may do about cases that failed against their baselines.
+
+    Attributes:
+        origin: date, commit, boards and reason of the newest baseline among them.
+        accept: the command that makes the new runs the baseline.
+        check: the command that compares again with the baseline's commit, "" where no commit is known.
+    """
+
+    origin: str
+    accept: str
+    check: str
+
+    @property
+    def lines(self) -> list[str]:
+        """A line for each of them."""
+        lines = [f"baseline: {self.origin}", f"to accept the change: {self.accept}; then commit the baselines"]
+        return [*lines, f"to check it again: {self.check}"] if self.check else lines
+
+
+def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextSteps | None:
+    """The next steps for failed cases; None where none failed against stored runs.
+
+    Args:
+        verdicts: of the cases that the steps are for; only regressions and structure changes count.
+        result: the session, with the runs that the cases were compared with.
+    """
+    cases = list(dict.fromkeys(verdict.subject.case for verdict in verdicts if verdict.kind in _ACCEPTABLE))
+    # The runs of another tree are of this session: there is no baseline to accept anything for.
+    own = {run.session for run in result.runs}
+    stored = [run for run in result.baseline_runs if run.subject.case in cases and run.session not in own]
+    if not stored:
+        return None
+    newest = max(stored, key=lambda run: run.recorded)
+    targets = " ".join(shlex.quote(visible(target)) for target in _targets(cases))
+    commit = newest.commit.removesuffix("+")
+    return NextSteps(
+        origin=describe_origin(stored),
+        accept=f'pytest --nsight --nsight-save --nsight-reason "why" {targets}',
+        check=f"pytest --nsight --nsight-against {commit[:_COMMIT]} {targets}" if _is_commit(commit) else "",
+    )
+
+
+def describe_origin(runs: Sequence[RunSummary]) -> str:
+    """Where stored runs come from: "10 runs on 2 boards, the newest of 2026-11-21 from commit 3382a4+ on GPU-1".
+
+    Args:
+        runs: at least one.
+    """
+    newest = max(runs, key=lambda run: run.recorded)
+    boards = count(len({run.board for run in runs}), "board")
+    each = count(len({run.run for run in runs}), "run")
+    day = f" of {visible(newest.recorded)[:10]}" if newest.recorded else ""
+    changed = "+" if newest.commit.endswith("+") else ""
+    commit = f" from commit {visible(newest.commit)[:_COMMIT].rstrip('+')}{changed}" if newest.commit else ""
+    reason = f" ({visible(newest.reason)})" if newest.reason else ""
+    return f"{each} on {boards}, the newest{day}{commit} on {visible(newest.board)[:_BOARD]}{reason}"
+
+
+def _is_commit(text: str) -> bool:
+    """Whether git takes the text for a commit, and no shell or option parser for something else."""
+    return re.fullmatch("[0-9a-f]{7,64}", text) is not None
+
+
+def _targets(cases: Sequence[str]) -> list[str]:
+    """What pytest is to run: the cases, or their modules where they are many."""
+    if len(cases) <= _MOST_CASES:
+        return list(cases)
+    return list(dict.fromkeys(case.partition("::")[0] for case in cases))

@@ -1,0 +1,121 @@
+"""After a failure: where the baseline comes from, and the commands that accept the change or check it again."""
+
+from __future__ import annotations
+
+import dataclasses
+import shlex
+
+import pytest
+
+from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
+from pytest_nsight.report.markdown import render
+from pytest_nsight.report.next_steps import plan_next_steps
+from tests.baselines.examples import CASE, run
+
+OTHER = "perf_tests/test_softmax.py::test_softmax[it's `one`]"
+
+
+def verdict(case: str = CASE, kind: VerdictKind = VerdictKind.REGRESSION) -> Verdict:
+    return Verdict(Subject(case), kind, f"{Subject(case).label}: slower", 1000.0, metric="kernel")
+
+
+def session(*verdicts: Verdict, stored: tuple[RunSummary, ...] = ()) -> SessionResult:
+    new = tuple(dataclasses.replace(run(90, one.subject.case), session="now") for one in verdicts)
+    return SessionResult("now", "2026-05-01T00:00:00+00:00", "nsys", {}, verdicts, new, baseline_runs=stored)
+
+
+STORED = (
+    run(1),
+    dataclasses.replace(run(7), board="GPU-2222-3333-4444", reason="exact exp", commit="0a1b2c3d4e5f6a7b+"),
+)
+
+
+@pytest.mark.parametrize("kind", [VerdictKind.REGRESSION, VerdictKind.STRUCTURE])
+def test_a_failed_case_has_its_baseline_and_both_commands(kind: VerdictKind) -> None:
+    result = session(verdict(kind=kind), stored=STORED)
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert steps.origin == (
+        "2 runs on 2 boards, the newest of 2026-03-01 from commit 0a1b2c3d4e+ on GPU-2222-333 (exact exp)"
+    )
+    assert shlex.split(steps.accept) == [
+        *("pytest", "--nsight", "--nsight-save", "--nsight-reason", "why", CASE),
+    ]
+    assert shlex.split(steps.check) == ["pytest", "--nsight", "--nsight-against", "0a1b2c3d4e", CASE]
+    assert [line.partition(":")[0] for line in steps.lines] == [
+        "baseline",
+        "to accept the change",
+        "to check it again",
+    ]
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in VerdictKind if kind not in (VerdictKind.REGRESSION, VerdictKind.STRUCTURE)]
+)
+def test_other_verdicts_have_nothing_to_accept(kind: VerdictKind) -> None:
+    result = session(verdict(kind=kind), stored=STORED)
+
+    assert plan_next_steps(result.verdicts, result) is None
+
+
+def test_against_another_tree_there_is_no_baseline_to_change() -> None:
+    result = session(verdict(), stored=(dataclasses.replace(run(1), session="now"),))
+
+    assert plan_next_steps(result.verdicts, result) is None
+
+
+def test_without_a_commit_nothing_is_checked_again() -> None:
+    result = session(verdict(), stored=(dataclasses.replace(run(1), commit="", recorded=""),))
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert steps.check == ""
+    assert steps.origin == "1 run on 1 board, the newest on GPU-1111"
+    assert len(steps.lines) == 2
+
+
+def test_many_cases_are_named_by_their_modules() -> None:
+    cases = [f"perf_tests/test_{n % 2}.py::test[{n}]" for n in range(9)]
+    result = session(*map(verdict, cases), stored=tuple(run(1, case) for case in cases))
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert shlex.split(steps.accept)[-2:] == ["perf_tests/test_0.py", "perf_tests/test_1.py"]
+
+
+def test_ids_are_quoted_for_the_shell_and_foreign_text_is_harmless() -> None:
+    hostile = dataclasses.replace(run(1, OTHER), reason="\x1b[31m\n::error", commit="$(reboot)", board="\u202e")
+    result = session(verdict(OTHER), stored=(hostile,))
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert shlex.split(steps.accept)[-1] == OTHER
+    assert steps.check == ""
+    assert all(line.isprintable() for line in steps.lines)
+
+
+@pytest.mark.parametrize("commit", ["", "-x", "--help", "HEAD; reboot", "0a1b", "main"])
+def test_what_is_no_commit_is_never_put_into_a_command(commit: str) -> None:
+    result = session(verdict(), stored=(dataclasses.replace(run(1), commit=commit),))
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert steps.check == ""
+
+
+def test_markdown_says_once_how_to_accept_all_failures() -> None:
+    result = session(verdict(), verdict(OTHER), stored=(*STORED, run(2, OTHER)))
+
+    text = render(result)
+
+    assert text.count("--nsight-save") == 1
+    assert text.count("--nsight-against") == 1
+    assert "The baseline: 3 runs on 2 boards" in text
+    assert "--nsight-save" not in render(session(verdict(kind=VerdictKind.UNCHANGED), stored=STORED))
