@@ -1,21 +1,18 @@
-"""The device that a case runs on: synchronise it, empty its cache, name it, read its clocks."""
+"""The device that a case runs on: what the rounds need of it, and which one it is."""
 
 from __future__ import annotations
 
 import os
-import platform
 import sys
 from collections.abc import Mapping
-from typing import Any, Protocol
+from typing import Protocol
 
-from pytest_nsight import __version__
 from pytest_nsight.collectors.machine import processor
 from pytest_nsight.protocol.manifest_events import BoardActivity, NvmlSample
-from pytest_nsight.worker.canaries import Canary, make_canaries
-from pytest_nsight.worker.nvml import Nvml, list_foreign_processes, name_of, parent_of
-from pytest_nsight.worker.processor_load import read_processor_times
-
-MOST_KEPT_BYTES = 4 << 30
+from pytest_nsight.worker.canaries import Canary
+from pytest_nsight.worker.cuda_driver import load_driver
+from pytest_nsight.worker.gpu_devices import DriverGpu, TorchGpu
+from pytest_nsight.worker.host_state import library_versions, read_processor_times
 
 
 class Device(Protocol):
@@ -27,6 +24,7 @@ class Device(Protocol):
         needs_rest: whether its clock depends on how busy it has been.
         environment: what a measurement on it depends on, as names and values.
         canaries: the canaries for it; none on a processor, whose noise exceeds what they could show.
+        why_no_canaries: why there are none where there should be some, a sentence; else "".
         power_limit_w: the power limit in force, None if unknown.
         run_sd: standard deviation of log time that runs of unchanged code are expected to have here.
     """
@@ -36,6 +34,7 @@ class Device(Protocol):
     needs_rest: bool
     environment: Mapping[str, str]
     canaries: tuple[Canary, ...]
+    why_no_canaries: str
     power_limit_w: float | None
     run_sd: float
 
@@ -61,67 +60,12 @@ class Device(Protocol):
         """Whether what is allocated now may stay so while the next case is measured."""
 
 
-class CudaDevice:
-    """The current CUDA device, driven through torch and watched through NVML."""
-
-    needs_rest = True
-    run_sd = 0.001
-
-    def __init__(self, torch: Any, root_pid: int) -> None:
-        self._root_pid = root_pid
-        self._torch = torch
-        properties = torch.cuda.get_device_properties(torch.cuda.current_device())
-        self.name: str = properties.name
-        self._memory_bytes = int(properties.total_memory)
-        self.board = f"GPU-{properties.uuid}"
-        self._nvml = Nvml(self.board)
-        self.power_limit_w = self._nvml.power_limit_w()
-        # Twice the cache: one sweep of exactly its size leaves lines behind.
-        self._spill = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device="cuda")
-        self.environment: Mapping[str, str] = {
-            "gpu": self.name,
-            "cuda": str(torch.version.cuda),
-            **self._nvml.environment(),
-            **_versions(),
-        }
-        self.canaries = make_canaries(torch, "cuda", properties.L2_cache_size)
-
-    def synchronize(self) -> None:
-        """Waits for all streams of the device."""
-        self._torch.cuda.synchronize()
-
-    def flush(self) -> None:
-        """Overwrites a buffer of twice the L2 cache."""
-        self._spill.zero_()
-
-    def read(self) -> NvmlSample:
-        """Asks NVML."""
-        return self._nvml.read()
-
-    def release(self) -> None:
-        """Empties the allocator's cache."""
-        self._torch.cuda.empty_cache()
-
-    def launch_little(self) -> None:
-        """Writes one element."""
-        self._spill[:1].fill_(1)
-
-    def read_activity(self) -> BoardActivity:
-        """Asks NVML for energy and processes."""
-        foreign = list_foreign_processes(self._nvml.pids(), os.getpid(), self._root_pid, parent_of, name_of)
-        return BoardActivity(self._nvml.energy_mj(), foreign)
-
-    def has_room_to_keep(self) -> bool:
-        """A small part of the memory, so that the next case hardly notices."""
-        most_bytes = min(MOST_KEPT_BYTES, self._memory_bytes // 16)
-        return bool(self._torch.cuda.memory_allocated() <= most_bytes)
-
-
 class CpuDevice:
     """The processor, where there is no GPU: its operators are what is measured."""
 
     needs_rest = False
     canaries: tuple[Canary, ...] = ()
+    why_no_canaries = ""
     power_limit_w: float | None = None
     run_sd = 0.03
 
@@ -130,7 +74,7 @@ class CpuDevice:
         self.board = f"{self.name}, {os.cpu_count()} threads"
         torch = sys.modules.get("torch")
         threads = str(torch.get_num_threads()) if torch else str(os.cpu_count())
-        self.environment: Mapping[str, str] = {"cpu": self.name, "threads": threads, **_versions()}
+        self.environment: Mapping[str, str] = {"cpu": self.name, "threads": threads, **library_versions()}
 
     def synchronize(self) -> None:
         """Does nothing: operators return when they are done."""
@@ -158,21 +102,16 @@ class CpuDevice:
 
 
 def current_device(root_pid: int = 0) -> Device:
-    """The GPU that torch uses in this process, or the processor.
+    """The GPU that this process uses, or the processor where there is none.
+
+    Torch drives the GPU if the process has imported it, for its allocator has to be emptied by itself and its
+    canaries are those of the stored baselines; the CUDA driver does so otherwise.
 
     Args:
         root_pid: the outer pytest; processes below it belong to the session.
     """
-    try:
-        import torch  # noqa: PLC0415 - heavy, and only a measuring process needs it
-    except ImportError:
-        return CpuDevice()
-    return CudaDevice(torch, root_pid) if torch.cuda.is_available() else CpuDevice()
-
-
-def _versions() -> dict[str, str]:
-    versions = {"python": platform.python_version(), "plugin": __version__}
-    for name in ("torch", "triton"):
-        if name in sys.modules:
-            versions[name] = str(getattr(sys.modules[name], "__version__", ""))
-    return versions
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        return TorchGpu(torch, root_pid)
+    driver = load_driver()
+    return CpuDevice() if driver is None else DriverGpu(driver, root_pid)

@@ -181,10 +181,16 @@ class LeakedStatePlugin:
         after = self._reader.read()
         changed: dict[str, bool] = {}
         for name in find_changes(self._expected, after):
-            if self._is_first_sight(name) or (has_imported and self._may_be_an_imports(name, after)):
+            wanted = self._expected.get(name, self._reader.initial(name))
+            if (
+                wanted == after.get(name, ABSENT)
+                or self._is_first_sight(name)
+                or (has_imported and self._may_be_an_imports(name, after))
+            ):
                 self._expect({name: after.get(name, ABSENT)})
             else:
-                changed[name] = self._reader.write(name, self._expected.get(name, self._reader.initial(name)))
+                changed[name] = self._reader.write(name, wanted)
+                self._expect({name: wanted})
         return changed
 
     def _is_first_sight(self, name: str) -> bool:

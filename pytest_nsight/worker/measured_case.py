@@ -9,11 +9,12 @@ from typing import Any, TypeVar
 import pytest
 
 from pytest_nsight.collectors.base import Recorder
-from pytest_nsight.model.values import Subject, Work
+from pytest_nsight.model.values import CANARIES, Subject, Work
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.mark import find_partners, read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
+from pytest_nsight.worker.canaries import NAMES
 from pytest_nsight.worker.device import current_device
 from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
 from pytest_nsight.worker.pacing import FEWEST
@@ -57,6 +58,8 @@ class MeasuredRun:
                 board=device.board,
                 environment={**self.job.environment, **device.environment},
             )
+            if device.why_no_canaries and self.job.canaries:
+                self.journal.write("canary_fault", case=f"{CANARIES}::{NAMES[0]}", text=device.why_no_canaries)
             self._stopwatch = Stopwatch(device, self._recorder, self.journal, self._barrier)
         return self._stopwatch
 

@@ -42,6 +42,7 @@ class Board:
     needs_rest = True
     run_sd = 0.001
     canaries: tuple[Any, ...] = ()
+    why_no_canaries = ""
 
     def __init__(self, *, foreign_processes: tuple[str, ...] = (), locked_mhz: int = HIGHEST_MHZ) -> None:
         self.environment: dict[str, str] = {}

@@ -1,4 +1,4 @@
-"""Who uses the processor while operators are measured on it: this process, other programs, other machines.
+"""The host of a measurement: who uses its processor, and which versions of libraries the process has loaded.
 
 Run-queue waiting is what a shared processor costs a process: the time in which it could run and others ran.
 Linux counts it for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst).
@@ -7,15 +7,30 @@ Steal is the same for a virtual machine as a whole.
 
 from __future__ import annotations
 
+import platform
 import resource
+import sys
 import time
 from pathlib import Path
 
 import psutil
 
+from pytest_nsight import __version__
 from pytest_nsight.protocol.manifest_events import ProcessorTimes
 
 _TASKS = Path("/proc/self/task")
+
+_LIBRARIES = ("torch", "triton", "cupy", "jax", "numba")
+"""Their code generators and kernels are what a test of theirs measures."""
+
+
+def library_versions() -> dict[str, str]:
+    """Versions of Python, of this plugin and of the libraries that the process has imported."""
+    versions = {"python": platform.python_version(), "plugin": __version__}
+    for name in _LIBRARIES:
+        if name in sys.modules:
+            versions[name] = str(getattr(sys.modules[name], "__version__", ""))
+    return versions
 
 
 def read_processor_times() -> ProcessorTimes:

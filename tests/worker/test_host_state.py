@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from pytest_nsight.collectors.machine import thread_variables
 from pytest_nsight.protocol.manifest_events import ProcessorTimes
-from pytest_nsight.worker.processor_load import read_processor_times
+from pytest_nsight.worker.host_state import read_processor_times
 
 MS = 1_000_000
 
