@@ -1,4 +1,4 @@
-"""After a failed comparison: where its baseline comes from, and the commands to accept the change or check again."""
+"""After a failed comparison: where its baseline comes from, and the commands to accept a change or check again."""
 
 from __future__ import annotations
 
