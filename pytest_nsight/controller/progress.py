@@ -1,37 +1,55 @@
-"""The line that shows live progress, on a terminal only.
+"""Live progress: a line that is rewritten on a terminal, a line now and then in a log; and how it is read.
 
-MERGED: Follows a manifest while its worker writes it.
+A worker writes its manifest while it measures; the tail follows that file.
 """
 
 from __future__ import annotations
 
 import json
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pytest_nsight.model.values import Subject
+from pytest_nsight.report.escapes import log_line, visible
+
+LOG_EVERY_S = 10.0
+"""Seconds between two lines of progress where the output is no terminal."""
 
 
 class ProgressLine:
-    """Rewrites one line of pytest's terminal: run, case, time left."""
+    """Run, case and time left in pytest's output: one line on a terminal, else a line every ten seconds."""
 
-    def __init__(self, reporter: Any) -> None:
-        """Takes pytest's terminal reporter, or None where there is none."""
-        self._reporter = reporter if reporter is not None and reporter.isatty else None
+    def __init__(self, reporter: Any, clock: Callable[[], float] = time.monotonic) -> None:
+        """Writes nothing yet.
+
+        Args:
+            reporter: pytest's terminal reporter, or None where there is none.
+            clock: seconds since any moment.
+        """
+        self._reporter = reporter
+        self._clock = clock
+        self._written_s = clock()
         self._seen: Progress | None = None
         self._began: dict[str, float] = {}
         self._is_shown = False
 
     def show(self, progress: Progress) -> None:
         """Shows a new position; the same one twice is written once."""
-        began = self._began.setdefault(progress.run, time.monotonic())
+        now_s = self._clock()
+        began_s = self._began.setdefault(progress.run, now_s)
         if self._reporter is None or progress == self._seen:
+            return
+        text = line(progress, now_s - began_s)
+        if not self._reporter.isatty:
+            if now_s - self._written_s >= LOG_EVERY_S and self._reporter.verbosity >= 0:
+                self._seen, self._written_s = progress, now_s
+                self._reporter.write_line(log_line(text))
             return
         self._seen = progress
         self._is_shown = True
-        text = line(progress, time.monotonic() - began)
         self._reporter.rewrite(text[: self._reporter._tw.fullwidth - 1], erase=True)  # noqa: SLF001
 
     def clear(self) -> None:
@@ -42,10 +60,10 @@ class ProgressLine:
 
 
 def line(progress: Progress, elapsed_s: float) -> str:
-    """What the line says, for a process that began `elapsed_s` ago."""
+    """The text of the line, for a process that began `elapsed_s` ago."""
     run = int(progress.run.rpartition("/")[2])
     running = [Subject(case).label for case in (progress.case, *progress.beside) if case]
-    what = " | ".join(running) or ("reading" if progress.done else "starting")
+    what = visible(" | ".join(running)) or ("reading" if progress.done else "starting")
     left = ""
     if progress.done:
         seconds = elapsed_s / progress.done * (progress.total - progress.done)

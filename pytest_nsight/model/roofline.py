@@ -50,19 +50,19 @@ class Bound:
     """What bounds a round on a board.
 
     Attributes:
-        side: MEMORY or COMPUTE.
+        resource: MEMORY or COMPUTE, whichever takes longer.
         least_ns: the time that the round takes at the limit.
         limit_per_s: the limit, in bytes or operations a second.
     """
 
-    side: str
+    resource: str
     least_ns: float
     limit_per_s: float
 
     @property
     def text(self) -> str:
         """The limit in words."""
-        if self.side == MEMORY:
+        if self.resource == MEMORY:
             return f"the board's {amount(self.limit_per_s, 'B/s')} copy bandwidth"
         return f"the board's {amount(self.limit_per_s, 'FLOP/s')} of a bf16 matmul"
 
@@ -119,16 +119,16 @@ def find_bound(work: Work, limits: Limits | None) -> Bound | None:
     """What bounds the work; None where a limit that it needs is not known, or where there is no work."""
     if limits is None:
         return None
-    sides = [
+    resources = [
         (MEMORY, work.bytes_moved, limits.bytes_per_s),
         (COMPUTE, work.flops, limits.flops_per_s),
     ]
     bounds = []
-    for side, load, limit_per_s in sides:
+    for resource, load, limit_per_s in resources:
         if load and limit_per_s is None:
             return None
         if load and limit_per_s is not None:
-            bounds.append(Bound(side, 1e9 * load / limit_per_s, limit_per_s))
+            bounds.append(Bound(resource, 1e9 * load / limit_per_s, limit_per_s))
     return max(bounds, key=lambda bound: bound.least_ns, default=None)
 
 

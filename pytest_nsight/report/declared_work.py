@@ -48,7 +48,7 @@ def work_cells(reach: Reach | None) -> WorkCells:
     """The cells of one row."""
     if reach is None:
         return WorkCells()
-    resource = "" if reach.bound is None else "mem" if reach.bound.side == MEMORY else "comp"
+    resource = "" if reach.bound is None else "mem" if reach.bound.resource == MEMORY else "comp"
     return WorkCells(
         share="" if reach.share is None else f"{100 * reach.share:.0f} % {resource}",
         gigabytes_per_s="" if reach.bytes_per_s is None else number(reach.bytes_per_s / 1e9),
@@ -67,7 +67,7 @@ def reach_sentence(reach: Reach) -> str:
     text = f"{' and '.join(work)} in {duration(reach.duration_ns)} of {reach.metric} time: {', '.join(rates)}"
     if reach.bound is None or reach.share is None:
         return f"{text}; the board's limit is not known"
-    return f"{text}; {100 * reach.share:.1f} % of {reach.bound.text}, bound by {reach.bound.side}"
+    return f"{text}; {100 * reach.share:.1f} % of {reach.bound.text}, bound by {reach.bound.resource}"
 
 
 def limits_lines(result: SessionResult) -> list[str]:
@@ -119,7 +119,7 @@ def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
                 cells.gigabytes_per_s,
                 cells.teraflops_per_s,
                 "" if reach.share is None else f"{100 * reach.share:.1f} %",
-                "" if reach.bound is None else reach.bound.side,
+                "" if reach.bound is None else reach.bound.resource,
                 "" if partner is None else f"{number(partner.duration_ns / reach.duration_ns)} x",
             )
         )
@@ -144,5 +144,5 @@ def _paired(result: SessionResult) -> Sequence[Verdict]:
             partner = result.partners.get(case, "")
             if partner in whole:
                 ordered.setdefault(partner, whole[partner])
-    # Cases that claim to beat each other are above nobody.
+    # Two cases that claim to beat each other have no place yet.
     return list({**ordered, **whole}.values())

@@ -70,7 +70,7 @@ def markdown_block(lines: list[str]) -> list[str]:
 
 
 def _without_links(text: str) -> str:
-    # Nobody is notified, and no address becomes a link, because a test is called so.
+    # The name of a test must neither notify people nor add links.
     text = re.sub(r"([@#])(?=\w)", rf"\1{_ZERO_WIDTH_SPACE}", re.sub(r"&#(\d+);", "\0\\1;", text)).replace(
         "\0", "&#"
     )

@@ -57,7 +57,7 @@ def test_limits_are_those_of_copy_and_matmul_board_by_board() -> None:
 
 
 @pytest.mark.parametrize(
-    ("work", "side", "least_ns"),
+    ("work", "resource", "least_ns"),
     [
         # RMSNorm of 65536 x 4096 bf16: 1.07 GB at 4.2 TB/s, 4 operations an element.
         (Work(2 * 65536 * 4096 * 2, 4 * 65536 * 4096), MEMORY, 255_653),
@@ -67,11 +67,11 @@ def test_limits_are_those_of_copy_and_matmul_board_by_board() -> None:
         (Work(flops=790_000), COMPUTE, 1),
     ],
 )
-def test_the_longer_of_moving_and_computing_bounds(work: Work, side: str, least_ns: float) -> None:
+def test_the_longer_of_moving_and_computing_bounds(work: Work, resource: str, least_ns: float) -> None:
     bound = find_bound(work, H200)
 
     assert bound is not None
-    assert bound.side == side
+    assert bound.resource == resource
     assert bound.least_ns == pytest.approx(least_ns, abs=0.5)
 
 
@@ -82,7 +82,7 @@ def test_the_side_is_that_of_the_ridge(moved: int, flops: int) -> None:
     assert bound is not None
     intensity, ridge = flops / moved, 7.9e14 / 4.2e12
     if abs(intensity / ridge - 1) > 1e-9:
-        assert bound.side == (COMPUTE if intensity > ridge else MEMORY)
+        assert bound.resource == (COMPUTE if intensity > ridge else MEMORY)
 
 
 @pytest.mark.parametrize(
@@ -108,7 +108,7 @@ def test_reach_is_the_limit_s_time_over_the_measured_one() -> None:
     assert reach.bytes_per_s == pytest.approx(3.36e12)
     assert reach.flops_per_s == pytest.approx(8e9)
     assert reach.bound is not None
-    assert reach.bound.side == MEMORY
+    assert reach.bound.resource == MEMORY
 
 
 def test_each_run_is_held_against_its_own_board() -> None:

@@ -264,11 +264,11 @@ def worked(**other: object) -> SessionResult:
         verdict(VerdictKind.UNCHANGED, case, "equal within 3 %", comparison(ns, 1.0004, 0.0021, 0.4))
         for case, (ns, _) in WORK.items()
     )
-    told = {found.subject: work for found, (_, work) in zip(verdicts, WORK.values(), strict=True)}
+    declared = {found.subject: work for found, (_, work) in zip(verdicts, WORK.values(), strict=True)}
     result = session(verdicts)
     fused, unfused = (found.subject.case for found in verdicts[:2])
     values: dict[str, object] = {
-        "runs": tuple(dataclasses.replace(run, work=told[run.subject]) for run in result.runs),
+        "runs": tuple(dataclasses.replace(run, work=declared[run.subject]) for run in result.runs),
         "limits": {"GPU-5b7e7a4c": Limits(4.19e12, 7.9e14)},
         "datasheet": Datasheet(4.8e12, 989e12, "NVIDIA H200 Tensor Core GPU datasheet"),
         "partners": {fused: unfused},

@@ -1,4 +1,4 @@
-"""Declared work in the reports: shown where it is told, never made up, never at the cost of a name."""
+"""Declared work in the reports: shown where it is declared, never made up, never at the cost of a name."""
 
 from __future__ import annotations
 
@@ -87,6 +87,6 @@ def test_json_carries_what_led_to_the_share() -> None:
     assert file["nsight"]["limits"] == {"GPU-5b7e7a4c": {"bytes_per_s": 4.19e12, "flops_per_s": 7.9e14}}
     assert file["nsight"]["datasheet"]["bytes_per_s"] == 4.8e12
     assert ours["roofline"]["work"] == {"bytes_moved": 1_073_741_824, "flops": 1_073_741_824}
-    assert ours["roofline"]["bound"]["side"] == "memory"
+    assert ours["roofline"]["bound"]["resource"] == "memory"
     assert ours["roofline"]["share"] == pytest.approx(1_073_741_824 / 4.19e12 / 260.1e-6, rel=1e-3)
     assert ours["faster_than"] == "perf_tests/test_rms_norm.py::test_rms_norm[unfused-b32x2048]"

@@ -97,7 +97,7 @@ def test_limits_of_the_session_s_canaries_judge_a_claim_live_and_in_replay(
     assert list(ours["limits"]) == ["GPU-0000"]
     assert all(rate > 0 for rate in ours["limits"]["GPU-0000"].values())
     roofline = cases[f"test_claims[{10**12}]"]["roofline"]
-    assert roofline["bound"]["side"] == "memory"
+    assert roofline["bound"]["resource"] == "memory"
     assert roofline["share"] == pytest.approx(
         1e9 * 1e12 / ours["limits"]["GPU-0000"]["bytes_per_s"] / roofline["duration_ns"]
     )

@@ -1,0 +1,76 @@
+"""Progress: rewritten on a terminal, and in a log one line every ten seconds."""
+
+from __future__ import annotations
+
+from types import SimpleNamespace
+from typing import Any
+
+from pytest_nsight.controller.progress import Progress, ProgressLine
+
+
+class Reporter:
+    """What is used of pytest's terminal reporter."""
+
+    def __init__(self, *, isatty: bool, verbosity: int = 0) -> None:
+        self.isatty, self.verbosity = isatty, verbosity
+        self._tw = SimpleNamespace(fullwidth=80)
+        self.lines: list[str] = []
+        self.rewritten: list[str] = []
+
+    def write_line(self, text: str) -> None:
+        self.lines.append(text)
+
+    def rewrite(self, text: str, **_: Any) -> None:
+        self.rewritten.append(text)
+
+
+def show_for(reporter: Reporter, seconds: int) -> None:
+    """One case a second."""
+    now = [0.0]
+    line = ProgressLine(reporter, clock=lambda: now[0])
+    for second in range(seconds):
+        now[0] = float(second)
+        line.show(Progress("s-1/1", f"a.py::test_{second}", second, seconds))
+    line.clear()
+
+
+def test_a_log_gets_a_line_every_ten_seconds_and_none_before() -> None:
+    reporter = Reporter(isatty=False)
+
+    show_for(reporter, 36)
+
+    assert reporter.lines == [
+        f"nsight: run 1, case {number + 1}/36: test_{number}, about {36 - number} s left" for number in (10, 20, 30)
+    ]
+    assert reporter.rewritten == []
+
+
+def test_a_quiet_log_gets_none() -> None:
+    reporter = Reporter(isatty=False, verbosity=-1)
+
+    show_for(reporter, 36)
+
+    assert reporter.lines == []
+
+
+def test_a_terminal_has_one_line_that_is_gone_at_the_end() -> None:
+    reporter = Reporter(isatty=True)
+
+    show_for(reporter, 3)
+
+    assert len(reporter.rewritten) == 4
+    assert reporter.rewritten[-1] == ""
+    assert reporter.lines == []
+
+
+def test_the_name_of_a_test_is_no_command_to_a_ci_system() -> None:
+    reporter = Reporter(isatty=False)
+    now = [0.0]
+    line = ProgressLine(reporter, clock=lambda: now[0])
+    now[0] = 20.0
+
+    line.show(Progress("s-1/1", "a.py::test_x[\n::error::y ##[warning]z]", 1, 2))
+
+    assert len(reporter.lines) == 1
+    assert reporter.lines[0].isprintable()
+    assert "##[" not in reporter.lines[0]
