@@ -7,38 +7,38 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_nsight.controller import parallel_runs as fleet
-from pytest_nsight.controller.worker_run import Identity
+from pytest_nsight.controller import parallel_runs
+from pytest_nsight.controller.revision_tree import Tree
+from pytest_nsight.controller.worker_run import LiveSession
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.values import Case
-from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.protocol.job import THIS_TREE, Assignment
 from pytest_nsight.protocol.parent_pipe import FILE_NAME
 
 CASES = ("t.py::test_a", "t.py::test_b")
 
 
 @pytest.fixture
-def source(tmp_path: Path) -> fleet.ParallelSource:
+def source(tmp_path: Path) -> parallel_runs.ParallelSource:
     collector = SimpleNamespace(environment={}, name="none", tidy=lambda _folder, *, keep: keep)
-    return fleet.ParallelSource(
-        [Case(case) for case in CASES],
-        ["GPU-a", "GPU-b"],
-        ["GPU-a", "GPU-b"],
-        collector=collector,
-        identity=Identity("s", "", ""),
+    session = LiveSession(
+        id="s",
+        recorded="",
+        commit="",
         folder=tmp_path / "sessions" / "s",
-        arguments=(),
-        where=tmp_path,
+        collector=collector,  # type: ignore[arg-type]
+        trees={THIS_TREE: Tree(tmp_path, (), ())},
         rounds=None,
         keep=False,
         canaries=False,
         environment={},
-        watch=lambda _progress: None,
     )
+    gpus = ["GPU-a", "GPU-b"]
+    return parallel_runs.ParallelSource(session, lambda _progress: None, [Case(case) for case in CASES], gpus, gpus)
 
 
 def test_workers_that_are_prepared_are_let_go_when_another_cannot_be(
-    source: fleet.ParallelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    source: parallel_runs.ParallelSource, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     made = []
 
@@ -48,8 +48,8 @@ def test_workers_that_are_prepared_are_let_go_when_another_cannot_be(
         made.append(write(folder, job))
         return made[0]
 
-    write = fleet.write_job
-    monkeypatch.setattr(fleet, "write_job", write_job)
+    write = parallel_runs.write_job
+    monkeypatch.setattr(parallel_runs, "write_job", write_job)
 
     with pytest.raises(CollectorError, match=r"cannot be written \(Permission denied\).*make that writable"):
         source.execute(Assignment(CASES))

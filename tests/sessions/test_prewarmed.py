@@ -14,8 +14,9 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.torch.collector import TorchCollector
-from pytest_nsight.controller.worker_run import Identity, LiveSource
-from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.controller.revision_tree import Tree
+from pytest_nsight.controller.worker_run import LiveSession, LiveSource
+from pytest_nsight.protocol.job import THIS_TREE, Assignment
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("nsys")]
 
@@ -52,18 +53,20 @@ def make_source(pytester: pytest.Pytester) -> Iterator[Callable[..., LiveSource]
     made: list[LiveSource] = []
 
     def make(*, times_processor: bool = False) -> LiveSource:
-        source = LiveSource(
-            TorchCollector("torch", times_processor=times_processor),
-            Identity("session", "", ""),
-            pytester.path / ".nsight/session",
-            ("--nsight", "test_case.py", "-p", "no:cacheprovider"),
-            pytester.path,
+        arguments = ("--nsight", "test_case.py", "-p", "no:cacheprovider")
+        session = LiveSession(
+            id="session",
+            recorded="",
+            commit="",
+            folder=pytester.path / ".nsight/session",
+            collector=TorchCollector("torch", times_processor=times_processor),
+            trees={THIS_TREE: Tree(pytester.path, arguments, tuple(sys.path))},
             rounds=3,
             keep=False,
             canaries=False,
             environment={},
-            watch=lambda _: None,
         )
+        source = LiveSource(session, lambda _: None)
         made.append(source)
         return source
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import subprocess
 import sys
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_nsight.gate.state import describe_leaked_state
 from pytest_nsight.protocol.manifest_events import LeakedState
+from pytest_nsight.worker.leaked_state import LeakedStatePlugin, StateReader
+from pytest_nsight.worker.process_settings import ABSENT
 
 HEAD = """
 import os, random, signal, sys
@@ -199,3 +203,56 @@ def test_what_cannot_be_put_back_is_said() -> None:
     assert "t.py::t (umask, signal handler SIGTERM)" in sentence
     assert "except signal handler SIGTERM, which cannot be put back" in sentence
     assert describe_leaked_state({}) == ""
+
+
+class Journal:
+    """Remembers what is recorded."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, object]] = []
+
+    def write(self, event: str, **values: object) -> None:
+        self.events.append((event, values["names"]))
+
+
+class Reader(StateReader):
+    """A process in which a library appears after the first case, as CUDA does; its setting starts at 0."""
+
+    def __init__(self, *values: int | None) -> None:
+        super().__init__()
+        self._values = iter(values)
+        self.written: list[object] = []
+
+    def read(self) -> dict[str, object]:
+        value = next(self._values)
+        return {"other": 1} if value is None else {"other": 1, "device": value}
+
+    def initial(self, name: str) -> object:
+        return 0 if name == "device" else ABSENT
+
+    def write(self, name: str, value: object) -> bool:
+        self.written.append((name, value))
+        return True
+
+
+@pytest.mark.parametrize(
+    ("values", "written"),
+    [((None, 0, 0, 0), []), ((None, 1, 0, 0), [("device", 0)]), ((None, 0, 1, 0), [("device", 0)])],
+    ids=["untouched", "changed at its first use", "changed later"],
+)
+def test_a_library_that_comes_later_is_compared_with_its_initial_state(
+    values: tuple[int | None, ...], written: list[object]
+) -> None:
+    journal, reader = Journal(), Reader(*values)
+    plugin = LeakedStatePlugin(journal)  # type: ignore[arg-type]
+    plugin._reader = reader
+
+    for number in range(3):
+        item = SimpleNamespace(nodeid=f"t.py::test_{number}")
+        protocol = plugin.pytest_runtest_protocol(item, item)  # type: ignore[arg-type]
+        next(protocol)
+        with contextlib.suppress(StopIteration):
+            protocol.send(None)
+
+    assert reader.written == written
+    assert len(journal.events) == len(written)
