@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_nsight.collectors.machine import thread_variables
+from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.manifest_events import ProcessorTimes
 from pytest_nsight.worker.host_state import read_processor_times
 
@@ -95,3 +96,31 @@ def test_programs_on_the_same_processor_are_seen() -> None:
 )
 def test_how_many_threads_an_operator_gets(asked: int | None, environ: dict[str, str], threads: str | None) -> None:
     assert thread_variables(asked, environ).get("OMP_NUM_THREADS") == threads
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("options", "threads"), [((), 1), (("--nsight-cpu-threads=2",), 2)])
+def test_a_measured_operator_gets_so_many_threads_and_the_head_says_so(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, options: tuple[str, ...], threads: int
+) -> None:
+    monkeypatch.delenv("OMP_NUM_THREADS", raising=False)
+    pytester.makepyfile(f"""
+import pytest, torch
+
+@pytest.mark.nsight
+def test_exp(nsight):
+    assert torch.get_num_threads() == {threads}
+    nsight(torch.exp, torch.ones(4))
+""")
+
+    result = pytester.runpytest_subprocess(
+        "--nsight", "--nsight-save", "--nsight-runs=1", "--nsight-rounds=10", "--nsight-collector=torch", *options
+    )
+
+    result.assert_outcomes(passed=1)
+    result.stdout.fnmatch_lines([f"nsight: operators run on {threads} thread*"])
+    (manifest,) = (read_manifest(path) for path in pytester.path.glob(".nsight/*/run-*/manifest.jsonl"))
+    (conditions,) = manifest.conditions.values()
+    assert conditions.processor is not None
+    assert conditions.processor.running_ns > 0
+    assert manifest.environment["threads"] == str(threads)
