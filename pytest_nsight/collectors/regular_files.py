@@ -72,7 +72,7 @@ def read_bounded(path: Path, most_bytes: int, *, follows_links: bool = False) ->
             with gzip.open(packed, "rb") if is_packed else packed as file:
                 data = file.read(most_bytes + 1)
     except (OSError, EOFError, ValueError, zlib.error) as error:
-        raise TraceError(f"{path} cannot be read ({error}); record the session again") from None
+        raise TraceError(f"{path} cannot be read ({error}); record or export it again") from None
     if len(data) > most_bytes:
         raise _too_large(path, most_bytes)
     return data

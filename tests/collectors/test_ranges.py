@@ -11,6 +11,7 @@ from contextlib import closing
 import pytest
 
 from pytest_nsight.collectors.nsys.ranges import NAME_LIMIT_BYTES, choose, emitter, encode_name, within
+from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.errors import UsageError
 from tests.collectors.real import environment, record, require_nsys
 
@@ -189,3 +190,23 @@ def test_a_process_without_a_tool_does_not_load_the_nvtx_package():
 
     assert done.stdout == "False\n"
     assert emitter() is emitter()
+
+
+FOREIGN = """
+import os
+from pytest_nsight.collectors.nsys.nvtx_injection import InjectedDomain
+from pytest_nsight.collectors.nsys.ranges import emitter, within
+
+library = InjectedDomain(os.environ["NVTX_INJECTION64_PATH"], "a library")
+with within(emitter(), "ours", 1):
+    library.push(b"theirs", 2)
+    library.pop()
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("user_ranges", "names"), [(False, {"ours"}), (True, {"ours", "theirs"})])
+def test_ranges_of_libraries_are_recorded_only_if_asked(user_ranges, names, tmp_path):
+    trace = read(record(require_nsys(), tmp_path, FOREIGN, user_ranges=user_ranges))
+
+    assert {trace.strings[number] for number in trace.ranges.name} == names
