@@ -9,6 +9,7 @@ from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.completeness import Collected, describe_removed, describe_unmarked
 from pytest_nsight.controller.outcomes import CaseOutcome
+from pytest_nsight.controller.session_folders import keep_session, prune_sessions
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_saved, list_subjects
 from pytest_nsight.gate.state import GateState, describe_leaked_state
@@ -137,6 +138,10 @@ def conclude(
     errors += publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )
+    if session.collector:
+        if settings.keep or saved.error:
+            keep_session(session.folder)
+        prune_sessions(session.folder.parent)
     return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps)
 
 

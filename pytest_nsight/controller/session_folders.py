@@ -1,0 +1,68 @@
+"""The folders of sessions below .nsight/: the newest stay, and those whose recording somebody asked for."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import shutil
+import time
+from pathlib import Path
+
+MOST_SESSIONS = 20
+"""Sessions that stay beside the kept ones."""
+
+KEPT_FILE = "kept"
+"""A file of this name in a session's folder keeps it for good."""
+
+_NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
+_RESULT_FILES = {"result.json", "session.json"}
+# A session that has written nothing for so long is over.
+_SILENT_S = 3600.0
+
+
+def keep_session(folder: Path) -> None:
+    """Keeps a session's folder for good; where nothing can be written, there is nothing to keep."""
+    with contextlib.suppress(OSError):
+        (folder / KEPT_FILE).touch()
+
+
+def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...]:
+    """Removes the oldest sessions over MOST_SESSIONS.
+
+    Some folders stay whatever their number: kept ones, those of sessions that may still run, links, names of
+    another form, and those that an earlier version has finished, because it did not mark what was to be kept.
+
+    Args:
+        sessions: the folder .nsight/.
+        now_s: seconds since 1970; the clock's where None.
+
+    Returns:
+        Names of the removed sessions, the oldest first.
+    """
+    now_s = time.time() if now_s is None else now_s
+    try:
+        folders = [path for path in sessions.iterdir() if _NAME.fullmatch(path.name)]
+    except OSError:
+        return ()
+    # Names begin with the time of the start, so that their order is that of the sessions.
+    removable = sorted(path for path in folders if not path.is_symlink() and not _is_kept(path))
+    removed = []
+    for folder in removable[: max(0, len(removable) - MOST_SESSIONS)]:
+        if now_s - _last_written_s(folder) > _SILENT_S:
+            shutil.rmtree(folder, ignore_errors=True)
+            removed.append(folder.name)
+    return tuple(removed)
+
+
+def _is_kept(folder: Path) -> bool:
+    finished_files = {name for name in _RESULT_FILES if (folder / name).exists()}
+    return (folder / KEPT_FILE).exists() or finished_files == {"result.json"}
+
+
+def _last_written_s(folder: Path) -> float:
+    """When the newest file of the session was written, seconds since 1970."""
+    times = [0.0]
+    for path in (folder, *folder.glob("*"), *folder.glob("*/*")):
+        with contextlib.suppress(OSError):
+            times.append(path.lstat().st_mtime)
+    return max(times)

@@ -1,0 +1,70 @@
+"""Old sessions go, and nothing else does."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.controller.session_folders import MOST_SESSIONS, keep_session, prune_sessions
+
+TOMORROW_S = time.time() + 24 * 3600
+
+
+def session(root: Path, number: int, *files: str) -> Path:
+    """The session of that day of January."""
+    folder = root / f"202601{number:02d}-120000-ab{number:02d}"
+    (folder / "run-001").mkdir(parents=True)
+    for name in ("run-001/manifest.jsonl", *files):
+        (folder / name).write_text("")
+    return folder
+
+
+def test_the_newest_sessions_stay(tmp_path: Path) -> None:
+    folders = [session(tmp_path, number, "result.json", "session.json") for number in range(1, MOST_SESSIONS + 4)]
+
+    removed = prune_sessions(tmp_path, TOMORROW_S)
+
+    assert removed == tuple(folder.name for folder in folders[:3])
+    assert [folder.exists() for folder in folders] == [False] * 3 + [True] * MOST_SESSIONS
+
+
+def test_kept_sessions_stay_and_do_not_count(tmp_path: Path) -> None:
+    kept = session(tmp_path, 1, "result.json", "session.json")
+    keep_session(kept)
+    others = [session(tmp_path, number, "result.json", "session.json") for number in range(2, MOST_SESSIONS + 2)]
+
+    assert prune_sessions(tmp_path, TOMORROW_S) == ()
+    assert all(folder.exists() for folder in (kept, *others))
+
+
+@pytest.mark.parametrize(
+    "files", [(), ("session.json", "result.json")], ids=["that was killed", "that ended as it should"]
+)
+def test_a_session_that_may_still_run_stays(tmp_path: Path, files: tuple[str, ...]) -> None:
+    folders = [session(tmp_path, number, *files) for number in range(1, MOST_SESSIONS + 2)]
+
+    assert prune_sessions(tmp_path, time.time() + 60) == ()
+    assert prune_sessions(tmp_path, TOMORROW_S) == (folders[0].name,)
+
+
+def test_what_is_no_session_of_this_version_stays(tmp_path: Path) -> None:
+    target = tmp_path / "target"
+    target.mkdir()
+    (target / "mine").write_text("")
+    for number in range(3, MOST_SESSIONS + 3):
+        session(tmp_path, number, "result.json", "session.json")
+    old = session(tmp_path, 1, "result.json")
+    (tmp_path / "20260102-120000-abcd").symlink_to(target)
+    (tmp_path / "worker-cache").mkdir()
+    (tmp_path / "20260101-mine").mkdir()
+
+    assert prune_sessions(tmp_path, TOMORROW_S) == ()
+    assert (target / "mine").exists()
+    assert old.exists()
+
+
+def test_no_folder_of_sessions_is_no_fault(tmp_path: Path) -> None:
+    assert prune_sessions(tmp_path / "nowhere") == ()
+    keep_session(tmp_path / "nowhere")
