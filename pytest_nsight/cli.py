@@ -12,7 +12,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_nsight import __version__
+from pytest_nsight.compare.compare_command import add_compare_arguments, compare, write_changes
+from pytest_nsight.model.argument_types import positive_number, whole_number
 from pytest_nsight.model.errors import NsightError
+from pytest_nsight.show.show_command import add_show_arguments, write_shown
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -60,22 +63,14 @@ def _parser() -> argparse.ArgumentParser:
     init.set_defaults(run=_init)
 
     show = commands.add_parser("show", help="show kernels, ranges and gaps of an Nsight Systems export")
-    show.add_argument(
-        "report",
-        type=Path,
-        help="an .sqlite export, a .nsys-rep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder",
-    )
-    show.add_argument("--range", default="", metavar="NAME", help="only ranges with NAME in their name")
-    show.add_argument("--domain", help='only ranges of this NVTX domain; "" is the default one')
-    show.add_argument("--top", type=_positive, default=15, metavar="N", help="rows of a table (default: 15)")
-    show.add_argument("--full-names", action="store_true", help="kernels with the names that the profiler gave")
-    show.add_argument(
-        "--category", action="append", default=[], metavar="NAME=PATTERN", help="kernels with PATTERN are NAME"
-    )
-    output = show.add_mutually_exclusive_group()
-    output.add_argument("--json", action="store_true", help="print all tables as JSON")
-    output.add_argument("--csv", metavar="TABLE", help="print one table as CSV: devices, ranges, kernels, ...")
+    add_show_arguments(show)
     show.set_defaults(run=_show)
+
+    comparison = commands.add_parser(
+        "compare", help="two sessions, baseline files or traces side by side; exit code 1 on a regression"
+    )
+    add_compare_arguments(comparison)
+    comparison.set_defaults(run=_compare)
 
     report = commands.add_parser("report", help="show recorded sessions, joined into one, again or in another form")
     report.add_argument("sessions", nargs="+", type=Path, metavar="SESSION", help="a folder below .nsight/")
@@ -101,22 +96,28 @@ def _parser() -> argparse.ArgumentParser:
 
     _add_baselines(commands.add_parser("baselines", help="list, show or remove stored cases"))
 
+    _add_history(commands.add_parser("history", help="show a case over the commits that measured it"))
+
     calibrate = commands.add_parser(
         "calibrate",
         allow_abbrev=False,
         help="measure unchanged code: its noise, and how often the gate fails it (false alarms)",
         epilog="Other arguments go to pytest; without a path, perf_tests/ is measured.",
     )
-    calibrate.add_argument("--runs", type=_positive, default=10, metavar="N", help="fresh processes (default: 10)")
+    calibrate.add_argument(
+        "--runs", type=positive_number, default=10, metavar="N", help="fresh processes (default: 10)"
+    )
     calibrate.add_argument("--minutes", type=float, metavar="M", help="stop before M minutes are over")
     calibrate.add_argument("--output", type=Path, metavar="FILE", help="the pool's file (default: in .nsight/)")
     calibrate.add_argument(
         "--from", dest="pools", nargs="+", type=Path, default=[], metavar="POOL", help="measure nothing, read pools"
     )
-    calibrate.add_argument("--stored", type=_positive, default=5, metavar="K", help="stored runs (default: 5)")
+    calibrate.add_argument(
+        "--stored", type=positive_number, default=5, metavar="K", help="stored runs (default: 5)"
+    )
     calibrate.add_argument(
         "--resamples",
-        type=_whole,
+        type=whole_number,
         default=200,
         metavar="N",
         help="random resamples of the runs (default: 200), 0 for none",
@@ -145,16 +146,14 @@ def _add_baselines(parser: argparse.ArgumentParser) -> None:
     action.add_argument("--delete", action="store_true", help="remove the cases; without it they are only named")
 
 
-def _positive(text: str) -> int:
-    if not text.isdecimal() or not int(text):
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
-    return int(text)
-
-
-def _whole(text: str) -> int:
-    if not text.isdecimal():
-        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
-    return int(text)
+def _add_history(parser: argparse.ArgumentParser) -> None:
+    parser.add_argument("words", nargs="*", metavar="CASE", help="cases with each CASE in their id (default: all)")
+    where = "folder of all baselines, in git or not (default: baselines)"
+    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
+    where = "folder of kept sessions (default: .nsight)"
+    parser.add_argument("--sessions", type=Path, default=Path(".nsight"), metavar="DIR", help=where)
+    parser.add_argument("--metric", default="kernel", metavar="NAME", help="the duration (default: kernel)")
+    parser.set_defaults(run=_history)
 
 
 def _model(_: argparse.Namespace) -> int:
@@ -245,22 +244,25 @@ def _calibrate(options: argparse.Namespace) -> int:
     return 0 if code == 0 else 1
 
 
-def _show(options: argparse.Namespace) -> int:
-    from pytest_nsight.analysis.categories import CategoryRule  # noqa: PLC0415
-    from pytest_nsight.collectors.open_recording import load_trace  # noqa: PLC0415
-    from pytest_nsight.show import View, render, write_csv, write_json  # noqa: PLC0415
+def _history(options: argparse.Namespace) -> int:
+    from pytest_nsight.history.history_report import history  # noqa: PLC0415
 
-    rules = tuple(CategoryRule.parse(text) for text in options.category)
-    view = View(options.range, options.domain, options.top, options.full_names, rules)
-    trace = load_trace(options.report)
-    if options.json:
-        text = write_json(view.analyse(trace))
-    elif options.csv:
-        text = write_csv(view.analyse(trace), options.csv)
-    else:
-        text = render(trace, shutil.get_terminal_size((120, 24)).columns, view)
-    _print(text)
+    width = shutil.get_terminal_size((120, 24)).columns
+    has_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
+    folders = options.baselines, options.sessions
+    print(history(*folders, options.words, metric=options.metric, width=width, unicode=has_unicode))
     return 0
+
+
+def _show(options: argparse.Namespace) -> int:
+    _print(write_shown(options))
+    return 0
+
+
+def _compare(options: argparse.Namespace) -> int:
+    changes = compare(options.before, options.after, options.band)
+    _print(write_changes(changes, options.format, options.top))
+    return 1 if changes.regressions else 0
 
 
 def _print(text: str) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime, timezone
+from pathlib import Path
 
 import numpy as np
 
 from pytest_nsight.analysis.categories import CategoryRule
 from pytest_nsight.analysis.picture import Picture, analyse
+from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.kernel_tables import (
@@ -60,6 +62,20 @@ class View:
             TraceError: the recording's times are too far apart to be added up.
         """
         return analyse(trace, name=self.name, domain=self.domain, rules=self.rules)
+
+
+def show(path: Path, width: int = 120, view: View | None = None) -> str:
+    """The page of a recording, without a newline at its end.
+
+    Args:
+        path: an export, packed or not, a report, a PyTorch profiler trace, or the folder of a recorded run.
+        width: columns of the terminal.
+        view: what to show; everything where None.
+
+    Raises:
+        NsightError: the recording cannot be read, or no range has the wanted name and domain.
+    """
+    return render(load_trace(path), width, view or View())
 
 
 def render(trace: Trace, width: int, view: View) -> str:

@@ -13,8 +13,8 @@ import pytest
 from pytest_nsight.cli import main
 from pytest_nsight.collectors.nsys.scrub import pack
 from pytest_nsight.model.errors import NsysError, UsageError
-from pytest_nsight.show import View, show
 from pytest_nsight.show.layout import bandwidth
+from pytest_nsight.show.page import View, show
 from tests.collectors.real import require_nsys, run
 from tests.trace.trace_builder import TraceBuilder
 

@@ -1,0 +1,122 @@
+"""The improvement table as text, Markdown, JSON or CSV."""
+
+from __future__ import annotations
+
+import csv
+import dataclasses
+import enum
+import io
+import json
+import textwrap
+from collections.abc import Mapping, Sequence
+
+from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
+from pytest_nsight.model.units import amount, duration, percent
+from pytest_nsight.report.escapes import visible
+from pytest_nsight.report.table import Column, align
+
+_TITLES: Mapping[Group, str] = {
+    Group.WHOLE: "Whole recording",
+    Group.CASE: "Cases",
+    Group.STATE: "Share of the wall time",
+    Group.RANGE: "Device time of a range",
+    Group.CATEGORY: "Kernel time by category",
+    Group.KERNEL: "Kernels",
+}
+_HEADERS = ("metric", "baseline", "optimized", "change", "interval", "verdict")
+_NARROWEST = 80
+FORMAT = 1
+
+
+def render_text(changes: Changes, width: int, top: int) -> str:
+    """The table for a terminal, one part for each group.
+
+    Args:
+        changes: the comparison.
+        width: the most characters that a line may have; below 80 it counts as 80.
+        top: how many rows each group has.
+    """
+    width = max(width, _NARROWEST)
+    texts = [f"baseline:  {visible(changes.before)}\noptimized: {visible(changes.after)}"]
+    for group, rows in _by_group(changes):
+        cells = [_cells(row) for row in rows[:top]]
+        columns = [
+            Column(header, [row[number] for row in cells], is_number=0 < number < len(_HEADERS) - 1)
+            for number, header in enumerate(_HEADERS)
+        ]
+        used = [column for column in columns if any(column.cells)]
+        left_out = [f"{len(rows) - top} more rows, which a larger --top shows"] if len(rows) > top else []
+        texts.append("\n".join([_TITLES[group], *align(used, width, ".."), *left_out]))
+    sentences = [*changes.notes, *(f"REGRESSION {text}" for text in changes.regressions)]
+    texts += ["\n".join(line for text in sentences for line in textwrap.wrap(visible(text), width))]
+    return "\n\n".join(filter(None, texts))
+
+
+def render_markdown(changes: Changes, top: int) -> str:
+    """The table as GitHub shows it, one part for each group."""
+    lines = [f"Baseline `{_escape(changes.before)}`, optimized `{_escape(changes.after)}`"]
+    for group, rows in _by_group(changes):
+        lines += [
+            "",
+            f"### {_TITLES[group]}",
+            "",
+            "| Metric | Baseline | Optimized | Change | Interval | Verdict |",
+        ]
+        lines.append("|---|---:|---:|---:|---:|---|")
+        lines += [f"| {' | '.join(_escape(cell) for cell in _cells(row))} |" for row in rows[:top]]
+    lines += ["", *(f"- {_escape(text)}" for text in changes.notes)] if changes.notes else []
+    lines += (
+        ["", *(f"- **REGRESSION** {_escape(text)}" for text in changes.regressions)] if changes.regressions else []
+    )
+    return "\n".join(lines)
+
+
+def render_json(changes: Changes) -> str:
+    """Everything, as one JSON object; times in ns, ratios as ratios."""
+    return json.dumps({"format": FORMAT, **dataclasses.asdict(changes)}, indent=1, default=_plain)
+
+
+def render_csv(changes: Changes) -> str:
+    """One line for each row, with a header; times in ns, ratios as ratios."""
+    text = io.StringIO()
+    writer = csv.DictWriter(text, [field.name for field in dataclasses.fields(Change)], lineterminator="\n")
+    writer.writeheader()
+    for row in changes.rows:
+        writer.writerow({name: _plain(value) for name, value in dataclasses.asdict(row).items()})
+    return text.getvalue().rstrip("\n")
+
+
+def _by_group(changes: Changes) -> list[tuple[Group, Sequence[Change]]]:
+    grouped = [(group, [row for row in changes.rows if row.group is group]) for group in Group]
+    return [(group, rows) for group, rows in grouped if rows]
+
+
+def _cells(row: Change) -> tuple[str, ...]:
+    change = percent(row.ratio - 1) if row.ratio is not None else _describe_missing(row)
+    interval = f"{percent(row.low - 1)} to {percent(row.high - 1)}" if row.low and row.high else ""
+    numbers = (_number(row.before, row.quantity), _number(row.after, row.quantity))
+    return (visible(row.name), *numbers, change, interval, row.verdict)
+
+
+def _describe_missing(row: Change) -> str:
+    if row.before is None:
+        return "new" if row.after is not None else ""
+    return "gone" if row.after is None else ""
+
+
+def _number(value: float | None, quantity: Quantity) -> str:
+    if value is None:
+        return "-"
+    if quantity is Quantity.TIME:
+        return duration(value)
+    if quantity is Quantity.SHARE:
+        return f"{100 * value:.1f} %"
+    return amount(value, "B/s") if quantity is Quantity.RATE else f"{value:,.0f}"
+
+
+def _escape(text: str) -> str:
+    return visible(text).replace("|", "\\|")
+
+
+def _plain(value: object) -> object:
+    return value.value if isinstance(value, enum.Enum) else value

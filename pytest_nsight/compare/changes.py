@@ -1,0 +1,78 @@
+"""What a comparison found: rows of the improvement table, and what makes the command fail."""
+
+from __future__ import annotations
+
+import enum
+from dataclasses import dataclass
+
+
+class Quantity(enum.Enum):
+    """What a number in the table is."""
+
+    TIME = "ns"
+    COUNT = "count"
+    SHARE = "ratio"
+    RATE = "bytes/s"
+
+
+class Group(enum.Enum):
+    """The parts of the table, in order."""
+
+    WHOLE = "whole"
+    CASE = "case"
+    STATE = "state"
+    RANGE = "range"
+    CATEGORY = "category"
+    KERNEL = "kernel"
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One row of the improvement table.
+
+    Attributes:
+        group: the part of the table.
+        name: of the metric, case, range, category or kernel.
+        quantity: what the numbers are.
+        before: of the baseline; None where it lacks the row.
+        after: of the optimized recording; None where it lacks the row.
+        ratio: after / before; None where one is missing or ``before`` is 0.
+        low: lower end of the confidence interval of the ratio; None without repetitions.
+        high: upper end.
+        verdict: of a case, "" for all else.
+    """
+
+    group: Group
+    name: str
+    quantity: Quantity
+    before: float | None
+    after: float | None
+    ratio: float | None = None
+    low: float | None = None
+    high: float | None = None
+    verdict: str = ""
+
+    @classmethod
+    def of(cls, group: Group, name: str, quantity: Quantity, before: float | None, after: float | None) -> Change:
+        """A row whose ratio follows from its numbers, without an interval."""
+        ratio = after / before if before and after is not None else None
+        return cls(group, name, quantity, before, after, ratio)
+
+
+@dataclass(frozen=True, slots=True)
+class Changes:
+    """Two recordings side by side.
+
+    Attributes:
+        before: what the baseline is called.
+        after: what the optimized recording is called.
+        rows: the table, group by group.
+        regressions: one sentence for each regression.
+        notes: sentences for the reader.
+    """
+
+    before: str
+    after: str
+    rows: tuple[Change, ...]
+    regressions: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()

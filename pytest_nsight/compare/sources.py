@@ -1,0 +1,95 @@
+"""What a path given to `compare` holds: runs of cases, or a trace."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.baselines.store import read_file
+from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.report import session_file
+
+_HEAD = 1 << 16
+"""Bytes in which a JSON file shows what it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class RunSource:
+    """Runs of cases.
+
+    Attributes:
+        title: what it is called.
+        runs: of each case and part.
+    """
+
+    title: str
+    runs: Mapping[Subject, tuple[RunSummary, ...]]
+
+
+@dataclass(frozen=True, slots=True)
+class TraceSource:
+    """One trace.
+
+    Attributes:
+        title: what it is called.
+        trace: as read.
+    """
+
+    title: str
+    trace: Trace
+
+
+def load_source(path: Path) -> RunSource | TraceSource:
+    """Reads what a path holds.
+
+    Args:
+        path: a session's folder or its session.json, a baseline file or a folder of them, or a recording.
+
+    Raises:
+        UsageError: the path does not exist.
+        NsightError: it cannot be read.
+    """
+    if path.is_dir():
+        if (path / session_file.FILE_NAME).exists():
+            return _load_session(path)
+        files = sorted(path.glob("*.json"))
+        return _load_baselines(path, files) if files else TraceSource(str(path), load_trace(path))
+    if path.suffix == ".json" and path.exists():
+        if path.name == session_file.FILE_NAME:
+            return _load_session(path)
+        if not _is_profiler_trace(path):
+            return _load_baselines(path, [path])
+    return TraceSource(str(path), load_trace(path))
+
+
+def _load_session(path: Path) -> RunSource:
+    runs: dict[Subject, list[RunSummary]] = {}
+    for run in session_file.read_session(path).runs:
+        runs.setdefault(run.subject, []).append(run)
+    return _check(path, {subject: tuple(own) for subject, own in runs.items()})
+
+
+def _load_baselines(path: Path, files: list[Path]) -> RunSource:
+    runs: dict[Subject, tuple[RunSummary, ...]] = {}
+    for file in files:
+        runs.update({subject: tuple(own) for subject, own in read_file(file).items()})
+    return _check(path, runs)
+
+
+def _check(path: Path, runs: Mapping[Subject, tuple[RunSummary, ...]]) -> RunSource:
+    if not runs:
+        raise UsageError(f"{path} holds no runs; give another session, or a baseline file")
+    return RunSource(str(path), runs)
+
+
+def _is_profiler_trace(path: Path) -> bool:
+    """Whether a JSON file begins as the traces of the PyTorch profiler do, a list or an object with their keys."""
+    with path.open("rb") as file:
+        head = file.read(_HEAD).decode("utf-8", errors="replace").lstrip()
+    keys = ("traceEvents", "schemaVersion", "deviceProperties")
+    return head.startswith("[") or any(json.dumps(key) in head for key in keys)

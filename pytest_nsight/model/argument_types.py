@@ -1,0 +1,61 @@
+"""What arguments of the command line may be: each function is a ``type=`` of argparse.
+
+Each raises argparse.ArgumentTypeError with the text and what is allowed, which argparse prints behind the option.
+"""
+
+from __future__ import annotations
+
+import argparse
+import math
+
+
+def positive_number(text: str) -> int:
+    """A whole number above 0.
+
+    Args:
+        text: what the user typed, such as "15".
+
+    Returns:
+        The number.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is something else.
+    """
+    if not text.isdecimal() or not int(text):
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number above 0")
+    return int(text)
+
+
+def whole_number(text: str) -> int:
+    """A whole number of at least 0.
+
+    Args:
+        text: what the user typed, such as "0".
+
+    Returns:
+        The number.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is something else.
+    """
+    if not text.isdecimal():
+        raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    return int(text)
+
+
+def percentage(text: str) -> float:
+    """A percentage of at least 0 as a ratio: 0.05 for "5" and for "5%".
+
+    Args:
+        text: what the user typed.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is something else.
+    """
+    try:
+        value = float(text.removesuffix("%"))
+    except ValueError:
+        value = math.nan
+    if not 0 <= value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a percentage of at least 0, such as 5")
+    return value / 100

@@ -1,0 +1,62 @@
+"""The arguments of `pytest-nsight show`, and what the command prints.
+
+The modules that read recordings are imported when the command runs: every other command starts without them.
+"""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+from pathlib import Path
+
+from pytest_nsight.model.argument_types import positive_number
+
+_REPORT = "an .sqlite export, a .nsys-rep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder"
+
+
+def add_show_arguments(parser: argparse.ArgumentParser) -> None:
+    """Adds what the command takes.
+
+    Args:
+        parser: of the command.
+    """
+    parser.add_argument("report", type=Path, help=_REPORT)
+    parser.add_argument("--range", default="", metavar="NAME", help="only ranges with NAME in their name")
+    parser.add_argument("--domain", help='only ranges of this NVTX domain; "" is the default one')
+    parser.add_argument(
+        "--top", type=positive_number, default=15, metavar="N", help="rows of a table (default: 15)"
+    )
+    parser.add_argument("--full-names", action="store_true", help="kernels with the names that the profiler gave")
+    parser.add_argument(
+        "--category", action="append", default=[], metavar="NAME=PATTERN", help="kernels with PATTERN are NAME"
+    )
+    output = parser.add_mutually_exclusive_group()
+    output.add_argument("--json", action="store_true", help="print all tables as JSON")
+    output.add_argument("--csv", metavar="TABLE", help="print one table as CSV: devices, ranges, kernels, ...")
+
+
+def write_shown(options: argparse.Namespace) -> str:
+    """What the command prints.
+
+    Args:
+        options: as parsed.
+
+    Returns:
+        The page, or the tables as JSON or CSV, without a newline at its end.
+
+    Raises:
+        NsightError: the recording cannot be read, or has nothing that was asked for.
+    """
+    from pytest_nsight.analysis.categories import CategoryRule  # noqa: PLC0415
+    from pytest_nsight.collectors.open_recording import load_trace  # noqa: PLC0415
+    from pytest_nsight.show.page import View, render  # noqa: PLC0415
+    from pytest_nsight.show.records import write_csv, write_json  # noqa: PLC0415
+
+    rules = tuple(CategoryRule.parse(text) for text in options.category)
+    view = View(options.range, options.domain, options.top, options.full_names, rules)
+    trace = load_trace(options.report)
+    if options.json:
+        return write_json(view.analyse(trace))
+    if options.csv:
+        return write_csv(view.analyse(trace), options.csv)
+    return render(trace, shutil.get_terminal_size((120, 24)).columns, view)

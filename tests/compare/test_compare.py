@@ -1,0 +1,159 @@
+"""`pytest-nsight compare`: traces and runs side by side, in every format, and what fails."""
+
+from __future__ import annotations
+
+import csv
+import io
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.baselines.store import file_name, save
+from pytest_nsight.cli import main
+from pytest_nsight.compare.changes import Change, Group
+from pytest_nsight.compare.compare_command import compare
+from pytest_nsight.model.errors import UsageError
+from tests.judge.runs import make_runs
+from tests.trace.trace_builder import TraceBuilder
+
+
+def steps(folder: Path, name: str, length: int, *, kernel: str = "gemm_kernel", jitter: int = 20) -> Path:
+    """Ten steps of 10 us, each with a kernel of about `length` ns and a copy."""
+    trace = TraceBuilder()
+    for number in range(10):
+        at = 10_000 * number
+        trace.range(f"step#{number}", at, at + 9000)
+        trace.launch(kernel, at + 100, at + 100 + length + jitter * (number % 3), api_at=at + 10)
+        trace.copy(at + 5000, at + 5500, 1000, api_at=at + 20)
+    return trace.write(folder / f"{name}.sqlite")
+
+
+def row_of(rows: tuple[Change, ...], group: Group, name: str) -> Change:
+    (found,) = [row for row in rows if (row.group, row.name) == (group, name)]
+    return found
+
+
+def test_a_slower_trace_is_a_regression_with_an_interval(tmp_path: Path) -> None:
+    changes = compare(steps(tmp_path, "a", 2000), steps(tmp_path, "b", 3000))
+
+    step = row_of(changes.rows, Group.RANGE, "step#*")
+    assert step.ratio == pytest.approx((3000 + 18 + 500) / (2000 + 18 + 500), rel=1e-3)
+    assert step.low is not None
+    assert step.high is not None
+    assert 1.3 < step.low < step.ratio < step.high < 1.5
+    (sentence,) = changes.regressions
+    assert sentence.startswith("step#*: +39.7 %")
+
+
+def test_an_equal_trace_and_a_faster_one_are_no_regression(tmp_path: Path) -> None:
+    slow, fast = steps(tmp_path, "a", 2000), steps(tmp_path, "b", 1500)
+
+    assert compare(slow, slow).regressions == ()
+    assert compare(slow, fast).regressions == ()
+
+
+def test_a_change_inside_the_band_does_not_count(tmp_path: Path) -> None:
+    before, after = steps(tmp_path, "a", 2000), steps(tmp_path, "b", 2080)
+
+    assert compare(before, after).regressions == ()
+    assert len(compare(before, after, band=0.01).regressions) == 1
+
+
+def test_the_seeds_table_has_times_idle_time_and_bandwidth(tmp_path: Path) -> None:
+    rows = compare(steps(tmp_path, "a", 2000, jitter=0), steps(tmp_path, "b", 1000, jitter=0)).rows
+
+    kernel = row_of(rows, Group.WHOLE, "kernel time")
+    assert (kernel.before, kernel.after, kernel.ratio) == (20_000, 10_000, 0.5)
+    assert row_of(rows, Group.WHOLE, "copy bandwidth").before == pytest.approx(2e9)
+    idle = row_of(rows, Group.WHOLE, "idle time")
+    assert idle.after is not None
+    assert idle.before is not None
+    assert idle.after - idle.before == 10_000
+    assert row_of(rows, Group.CATEGORY, "GEMM").ratio == 0.5
+
+
+def test_kernels_gained_and_lost_are_named(tmp_path: Path) -> None:
+    changes = compare(steps(tmp_path, "a", 2000), steps(tmp_path, "b", 2000, kernel="fused_kernel"))
+
+    assert row_of(changes.rows, Group.KERNEL, "gemm_kernel").after is None
+    assert "kernels gained: fused_kernel" in changes.notes
+    assert "kernels lost: gemm_kernel" in changes.notes
+
+
+def test_a_trace_without_repeated_ranges_is_judged_by_its_sums_and_says_so(tmp_path: Path) -> None:
+    before = TraceBuilder().launch("k", 0, 1000, api_at=0).write(tmp_path / "a.sqlite")
+    after = TraceBuilder().launch("k", 0, 1200, api_at=0).write(tmp_path / "b.sqlite")
+    changes = compare(before, after)
+
+    assert changes.regressions == ("kernel time: +20.0 %, band 5 %",)
+    assert any("no change has an interval" in note for note in changes.notes)
+
+
+def baselines(folder: Path, name: str, times_us: list[float]) -> Path:
+    """A baseline file with one run of about each time."""
+    runs = make_runs([1000 * time for time in times_us], name)
+    home = folder / name
+    save(home, "h200", runs)
+    return home / "h200" / file_name(runs[0].subject.case)
+
+
+def test_baseline_files_are_judged_as_the_gate_judges(tmp_path: Path) -> None:
+    before = baselines(tmp_path, "before", [20.0, 20.02, 19.98, 20.01, 19.99])
+    after = baselines(tmp_path, "after", [22.0, 22.02, 21.98, 22.01, 21.99])
+    changes = compare(before, after)
+
+    (row,) = [row for row in changes.rows if row.group is Group.CASE]
+    assert row.verdict == "REGRESSION"
+    assert row.ratio == pytest.approx(1.1, rel=0.01)
+    assert row.low is not None
+    assert row.low > 1.05
+    assert len(changes.regressions) == 1
+    assert compare(after, before).regressions == ()
+    assert compare(before.parent, after.parent).regressions == changes.regressions
+
+
+def test_runs_and_a_trace_cannot_be_compared(tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match="two of one kind"):
+        compare(baselines(tmp_path, "before", [20.0, 20.1]), steps(tmp_path, "a", 2000))
+
+
+@pytest.mark.parametrize("missing", ["x.sqlite", "x.json", "folder"])
+def test_a_missing_path_is_one_sentence(tmp_path: Path, missing: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["compare", str(tmp_path / missing), str(tmp_path / missing)]) == 2
+    assert capsys.readouterr().err.count("\n") == 1
+
+
+def test_the_command_fails_on_a_regression_in_every_format(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paths = [str(steps(tmp_path, "a", 2000)), str(steps(tmp_path, "b", 3000))]
+    texts = {}
+    for form in ("text", "markdown", "json", "csv"):
+        assert main(["compare", *paths, "--format", form]) == 1
+        texts[form] = capsys.readouterr().out
+
+    assert "REGRESSION step#*: +39.7 %" in texts["text"]
+    assert "| step#\\* | " in texts["markdown"] or "| step#* | " in texts["markdown"]
+    document = json.loads(texts["json"])
+    assert document["regressions"][0].startswith("step#*")
+    rows = list(csv.DictReader(io.StringIO(texts["csv"])))
+    assert len(rows) == len(document["rows"])
+    assert {row["group"] for row in rows} == {"whole", "state", "range", "category", "kernel"}
+    assert main(["compare", *reversed(paths)]) == 0
+
+
+def test_names_cannot_break_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    path = steps(tmp_path, "a", 2000, kernel="k|\x1b[31m\n`")
+
+    assert main(["compare", str(path), str(path), "--format", "markdown"]) == 0
+    text = capsys.readouterr().out
+    assert "\x1b" not in text
+    assert all(line.count("|") - line.count("\\|") in (0, 7) for line in text.splitlines())
+
+
+@pytest.mark.parametrize("band", ["-1", "many", "nan", "inf"])
+def test_a_band_is_a_percentage(band: str, capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        main(["compare", "a", "b", f"--band={band}"])
+    assert "percentage" in capsys.readouterr().err
