@@ -1,0 +1,335 @@
+"""CUPTI's C interface as far as the experiment needs it, through ctypes: no package beside the CUDA runtime.
+
+The layouts of the records are those of CUDA 13.0's cupti_activity.h; later versions only append to them.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import sys
+from collections.abc import Iterator, Sequence
+from ctypes import POINTER, c_char_p, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+VARIABLE = "CUPTI_LIBRARY"
+COPY, SET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
+_KINDS = {COPY: "copy", SET: "set", DRIVER: "driver", RUNTIME: "runtime", CONCURRENT_KERNEL: "kernel"}
+_BUFFER_BYTES = 64 << 20
+"""So large that CUPTI returns a buffer only when asked to: its own thread would need Python's lock to do so."""
+
+_ALIGNMENT = 8
+_END_OF_BUFFER = 12
+_FORCED = 1
+
+
+class CuptiError(RuntimeError):
+    """A call of CUPTI failed; it is named with its result."""
+
+
+class _Kernel(ctypes.Structure):
+    _pack_ = 1
+    _fields_: ClassVar = [
+        ("kind", c_uint32),
+        ("configuration", c_uint8 * 2),
+        ("registers", c_uint16),
+        ("partition", c_uint32 * 2),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("completed", c_uint64),
+        ("device", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("grid", c_int32 * 3),
+        ("block", c_int32 * 3),
+        ("static_shared", c_int32),
+        ("dynamic_shared", c_int32),
+        ("local_per_thread", c_uint32),
+        ("local_total", c_uint32),
+        ("correlation", c_uint32),
+        ("grid_id", c_int64),
+        ("name", c_char_p),
+        ("reserved", c_void_p),
+        ("queued", c_uint64),
+        ("submitted", c_uint64),
+        ("launch", c_uint8 * 4),
+        ("executed_shared", c_uint32),
+        ("graph_node", c_uint64),
+        ("limit", c_uint32),
+        ("graph", c_uint32),
+        ("window", c_void_p),
+        ("channel", c_uint32 * 2),
+        ("cluster", c_uint32 * 3),
+    ]
+
+
+class _Copy(ctypes.Structure):
+    _pack_ = 1
+    _fields_: ClassVar = [
+        ("kind", c_uint32),
+        ("direction", c_uint8),
+        ("places", c_uint8 * 3),
+        ("bytes", c_uint64),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("device", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("correlation", c_uint32),
+        ("runtime_correlation", c_uint32),
+        ("padding", c_uint32),
+        ("reserved", c_void_p),
+        ("graph_node", c_uint64),
+    ]
+
+
+class _Set(ctypes.Structure):
+    _pack_ = 1
+    _fields_: ClassVar = [
+        ("kind", c_uint32),
+        ("value", c_uint32),
+        ("bytes", c_uint64),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("device", c_uint32),
+        ("context", c_uint32),
+        ("stream", c_uint32),
+        ("correlation", c_uint32),
+        ("flags", c_uint16 * 2),
+        ("padding", c_uint32),
+        ("reserved", c_void_p),
+        ("graph_node", c_uint64),
+    ]
+
+
+class _Api(ctypes.Structure):
+    _pack_ = 1
+    _fields_: ClassVar = [
+        ("kind", c_uint32),
+        ("callback", c_uint32),
+        ("start", c_uint64),
+        ("end", c_uint64),
+        ("process", c_uint32),
+        ("thread", c_uint32),
+        ("correlation", c_uint32),
+    ]
+
+
+_LAYOUTS: dict[int, Any] = {COPY: _Copy, SET: _Set, DRIVER: _Api, RUNTIME: _Api, CONCURRENT_KERNEL: _Kernel}
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """One record.
+
+    Attributes:
+        kind: "kernel", "copy", "set", "runtime" or "driver".
+        name: of the kernel; the direction of a copy; the number of an API call.
+        start_ns: on CUPTI's clock.
+        end_ns: likewise.
+        correlation: number of the API call that caused it.
+        stream: id of its stream, 0 for calls.
+        graph_node: id of its node in a graph, 0 outside.
+        grid: blocks of a kernel.
+        block: threads of a kernel.
+        cluster: blocks of a cluster.
+        registers: per thread.
+        shared_bytes: dynamic shared memory.
+        bytes_moved: of a copy or set.
+    """
+
+    kind: str
+    name: str
+    start_ns: int
+    end_ns: int
+    correlation: int
+    stream: int = 0
+    graph_node: int = 0
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
+    cluster: tuple[int, int, int] = (0, 0, 0)
+    registers: int = 0
+    shared_bytes: int = 0
+    bytes_moved: int = 0
+
+    @property
+    def duration_ns(self) -> int:
+        """From start to end."""
+        return self.end_ns - self.start_ns
+
+    @property
+    def is_on_device(self) -> bool:
+        """Whether it is work of the device, not a call of the host."""
+        return self.kind in ("kernel", "copy", "set")
+
+
+def find_library() -> ctypes.CDLL:
+    """The CUPTI of this process: torch's own if torch is loaded, so that there are not two.
+
+    Raises:
+        CuptiError: none is found.
+    """
+    tried = []
+    for name in _candidates():
+        try:
+            return ctypes.CDLL(name)
+        except OSError as error:  # noqa: PERF203 - a few names
+            tried.append(f"{name}: {error}")
+    raise CuptiError(f"no libcupti found; set {VARIABLE} to its path (tried {'; '.join(tried)})")
+
+
+def _candidates() -> Iterator[str]:
+    if named := os.environ.get(VARIABLE):
+        yield named
+        return
+    for folder in map(Path, sys.path):
+        yield from sorted(map(str, folder.glob("nvidia/*/lib/libcupti.so.1[0-9]")), reverse=True)
+    for folder in map(Path, ("/usr/local/cuda/extras/CUPTI/lib64", "/usr/local/cuda/lib64")):
+        yield from sorted(map(str, folder.glob("libcupti.so.1[0-9]")), reverse=True)
+    yield from ("libcupti.so.13", "libcupti.so.12")
+
+
+class Cupti:
+    """The library, with every result checked."""
+
+    def __init__(self, library: ctypes.CDLL | None = None) -> None:
+        self._library = library or find_library()
+        self._library.cuptiGetResultString.argtypes = [ctypes.c_int, POINTER(c_char_p)]
+
+    def call(self, name: str, *arguments: Any) -> None:
+        """Calls a function that returns a CUptiResult.
+
+        Raises:
+            CuptiError: it failed.
+        """
+        if code := getattr(self._library, name)(*arguments):
+            raise CuptiError(f"{name}: {self.text_of(code)} ({code})")
+
+    def text_of(self, code: int) -> str:
+        """The name of a result."""
+        text = c_char_p()
+        self._library.cuptiGetResultString(code, ctypes.byref(text))
+        return (text.value or b"unknown result").decode()
+
+    def version(self) -> int:
+        """CUPTI's API version, such as 130000."""
+        found = c_uint32()
+        self.call("cuptiGetVersion", ctypes.byref(found))
+        return found.value
+
+    def now_ns(self) -> int:
+        """The time on the clock of the records."""
+        found = c_uint64()
+        self.call("cuptiGetTimestamp", ctypes.byref(found))
+        return found.value
+
+    def next_record(self, buffer: int, valid_bytes: int, record: c_void_p) -> bool:
+        """Moves `record` to the next one of a buffer; whether there is one."""
+        code = self._library.cuptiActivityGetNextRecord(
+            c_void_p(buffer), c_size_t(valid_bytes), ctypes.byref(record)
+        )
+        if code and code != _END_OF_BUFFER:
+            raise CuptiError(f"cuptiActivityGetNextRecord: {self.text_of(code)} ({code})")
+        return bool(code == 0)
+
+
+_Requested = ctypes.CFUNCTYPE(None, POINTER(c_void_p), POINTER(c_size_t), POINTER(c_size_t))
+_Completed = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t, c_size_t)
+
+
+class ActivityRecorder:
+    """Records what the device does between `start` and `stop`.
+
+    Attributes:
+        dropped: records that CUPTI says it lost.
+    """
+
+    def __init__(self, cupti: Cupti) -> None:
+        self.dropped = 0
+        self._cupti = cupti
+        self._given: dict[int, Any] = {}
+        self._completed: list[tuple[int, int]] = []
+        self._kinds: Sequence[int] = ()
+        # Kept as attributes: CUPTI holds their addresses.
+        self._callbacks = (_Requested(self._give_buffer), _Completed(self._take_buffer))
+
+    def start(self, kinds: Sequence[int] = (CONCURRENT_KERNEL, COPY, SET)) -> None:
+        """Begins.
+
+        Raises:
+            CuptiError: CUPTI refuses, as where another profiler is active.
+        """
+        self._cupti.call("cuptiActivityRegisterCallbacks", *self._callbacks)
+        for kind in kinds:
+            self._cupti.call("cuptiActivityEnable", kind)
+        self._kinds = kinds
+
+    def stop(self) -> list[Activity]:
+        """Ends, and gives the records in the order of their start."""
+        self._cupti.call("cuptiActivityFlushAll", _FORCED)
+        for kind in self._kinds:
+            self._cupti.call("cuptiActivityDisable", kind)
+        return sorted(self._read(), key=lambda activity: activity.start_ns)
+
+    def _give_buffer(self, buffer: Any, size: Any, most_records: Any) -> None:
+        memory = ctypes.create_string_buffer(_BUFFER_BYTES + _ALIGNMENT)
+        address = -(-ctypes.addressof(memory) // _ALIGNMENT) * _ALIGNMENT
+        self._given[address] = memory
+        buffer[0], size[0], most_records[0] = address, _BUFFER_BYTES, 0
+
+    def _take_buffer(self, context: int, stream: int, buffer: int, _: int, valid_bytes: int) -> None:
+        self._completed.append((buffer, valid_bytes))
+        dropped = c_size_t()
+        self._cupti.call(
+            "cuptiActivityGetNumDroppedRecords", c_void_p(context), c_uint32(stream), ctypes.byref(dropped)
+        )
+        self.dropped += dropped.value
+
+    def _read(self) -> Iterator[Activity]:
+        for buffer, valid_bytes in self._completed:
+            record = c_void_p()
+            while valid_bytes and self._cupti.next_record(buffer, valid_bytes, record):
+                activity = _decode(record.value or 0)
+                if activity is not None:
+                    yield activity
+            self._given.pop(buffer, None)
+        self._completed.clear()
+
+
+def _decode(address: int) -> Activity | None:
+    kind = c_uint32.from_address(address).value
+    layout = _LAYOUTS.get(kind)
+    if layout is None:
+        return None
+    raw = layout.from_address(address)
+    label = _KINDS[kind]
+    if layout is _Api:
+        return Activity(label, str(raw.callback), raw.start, raw.end, raw.correlation)
+    if layout is _Kernel:
+        return Activity(
+            kind=label,
+            name=(raw.name or b"").decode(),
+            start_ns=raw.start,
+            end_ns=raw.end,
+            correlation=raw.correlation,
+            stream=raw.stream,
+            graph_node=raw.graph_node,
+            grid=tuple(raw.grid),
+            block=tuple(raw.block),
+            cluster=tuple(raw.cluster),
+            registers=raw.registers,
+            shared_bytes=raw.dynamic_shared,
+        )
+    name = str(raw.direction if layout is _Copy else raw.value)
+    return Activity(
+        kind=label,
+        name=name,
+        start_ns=raw.start,
+        end_ns=raw.end,
+        correlation=raw.correlation,
+        stream=raw.stream,
+        graph_node=raw.graph_node,
+        bytes_moved=raw.bytes,
+    )

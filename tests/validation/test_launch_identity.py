@@ -1,0 +1,236 @@
+"""What two launches must have in common to be the same work, and what the machine code says of a kernel."""
+
+from __future__ import annotations
+
+import shutil
+import struct
+import subprocess
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from benchmarks.cupti.launch_identity import (
+    Allocation,
+    LaunchIdentity,
+    alignment_of,
+    compare,
+    describe_arguments,
+    digest,
+    number_streams,
+)
+from benchmarks.cupti.machine_code import CubinError, KernelCode, Parameter, compare_kernels, read_kernels
+
+SCALE = """
+extern "C" __global__ void scale(float* x, const float* y, int n, float factor) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i < n) x[i] = y[i] * factor + 1.0f;
+}
+"""
+OTHERS = """
+template <class T> __global__ void add(T* x) { x[threadIdx.x] += T(1); }
+template __global__ void add<float>(float*);
+template __global__ void add<double>(double*);
+"""
+HEAP = Allocation(0x7F0000000000, 4096)
+
+
+def find(address: int) -> Allocation | None:
+    return HEAP if HEAP.address <= address < HEAP.address + HEAP.size else None
+
+
+def word(*numbers: int) -> bytes:
+    return struct.pack(f"<{len(numbers)}Q", *numbers)
+
+
+@pytest.fixture(scope="module")
+def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, KernelCode]]:
+    """Compiles CUDA C and reads its kernels."""
+    nvcc = shutil.which("nvcc")
+    if nvcc is None:
+        pytest.skip("needs nvcc")
+
+    def compile_(source: str, *options: str) -> dict[str, KernelCode]:
+        folder = tmp_path_factory.mktemp("cubin")
+        (folder / "k.cu").write_text(source)
+        command = [nvcc, "-cubin", "-arch=sm_90", *options, "-o", "k.cubin", "k.cu"]
+        subprocess.run(command, cwd=folder, check=True, capture_output=True)
+        return read_kernels((folder / "k.cubin").read_bytes())
+
+    return compile_
+
+
+@pytest.mark.slow
+def test_parameters_registers_and_shared_memory(build: Callable[..., dict[str, KernelCode]]) -> None:
+    source = """
+    struct Two { float* p; int n; };
+    extern "C" __global__ void first(Two two, char flag, double* out) {
+      __shared__ float kept[64];
+      kept[threadIdx.x % 64] = two.p[two.n];
+      __syncthreads();
+      out[flag] = kept[two.n % 64];
+    }
+    """
+    kernel = build(source)["first"]
+
+    assert kernel.parameters == (Parameter(0, 0, 16), Parameter(1, 16, 1), Parameter(2, 24, 8))
+    assert kernel.shared_bytes >= 256
+    assert kernel.registers > 0
+    assert kernel.instructions > 10
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        pytest.param(SCALE.replace("int i =", "// A comment.\n\n  int i ="), (), id="comment"),
+        pytest.param(SCALE.replace("factor", "by"), (), id="renamed-parameter"),
+        pytest.param(SCALE, ("-lineinfo",), id="line-table"),
+        pytest.param(OTHERS + SCALE, (), id="more-kernels-in-the-module"),
+    ],
+)
+def test_what_does_not_change_the_code_has_the_same_digest(
+    build: Callable[..., dict[str, KernelCode]], source: str, options: tuple[str, ...]
+) -> None:
+    assert build(source, *options)["scale"].digest == build(SCALE)["scale"].digest
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("source", "options"),
+    [
+        pytest.param(SCALE.replace("1.0f", "2.0f"), (), id="constant"),
+        pytest.param(SCALE.replace("+ 1.0f", "- y[0]"), (), id="operation"),
+        pytest.param(SCALE.replace("int n", "long n"), (), id="type-of-a-parameter"),
+        pytest.param(SCALE.replace("void scale", "void __launch_bounds__(64) scale"), (), id="launch-bounds"),
+        pytest.param(SCALE, ("-fmad=false",), id="compiler-flag"),
+        pytest.param(SCALE, ("-G",), id="debug-code"),
+    ],
+)
+def test_what_changes_the_code_has_another_digest(
+    build: Callable[..., dict[str, KernelCode]], source: str, options: tuple[str, ...]
+) -> None:
+    assert build(source, *options)["scale"].digest != build(SCALE)["scale"].digest
+
+
+@pytest.mark.slow
+def test_a_change_in_a_called_function_or_a_constant_is_seen(build: Callable[..., dict[str, KernelCode]]) -> None:
+    source = """
+    __constant__ float table[4] = {1, 2, 3, 4};
+    __device__ __noinline__ float step(float x, int n) { return n ? step(x * 2 + table[n & 3], n - 1) : x; }
+    extern "C" __global__ void walk(float* x, int n) { x[0] = step(x[0], n); }
+    """
+    digests = {
+        build(changed, "-rdc=true")["walk"].digest
+        for changed in (source, source.replace("x * 2", "x * 3"), source.replace("{1, 2", "{5, 2"))
+    }
+
+    assert len(digests) == 3
+
+
+@pytest.mark.slow
+def test_kernels_compiled_by_triton() -> None:
+    triton: Any = pytest.importorskip("triton")
+    from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - only where Triton is
+    from triton.compiler import ASTSource  # noqa: PLC0415
+
+    from benchmarks.context.suite.tiny_cases import _tiny_scale_kernel  # noqa: PLC0415
+
+    types = {"x_ptr": "*fp32", "y_ptr": "*fp32", "n_elements": "i32", "BLOCK": "constexpr"}
+
+    def compile_(block: int) -> KernelCode:
+        source = ASTSource(_tiny_scale_kernel, types, {(3,): block})
+        compiled = triton.compile(source, target=GPUTarget("cuda", 90, 32))
+        return read_kernels(compiled.asm["cubin"])["_tiny_scale_kernel"]
+
+    first, second = compile_(256), compile_(1024)
+
+    assert [(one.offset, one.size) for one in first.parameters[:3]] == [(0, 8), (8, 8), (16, 4)]
+    assert first.digest == compile_(256).digest != second.digest
+    assert "instructions" in compare_kernels(first, second)
+
+
+@pytest.mark.parametrize("data", [b"", b"\x7fELF", b"PK\x03\x04" + bytes(100), b"\x7fELF" + bytes(100)])
+def test_what_is_no_cubin_is_refused(data: bytes) -> None:
+    with pytest.raises(CubinError):
+        read_kernels(data)
+
+
+@pytest.mark.slow
+def test_a_cut_cubin_is_refused(
+    build: Callable[..., dict[str, KernelCode]], tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    build(SCALE)
+    (newest,) = sorted(tmp_path_factory.getbasetemp().glob("cubin*/k.cubin"))[-1:]
+    whole = newest.read_bytes()
+
+    # Behind the section headers stands only what the loader needs.
+    (headers,) = struct.unpack_from("<Q", whole, 0x28)
+
+    for length in range(0, headers, 97):
+        with pytest.raises(CubinError):
+            read_kernels(whole[:length])
+
+
+def test_a_pointer_counts_by_alignment_and_allocation_not_by_address() -> None:
+    parameters = [Parameter(0, 0, 8), Parameter(1, 8, 8), Parameter(2, 16, 4)]
+
+    def described(first: int, second: int) -> tuple[str, ...]:
+        values = {0: word(HEAP.address + first), 1: word(HEAP.address + second), 2: struct.pack("<i", -7)}
+        return describe_arguments(values, parameters, find)
+
+    assert described(256, 512) == described(512, 1024)
+    assert described(256, 512) != described(256, 520)
+    assert described(256, 256) != described(256, 512), "in place is other work"
+    assert described(0, 256)[2] == "-7"
+
+
+def test_pointers_within_a_struct_are_found() -> None:
+    parameters = [Parameter(0, 4, 20)]
+    # The struct begins in the middle of a word, so its pointer lies 4 bytes behind its start.
+    values = [{0: struct.pack("<iQQ", 5, HEAP.address + place, 99)} for place in (0, 256, 8)]
+
+    first, second, misaligned = (describe_arguments(value, parameters, find) for value in values)
+
+    assert first == second != misaligned
+    assert "99" in first[0]
+    assert "5" in first[0]
+
+
+def test_a_number_that_looks_like_no_address_counts_by_its_bytes() -> None:
+    parameters = [Parameter(0, 0, 24)]
+    one, other = ({0: word(1, number, 0)} for number in (4096, 4160))
+
+    assert describe_arguments(one, parameters, find) != describe_arguments(other, parameters, find)
+
+
+def test_an_argument_of_another_size_is_refused() -> None:
+    with pytest.raises(ValueError, match="argument 0 has 4 bytes instead of 8"):
+        describe_arguments({0: bytes(4)}, [Parameter(0, 0, 8)], find)
+
+
+def test_alignment() -> None:
+    assert [alignment_of(address) for address in (0x1000, 0x1008, 0x1010, 0x1001)] == [256, 8, 16, 1]
+
+
+def test_streams_are_numbered_as_they_appear() -> None:
+    assert number_streams([7, 21, 7, 3]) == [0, 1, 0, 2]
+
+
+def test_a_difference_names_the_argument_and_both_values() -> None:
+    before = [LaunchIdentity("kernel", "scale", "c1", (4, 1, 1), (128, 1, 1), arguments=("4096", "1"))]
+    after = [LaunchIdentity("kernel", "scale", "c1", (8, 1, 1), (128, 1, 1), arguments=("4160", "1"))]
+
+    found = {(one.what, one.before, one.after) for one in compare(before, after)}
+
+    assert found == {("grid", "(4, 1, 1)", "(8, 1, 1)"), ("argument 0", "4096", "4160")}
+    assert compare(before, before) == []
+    assert digest(before) != digest(after)
+
+
+def test_order_and_number_of_launches_count() -> None:
+    one, other = LaunchIdentity("kernel", "a"), LaunchIdentity("kernel", "b")
+
+    assert [each.what for each in compare([one], [one, other])] == ["launches"]
+    assert compare([one, other], [other, one])
+    assert digest([one, other]) != digest([other, one])
