@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 # Baselines of machines that the repository stores none for.
 SCRATCH := .nsight/baselines
 
-.PHONY: help setup perf test test-slow test-long lint format benchmark clean
+.PHONY: help setup perf test test-slow test-long lint format docs benchmark clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -40,6 +40,9 @@ lint: $(READY) ## Check style and types
 format: $(READY) ## Put the code in the house's format
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
+
+docs: $(READY) ## Build the documentation site in .nsight/site; a warning is an error
+	$(BIN)/mkdocs build --strict --quiet
 
 benchmark: $(READY) ## Measure what the plugin itself costs
 	$(BIN)/python -m benchmarks.overhead

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import ast
 import re
+import runpy
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,9 @@ PAGES = sorted(
     if path.name != "CHANGELOG.md" and path != ROOT / "docs/validation/results.md"
 )
 REFERENCE = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+
+OF_THE_USER = {"perf_tests/test_example.py"}
+"""Files that the pages name and that `pytest-nsight init` writes into another repository."""
 
 WORDS_TO_DO_WITHOUT = re.compile(
     r"\b(tell|tells|told|lest|of which|for want of|with a sentence|harvest|demise|tether|leash|turns?(?= of)|stray|"
@@ -67,7 +71,7 @@ def test_paths_that_are_named_exist(page: Path) -> None:
     missing = [
         name
         for name in named
-        if not any((place / name).exists() for place in (ROOT, PACKAGE, page.parent)) and "<" not in name
+        if name not in OF_THE_USER and not any((place / name).exists() for place in (ROOT, PACKAGE, page.parent))
     ]
     assert missing == []
 
@@ -129,3 +133,20 @@ def test_every_option_has_the_ini_setting_that_the_reference_promises(declared: 
     renamed = {"nsight_no_canaries": "nsight_canaries"}
 
     assert {renamed.get(name, name) for name in promised} == declared.ini
+
+
+def test_the_menu_of_the_site_names_pages_that_exist() -> None:
+    menu = (ROOT / "mkdocs.yml").read_text(encoding="utf-8").partition("\nnav:\n")[2]
+    pages = re.findall(r": (\S+\.md)$", menu, re.MULTILINE)
+
+    assert len(pages) > 10
+    assert [page for page in pages if not (ROOT / "docs" / page).exists()] == []
+
+
+def test_the_messages_page_lists_sentences_and_no_docstrings() -> None:
+    pytest.importorskip("mkdocs")
+    hooks = runpy.run_path(str(ROOT / "docs" / "site_hooks.py"))
+    found = list(hooks["messages"](PACKAGE / "setup_repository" / "initialise.py"))
+
+    assert "<folder> is in no git repository; run `git init` there first" in found
+    assert not [text for text in found if "Raises" in text]

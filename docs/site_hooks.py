@@ -1,0 +1,123 @@
+"""What the documentation site adds to the pages of docs/: pages from elsewhere in the repository, and all messages.
+
+mkdocs calls these functions by their names (mkdocs.yml, `hooks`).
+"""
+
+from __future__ import annotations
+
+import ast
+import posixpath
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from mkdocs.structure.files import File, Files
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "pytest_nsight"
+
+ELSEWHERE = {
+    "README.md": "readme.md",
+    "CONTRIBUTING.md": "contributing.md",
+    "SECURITY.md": "security.md",
+    "CHANGELOG.md": "changelog.md",
+    "kernels/README.md": "kernels-list.md",
+    "baselines/README.md": "stored-runs.md",
+}
+"""Page in the repository -> its place on the site."""
+
+_NO_MESSAGE = re.compile(r"^(SELECT|CREATE|PRAGMA|INSERT|WITH|FROM|JOIN|WHERE)\b|^\W*$|^<")
+
+
+def on_files(files: Files, config: Any) -> Files:
+    """Adds the pages from elsewhere; mkdocs warns of pages that no menu has, which is right for docs/ only."""
+    for source, place in ELSEWHERE.items():
+        page = File.generated(config, place, content=(ROOT / source).read_text(encoding="utf-8"))
+        files.append(page)
+    return files
+
+
+def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001 - as above
+    """Links out of docs/ lead to the site's copy, or become plain text where there is none."""
+    place = page.file.src_uri
+    source = next((name for name, copy in ELSEWHERE.items() if copy == place), f"docs/{place}")
+
+    def rewrite(match: re.Match[str]) -> str:
+        text, target = match.groups()
+        name, _, anchor = target.partition("#")
+        if re.match(r"[a-z]+:", target) or not name:
+            return match.group()
+        wanted = posixpath.normpath(posixpath.join(posixpath.dirname(source), name))
+        found = ELSEWHERE.get(wanted, wanted.removeprefix("docs/"))
+        if wanted == "docs/decisions":
+            found = "decisions/README.md"
+        if files.get_file_from_path(found) is None:
+            return str(text)
+        relative = posixpath.relpath(found, posixpath.dirname(place) or ".")
+        return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
+
+    markdown = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", rewrite, markdown)
+    return markdown.replace("<!-- messages -->", "\n".join(_message_lines()))
+
+
+def _message_lines() -> Iterator[str]:
+    """The messages of each part of the package, as Markdown."""
+    for folder in sorted(path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()):
+        found = [(module, text) for module in sorted(folder.rglob("*.py")) for text in messages(module)]
+        if not found:
+            continue
+        yield f"\n## {folder.name}\n"
+        yield from (f"- {_as_text(text)} ({module.stem})" for module, text in found)
+
+
+def messages(module: Path) -> Iterator[str]:
+    """The sentences in a module: strings of at least four words that are no docstrings, in their order."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    skipped = {id(part) for node in ast.walk(tree) for part in _no_messages(node)}
+    seen = set()
+    for node in ast.walk(tree):
+        if id(node) in skipped or not isinstance(node, (ast.Constant, ast.JoinedStr)):
+            continue
+        text = _template(node)
+        if (
+            len(re.findall(r"[A-Za-z]{2,}", text)) >= 4
+            and " " in text
+            and not _NO_MESSAGE.match(text)
+            and text not in seen
+        ):
+            seen.add(text)
+            yield text
+
+
+def _no_messages(node: ast.AST) -> Iterator[ast.AST]:
+    """Docstrings and other bare strings; and the pieces of a formatted string, which are shown as one."""
+    if isinstance(node, ast.Expr) and isinstance(node.value, ast.Constant):
+        yield node.value
+    if isinstance(node, ast.JoinedStr):
+        yield from (piece for piece in ast.walk(node) if piece is not node and isinstance(piece, ast.Constant))
+
+
+def _template(node: ast.Constant | ast.JoinedStr) -> str:
+    """The string with the names of values in angle brackets."""
+    if isinstance(node, ast.Constant):
+        return node.value if isinstance(node.value, str) else ""
+    pieces = []
+    for part in node.values:
+        if isinstance(part, ast.Constant):
+            pieces.append(str(part.value))
+        elif isinstance(part, ast.FormattedValue):
+            names = re.findall(r"[A-Za-z_]\w*", ast.unparse(part.value))
+            pieces.append(f"<{names[-1].replace('_', ' ').strip() if names else 'value'}>")
+    return "".join(pieces)
+
+
+def _as_text(text: str) -> str:
+    """The text as Markdown shows it unchanged, on one line."""
+    line = " ".join(text.split())
+    return (
+        re.sub(r"([\\`*_{}\[\]<>#|&])", r"\\\1", line)
+        .replace("\\<", "&lt;")
+        .replace("\\>", "&gt;")
+        .replace("\\&", "&amp;")
+    )
