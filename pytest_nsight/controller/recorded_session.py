@@ -11,7 +11,7 @@ from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
-from pytest_nsight.protocol.worker_plan import PLAN_FILE
+from pytest_nsight.protocol.worker_plan import has_plan
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
 
 
@@ -58,17 +58,17 @@ def read_recorded_session(folder: Path) -> tuple[ProcessRecord, ...]:
 
 
 def _find_runs(folder: Path) -> list[Path]:
-    runs = [*folder.glob(f"run-*/{FILE_NAME}"), *folder.glob(f"run-*/{PLAN_FILE}")]
+    runs = [run for run in folder.glob("run-*") if (run / FILE_NAME).exists() or has_plan(run)]
     if not runs:
         raise RecordingError(
             f"{folder} holds no recorded run (run-*/{FILE_NAME}); give a folder of .nsight/ that was recorded with "
             "--nsight-keep"
         )
-    return sorted(path.parent for path in runs)
+    return sorted(runs)
 
 
 def _read_run(folder: Path) -> tuple[ProcessRecord, ...]:
-    if (folder / PLAN_FILE).exists():
+    if has_plan(folder):
         return read_recorded_parallel_run(folder, _reader(folder))
     return (_read_record(folder),)
 

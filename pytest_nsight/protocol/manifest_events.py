@@ -69,7 +69,7 @@ class ProcessorTimes:
     Attributes:
         elapsed_ns: time that passed.
         running_ns: processor time of the process, all threads together.
-        waiting_ns: time in which its threads could run and others had the processor; None where Linux does not say.
+        waiting_ns: time in which its threads could run and had no processor; None where Linux does not say.
         stolen_ns: time that the hypervisor gave to other machines, mean of all processors; None where unknown.
         busy_ns: processor time of all programs of the machine, this process among them.
         switches: how often the system took the processor away from the process.
@@ -95,7 +95,7 @@ class ProcessorTimes:
 
     @property
     def lost_share(self) -> float | None:
-        """Share (0 to 1) of the time that the process could run in which others had the processor.
+        """Share (0 to 1) of the time that the process could run in which it had no processor.
 
         Other programs cost run-queue waiting, other virtual machines cost steal. None where neither is known.
         """

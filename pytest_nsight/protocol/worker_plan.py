@@ -13,7 +13,8 @@ from pathlib import Path
 from pytest_nsight.model.json_text import DecodingError
 from pytest_nsight.protocol.json_files import damaged, read_json_file, read_json_lines, read_known
 
-PLAN_FILE = "fanout.json"
+PLAN_FILE = "plan.json"
+_OLD_PLAN_FILE = "fanout.json"
 EXITS_FILE = "ends.jsonl"
 FAILED_FILE = "failed"
 """A rank whose test failed leaves this file in its folder: its peers may wait for it for ever."""
@@ -71,7 +72,8 @@ class WorkerPlan:
         Raises:
             RecordingError: it cannot be read.
         """
-        return read_json_file(cls, folder / PLAN_FILE)
+        old = folder / _OLD_PLAN_FILE
+        return read_json_file(cls, old if old.exists() else folder / PLAN_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,6 +89,11 @@ class WorkerExit:
     code: int | None = None
     failed_peer: str = ""
     children: tuple[int, ...] = ()
+
+
+def has_plan(folder: Path) -> bool:
+    """Whether several workers ran side by side in this run's folder, this or an older version's."""
+    return (folder / PLAN_FILE).exists() or (folder / _OLD_PLAN_FILE).exists()
 
 
 def read_exits(folder: Path) -> dict[str, WorkerExit]:

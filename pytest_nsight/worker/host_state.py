@@ -1,6 +1,6 @@
 """The host of a measurement: who uses its processor, and which versions of libraries the process has loaded.
 
-Run-queue waiting is what a shared processor costs a process: the time in which it could run and others ran.
+Run-queue waiting is what a shared processor costs a process: the time in which it could run and did not.
 Linux counts it for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst).
 Steal is the same for a virtual machine as a whole.
 """

@@ -32,7 +32,7 @@ def main(target: Path) -> int:
             log = run / member.folder / "worker.log"
             print(f"--- {member.folder}\n{log.read_text(errors='replace')[-1500:] if log.exists() else '(no log)'}")
             shutil.copyfile(run / member.folder / "manifest.jsonl", target / f"{member.folder}.manifest.jsonl")
-        for name in ("fanout.json", "ends.jsonl"):
+        for name in ("plan.json", "ends.jsonl"):
             shutil.copyfile(run / name, target / name)
         packed = target / "h200_two_gpus.sqlite.xz"
         if not (run / "trace.sqlite").exists():
