@@ -223,7 +223,7 @@ def _runs(runs: Sequence[RunSummary], metric: str) -> str:
 def _run_row(run: RunSummary, metric: str) -> tuple[str, ...]:
     rounds, clocks = run.rounds.get(metric, ()), run.clocks
     median = duration(statistics.median(rounds)) if rounds else ""
-    return (run.run, run.board, run.commit[:12], str(len(rounds)), median, *_clock_cells(clocks))
+    return (run.run, run.board[:12], run.commit[:12], str(len(rounds)), median, *_clock_cells(clocks))
 
 
 def _clock_cells(clocks: Clocks) -> tuple[str, str, str, str]:

@@ -13,6 +13,9 @@ from pytest_nsight.report.escapes import html_text
 WIDTH = 960
 """Width of every plot; the page scales them."""
 
+CLOSE_SVG = "</svg></div>"
+"""The last tags of a plot."""
+
 
 def ticks(low: float, high: float) -> list[float]:
     """Round numbers between the ends, four to nine of them."""
@@ -28,9 +31,9 @@ def decades(low: float, high: float) -> Iterable[float]:
 
 
 def open_svg(height: float, name: str, title: str) -> str:
-    """The first tag of a plot: its class, and the title that a screen reader says."""
+    """The first tags of a plot: its class, and the title that a screen reader says. CLOSE_SVG ends it."""
     box = f"0 0 {WIDTH} {px(height)}"
-    return f'<svg class="{name}" viewBox="{box}" role="img" aria-label="{html_text(title)}">'
+    return f'<div class="scroll"><svg class="{name}" viewBox="{box}" role="img" aria-label="{html_text(title)}">'
 
 
 def line(x1: float, y1: float, x2: float, y2: float, name: str) -> str:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pytest_nsight.model.units import amount, duration, percent
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.svg_elements import (
+    CLOSE_SVG,
     WIDTH,
     arrow,
     circle,
@@ -94,7 +95,7 @@ def forest(rows: Sequence[ForestRow]) -> str:
             text(right + 14, y + 4, percent(row.change), "label"),
             "</g></a>",
         ]
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, CLOSE_SVG])
 
 
 @dataclass(frozen=True, slots=True)
@@ -161,7 +162,7 @@ def strip(runs: Sequence[StripRun], baseline_ns: float | None, band: float) -> s
             if room >= _SHORTEST_GROUP:
                 parts.append(text(start + 3, bottom + 22, shorten(run.group, room, "…"), "tick"))
         parts.append(_run(run, start, slot, y))
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, CLOSE_SVG])
 
 
 def _run(run: StripRun, start: float, slot: float, y: Callable[[float], float]) -> str:
@@ -217,7 +218,7 @@ def bars(rows: Sequence[Bar]) -> str:
             text(right + 14, y + 16, row.note, "label"),
             "</g>",
         ]
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, CLOSE_SVG])
 
 
 @dataclass(frozen=True, slots=True)
@@ -268,7 +269,7 @@ def roofline(points: Sequence[RooflinePoint], bytes_per_s: float, flops_per_s: f
         title = f"{point.label}: {amount(point.flops_per_s, 'FLOP/s')} at {point.intensity:.3g} FLOP for each byte"
         mark = circle(x(point.intensity), y(point.flops_per_s), 5, "point", title)
         parts.append(f'<a href="#{html_text(point.link)}">{mark}</a>')
-    return "".join([*parts, "</svg>"])
+    return "".join([*parts, CLOSE_SVG])
 
 
 def _change_ticks(x: Callable[[float], float], most: float) -> list[float]:
