@@ -25,8 +25,9 @@ from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
-from pytest_nsight.controller.revision_tree import Tree, Workspace
+from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
@@ -186,6 +187,8 @@ class NsightSession:
                     return writer.add((*latest.accepted, *latest.canaries))
 
                 self._state = run_loop(state, source, self._load, has_time)
+                # The loop asks before each process; the last one's runs come after that.
+                writer.add((*self._state.accepted, *self._state.canaries))
         finally:
             source.close()
 
@@ -203,7 +206,8 @@ class NsightSession:
         workspace = Workspace(self._revision, self.folder)
         given = self._settings
         try:
-            yield workspace.prepare(given.root, given.ini, self._where, self._arguments, given.against_build)
+            build = Build(given.against_build, given.timeout_s)
+            yield workspace.prepare(given.root, given.ini, self._where, self._arguments, build)
         finally:
             workspace.remove()
 
@@ -237,6 +241,10 @@ class NsightSession:
             # A save that fails must be repeatable without measuring again.
             keep=self._settings.keep or self._settings.save,
             canaries=self._settings.canaries,
+            limits=TimeLimits(
+                self._settings.timeout_s,
+                {case.id: case.timeout_s for case in cases if case.timeout_s is not None},
+            ),
             environment={**self._environment, "collector": self._collector.name},
             variables=self._thread_variables,
         )
