@@ -17,7 +17,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("protocol",),
     ("collectors", "trace", "judge", "baselines"),
     ("report", "gate", "analysis"),
-    ("calibrate", "compare", "setup_repository", "show", "worker"),
+    ("calibrate", "compare", "history", "setup_repository", "show", "worker"),
     ("supervisor", "controller"),
     ("api", "hookspecs"),
     ("plugin", "cli"),

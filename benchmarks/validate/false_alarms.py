@@ -18,8 +18,8 @@ from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.false_alarms import (
     AlarmRates,
     Alarms,
-    Outcome,
     Rate,
+    ResampleOutcome,
     count_alarms,
     judge_resample,
     sum_up,
@@ -75,7 +75,7 @@ class _Judged:
         flagged: for each of RULES the number of subjects called slower; None where it could not be asked.
     """
 
-    outcome: Outcome
+    outcome: ResampleOutcome
     flagged: tuple[int | None, ...]
 
 
@@ -120,7 +120,9 @@ def _judge_chunk(situation: Situation, band: float, resamples: int, seed: int, w
     return judged
 
 
-def _count_flagged(index: int, resample: Resample, outcome: Outcome, policies: Mapping[str, Policy]) -> int | None:
+def _count_flagged(
+    index: int, resample: Resample, outcome: ResampleOutcome, policies: Mapping[str, Policy]
+) -> int | None:
     answers = [is_flagged(RULES[index], resample, subject, policies) for subject in outcome.subjects]
     known = [answer for answer in answers if answer is not None]
     return sum(known) if known else None

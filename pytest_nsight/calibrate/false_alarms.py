@@ -66,7 +66,7 @@ class Alarms:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ResampleOutcome:
     """The gate's verdicts on one resample.
 
     Attributes:
@@ -86,10 +86,10 @@ class Outcome:
     failed: tuple[Subject, ...]
 
 
-def judge_resample(resample: Resample, policies: Mapping[str, Policy]) -> Outcome:
+def judge_resample(resample: Resample, policies: Mapping[str, Policy]) -> ResampleOutcome:
     """Asks the gate about one resample."""
     found = replay(resample, policies)
-    return Outcome(
+    return ResampleOutcome(
         resample.sessions,
         Counter(verdict.kind for verdict in found.verdicts),
         found.processes,
@@ -114,7 +114,7 @@ def measure_alarms(
     return sum_up(situation, outcomes, rng) if outcomes else None
 
 
-def sum_up(situation: Situation, outcomes: Sequence[Outcome], rng: np.random.Generator) -> Alarms:
+def sum_up(situation: Situation, outcomes: Sequence[ResampleOutcome], rng: np.random.Generator) -> Alarms:
     """Counts over resamples, at least one."""
     kinds: Counter[VerdictKind] = Counter()
     for outcome in outcomes:
@@ -135,7 +135,9 @@ def sum_up(situation: Situation, outcomes: Sequence[Outcome], rng: np.random.Gen
     )
 
 
-def count_alarms(outcomes: Sequence[Outcome], flagged: Sequence[int], rng: np.random.Generator) -> AlarmRates:
+def count_alarms(
+    outcomes: Sequence[ResampleOutcome], flagged: Sequence[int], rng: np.random.Generator
+) -> AlarmRates:
     """The rates of alarms over resamples.
 
     Args:

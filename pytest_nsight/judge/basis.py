@@ -14,14 +14,14 @@ from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import equality_margin, may_differ
 from pytest_nsight.judge.noise import Prior
-from pytest_nsight.judge.prepared import Prepared
+from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, identify
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.model.values import RunSummary, Shape
 from pytest_nsight.model.verdicts import Basis, Look, NoiseLevel, RunLevel
 
 
-def collect_basis(subject: Prepared, found: Contrast, prior: Prior, compared: int) -> Basis:
+def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compared: int) -> Basis:
     """Return the numbers behind the comparison of one subject.
 
     Args:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -19,7 +20,7 @@ from pytest_nsight.judge.noise import Prior, expected_spread
 from pytest_nsight.judge.pair_ratio import NEAR_CLAIM, RUNS_NEAR_CLAIM, PairEstimate, estimate_pairs
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.subject_runs import LOOKS, SubjectRuns
-from pytest_nsight.judge.wording import write_names
+from pytest_nsight.judge.wording import write_counts, write_names
 from pytest_nsight.model.roofline import find_bound, roofline_metric
 from pytest_nsight.model.units import count, durations, percent
 from pytest_nsight.model.values import RunSummary, Subject
@@ -115,8 +116,11 @@ def _check_launches(runs: Sequence[RunSummary], claimed: int) -> ClaimFinding:
         return ClaimFinding(ClaimState.HELD, phrase)
     if claimed in counts:
         return ClaimFinding(ClaimState.OPEN, f"{phrase}, differing from run to run")
-    names = [use.shape.name for use in runs[-1].shapes if use.shape.kind in LAUNCH_KINDS for _ in range(use.count)]
-    return ClaimFinding(ClaimState.FAILED, phrase, launched=write_names(names))
+    launched: Counter[str] = Counter()
+    for use in runs[-1].shapes:
+        if use.shape.kind in LAUNCH_KINDS and use.count > 0:
+            launched[use.shape.name] += use.count
+    return ClaimFinding(ClaimState.FAILED, phrase, launched=write_counts(launched))
 
 
 def _check_kernels(runs: Sequence[RunSummary], claimed: Sequence[str]) -> ClaimFinding:

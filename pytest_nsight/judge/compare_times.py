@@ -18,10 +18,10 @@ from pytest_nsight.judge.noise import (
     group_by_session,
     pool_within,
 )
-from pytest_nsight.judge.prepared import Prepared
+from pytest_nsight.judge.prepared import PreparedSubject
 
 
-def learn_prior(subjects: Sequence[Prepared]) -> Prior:
+def learn_prior(subjects: Sequence[PreparedSubject]) -> Prior:
     """Return the prior of the run variance, fitted to all subjects of the suite."""
     ratios, degrees = [], []
     for subject in subjects:
@@ -35,18 +35,18 @@ def learn_prior(subjects: Sequence[Prepared]) -> Prior:
     return fit_prior(ratios, degrees)
 
 
-def build_panel(canaries: Sequence[Prepared], prior: Prior) -> Panel:
+def build_panel(canaries: Sequence[PreparedSubject], prior: Prior) -> Panel:
     """Return the canaries with the level of each in every session."""
     return Panel([_read(canary, prior) for canary in canaries])
 
 
-def _read(canary: Prepared, prior: Prior) -> CanaryLevels:
+def _read(canary: PreparedSubject, prior: Prior) -> CanaryLevels:
     stored = canary.stored
     noise = estimate_noise(stored, canary.new, prior, expected_spread(_mean_ns(stored), stored[0].board))
     return read_canary(canary.given.subject.case, noise.run.variance, (*stored, *canary.new))
 
 
-def compare_times(subject: Prepared, prior: Prior, panel: Panel) -> Contrast | None:
+def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contrast | None:
     """Return the difference on time of one subject, None where times cannot be compared."""
     if not subject.has_times:
         return None

@@ -14,7 +14,7 @@ from pytest_nsight.judge.compare_times import build_panel, compare_times, learn_
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.looks import may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
-from pytest_nsight.judge.prepared import Prepared, prepare, prepare_canary
+from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
 from pytest_nsight.judge.subject_verdict import Significance, decide
 from pytest_nsight.model.values import Subject
@@ -33,7 +33,7 @@ class _Suite:
         prior: of the run variance.
     """
 
-    subjects: tuple[Prepared, ...]
+    subjects: tuple[PreparedSubject, ...]
     contrasts: tuple[Contrast | None, ...]
     prior: Prior
 
@@ -74,7 +74,7 @@ def suspects(
     return tuple(item.subject for item in given if item.subject in wanted)
 
 
-def _is_suspect(subject: Prepared, contrast: Contrast | None, *, settle: bool) -> bool:
+def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: bool) -> bool:
     if subject.loses_structure:
         return subject.structure.is_retiled
     if not subject.new and subject.new_aside and subject.compared and subject.given.is_comparable:
@@ -151,7 +151,7 @@ def _adjust(suite: _Suite) -> list[Significance]:
     ]
 
 
-def _p_of_difference(subject: Prepared, contrast: Contrast, *, slower: bool) -> float:
+def _p_of_difference(subject: PreparedSubject, contrast: Contrast, *, slower: bool) -> float:
     if not subject.is_judgeable or contrast.new_runs < MINIMUM_NEW_RUNS:
         return 1.0
     if contrast.new_runs < LOOKS[-1] and not may_differ(contrast, slower=slower):

@@ -25,7 +25,7 @@ _LEVEL_SIGMAS = 3.0
 
 
 @dataclass(frozen=True, slots=True)
-class Prepared:
+class PreparedSubject:
     """What the structure, the environment checks and the located runs of one subject say.
 
     Attributes:
@@ -92,7 +92,7 @@ class _StoredSession:
         return [location for location in self.located if location.has_one_level]
 
 
-def prepare(given: SubjectRuns, family: Callable[[str], str]) -> Prepared:
+def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject:
     """Prepare one subject; no argument of the right type makes this raise.
 
     Args:
@@ -108,7 +108,7 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> Prepared:
     if not stored and not unmeasured:
         unmeasured = locate_all(baseline, metric).why_not
     both = bool(baseline and given.new)
-    return Prepared(
+    return PreparedSubject(
         given=given,
         baseline=baseline,
         stored=stored,
@@ -122,7 +122,7 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> Prepared:
     )
 
 
-def prepare_canary(given: SubjectRuns, family: Callable[[str], str]) -> Prepared | None:
+def prepare_canary(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject | None:
     """Prepare a canary; None if it is not the same work as before."""
     if not given.is_comparable or not given.new:
         return None

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from pytest_nsight.judge.contrast import Contrast, upper_quantile
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
-from pytest_nsight.judge.prepared import Prepared
+from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
@@ -229,7 +229,7 @@ def all_set_aside(locations: Sequence[Location], where: str) -> str:
     return f"{why}; warm up longer (nsight(warmup=...)), or free or cool the GPU, and run again"
 
 
-def notes(subject: Prepared) -> str:
+def notes(subject: PreparedSubject) -> str:
     """What a verdict on time mentions besides: changed resources and launches, runs set aside, modes."""
     finding = subject.structure
     texts = list(finding.resources[:3])

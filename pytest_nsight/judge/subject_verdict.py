@@ -17,7 +17,7 @@ from pytest_nsight.judge.environment_checks import explain_shift
 from pytest_nsight.judge.location import exp
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.noise import Prior
-from pytest_nsight.judge.prepared import Prepared
+from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.verdicts import Comparison, Verdict, VerdictKind
 
@@ -43,7 +43,7 @@ class Significance:
 
 
 def decide(
-    subject: Prepared, contrast: Contrast | None, significance: Significance, claims: Sequence[ClaimFinding]
+    subject: PreparedSubject, contrast: Contrast | None, significance: Significance, claims: Sequence[ClaimFinding]
 ) -> Verdict:
     """Return the verdict: structure before time, what fails before what passes.
 
@@ -76,7 +76,7 @@ def _explain_shift(contrast: Contrast | None) -> str:
     return explain_shift(shift.log_change) if shift is not None and abs(shift.log_change) > LARGEST_SHIFT else ""
 
 
-def _decide_without_time(subject: Prepared, comparison: Comparison | None) -> tuple[VerdictKind, str] | None:
+def _decide_without_time(subject: PreparedSubject, comparison: Comparison | None) -> tuple[VerdictKind, str] | None:
     given = subject.given
     if not given.new:
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured("no run of it finished")
@@ -91,7 +91,7 @@ def _decide_without_time(subject: Prepared, comparison: Comparison | None) -> tu
     return _decide_on_runs_aside(subject)
 
 
-def _decide_on_runs_aside(subject: Prepared) -> tuple[VerdictKind, str] | None:
+def _decide_on_runs_aside(subject: PreparedSubject) -> tuple[VerdictKind, str] | None:
     if not subject.new and subject.new_aside:
         return VerdictKind.ENVIRONMENT, sentences.all_set_aside(subject.new_aside, "of this session")
     if not subject.stored and subject.stored_aside:
@@ -99,7 +99,7 @@ def _decide_on_runs_aside(subject: Prepared) -> tuple[VerdictKind, str] | None:
     return None
 
 
-def _decide_on_structure(subject: Prepared, comparison: Comparison | None) -> tuple[VerdictKind, str]:
+def _decide_on_structure(subject: PreparedSubject, comparison: Comparison | None) -> tuple[VerdictKind, str]:
     runs = len(subject.given.new)
     if not subject.structure.is_retiled:
         return VerdictKind.STRUCTURE, sentences.structure(subject.structure, comparison)
@@ -109,7 +109,7 @@ def _decide_on_structure(subject: Prepared, comparison: Comparison | None) -> tu
 
 
 def _decide_on_time(
-    subject: Prepared, contrast: Contrast | None, comparison: Comparison | None
+    subject: PreparedSubject, contrast: Contrast | None, comparison: Comparison | None
 ) -> tuple[VerdictKind, str]:
     if comparison is None or contrast is None:
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
@@ -132,7 +132,7 @@ def _decide_on_time(
     return kind, body + sentences.notes(subject)
 
 
-def _classify(subject: Prepared, contrast: Contrast, comparison: Comparison) -> VerdictKind:
+def _classify(subject: PreparedSubject, contrast: Contrast, comparison: Comparison) -> VerdictKind:
     material = contrast.material
     if not subject.is_judgeable or not math.isfinite(material):
         return VerdictKind.INCONCLUSIVE
@@ -154,7 +154,7 @@ def _classify(subject: Prepared, contrast: Contrast, comparison: Comparison) -> 
     return VerdictKind.UNCHANGED if -margin < low and high < margin else VerdictKind.INCONCLUSIVE
 
 
-def _compare(subject: Prepared, contrast: Contrast, significance: Significance) -> Comparison:
+def _compare(subject: PreparedSubject, contrast: Contrast, significance: Significance) -> Comparison:
     given = subject.given
     low, high = contrast.interval
     is_slower = contrast.difference > 0

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Shape, ShapeSpread
@@ -14,7 +14,11 @@ _MOST_NAMES = 8
 
 def write_names(names: Iterable[str]) -> str:
     """Return names in order, repeats as "mul (x2)", at most 8 of them."""
-    times = Counter(names)
+    return write_counts(Counter(names))
+
+
+def write_counts(times: Mapping[str, int]) -> str:
+    """Return names as `write_names` does, each with how often it stands."""
     texts = [name if number == 1 else f"{name} (x{number})" for name, number in times.items()]
     more = len(texts) - _MOST_NAMES
     return ", ".join(texts[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
@@ -24,12 +28,12 @@ def write_diff(changes: Sequence[ShapeChange]) -> str:
     """Return both sides of a structure difference: "- 1 launch: rms_norm   + 1 copy: memcpy DtoH"."""
     sides = []
     for sign, direction in (("-", 1), ("+", -1)):
-        names: dict[str, list[str]] = {}
+        names: dict[str, Counter[str]] = {}
         for change in changes:
             missing = max(0, direction * (change.before - change.now))
             if missing:
-                names.setdefault(_noun(change.shape), []).extend([change.shape.name] * missing)
-        sides += [f"{sign} {count(len(listed), noun)}: {write_names(listed)}" for noun, listed in names.items()]
+                names.setdefault(_noun(change.shape), Counter())[change.shape.name] += missing
+        sides += [f"{sign} {count(times.total(), noun)}: {write_counts(times)}" for noun, times in names.items()]
     return "   ".join(sides)
 
 

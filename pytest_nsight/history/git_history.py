@@ -1,0 +1,100 @@
+"""What git keeps: every version of the baseline files, and the commits between two."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+# Set where git itself runs this program, in a hook say; they would override the repository that is asked for.
+_OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+_MISSING = "0" * 40
+
+
+@dataclass(frozen=True, slots=True)
+class FileVersion:
+    """One version of a baseline file.
+
+    Attributes:
+        path: from the top of the repository.
+        blob: git's id of the content.
+        content: the bytes.
+    """
+
+    path: Path
+    blob: str
+    content: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class CommitsBetween:
+    """The commits after which a change can be.
+
+    Attributes:
+        number: how many lie between the two points, the later one included.
+        subjects: "hash subject" of the newest of them.
+    """
+
+    number: int
+    subjects: tuple[str, ...]
+
+
+class GitHistory:
+    """The history of one folder in its repository."""
+
+    def __init__(self, folder: Path) -> None:
+        """Looks for the repository of a folder; there may be none."""
+        self._folder = folder.resolve()
+        top = self._ask("rev-parse", "--show-toplevel")
+        self._top = Path(top.decode().strip()) if top else None
+
+    @property
+    def is_there(self) -> bool:
+        """Whether the folder lies in a git repository, and git is installed."""
+        return self._top is not None
+
+    @property
+    def is_shallow(self) -> bool:
+        """Whether the clone lacks older commits."""
+        return (self._ask("rev-parse", "--is-shallow-repository") or b"").strip() == b"true"
+
+    def list_versions(self) -> Iterator[FileVersion]:
+        """Every content that a JSON file of the folder has had in a commit, the newest first, each once."""
+        log = self._ask(
+            *("log", "--raw", "--no-abbrev", "--no-renames", "--format=", "-z", "--diff-filter=AM", "--", "."),
+        )
+        fields = (log or b"").split(b"\0")
+        versions: dict[tuple[str, bytes], None] = {}
+        for change, path in zip(fields[::2], fields[1::2], strict=False):
+            blob = change.split()[3].decode()
+            if path.endswith(b".json") and blob != _MISSING:
+                versions[blob, path] = None
+        for blob, path in versions:
+            content = self._ask("cat-file", "blob", blob)
+            if content is not None:
+                yield FileVersion(Path(os.fsdecode(path)), blob, content)
+
+    def list_between(self, before: str, after: str, most: int = 5) -> CommitsBetween | None:
+        """The commits that are in `after` and not in `before`; None where git does not know both."""
+        if not before.strip("+") or not after.strip("+"):
+            return None
+        known = self._ask(
+            *("log", "--format=%h %s", "--end-of-options", f"{before.strip('+')}..{after.strip('+')}", "--"),
+        )
+        if known is None:
+            return None
+        lines = known.decode(errors="replace").splitlines()
+        return CommitsBetween(len(lines), tuple(lines[:most]))
+
+    def _ask(self, *arguments: str) -> bytes | None:
+        """What git prints; None where it fails, or is not installed."""
+        environ = {name: value for name, value in os.environ.items() if name not in _OVERRIDES}
+        where = self._folder if self._folder.is_dir() else self._folder.parent
+        command: Sequence[str] = ("git", "-C", str(where), *arguments)
+        try:
+            done = subprocess.run(command, capture_output=True, env=environ, check=False)
+        except OSError:
+            return None
+        return done.stdout if done.returncode == 0 else None

@@ -1,0 +1,159 @@
+"""The text of `pytest-nsight history`: one line for each case, or the points and changes of the cases asked for."""
+
+from __future__ import annotations
+
+import itertools
+import math
+import statistics
+from collections.abc import Callable, Sequence
+from pathlib import Path
+
+from pytest_nsight.history.case_history import CaseHistory, TimeChange, build_histories
+from pytest_nsight.history.change_points import FEWEST_OBSERVATIONS
+from pytest_nsight.history.git_history import CommitsBetween, GitHistory
+from pytest_nsight.history.measured_runs import find_runs
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.units import count, durations, p_value, percent
+from pytest_nsight.model.units import duration as write_duration
+from pytest_nsight.model.values import METRICS
+from pytest_nsight.report.table import Column, align
+
+_LEVELS = "▁▂▃▄▅▆▇█"
+_ASCII_LEVELS = "_.-=+*%#"
+_WIDEST_LINE = 40
+_SHORT_HASH = 7
+
+
+def history(
+    baselines: Path, sessions: Path, words: Sequence[str], *, metric: str, width: int, unicode: bool
+) -> str:
+    """The history of the cases whose ids hold every one of these words; of all, in a line each, without words.
+
+    Args:
+        baselines: the folder of all baselines.
+        sessions: the folder of sessions.
+        words: parts of node ids.
+        metric: the duration that is looked at.
+        width: columns of the terminal.
+        unicode: whether it shows more than ASCII.
+
+    Raises:
+        UsageError: there is no such metric, or no run of such a case.
+    """
+    if metric not in METRICS:
+        raise UsageError(f"--metric {metric} is no duration; choose from {', '.join(METRICS)}")
+    found = find_runs(baselines, sessions, words, metric)
+    histories = build_histories(found.runs)
+    if not histories:
+        which = f"of a case with {' and '.join(map(repr, words))} in its id" if words else "of any case"
+        why = "".join(f"; {note}" for note in found.notes)
+        raise UsageError(
+            f"no run {which} is stored in {baselines} or its git history, or recorded in {sessions}{why}; "
+            "save one with pytest --nsight --nsight-save"
+        )
+    git = GitHistory(baselines)
+    if words:
+        sections = [_describe(one, git.list_between, width, unicode=unicode) for one in histories]
+    else:
+        sections = [_overview(histories, width, unicode=unicode)]
+    notes = [f"note: {note}" for note in found.notes]
+    text = "\n\n".join("\n".join(section) for section in [*sections, *([notes] if notes else [])])
+    return text if unicode else text.encode("ascii", "backslashreplace").decode("ascii")
+
+
+def _overview(histories: Sequence[CaseHistory], width: int, *, unicode: bool) -> list[str]:
+    ellipsis = "…" if unicode else ".."
+    columns = [
+        Column("case", [one.subject.label for one in histories], is_number=False),
+        Column("model", [one.model for one in histories], is_number=False),
+        Column("sessions", [str(len(one.points)) for one in histories]),
+        Column("since", [one.points[0].recorded[:10] for one in histories]),
+        Column("newest", [write_duration(one.points[-1].time_ns) for one in histories]),
+        Column("changes", [str(len(one.changes)) for one in histories]),
+        Column("", [_draw(one, unicode=unicode) for one in histories], is_number=False),
+    ]
+    return align(columns, width, ellipsis)
+
+
+def _draw(one: CaseHistory, *, unicode: bool) -> str:
+    return draw_sparkline([point.time_ns for point in one.points], unicode=unicode)
+
+
+def _describe(
+    one: CaseHistory, find_commits: Callable[[str, str], CommitsBetween | None], width: int, *, unicode: bool
+) -> list[str]:
+    points = one.points
+    times = [point.time_ns for point in points]
+    starts = {id(change.after) for change in one.changes}
+    columns = [
+        Column("date", [point.recorded[:16].replace("T", " ") for point in points], is_number=False),
+        Column("commit", [write_commit(point.commit) for point in points], is_number=False),
+        Column("board", _shorten_boards([point.board for point in points]), is_number=False),
+        Column("runs", [str(point.runs) for point in points]),
+        Column("time", [write_duration(time) for time in times]),
+        Column("", ["<- change" if id(point) in starts else "" for point in points], is_number=False),
+        Column("", [_remark(point.remark, is_stored=point.is_stored) for point in points], is_number=False),
+    ]
+    lines = [f"{one.subject.label}, {one.model}: {count(len(points), 'session')}"]
+    lines.append(f"{draw_sparkline(times, unicode=unicode)}  {durations(min(times), max(times), joined_by=' to ')}")
+    lines += align(columns, width, "…" if unicode else "..")
+    if len(points) < FEWEST_OBSERVATIONS:
+        missing = FEWEST_OBSERVATIONS - len(points)
+        return [*lines, f"change points need {FEWEST_OBSERVATIONS} sessions, {count(missing, 'more session')}"]
+    if not one.changes:
+        return [*lines, "no change point"]
+    for change in one.changes:
+        lines += _write_change(change, find_commits(change.before.commit, change.after.commit))
+    return lines
+
+
+def _write_change(change: TimeChange, commits: CommitsBetween | None) -> list[str]:
+    ratio = change.after_ns / change.before_ns - 1
+    times = durations(change.before_ns, change.after_ns)
+    head = f"change: {times} ({percent(ratio)}, {p_value(change.p_value)})"
+    before, after = write_commit(change.before.commit), write_commit(change.after.commit)
+    where = f"{head} between {before} and {after}"
+    if change.before.board != change.after.board:
+        where += ", on another board"
+    if commits is None:
+        return [f"{where}: git does not know both commits"]
+    if not commits.number:
+        return [f"{where}: no commit of {after} is new"]
+    lines = [f"{where}: {count(commits.number, 'commit')}", *(f"  {subject}" for subject in commits.subjects)]
+    more = commits.number - len(commits.subjects)
+    return [*lines, f"  and {more} more"] if more else lines
+
+
+def draw_sparkline(values: Sequence[float], *, unicode: bool) -> str:
+    """Values as a line of bars, the smallest lowest, by their logarithms; at most 40, each a median of neighbours.
+
+    A level is at least 1 %, so that noise does not look like changes.
+    """
+    levels = _LEVELS if unicode else _ASCII_LEVELS
+    bins = min(len(values), _WIDEST_LINE)
+    borders = [round(index * len(values) / bins) for index in range(bins + 1)]
+    logs = [math.log(max(statistics.median(values[start:end]), 1e-3)) for start, end in itertools.pairwise(borders)]
+    low = min(logs)
+    reach = max(max(logs) - low, math.log(1.01) * len(levels))
+    return "".join(levels[min(int((value - low) / reach * len(levels)), len(levels) - 1)] for value in logs)
+
+
+def write_commit(commit: str) -> str:
+    """A commit as people read it, with its "+" for a tree with changes; "unknown" for none."""
+    if not commit.strip("+"):
+        return "unknown"
+    return commit.rstrip("+")[:_SHORT_HASH] + ("+" if commit.endswith("+") else "")
+
+
+def _shorten_boards(boards: Sequence[str]) -> list[str]:
+    """The shortest beginnings, from 8 signs on, that are as different as the names."""
+    for length in range(8, max(map(len, boards)) + 1):
+        if len({board[:length] for board in boards}) == len(set(boards)):
+            return [board[:length] for board in boards]
+    return list(boards)
+
+
+def _remark(remark: str, *, is_stored: bool) -> str:
+    if is_stored:
+        return f"stored: {remark}" if remark and remark != "SAVED" else "stored"
+    return remark

@@ -1,0 +1,164 @@
+"""The runs of a history: of the baselines, of their older versions in git, and of the results of kept sessions."""
+
+from __future__ import annotations
+
+import statistics
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.baselines.decode import decode
+from pytest_nsight.baselines.file_format import Runs
+from pytest_nsight.baselines.store import model_slug, read_file
+from pytest_nsight.history.case_history import HistoryRun, PointSource
+from pytest_nsight.history.git_history import GitHistory
+from pytest_nsight.model.decoding import read
+from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.json_text import DecodingError, parse
+from pytest_nsight.model.units import count
+from pytest_nsight.model.values import Subject
+
+RESULT_FILE = "result.json"
+
+
+@dataclass(frozen=True, slots=True)
+class FoundRuns:
+    """The runs that were found.
+
+    Attributes:
+        runs: in no order; one that is in several files is there several times.
+        notes: sentences on what could not be read.
+    """
+
+    runs: tuple[HistoryRun, ...]
+    notes: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _ResultRun:
+    """A run in a session's result, as far as a history needs it."""
+
+    run: str
+    board: str
+    recorded: str
+    commit: str
+    medians_ns: Mapping[str, float]
+
+
+def find_runs(baselines: Path, sessions: Path, words: Sequence[str], metric: str) -> FoundRuns:
+    """The runs of all cases whose ids hold every one of these words.
+
+    Args:
+        baselines: the folder of all baselines; its older versions are taken from git.
+        sessions: the folder of sessions, `.nsight`.
+        words: parts of node ids, or of names of parts.
+        metric: the duration that is looked at.
+    """
+    notes: list[str] = []
+    runs = [
+        *_read_files(baselines, words, metric, notes),
+        *_read_versions(baselines, words, metric, notes),
+        *_read_sessions(sessions, words, metric, notes),
+    ]
+    return FoundRuns(tuple(runs), tuple(notes))
+
+
+def _read_files(folder: Path, words: Sequence[str], metric: str, notes: list[str]) -> Iterator[HistoryRun]:
+    for path in sorted(folder.glob("*/*.json")):
+        try:
+            stored = read_file(path)
+        except BaselineError as error:
+            notes.append(str(error))
+            continue
+        yield from _stored_runs(path.parent.name, stored, words, metric)
+
+
+def _read_versions(folder: Path, words: Sequence[str], metric: str, notes: list[str]) -> Iterator[HistoryRun]:
+    git = GitHistory(folder)
+    if not git.is_there:
+        notes.append(f"{folder} is in no git repository, so only the runs that it holds now are shown")
+        return
+    if git.is_shallow:
+        notes.append("this clone is shallow and lacks older baselines; get them with git fetch --unshallow")
+    unreadable: list[str] = []
+    for version in git.list_versions():
+        # Decoding takes much longer than this look, and node ids are ASCII in nearly all files.
+        if not all(word.encode() in version.content for word in words if word.isascii() and '"' not in word):
+            continue
+        try:
+            stored = decode(version.content.decode("utf-8"))
+        except (BaselineError, UnicodeDecodeError) as error:
+            unreadable.append(f"{version.path} ({version.blob[:7]}): {error}")
+            continue
+        yield from _stored_runs(version.path.parent.name, stored, words, metric)
+    if unreadable:
+        versions = count(len(unreadable), "older version")
+        notes.append(f"{versions} of baselines cannot be read, the newest {unreadable[0]}")
+
+
+def _stored_runs(model: str, stored: Runs, words: Sequence[str], metric: str) -> Iterator[HistoryRun]:
+    for subject, runs in stored.items():
+        if subject.is_canary or not matches(subject, words):
+            continue
+        for run in runs:
+            rounds = run.rounds.get(metric)
+            if rounds:
+                yield HistoryRun(
+                    model=model,
+                    subject=subject,
+                    run=run.run,
+                    session=run.session,
+                    board=run.board,
+                    recorded=run.recorded,
+                    commit=run.commit,
+                    time_ns=statistics.median(rounds),
+                    source=PointSource.BASELINE,
+                    remark=run.reason,
+                )
+
+
+def _read_sessions(folder: Path, words: Sequence[str], metric: str, notes: list[str]) -> Iterator[HistoryRun]:
+    for path in sorted(folder.glob(f"*/{RESULT_FILE}")):
+        yield from _read_result(path, words, metric, notes)
+
+
+def _read_result(path: Path, words: Sequence[str], metric: str, notes: list[str]) -> list[HistoryRun]:
+    try:
+        content = parse(path.read_text(encoding="utf-8"))
+        return list(_session_runs(content, path.parent.name, words, metric))
+    except KeyError as error:
+        notes.append(f"{path} is no result of a session: it has no field {error}")
+    except (OSError, UnicodeDecodeError, DecodingError, TypeError, AttributeError) as error:
+        notes.append(f"{path} is no result of a session: {error}")
+    return []
+
+
+def _session_runs(content: object, session: str, words: Sequence[str], metric: str) -> Iterator[HistoryRun]:
+    if not isinstance(content, dict):
+        raise DecodingError("", "is no object")
+    for benchmark in content["benchmarks"]:
+        entry = benchmark["extra_info"]["nsight"]
+        subject = Subject(str(entry["case"]), str(entry["part"]))
+        if not matches(subject, words):
+            continue
+        for fields in entry["runs"]:
+            run = read(_ResultRun, {name: fields[name] for name in _ResultRun.__slots__})
+            if metric in run.medians_ns:
+                yield HistoryRun(
+                    model=model_slug(str(entry["environment"]["device"])),
+                    subject=subject,
+                    run=run.run,
+                    session=run.run.rpartition("/")[0] or session,
+                    board=run.board,
+                    recorded=run.recorded,
+                    commit=run.commit,
+                    time_ns=run.medians_ns[metric],
+                    source=PointSource.SESSION,
+                    remark=str(entry["verdict"]),
+                )
+
+
+def matches(subject: Subject, words: Sequence[str]) -> bool:
+    """Whether the case, with its part, holds every one of these words."""
+    name = f"{subject.case} {subject.part}"
+    return all(word in name for word in words)

@@ -1,0 +1,301 @@
+"""`pytest-nsight history`: cases over commits, from baselines in git and from kept sessions."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.baselines.encode import encode
+from pytest_nsight.cli import main
+from pytest_nsight.history.case_history import HistoryRun, PointSource, build_histories
+from pytest_nsight.history.git_history import GitHistory
+from pytest_nsight.history.history_report import draw_sparkline, write_commit
+from pytest_nsight.model.values import RunSummary, Subject
+
+CASE = "perf/test_norm.py::test_norm[fused]"
+OTHER = "perf/test_norm.py::test_norm[unfused]"
+MODEL = "nvidia-h200"
+
+
+def git(where: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
+    command = ["git", "-C", str(where), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def stored(day: int, middle_ns: int, commit: str, case: str = CASE, reason: str = "") -> tuple[RunSummary, ...]:
+    return tuple(
+        RunSummary(
+            Subject(case),
+            run=f"s{day:02}/{number}",
+            session=f"s{day:02}",
+            board="GPU-1111",
+            rounds={"kernel": (middle_ns - 10, middle_ns, middle_ns + 10 + number)},
+            environment={"gpu": "NVIDIA H200"},
+            recorded=f"2026-03-{day:02}T12:00:00+00:00",
+            commit=commit,
+            reason=reason,
+        )
+        for number in range(3)
+    )
+
+
+def write_baseline(root: Path, *runs: tuple[RunSummary, ...]) -> None:
+    by_subject: dict[Subject, tuple[RunSummary, ...]] = {}
+    for own in runs:
+        by_subject[own[0].subject] = (*by_subject.get(own[0].subject, ()), *own)
+    path = root / "baselines" / MODEL / "perf.test_norm.json"
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(encode(by_subject), encoding="utf-8")
+
+
+def write_session(root: Path, day: int, middle_ns: int, commit: str, verdict: str = "UNCHANGED") -> Path:
+    run = {
+        "run": f"live{day:02}/001",
+        "board": "GPU-1111",
+        "recorded": f"2026-03-{day:02}T18:00:00+00:00",
+        "commit": commit,
+        "median_ns": float(middle_ns),
+        "medians_ns": {"kernel": float(middle_ns), "wall": 90_000.0},
+    }
+    entry = {
+        "case": CASE,
+        "part": "",
+        "verdict": verdict,
+        "environment": {"device": "NVIDIA H200"},
+        "runs": [run],
+    }
+    path = root / ".nsight" / f"live{day:02}" / "result.json"
+    path.parent.mkdir(parents=True)
+    path.write_text(json.dumps({"benchmarks": [{"extra_info": {"nsight": entry}}]}), encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Ten saves, a commit each, of which the last five are slower; a file keeps only the newest two saves."""
+    git(tmp_path, "init", "-q", "-b", "main")
+    saves: list[tuple[RunSummary, ...]] = []
+    for day in range(1, 11):
+        (tmp_path / "kernel.py").write_text(f"VERSION = {day}\n", encoding="utf-8")
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-q", "-m", f"kernel, version {day}")
+        time_ns = 20_000 + 13 * (day % 3) + (1_500 if day > 5 else 0)
+        reason = "clearer code" if day == 6 else ""
+        saves.append(stored(day, time_ns, git(tmp_path, "rev-parse", "HEAD"), reason=reason))
+        write_baseline(tmp_path, *saves[-2:], stored(day, 90_000, "", OTHER))
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-q", "-m", f"save {day}")
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def run_history(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:
+    assert main(["history", *arguments]) == 0
+    return capsys.readouterr().out
+
+
+def test_runs_that_the_file_no_longer_holds_come_from_git(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run_history(capsys, "[fused]")
+
+    assert text.startswith(f"test_norm[fused], {MODEL}: 10 sessions\n")
+    assert [line[:10] for line in text.splitlines() if line.startswith("2026-")] == [
+        f"2026-03-{day:02}" for day in range(1, 11)
+    ]
+    assert "unfused" not in text
+
+
+def test_a_change_names_the_commits_between_which_it_falls(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = run_history(capsys, "[fused]")
+
+    (row,) = (line for line in text.splitlines() if "<- change" in line)
+    assert row.startswith("2026-03-06")
+    assert row.endswith("stored: clearer code")
+    (change,) = (line for line in text.splitlines() if line.startswith("change: "))
+    assert "20.0 -> 21.5 us (+7.5 %" in change
+    # Between the two measured commits lie the save of the first and the second itself.
+    assert change.endswith(": 2 commits")
+    assert "kernel, version 6" in text.partition("change: ")[2]
+
+
+def test_kept_sessions_join_the_history(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    head = git(repository, "rev-parse", "HEAD")
+    write_session(repository, 11, 21_480, head + "+", verdict="UNCHANGED")
+
+    text = run_history(capsys, "[fused]")
+
+    assert "11 sessions" in text
+    newest = next(line for line in text.splitlines() if line.startswith("2026-03-11"))
+    assert f"{head[:7]}+" in newest
+    assert newest.endswith("UNCHANGED")
+
+
+def test_another_metric_is_that_of_the_sessions_alone_where_baselines_lack_it(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_session(repository, 11, 21_480, "")
+
+    text = run_history(capsys, "[fused]", "--metric", "wall")
+
+    assert "1 session\n" in text
+    assert "change points need 8 sessions, 7 more sessions" in text
+    assert main(["history", "--metric", "speed"]) == 2
+    assert "--metric speed is no duration; choose from kernel, busy" in capsys.readouterr().err
+
+
+def test_without_a_case_all_have_a_line(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    lines = run_history(capsys).splitlines()
+
+    assert lines[0].split()[:3] == ["case", "model", "sessions"]
+    assert [line.split()[0] for line in lines[1:]] == ["test_norm[fused]", "test_norm[unfused]"]
+
+
+def test_a_case_that_nobody_measured_is_an_error_with_the_remedy(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert main(["history", "softmax"]) == 2
+
+    error = capsys.readouterr().err
+    assert "no run of a case with 'softmax' in its id is stored in baselines or its git history" in error
+    assert "pytest --nsight --nsight-save" in error
+
+
+def test_without_git_the_present_baseline_counts_and_a_note_says_so(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_baseline(tmp_path, stored(1, 20_000, "abc"))
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("GIT_CEILING_DIRECTORIES", str(tmp_path.parent))
+
+    text = run_history(capsys, "fused")
+
+    assert "1 session" in text
+    assert "note: baselines is in no git repository, so only the runs that it holds now are shown" in text
+
+
+@pytest.mark.parametrize(
+    "content",
+    [
+        "",
+        "[]",
+        "{}",
+        '{"benchmarks": 7}',
+        '{"benchmarks": [{}]}',
+        '{"benchmarks": [{"extra_info": {"nsight": {}}}]}',
+    ],
+)
+def test_a_damaged_result_is_noted_and_the_others_are_read(
+    repository: Path, capsys: pytest.CaptureFixture[str], content: str
+) -> None:
+    write_session(repository, 11, 21_480, "")
+    write_session(repository, 12, 21_480, "").write_text(content, encoding="utf-8")
+
+    text = run_history(capsys, "[fused]")
+
+    assert "11 sessions" in text
+    assert "note: .nsight/live12/result.json is no result of a session" in text
+
+
+def test_an_older_version_that_cannot_be_read_is_noted(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    path = repository / "baselines" / MODEL / "perf.test_norm.json"
+    sound = path.read_text(encoding="utf-8")
+    for number, text in enumerate((f"<<<<<<< ours\n{CASE}\n{sound}", sound)):
+        path.write_text(text, encoding="utf-8")
+        git(repository, "commit", "-q", "-a", "-m", f"oops {number}")
+
+    found = run_history(capsys, "[fused]")
+
+    assert "10 sessions" in found
+    assert "note: 1 older version of baselines cannot be read, the newest baselines/nvidia-h200" in found
+
+
+def test_a_shallow_clone_is_noted(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    clone = tmp_path_factory.mktemp("clone") / "shallow"
+    git(repository, "clone", "-q", "--depth=1", repository.as_uri(), str(clone))
+
+    text = run_history(capsys, "[fused]", "--baselines", str(clone / "baselines"))
+
+    assert "2 sessions" in text
+    assert "git fetch --unshallow" in text
+
+
+def test_commits_that_git_does_not_know_have_no_commits_between(repository: Path) -> None:
+    known = GitHistory(repository / "baselines")
+
+    assert known.list_between("", "HEAD") is None
+    assert known.list_between("--output=x", "HEAD") is None
+    assert known.list_between("0" * 40, "HEAD") is None
+    assert not (repository / "x").exists()
+    between = known.list_between("HEAD~2", "HEAD+")
+    assert between is not None
+    assert between.number == 2
+
+
+def make_run(run: str, recorded: str, time_ns: float, source: PointSource, remark: str = "") -> HistoryRun:
+    session = run.partition("/")[0]
+    return HistoryRun(MODEL, Subject(CASE), run, session, "GPU-1", recorded, "c", time_ns, source, remark)
+
+
+def test_a_run_in_a_result_and_in_a_baseline_counts_once_as_stored() -> None:
+    live = make_run("a/1", "2026-03-01", 100.0, PointSource.SESSION, "SAVED")
+    saved = replace(live, source=PointSource.BASELINE, remark="why")
+
+    (one,) = build_histories([live, saved, live])
+
+    (point,) = one.points
+    assert (point.runs, point.is_stored, point.remark) == (1, True, "why")
+
+
+def test_points_are_sessions_in_order_of_time_and_medians_of_their_runs() -> None:
+    runs = [
+        make_run(f"{session}/{number}", f"2026-03-{day:02}", time, PointSource.SESSION)
+        for session, day, times in (("z", 1, (100, 102, 200)), ("a", 2, (110,)))
+        for number, time in enumerate(times)
+    ]
+
+    (one,) = build_histories(reversed(runs))
+
+    assert [(point.session, point.runs, point.time_ns) for point in one.points] == [("z", 3, 102), ("a", 1, 110)]
+
+
+def test_a_duration_of_zero_has_a_history_without_change_points() -> None:
+    runs = [make_run(f"s{day}/1", f"2026-03-{day:02}", 0.0, PointSource.SESSION) for day in range(1, 13)]
+
+    (one,) = build_histories(runs)
+
+    assert len(one.points) == 12
+    assert one.changes == ()
+
+
+@pytest.mark.parametrize(
+    ("values", "line"),
+    [
+        ([100.0], "_"),
+        ([100.0, 100.5, 100.0], "___"),
+        ([100.0, 200.0], "_#"),
+        ([0.0, 100.0], "_#"),
+        ([float(number) for number in range(1, 200)], None),
+    ],
+)
+def test_a_sparkline_shows_changes_and_not_noise(values: list[float], line: str | None) -> None:
+    drawn = draw_sparkline(values, unicode=False)
+
+    assert drawn == line if line is not None else len(drawn) == 40
+
+
+def test_commits_are_written_short() -> None:
+    texts = [write_commit(one) for one in ("", "+", "0123456789ab", "0123456789ab+")]
+
+    assert texts == ["unknown", "unknown", "0123456", "0123456+"]
