@@ -81,7 +81,7 @@ class Recorder(Protocol):
 
 
 class CollectorFactory(Protocol):
-    """One kind of collector: makes its part in the controller, its part in the worker, and reads what it kept."""
+    """One sort of collector: makes its part in the controller, its part in the worker, and reads what it kept."""
 
     def make_collector(self, options: RecordingOptions) -> Collector:
         """The collector, in the controller process.

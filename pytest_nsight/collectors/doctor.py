@@ -11,7 +11,7 @@ from pytest_nsight.collectors.nsys.checks import checks as nsys_checks
 
 
 def checks() -> tuple[Check, ...]:
-    """Everything that `pytest --nsight` needs, looked at in turn; takes some seconds."""
+    """One check for each thing that `pytest --nsight` needs; takes some seconds."""
     return (_gpu(), _nvml(), _torch(), *nsys_checks())
 
 

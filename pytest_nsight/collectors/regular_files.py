@@ -37,10 +37,10 @@ def check_regular(path: Path, *, follows_links: bool) -> None:
         mode = path.stat(follow_symlinks=follows_links).st_mode
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TraceError(f"{path} cannot be read ({reason}); give the path of a recording") from None
+        raise TraceError(f"{path} cannot be read ({reason}); give the path of a recording, such as an .sqlite export") from None
     if not stat.S_ISREG(mode):
         kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
-        raise TraceError(f"{path} is {kind}, not a regular file; give the path of a recording")
+        raise TraceError(f"{path} is {kind}, not a regular file; give the path of a recording, such as an .sqlite export")
 
 
 _KINDS = (

@@ -47,7 +47,7 @@ def test_a_report_that_went_to_the_temporary_folder_is_found(after, tmp_path):
         ("importer-fails", ["its importer failed", "Importation failed", "pytest-nsight doctor"]),
         ("disk-full", ["the disk is full", "/out; make room there, or choose another folder with --rootdir"]),
         ("unusable", ["cannot work in its folder", "Agent launcher failed", "--rootdir"]),
-        ("nothing", ["its last words are \"Generating '", "run it again"]),
+        ("nothing", ["its output ends with \"Generating '", "run it again"]),
     ],
 )
 def test_without_a_report_one_sentence_says_why_where_and_what_to_do(mode, words, after, tmp_path):
@@ -70,7 +70,7 @@ def test_refused_options_and_missing_programs_are_named(tmp_path):
     with pytest.raises(NsysError, match=r"cannot find the program pyhton .*; check PATH"):
         find_report(report, log)
     log.unlink()
-    with pytest.raises(NsysError, match=r"its last words are 'it said nothing'"):
+    with pytest.raises(NsysError, match=r"its output ends with 'it said nothing'"):
         find_report(report, log)
 
 

@@ -1,4 +1,4 @@
-"""Everything that knows Nsight Systems.
+"""The collector through Nsight Systems: it starts nsys, exports its reports and reads them.
 
-Runs in the controller process.
+The collector runs in the controller process, the emitter of ranges in the worker process.
 """

@@ -40,7 +40,7 @@ class Check:
     """One line of the doctor's report.
 
     Attributes:
-        name: what was looked at.
+        name: what was checked.
         ok: whether it can stay as it is.
         detail: what was found.
         remedy: what to do; "" if `ok`.
@@ -53,31 +53,33 @@ class Check:
 
 
 def checks() -> tuple[Check, ...]:
-    """Looks at everything that a run under Nsight Systems needs, and tries one; takes about two seconds."""
+    """One check for each thing that a run under Nsight Systems needs, and a trial run; takes about two seconds."""
     environ = dict(os.environ)
     temporary = Path(environ.get("TMPDIR") or tempfile.gettempdir())
     disks = (
         _check_disk("temporary folder", temporary, "make room there or set TMPDIR"),
         _check_disk("current folder", Path.cwd(), "make room there or start pytest in another folder"),
     )
-    others = (_check_profilers(environ), _check_permissions())
+    more = (_check_profilers(environ), _check_permissions())
     try:
         installation = find()
     except NsightError as error:
         missing = Check("nsys", ok=False, detail=str(error), remedy="install one that works, or mend one of these")
-        return (missing, *disks, *others)
+        return (missing, *disks, *more)
     return (
         Check("nsys", ok=True, detail=f"{installation.path}, version {installation.version_text}"),
         _check_importer(installation),
         *_check_probe(installation, environ),
         *disks,
-        *others,
+        *more,
     )
 
 
 def _check_importer(installation: Installation) -> Check:
     if installation.importer is None:
-        return Check("importer", ok=True, detail=f"not looked at: {installation.path} is a script; see the probe")
+        return Check(
+            "importer", ok=True, detail=f"not checked: {installation.path} is a script; the probe run uses it"
+        )
     return Check("importer", ok=True, detail=str(installation.importer))
 
 
@@ -110,7 +112,7 @@ def _check_permissions() -> Check:
 
 
 def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[Check, Check]:
-    """Records one range and looks for it in the export."""
+    """The checks of one recorded range: did the run work, and is the range in the export?"""
     try:
         with tempfile.TemporaryDirectory(prefix="pytest-nsight-") as folder:
             mechanism, found = _probe(installation, Path(folder).resolve(), environ)
@@ -128,13 +130,13 @@ def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[C
             "NVTX",
             ok=False,
             detail=f"the range of the probe is not in the export ({mechanism})",
-            remedy="install another version of Nsight Systems; rounds cannot be told apart without ranges",
+            remedy="install another version of Nsight Systems; without ranges no kernel belongs to a round",
         ),
     )
 
 
 def _probe(installation: Installation, folder: Path, environ: dict[str, str]) -> tuple[str, bool]:
-    """Runs the probe in a folder; gives how it emitted its range, and whether the range arrived."""
+    """How the probe emitted its range, and whether the range is in its export."""
     package = str(Path(pytest_nsight.__file__).parent.parent)
     path = os.pathsep.join(filter(None, (package, environ.get("PYTHONPATH"))))
     visible = {name: value for name, value in environ.items() if is_visible(name)}
@@ -150,7 +152,7 @@ def _probe(installation: Installation, folder: Path, environ: dict[str, str]) ->
         code = process.wait(_PROBE_S)
     if code != 0:
         ended = f"ended with exit code {code}" if code is not None else f"did not end within {_PROBE_S:.0f} s"
-        raise NsightError(f"The probe run {ended}; its last words are {last_lines(log, 1)!r}.")
+        raise NsightError(f"The probe run {ended}; its output ends with {last_lines(log, 1)!r}.")
     export(installation, find_report(report, log), sqlite, visible)
     lines = log.read_text(errors="replace").splitlines()
     reported = next((line for line in lines if line.startswith("mechanism: ")), "mechanism: unknown")

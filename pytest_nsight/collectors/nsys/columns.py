@@ -1,10 +1,10 @@
-"""Integer columns of large tables straight into numpy arrays.
+"""Integer columns of large tables, read straight into numpy arrays.
 
 A row that passes through Python costs over a microsecond, most of it for making a tuple and its integers.
 So SQLite itself joins some ten thousand rows into one text, which numpy parses. What costs most is then each
-number of that text, so that columns share 63-bit words: every value is written as its distance from about the
-lowest of its neighbours, which takes few bits, none of them guessed from what the column means. SQLite lets go
-of the interpreter's lock meanwhile, so that threads share the work.
+number of that text. So columns share 63-bit words: every value is written as its distance from about the lowest
+of its neighbours, which takes few bits. SQLite releases the interpreter's lock meanwhile, so threads share the
+work.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class ExportColumn(NamedTuple):
 
 
 def read_columns(export: Export, wanted: Mapping[str, Sequence[ExportColumn]]) -> dict[str, Arrays]:
-    """Read columns of several tables.
+    """The columns of several tables, as arrays.
 
     Args:
         export: the file.

@@ -75,7 +75,7 @@ def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tup
     """Everything that ran on the device, and the distinct shapes of it.
 
     Args:
-        tables: table -> columns, as read; the tables of launches are taken out, lest they be in memory twice.
+        tables: table -> columns, as read; the tables of launches are removed, so that they are not in memory twice.
         strings: id -> text.
     """
     known: dict[Shape, int] = {}
@@ -95,7 +95,7 @@ def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tup
             numbers.append(known.setdefault(shape_of(values, strings), len(known)))
         parts.append(_to_launches(columns, np.asarray(numbers, np.int32)[codes]))
         del columns, codes
-    # Popping lets go of each column of a table as soon as it stands in the whole.
+    # Popping frees each column of a table as soon as it is part of the whole.
     joined = {name: np.concatenate([part.pop(name) for part in parts]) for name in Launches.__slots__}
     return Launches(**joined), tuple(known)
 
@@ -131,7 +131,7 @@ def _kernel_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shap
 
 def _memcpy_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature
     name = f"memcpy {COPY_KINDS.get(values['copyKind'], 'of kind ' + str(values['copyKind']))}"
-    source, target = (MEMORY_KINDS.get(values[side], "unknown") for side in ("srcKind", "dstKind"))
+    source, target = (MEMORY_KINDS.get(values[end], "unknown") for end in ("srcKind", "dstKind"))
     return Shape(kind="memcpy", name=name, full_name=f"{name} ({source} to {target})")
 
 

@@ -132,7 +132,7 @@ def _find_cause(text: str, folder: Path) -> tuple[str, str]:
         return f'{known.meaning} ("{known.quote}")', known.remedy
     lines = [line for line in text.splitlines() if line.strip()]
     said = quote(lines[-1]) if lines else "it said nothing"
-    return f"its last words are {said!r}", "it may have been killed: run it again"
+    return f"its output ends with {said!r}", "it may have been killed: run it again"
 
 
 def _explain_export(log: Path, folder: Path) -> str:

@@ -1,4 +1,4 @@
-"""The table of what CUDA graphs are made of: it tells when and on which thread each node was captured."""
+"""The table of CUDA graph nodes: when and on which thread each was captured."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ _DEEPEST = 64
 
 
 def columns_of(export: Export) -> Mapping[str, Sequence[ExportColumn]]:
-    """The table of this export and its columns; none if it tells nothing of nodes.
+    """The table of this export and its columns; none if it has no nodes.
 
     Args:
         export: the file.
@@ -39,7 +39,7 @@ def columns_of(export: Export) -> Mapping[str, Sequence[ExportColumn]]:
 
 
 def build_nodes(tables: Mapping[str, Arrays]) -> Nodes:
-    """Nodes, each with the making of its first original: what is replayed is an instantiated copy.
+    """Nodes, each with when and where its first original was made: what is replayed is a copy of it.
 
     Args:
         tables: table -> columns, as read.
@@ -58,7 +58,7 @@ def build_nodes(tables: Mapping[str, Arrays]) -> Nodes:
             "made_ns": columns["start"].astype(np.int64),
         }
     )
-    # A copy is told of twice: as a node that appears, and as one with an original.
+    # A copy has two rows: one as a node that appears, one with its original.
     by_node = events.sort_values("made_ns", kind="stable").groupby(["process", "node"], sort=False)
     events = by_node.agg({"original": "max", "thread": "first", "made_ns": "first"}).reset_index()
     ids = pd.MultiIndex.from_frame(events[["process", "node"]])

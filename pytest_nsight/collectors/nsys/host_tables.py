@@ -88,7 +88,7 @@ def read_inline_names(export: Export) -> dict[int, str]:
 def build_ranges(
     columns: Arrays, inline: Mapping[int, str], strings: Mapping[int, str], texts: StringTable
 ) -> Ranges:
-    """NVTX ranges; those that never ended get their start as an end for the time being.
+    """NVTX ranges; those that never ended provisionally end where they start.
 
     Args:
         columns: of NVTX_EVENTS, as read.

@@ -1,11 +1,11 @@
-"""Emits NVTX ranges by talking to an attached tool directly, without any NVTX library in between.
+"""NVTX ranges sent straight to an attached tool, without an NVTX library in between.
 
 A tool such as Nsight Systems names its library in $NVTX_INJECTION64_PATH. An NVTX client loads it and calls
 its `InitializeInjectionNvtx2` with a function that hands out tables of empty slots; the tool fills the slots
 it serves. Layouts and numbers are those of NVTX version 3, from the headers that Nsight Systems ships in
 `target-linux-x64/nvtx/include/nvtx3` (`nvToolsExt.h`, `nvtxDetail/nvtxTypes.h`, `nvtxDetail/nvtxInit.h`).
 
-Needed because the nvtx package (0.2.12 and later) emits nothing under an Nsight Systems that cannot say
+This is needed because the nvtx package (0.2.12 and later) emits nothing under an Nsight Systems that cannot say
 whether a domain is enabled, which none up to 2024.2 can.
 """
 

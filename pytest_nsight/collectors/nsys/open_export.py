@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_nsight.collectors.nsys.known_errors import quote
 from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import TraceError
 
@@ -48,7 +49,7 @@ class Export:
 
 
 def open_export(path: Path) -> Export:
-    """Check an export and list its tables and columns.
+    """The export in a file, checked, with its tables and columns.
 
     Args:
         path: the file.
@@ -92,7 +93,7 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
             yield connection
     except (sqlite3.Error, ValueError, OverflowError, MemoryError) as error:
         # ValueError: SQLite's own messages and declarations are decoded, too, and may be garbage.
-        raise TraceError(f"{path} is a damaged SQLite export ({error}); {AGAIN}") from error
+        raise TraceError(f"{path} is a damaged SQLite export ({quote(str(error))}); {AGAIN}") from error
 
 
 def _count_down(size_bytes: int) -> Callable[[], bool]:
@@ -116,7 +117,7 @@ def _decode(text: bytes) -> str:
 
 
 def _check_header(path: Path) -> None:
-    """Refuse what SQLite would misread or read only in part."""
+    """Refuses what SQLite would misread or read only in part."""
     try:
         size = path.stat().st_size
         with path.open("rb") as file:

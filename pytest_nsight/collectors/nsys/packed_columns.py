@@ -1,7 +1,4 @@
-"""Several columns of small integers as fields of one 63-bit word.
-
-MERGED: Distinct rows of several integer columns.
-"""
+"""Integer columns: several as fields of one 63-bit word, and the distinct rows of several."""
 
 from __future__ import annotations
 
@@ -63,7 +60,7 @@ Word = tuple[Field, ...]
 
 
 def pack(fields: Iterable[Field]) -> list[Word]:
-    """Share words among fields, widest first, each into the first word with room."""
+    """Words that fields share, widest first, each into the first word with room."""
     words: list[list[Field]] = []
     for field in sorted(fields, key=lambda f: -f.bits):
         fitting = (word for word in words if sum(f.bits for f in word) + field.bits <= WORD_BITS)
@@ -107,7 +104,7 @@ def unpack(values: npt.NDArray[np.int64], word: Word) -> dict[str, npt.NDArray[n
 
 
 def group_rows(columns: Sequence[npt.NDArray[Any]], rows: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """Number the distinct combinations of values.
+    """The distinct combinations of values, numbered.
 
     Args:
         columns: shape (rows,) each, integers.

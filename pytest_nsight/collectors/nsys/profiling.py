@@ -67,7 +67,7 @@ def profile_command(
         "--export=none",
         # An existing report would otherwise send the new one to the temporary folder, without an error.
         "--force-overwrite=true",
-        # A report holds the environment, of which the worker gets all that may be secret in another way.
+        # A report holds the environment; what may be secret reaches the worker in another way.
         *(("--discard-environment=true",) if installation.version >= _DISCARDS_ENVIRONMENT else ()),
         # Importers have dropped all that followed a range of a library that they could not read.
         *(() if user_ranges else (f"--nvtx-domain-include={OWN_DOMAIN}",)),

@@ -146,8 +146,8 @@ def _explain_wsl() -> str:
 
 def _check_times(export: Export, tables: Mapping[str, Arrays]) -> None:
     for table, columns in tables.items():
-        for side in ("start", "end"):
-            times = columns[side]
+        for name in ("start", "end"):
+            times = columns[name]
             # Not abs(): the smallest integer has no opposite.
             wrong = np.flatnonzero((times <= -LATEST_NS) | (times >= LATEST_NS))
             if len(wrong):
@@ -163,7 +163,7 @@ def _check_bytes(export: Export, tables: Mapping[str, Arrays]) -> None:
 
 
 def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
-    """Give what ends before it starts no length; say where that was so."""
+    """Notes on rows that end before they start; these get no length."""
     notes = []
     for table, columns in tables.items():
         is_closed = columns.get("is_open", np.zeros(1)) == 0
@@ -175,7 +175,7 @@ def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
 
 
 def _close_ranges(ranges: Ranges, calls: Calls, launches: Launches) -> tuple[Ranges, list[str]]:
-    """Let ranges without an end last until the last instant of the trace; say how many these are."""
+    """The ranges, where those without an end last until the end of the trace; and a note on how many these are."""
     if not ranges.is_open.any():
         return ranges, []
     last_ns = max(int(t.end_ns.max()) for t in (ranges, calls, launches) if len(t))
@@ -186,7 +186,7 @@ def _close_ranges(ranges: Ranges, calls: Calls, launches: Launches) -> tuple[Ran
 
 
 def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]) -> list[str]:
-    """Say if CUDA graphs were launched of which nothing was recorded."""
+    """A note if CUDA graphs were launched and nothing of them was recorded."""
     numbers = [number for number, text in enumerate(texts) if "GraphLaunch" in text]
     rows = np.flatnonzero(np.isin(calls.name, numbers))
     if not len(rows):
@@ -203,7 +203,7 @@ def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]
 
 
 def _read_strings(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:
-    """The texts with these ids; others, such as the environment, are not even read."""
+    """The texts with these ids; all others, such as the environment, are not read."""
     if not export.has("StringIds", "id", "value"):
         return {}
     wanted = set(ids.tolist())

@@ -16,6 +16,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import closing
 from pathlib import Path
 
+from pytest_nsight.collectors.nsys.known_errors import quote
 from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import TraceError
 
@@ -82,7 +83,7 @@ def scrub(source: Path, target: Path) -> None:
         partial.replace(target)
     except (sqlite3.Error, OSError, ValueError, OverflowError, MemoryError) as error:
         # ValueError: SQLite's own messages are decoded, too, and may be garbage.
-        raise TraceError(f"Cannot scrub {source} into {target}: {error}; measure again or remove it.") from error
+        raise TraceError(f"Cannot scrub {source} into {target}: {quote(str(error))}; measure again.") from error
     finally:
         partial.unlink(missing_ok=True)
 

@@ -127,5 +127,5 @@ def read_diagnostics(export: Export, traced: Collection[int]) -> tuple[str, ...]
 
 
 def names_process(diagnostic: str) -> bool:
-    """Whether a diagnostic of `read_diagnostics` is about processes of which nothing was recorded."""
+    """Whether a diagnostic of `read_diagnostics` is about processes that nothing was recorded from."""
     return re.search(r" \(process [\d, ]+\)$", diagnostic) is not None

@@ -1,4 +1,4 @@
 """The collector through torch.profiler.
 
-The recorder runs in the worker process, the reader in the controller process..
+The recorder runs in the worker process, the collector and the readers in the controller process.
 """
