@@ -43,7 +43,8 @@ def pytest_configure(config: pytest.Config) -> None:
     config.addinivalue_line(
         "markers",
         "nsight(rounds, warmup, rest, cold_cache, band, metric, launches, kernels, max_time, faster_than, by, "
-        "bytes, flops, min_share_of_limit, ranks): measure this test's GPU kernels under --nsight and judge them.",
+        "bytes, flops, min_share_of_limit, ranks, timeout): measure this test's GPU kernels under --nsight and "
+        "judge them.",
     )
     if config.pluginmanager.hasplugin("nsight-worker"):
         return

@@ -28,6 +28,7 @@ VALUES = {
         "N",
         "threads of an operator where the processor is what is measured (default: $OMP_NUM_THREADS, else 1)",
     ),
+    "timeout": ("TIME", "longest that a case may take in one process, such as 90s or 2h (default: 30min)"),
     "json": ("PATH", "write the result as pytest-benchmark's JSON"),
     "markdown": ("PATH", "write the result as Markdown, for a comment or a job's summary"),
     "html": ("PATH", "write the result as one HTML page that needs nothing else"),

@@ -120,7 +120,7 @@ class Controller:
             mark = read_mark(item)
             partner = find_partner(item.nodeid, mark.faster_than, ids) if mark.faster_than else None
             policy = mark.policy(self._settings.band, partner)
-            cases.append(Case(item.nodeid, policy, mark.ranks, _line(item)))
+            cases.append(Case(item.nodeid, policy, mark.ranks, _line(item), mark.timeout_s))
         return tuple(cases)
 
     @pytest.hookimpl(tryfirst=True)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.trace import Trace
@@ -93,12 +94,14 @@ class _ParallelRun:
             for manifest, worker in zip(own, group.members, strict=True)
         ]
         end = ProcessEnd.FAILED if failure else ProcessEnd.COMPLETE
+        overdue = read_overdue(self.folder / group.members[0].folder)
         return ProcessRecord(
             join_manifests(own, died) if is_ranked else own[0],
             traces[0][0],
             end=ProcessEnd.INTERRUPTED if self.code is None else end,
             failure=failure,
             trace_error=next((error for _, error in traces if error), ""),
+            overdue=overdue.case if overdue is not None else "",
             cases=group.cases,
             ranks=tuple(zip(own, (trace for trace, _ in traces), strict=True)) if is_ranked else (),
             children={

@@ -11,6 +11,7 @@ from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.controller.gpu_assignment import share_cases
 from pytest_nsight.controller.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.progress import Progress, Tail
+from pytest_nsight.controller.time_limits import CaseClock, Overdue, end_overdue
 from pytest_nsight.controller.worker_failure import (
     prepare,
 )
@@ -19,7 +20,7 @@ from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Case
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME
+from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.ranks import make_barriers, rank_environs
 from pytest_nsight.protocol.worker_plan import (
@@ -166,6 +167,7 @@ class ParallelSource(LiveSource):
         # Ranks move together: the first speaks for all.
         tails = [Tail(folder / group.members[0].folder / FILE_NAME) for group in plan.groups]
         states = [replace(progress, total=len(group.cases)) for group in plan.groups]
+        clocks = [CaseClock(self._session.limits) for _ in plan.groups]
         try:
             while process.poll() is None:
                 states = [tail.advance(state) for tail, state in zip(tails, states, strict=True)]
@@ -178,11 +180,20 @@ class ParallelSource(LiveSource):
                         beside=tuple(running[1:]),
                     )
                 )
+                for group, tail, state, clock in zip(plan.groups, tails, states, clocks, strict=True):
+                    if overdue := clock.find_overdue(state, has_begun=tail.pid is not None):
+                        self._end_group(folder, group, overdue)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             process.interrupt()
             return None
         return process.poll()
+
+    def _end_group(self, folder: Path, group: WorkerGroup, overdue: Overdue) -> None:
+        """Ends every rank: one that waits for another in a collective hangs like that one."""
+        for worker in group.members:
+            own = folder / worker.folder
+            end_overdue(own, read_manifest(own / FILE_NAME).pid or None, overdue)
 
     def _reader(self, folder: Path) -> TraceReader:
         """Reads the one trace of all workers once, or each worker's own."""

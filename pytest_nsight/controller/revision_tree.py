@@ -16,6 +16,7 @@ from pathlib import Path
 from pytest_nsight.collectors.child_process import last_lines, start
 from pytest_nsight.controller.git_revision import Revision, check_out, remove
 from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
+from pytest_nsight.model.units import duration
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, TreeMapping
 
 TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
@@ -41,6 +42,19 @@ _INI_FILES = {
 """Where pytest looks for its settings, and what such a file must hold to count."""
 
 
+@dataclass(frozen=True, slots=True)
+class Build:
+    """What makes a revision's worktree ready.
+
+    Attributes:
+        command: for the shell, "" for none.
+        limit_s: how long it may take.
+    """
+
+    command: str
+    limit_s: float
+
+
 class Workspace:
     """Made before the first run, removed after the last one, however the session ends."""
 
@@ -63,7 +77,7 @@ class Workspace:
         )
 
     def prepare(
-        self, root: Path, ini: Path | None, where: Path, arguments: Sequence[str], build: str
+        self, root: Path, ini: Path | None, where: Path, arguments: Sequence[str], build: Build
     ) -> tuple[Tree, ...]:
         """Checks the revision out and builds it.
 
@@ -72,7 +86,7 @@ class Workspace:
             ini: the file that pytest took its settings from.
             where: folder that pytest was started in.
             arguments: what a worker's pytest is called with.
-            build: command to run in the worktree first, "" for none.
+            build: what to run in the worktree first.
 
         Returns:
             Both trees, ready to be measured.
@@ -96,7 +110,7 @@ class Workspace:
         for folder in (here, there, self._target):
             # A folder that is new in the user's tree: nothing is in it there.
             folder.mkdir(parents=True, exist_ok=True)
-        if build:
+        if build.command:
             self._build(build, there)
         return self._this(where, arguments), self._other(here, there, ini, arguments)
 
@@ -141,14 +155,19 @@ class Workspace:
     def _cache_variables(self, name: str) -> dict[str, str]:
         return {variable: str(self._caches / name / cache) for variable, cache in _CACHES.items()}
 
-    def _build(self, command: str, where: Path) -> None:
+    def _build(self, build: Build, where: Path) -> None:
         log = self._folder / "against-build.log"
         environ = {**os.environ, TARGET_VARIABLE: str(self._target)}
-        with start(("/bin/sh", "-c", command), log, where, environ) as process:
-            code = process.wait()
+        with start(("/bin/sh", "-c", build.command), log, where, environ) as process:
+            code = process.wait(build.limit_s)
+        if code is None:
+            raise CollectorError(
+                f"nsight_against_build ({build.command}) took longer than {duration(1e9 * build.limit_s)} in "
+                f"{self._revision.short} and was ended; its output is in {log}; set nsight_timeout if it needs more"
+            )
         if code:
             raise CollectorError(
-                f"nsight_against_build ({command}) failed with exit code {code} in {self._revision.short}; "
+                f"nsight_against_build ({build.command}) failed with exit code {code} in {self._revision.short}; "
                 f"its output ({log}) ends with:\n" + (last_lines(log) or "(nothing)")
             )
 

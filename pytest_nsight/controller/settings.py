@@ -18,9 +18,11 @@ from pytest_nsight.controller.options import VALUES
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND
-from pytest_nsight.protocol.mark import parse_band
+from pytest_nsight.protocol.mark_values import parse_band, parse_timeout
 from pytest_nsight.report.registry import ReportFile, read_request
 
+DEFAULT_TIMEOUT = "30min"
+DEFAULT_TIMEOUT_S = 1800.0
 RUNS_TO_CHECK = 1
 RUNS_TO_SAVE = 5
 RUNS_OF_EACH_TREE = FIRST_PAIRS
@@ -58,6 +60,7 @@ class Settings:
         against_build: shell command that builds its worktree, "" for none.
         ini: file that pytest took its settings from, None for none.
         reports: the reports to write beside the session's own.
+        timeout_s: longest that a case may take in one process.
         canaries: whether the plugin's own cases are measured beside the user's.
         workers: processes that measure at once, each on a GPU of its own; ALL_GPUS for one on every GPU.
         most_workers: where that is ALL_GPUS, no more than this many; None for no limit.
@@ -83,6 +86,7 @@ class Settings:
     against_build: str = ""
     ini: Path | None = None
     reports: tuple[ReportFile, ...] = ()
+    timeout_s: float = DEFAULT_TIMEOUT_S
     canaries: bool = True
     workers: int = 1
     most_workers: int | None = None
@@ -152,6 +156,7 @@ def read_settings(config: pytest.Config) -> Settings:
             *(ReportFile(name, here / path) for name in _REPORT_OPTIONS if (path := given(name))),
             *(read_request(text, here) for text in given("report")),
         ),
+        timeout_s=parse_timeout("--nsight-timeout", given("timeout") or DEFAULT_TIMEOUT),
         canaries=bool(given("canaries")),
         workers=workers,
         most_workers=most_workers,

@@ -1,7 +1,4 @@
-"""What to say of a worker that did not do what it was started for. Only words: nothing is decided here.
-
-MERGED: The folder of a run: made if there is room for what a run leaves, explained if it cannot be written.
-"""
+"""Sentences on workers that did not do what they were started for; and the folder of a run, if there is room."""
 
 from __future__ import annotations
 
@@ -11,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_nsight.collectors.child_process import last_lines
+from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
@@ -31,6 +29,9 @@ _PYTEST_REFUSALS = {
 
 def describe_failed_start(code: int, log: Path) -> str:
     """What to say of a worker that ended before it wrote anything."""
+    overdue = read_overdue(log.parent)
+    if overdue is not None:
+        return overdue.describe(log)
     return f"the worker process ended with exit code {code} before it began; its output ({log}) ends with:\n" + (
         last_lines(log, _LOG_TAIL_LINES) or "(nothing)"
     )
@@ -50,7 +51,10 @@ def describe_refusal(manifest: Manifest, log: Path) -> str:
 
 
 def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
-    """How a worker that did not come to its own end died, and what it was at."""
+    """How a worker that did not come to its own end ended, and which case ran."""
+    overdue = read_overdue(log.parent)
+    if overdue is not None:
+        return overdue.describe(log)
     try:
         cause = f"died with {signal.Signals(-code).name}"
     except ValueError:

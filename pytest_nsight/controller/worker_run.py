@@ -8,7 +8,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
@@ -16,6 +16,7 @@ from pytest_nsight.collectors.child_process import ChildProcess, is_running
 from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.revision_tree import Tree
+from pytest_nsight.controller.time_limits import CaseClock, TimeLimits, end_overdue, read_overdue
 from pytest_nsight.controller.worker_failure import (
     describe_crash,
     describe_failed_start,
@@ -50,6 +51,7 @@ class LiveSession:
         keep: whether scrubbed traces stay.
         canaries: whether workers measure the plugin's own cases, too.
         environment: names and values that the controller knows and a comparison depends on.
+        limits: how long cases may take.
         variables: environment variables of every worker, beside those of this process.
     """
 
@@ -63,6 +65,7 @@ class LiveSession:
     keep: bool
     canaries: bool
     environment: Mapping[str, str]
+    limits: TimeLimits
     variables: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -163,11 +166,13 @@ class LiveSource:
         """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
         process, journal = running.process, running.folder / FILE_NAME
         progress = Progress(running.run, "", 0, len(assignment.cases))
-        tail = Tail(journal)
+        tail, clock = Tail(journal), CaseClock(self._session.limits)
         try:
             while process.poll() is None:
                 progress = tail.advance(progress)
                 self._watch(progress)
+                if overdue := clock.find_overdue(progress):
+                    end_overdue(running.folder, tail.pid or process.pid, overdue)
                 upcoming = self._look_ahead(tail, progress, upcoming)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
@@ -225,7 +230,9 @@ class LiveSource:
             raise CollectorError(refusal)
         if manifest.exit_code is not None:
             return self._read_trace(manifest, folder, ProcessEnd.COMPLETE)
-        return self._read_trace(manifest, folder, ProcessEnd.FAILED, describe_crash(manifest, code, log))
+        record = self._read_trace(manifest, folder, ProcessEnd.FAILED, describe_crash(manifest, code, log))
+        overdue = read_overdue(folder)
+        return replace(record, overdue=overdue.case) if overdue is not None else record
 
     def _read_trace(self, manifest: Manifest, folder: Path, end: ProcessEnd, failure: str = "") -> ProcessRecord:
         if not manifest.rounds:

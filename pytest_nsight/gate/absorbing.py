@@ -118,8 +118,11 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _Outcome:
     groups = [left[:half], left[half:]]
     if suspects:
         groups = [*([case] for case in suspects), [case for case in left if case not in suspects]]
+    if process.overdue in left:
+        groups = [[case for case in left if case != process.overdue]]
     again = tuple(tuple(group) for group in groups if group)
-    return _Outcome(complete, {}, again, dict.fromkeys(suspects or left, process.failure))
+    failed = {process.overdue: process.failure} if process.overdue in left else {}
+    return _Outcome(complete, failed, again, dict.fromkeys(suspects or left, process.failure))
 
 
 def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -248,9 +248,11 @@ class Case:
         policy: what its verdict must obey.
         ranks: number of processes that run it together.
         line: line of the test in its file, from 1; None where that is not known.
+        timeout_s: how long it may take in one process, None for the session's limit.
     """
 
     id: str
     policy: Policy = field(default_factory=Policy)
     ranks: int = 1
     line: int | None = None
+    timeout_s: float | None = None

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass
 from typing import Any
@@ -10,21 +9,21 @@ from typing import Any
 import pytest
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.roofline import read_amount
-from pytest_nsight.model.values import METRICS, Policy, Work
-
-
-def parse_band(where: str, value: object) -> float:
-    """Reads a band: "2%", "0.5 %" or a ratio such as 0.02.
-
-    Raises:
-        UsageError: not a percentage, or not between 0 and 100 %.
-    """
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", str(value))
-    ratio = float(match[1]) / (100 if match[2] else 1) if match else 1.0
-    if not 0 < ratio < 1:
-        raise UsageError(f"{where} is {value!r}; give a percentage such as 2%, or a ratio such as 0.02")
-    return ratio
+from pytest_nsight.model.values import Policy, Work
+from pytest_nsight.protocol.mark_values import (
+    parse_amount,
+    parse_band,
+    parse_count,
+    parse_factor,
+    parse_metric,
+    parse_names,
+    parse_rest,
+    parse_share,
+    parse_switch,
+    parse_text,
+    parse_time,
+    parse_timeout,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +46,7 @@ class Mark:
         flops: floating-point operations that a round has to do.
         min_share_of_limit: claimed share of what the board can do, over 0 to 1.
         ranks: number of processes that run the test together.
+        timeout_s: how long the test may take in one process.
     """
 
     rounds: int | None = None
@@ -64,6 +64,7 @@ class Mark:
     flops: int | None = None
     min_share_of_limit: float | None = None
     ranks: int = 1
+    timeout_s: float | None = None
 
     @property
     def work(self) -> Work | None:
@@ -86,97 +87,24 @@ class Mark:
         )
 
 
-def parse_duration(where: str, value: object) -> int:
-    """Reads a duration with a unit, such as "20ms" or "35.5 us", as ns.
-
-    Raises:
-        UsageError: no number with a unit of ns, us, ms or s.
-    """
-    units = {"ns": 1, "us": 1_000, "ms": 1_000_000, "s": 1_000_000_000}
-    match = re.fullmatch(r"\s*(\d+(?:\.\d+)?)\s*(ns|us|ms|s)\s*", value) if isinstance(value, str) else None
-    if not match:
-        raise UsageError(f'{where} is {value!r}; give a duration with its unit, such as "20ms" or "35us"')
-    return round(float(match[1]) * units[match[2]])
-
-
-def _time(where: str, value: object) -> int:
-    time_ns = parse_duration(where, value)
-    if not time_ns:
-        raise UsageError(f"{where} is {value!r}, and no kernel is that fast; give a longer time")
-    return time_ns
-
-
-def _count(least: int) -> Callable[[str, Any], int]:
-    def parse(where: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"{where} is {value!r}; give a whole number of at least {least}")
-        return value
-
-    return parse
-
-
-def _factor(where: str, value: Any) -> float:
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise UsageError(f"{where} is {value!r}; give a factor such as 1.2")
-    return float(value)
-
-
-def _text(where: str, value: Any) -> str:
-    if not isinstance(value, str) or not value:
-        raise UsageError(f"{where} is {value!r}; give the id of a parameter as a string")
-    return value
-
-
-def _switch(where: str, value: Any) -> bool:
-    if not isinstance(value, bool):
-        raise UsageError(f"{where} is {value!r}; give True or False")
-    return value
-
-
-def _metric(where: str, value: Any) -> str:
-    if value not in METRICS:
-        raise UsageError(f"{where} is {value!r}; choose one of {', '.join(METRICS)}")
-    return str(value)
-
-
-def _amount(where: str, value: Any) -> int:
-    try:
-        return read_amount(where, value)
-    except ValueError as error:
-        raise UsageError(str(error)) from None
-
-
-def _share(where: str, value: Any) -> float:
-    match = re.fullmatch(r"\s*(\d+(?:\.\d*)?|\.\d+)\s*(%?)\s*", "" if isinstance(value, bool) else str(value))
-    ratio = float(match[1]) / (100 if match[2] else 1) if match else 0.0
-    if not 0 < ratio <= 1:
-        raise UsageError(f'{where} is {value!r}; give a share of the limit such as 0.9 or "90%", at most 1')
-    return ratio
-
-
-def _names(where: str, value: Any) -> tuple[str, ...]:
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
-        raise UsageError(f"{where} is {value!r}; give a list of kernel names")
-    return tuple(value)
-
-
 # mark argument -> (field of Mark, reader of the value)
 _ARGUMENTS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
-    "rounds": ("rounds", _count(1)),
-    "warmup": ("warmup", _count(0)),
-    "rest": ("rest_ns", parse_duration),
-    "cold_cache": ("cold_cache", _switch),
+    "rounds": ("rounds", parse_count(1)),
+    "warmup": ("warmup", parse_count(0)),
+    "rest": ("rest_ns", parse_rest),
+    "cold_cache": ("cold_cache", parse_switch),
     "band": ("band", parse_band),
-    "metric": ("metric", _metric),
-    "launches": ("launches", _count(0)),
-    "kernels": ("kernels", _names),
-    "max_time": ("max_time_ns", _time),
-    "faster_than": ("faster_than", _text),
-    "by": ("by", _factor),
-    "bytes": ("bytes_moved", _amount),
-    "flops": ("flops", _amount),
-    "min_share_of_limit": ("min_share_of_limit", _share),
-    "ranks": ("ranks", _count(1)),
+    "metric": ("metric", parse_metric),
+    "launches": ("launches", parse_count(0)),
+    "kernels": ("kernels", parse_names),
+    "max_time": ("max_time_ns", parse_time),
+    "faster_than": ("faster_than", parse_text),
+    "by": ("by", parse_factor),
+    "bytes": ("bytes_moved", parse_amount),
+    "flops": ("flops", parse_amount),
+    "min_share_of_limit": ("min_share_of_limit", parse_share),
+    "ranks": ("ranks", parse_count(1)),
+    "timeout": ("timeout_s", parse_timeout),
 }
 
 

@@ -36,6 +36,7 @@ class ProcessRecord:
         end: how the process ended.
         failure: where it failed, a sentence that says how and where its output is; else "".
         trace_error: why there is no trace, "" if there is one.
+        overdue: the case that took too long and was ended with the process, "" if none did.
         cases: what it was to measure; None if all that was asked for.
         ranks: of ranks, the account and the trace of each; else empty.
         children: process id of something that it started -> process id of the worker itself.
@@ -46,6 +47,7 @@ class ProcessRecord:
     end: ProcessEnd = ProcessEnd.COMPLETE
     failure: str = ""
     trace_error: str = ""
+    overdue: str = ""
     cases: tuple[str, ...] | None = None
     ranks: tuple[tuple[Manifest, Trace | None], ...] = ()
     children: Mapping[int, int] = field(default_factory=dict)
@@ -77,6 +79,7 @@ class MeasuredProcess:
         end: how the process ended.
         failure: where it failed, a sentence that says how; else "".
         trace_error: why there is no trace, "" if there is one or nothing was measured.
+        overdue: the case that took too long, "" if none did.
         has_trace: whether a record was read.
         failed_in_canary: whether it failed while a canary ran.
         is_ranked: whether these are the ranks of parallel tests.
@@ -91,6 +94,7 @@ class MeasuredProcess:
     end: ProcessEnd = ProcessEnd.COMPLETE
     failure: str = ""
     trace_error: str = ""
+    overdue: str = ""
     has_trace: bool = True
     failed_in_canary: bool = False
     is_ranked: bool = False
@@ -127,6 +131,7 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
         end=record.end,
         failure=record.failure,
         trace_error=record.trace_error,
+        overdue=record.overdue,
         has_trace=record.trace is not None,
         failed_in_canary=record.failed_in_canary,
         is_ranked=bool(record.ranks),
