@@ -19,10 +19,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.nsys.collector import REPORT_FILE
-from pytest_nsight.collectors.nsys.command import profile_command
 from pytest_nsight.collectors.nsys.export import export
 from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.collectors.nsys.nsys_collector import REPORT_FILE
+from pytest_nsight.collectors.nsys.profiling import profile_command
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.trace.measures import measure
