@@ -1,4 +1,4 @@
-"""A GPU without torch: device control and compiled canaries on a real board, and a session that uses nothing else."""
+"""A GPU without torch: device control and compiled canaries on a real board, and a session of nothing else."""
 
 from __future__ import annotations
 
