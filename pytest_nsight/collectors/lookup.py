@@ -22,8 +22,8 @@ AUTO = "auto"
 """The name that stands for the best collector that works."""
 
 _BUILT_IN = (
-    EntryPoint("nsys", "pytest_nsight.collectors.nsys.collector:FACTORY", GROUP),
-    EntryPoint("torch", "pytest_nsight.collectors.torch.collector:FACTORY", GROUP),
+    EntryPoint("nsys", "pytest_nsight.collectors.nsys.nsys_collector:FACTORY", GROUP),
+    EntryPoint("torch", "pytest_nsight.collectors.torch.torch_collector:FACTORY", GROUP),
 )
 _METHODS = ("make_collector", "make_recorder", "read_kept")
 

@@ -19,6 +19,7 @@ MOST_UNPACKED_BYTES = 8 * 1024**3
 """A packed database may unpack to this much; a session of 26 cases takes some 20 MB."""
 
 _CHUNK_BYTES = 1024**2
+_REMEDY = "give the path of a recording, such as an .sqlite export"
 _GZIP = b"\x1f\x8b"
 
 
@@ -37,10 +38,10 @@ def check_regular(path: Path, *, follows_links: bool) -> None:
         mode = path.stat(follow_symlinks=follows_links).st_mode
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
-        raise TraceError(f"{path} cannot be read ({reason}); give the path of a recording, such as an .sqlite export") from None
+        raise TraceError(f"{path} cannot be read ({reason}); {_REMEDY}") from None
     if not stat.S_ISREG(mode):
         kind = next((name for is_kind, name in _KINDS if is_kind(mode)), "something else")
-        raise TraceError(f"{path} is {kind}, not a regular file; give the path of a recording, such as an .sqlite export")
+        raise TraceError(f"{path} is {kind}, not a regular file; {_REMEDY}")
 
 
 _KINDS = (

@@ -6,9 +6,9 @@ import sys
 
 import pytest
 
-from pytest_nsight.collectors.nsys.collector import EXPORT_FILE, NsysCollector
 from pytest_nsight.collectors.nsys.export import find_complaint
 from pytest_nsight.collectors.nsys.known_errors import KNOWN_ERRORS, quote, recognise
+from pytest_nsight.collectors.nsys.nsys_collector import EXPORT_FILE, NsysCollector
 from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME
 from pytest_nsight.collectors.nsys.read import explain_emptiness, read
 from pytest_nsight.protocol.job import WORKER_LOG
@@ -30,7 +30,7 @@ def test_a_recording_that_the_importer_damaged_is_read_with_its_words(fake, tmp_
         assert process.wait(60) == 0
     exported = TraceBuilder().range("case", 0, 100).launch("k", 10, 20, api_at=5)
     monkeypatch.setattr(
-        "pytest_nsight.collectors.nsys.collector.export",
+        "pytest_nsight.collectors.nsys.nsys_collector.export",
         lambda *_, **__: exported.write(run / FOLDER_NAME / EXPORT_FILE),
     )
 

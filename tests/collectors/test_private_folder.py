@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.base import RecordingOptions
-from pytest_nsight.collectors.nsys.collector import EXPORT_FILE, REPORT_FILE, NsysCollector
+from pytest_nsight.collectors.nsys.nsys_collector import EXPORT_FILE, REPORT_FILE, NsysCollector
 from pytest_nsight.collectors.nsys.private_folder import (
     FOLDER_NAME,
     is_visible,

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.torch.collector import TorchCollector
+from pytest_nsight.collectors.torch.torch_collector import TorchCollector
 from pytest_nsight.controller.revision_tree import Tree
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.protocol.job import THIS_TREE, Assignment
