@@ -27,7 +27,7 @@ ELSEWHERE = {
 }
 """Page in the repository -> its place on the site."""
 
-_NO_MESSAGE = re.compile(r"^(SELECT|CREATE|PRAGMA|INSERT|WITH|FROM|JOIN|WHERE)\b|^\W*$|^<")
+_NO_MESSAGE = re.compile(r"^(SELECT|CREATE|PRAGMA|INSERT|WITH|FROM|JOIN|WHERE)\b|^\W*$|</|<!--")
 
 
 def on_files(files: Files, config: Any) -> Files:
@@ -83,7 +83,7 @@ def messages(module: Path) -> Iterator[str]:
         if (
             len(re.findall(r"[A-Za-z]{2,}", text)) >= 4
             and " " in text
-            and not _NO_MESSAGE.match(text)
+            and not _NO_MESSAGE.search(text)
             and text not in seen
         ):
             seen.add(text)
