@@ -18,7 +18,7 @@ from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, identify
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.model.values import RunSummary, Shape
-from pytest_nsight.model.verdicts import Basis, Look, NoiseLevel, RunLevel
+from pytest_nsight.model.verdicts import Basis, Look, NoiseLevel, RunLevel, SlowerKernel
 
 
 def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compared: int) -> Basis:
@@ -115,10 +115,8 @@ def _run_level(location: Location, *, is_new: bool, is_compared: bool) -> RunLev
 _EXPLAINING_SHARE = 0.1
 
 
-def find_slower_kernels(
-    baseline: Sequence[RunSummary], new: Sequence[RunSummary]
-) -> tuple[tuple[str, float, float], ...]:
-    """Return (name, baseline ns, now ns) of the launches that got slower, worst first.
+def find_slower_kernels(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> tuple[SlowerKernel, ...]:
+    """Return the launches that got slower, worst first.
 
     Times are medians over runs of the shape's total in a round. Left out is what makes up less than a tenth
     of the sum of all growth.
@@ -130,7 +128,7 @@ def find_slower_kernels(
         (shape for shape, change in growth.items() if change > 0 and change >= _EXPLAINING_SHARE * total),
         key=lambda shape: (-growth[shape], shape),
     )
-    return tuple((shape.name, before.get(shape, 0.0), now[shape]) for shape in slower)
+    return tuple(SlowerKernel(shape.name, before.get(shape, 0.0), now[shape]) for shape in slower)
 
 
 def _median_times(runs: Sequence[RunSummary]) -> dict[Shape, float]:

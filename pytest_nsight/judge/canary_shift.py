@@ -16,6 +16,7 @@ import numpy as np
 from pytest_nsight.judge.contrast import Shift
 from pytest_nsight.judge.location import Floats, Location
 from pytest_nsight.judge.noise import Place, shares
+from pytest_nsight.model.verdicts import CanaryChange
 
 FEWEST_CANARIES = 4
 """With fewer, one odd canary would decide what is subtracted from every case's time."""
@@ -99,7 +100,9 @@ class Levels:
             error_variance=float(weights**2 @ (sampling + scatter)),
             scatter_variance=scatter,
             scatter_df=1 / float(weights @ weights) - 1,
-            canaries=tuple((c.name, float(change)) for c, change in zip(self.canaries, moved, strict=True)),
+            canaries=tuple(
+                CanaryChange(c.name, float(change)) for c, change in zip(self.canaries, moved, strict=True)
+            ),
         )
 
 

@@ -12,6 +12,7 @@ from scipy import special
 
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.noise import Component, Noise, Place, measure_context_shift, shares
+from pytest_nsight.model.verdicts import CanaryChange
 
 _Key = TypeVar("_Key", bound=Hashable)
 
@@ -30,7 +31,7 @@ class Shift:
         scatter_variance: of one canary's own change around the common one, sampling taken off: how far a case
             must be expected to lie from it.
         scatter_df: degrees of freedom of `scatter_variance`.
-        canaries: (name, its change).
+        canaries: the change of each canary.
     """
 
     log_change: float
@@ -38,7 +39,7 @@ class Shift:
     error_variance: float
     scatter_variance: float
     scatter_df: float
-    canaries: tuple[tuple[str, float], ...]
+    canaries: tuple[CanaryChange, ...]
 
 
 @dataclass(frozen=True, slots=True)

@@ -51,7 +51,7 @@ def _band(comparison: Comparison, contrast: Contrast) -> str:
 
 def regression(comparison: Comparison, contrast: Contrast) -> str:
     """Slower: by how much, beyond what band, on how many runs, how surely, and which kernels."""
-    names = list(dict.fromkeys(name for name, _, _ in comparison.slower_kernels))
+    names = list(dict.fromkeys(kernel.name for kernel in comparison.slower_kernels))
     kernels = f"; slower {'kernel' if len(names) == 1 else 'kernels'}: {', '.join(names[:3])}" if names else ""
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, contrast)}, {_runs(comparison)}, "

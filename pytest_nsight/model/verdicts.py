@@ -114,6 +114,34 @@ class RunLevel:
 
 
 @dataclass(frozen=True, slots=True)
+class CanaryChange:
+    """What a canary did between the baseline's sessions and this one.
+
+    Attributes:
+        name: of the canary.
+        change: difference of its log time.
+    """
+
+    name: str
+    change: float
+
+
+@dataclass(frozen=True, slots=True)
+class SlowerKernel:
+    """A kernel that explains a slowdown.
+
+    Attributes:
+        name: of the kernel.
+        baseline_ns: its time in a round of the baseline, the median over the runs.
+        now_ns: the same now.
+    """
+
+    name: str
+    baseline_ns: float
+    now_ns: float
+
+
+@dataclass(frozen=True, slots=True)
 class Basis:
     """The numbers behind a comparison, as docs/statistics.md names it; differences are of log time.
 
@@ -133,10 +161,10 @@ class Basis:
         canary_error: standard error of it.
         canary_scatter: standard deviation of the canaries around it, sampling taken off.
         canary_degrees_of_freedom: of the scatter.
-        canaries: (name, its change).
+        canaries: the change of each canary.
         looks: the comparison after each look.
         runs: all runs, stored ones first.
-        context_shift: share of the runs whose context the other side lacks; times the deviation of contexts, it is
+        context_shift: share of the runs whose context the other group lacks; times the deviation of contexts, it is
             the standard error that contexts add.
     """
 
@@ -155,7 +183,7 @@ class Basis:
     canary_error: float | None
     canary_scatter: float | None
     canary_degrees_of_freedom: float | None
-    canaries: tuple[tuple[str, float], ...]
+    canaries: tuple[CanaryChange, ...]
     looks: tuple[Look, ...]
     runs: tuple[RunLevel, ...]
     context_shift: float = 0.0
@@ -184,7 +212,7 @@ class Comparison:
         baseline_runs: number of baseline runs.
         new_runs: number of new runs.
         against: the revision that stands in place of a stored baseline, "" for none.
-        slower_kernels: (name, baseline ns, now ns) of the kernels that explain the change, worst first.
+        slower_kernels: the kernels that explain the change, worst first.
         basis: the numbers behind these; None only in comparisons that were not made by the gate.
     """
 
@@ -205,7 +233,7 @@ class Comparison:
     run_sd: float
     baseline_runs: int
     new_runs: int
-    slower_kernels: tuple[tuple[str, float, float], ...] = ()
+    slower_kernels: tuple[SlowerKernel, ...] = ()
     against: str = ""
     basis: Basis | None = None
 

@@ -124,8 +124,10 @@ def detail_lines(verdict: Verdict) -> list[str]:
     lines = [f"{change.before} -> {change.now}  {shape_text(change.shape)}" for change in verdict.changes]
     compared = verdict.comparison
     if compared is not None and len(compared.slower_kernels) > 1 and not verdict.changes:
-        for name, before_ns, now_ns in compared.slower_kernels:
-            lines.append(f"{durations(before_ns, now_ns)}  {_kernel_name(name)}")
+        lines += [
+            f"{durations(kernel.baseline_ns, kernel.now_ns)}  {_kernel_name(kernel.name)}"
+            for kernel in compared.slower_kernels
+        ]
     return lines
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.values import Policy, Shape, ShapeUse
-from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.model.verdicts import SlowerKernel, VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
 
 UNFUSED = uses("pow", "mean", "add", "rsqrt", "mul", "mul")
@@ -155,5 +155,8 @@ def test_the_kernels_that_grew_are_named_worst_first_and_trifles_left_out():
 
     verdict = verdict_of(make_evidence(30_000, 1.24, shapes=before, new_shapes=now))
 
-    assert verdict.comparison.slower_kernels == (("b", 10_000, 15_000), ("a", 10_000, 12_000))
+    assert verdict.comparison.slower_kernels == (
+        SlowerKernel("b", 10_000, 15_000),
+        SlowerKernel("a", 10_000, 12_000),
+    )
     assert verdict.sentence.endswith("; slower kernels: b, a")

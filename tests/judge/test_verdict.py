@@ -6,7 +6,7 @@ import pytest
 
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
 from pytest_nsight.model.values import Clocks, Policy, RunSummary, ShapeUse, Subject
-from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.model.verdicts import SlowerKernel, VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, make_streams, rounds_around, wobble
 
 
@@ -27,7 +27,7 @@ def test_slower_beyond_band_and_noise_is_a_regression_told_with_its_figures():
     )
     assert verdict.sentence.endswith("); slower kernel: _rms_norm_fused")
     assert verdict.comparison.ratio == pytest.approx(1.07, rel=1e-4)
-    assert verdict.comparison.slower_kernels == (("_rms_norm_fused", 24_400.0, 26_100.0),)
+    assert verdict.comparison.slower_kernels == (SlowerKernel("_rms_norm_fused", 24_400.0, 26_100.0),)
 
 
 def test_faster_is_an_improvement_that_suggests_to_save():

@@ -14,6 +14,7 @@ from pytest_nsight.model.verdicts import (
     RunLevel,
     SessionResult,
     ShapeChange,
+    SlowerKernel,
     Verdict,
     VerdictKind,
 )
@@ -221,7 +222,7 @@ def _verdict_rms_norm() -> Verdict:
         f"{case}: kernel time 24.4 -> 26.1 us (+7.0 %, band 2 %, 5+9 runs, p 2e-6); "
         "slower kernels: _rms_norm_fused, reduce_kernel"
     )
-    slower = (("_rms_norm_fused", 20_100.0, 21_500.0), ("reduce_kernel", 4_300.0, 4_610.0))
+    slower = (SlowerKernel("_rms_norm_fused", 20_100.0, 21_500.0), SlowerKernel("reduce_kernel", 4_300.0, 4_610.0))
     compared = comparison(24_400, 1.07, 0.009, 2e-6, slower_kernels=slower)
     return verdict(VerdictKind.REGRESSION, case, sentence, compared)
 

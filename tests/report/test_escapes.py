@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_nsight.model.values import Subject
-from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
+from pytest_nsight.model.verdicts import SessionResult, SlowerKernel, Verdict, VerdictKind
 from pytest_nsight.report import ci_formats, markdown, terminal
 from pytest_nsight.report.escapes import (
     html_text,
@@ -50,7 +50,9 @@ HOSTILE = [
 def hostile(text: str) -> SessionResult:
     """A session in which everything that comes from elsewhere is `text`."""
     subject = Subject(f"test_{text}.py::test_x[{text}]", text)
-    compared = canned.comparison(24_400, 1.07, 0.01, 1e-9, slower_kernels=((text, 1.0, 2.0), ("b", 1.0, 2.0)))
+    compared = canned.comparison(
+        24_400, 1.07, 0.01, 1e-9, slower_kernels=tuple(SlowerKernel(name, 1.0, 2.0) for name in (text, "b"))
+    )
     verdict = Verdict(subject, VerdictKind.REGRESSION, text, 26_000.0, compared)
     return canned.session(
         (verdict,),

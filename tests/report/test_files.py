@@ -98,7 +98,11 @@ def test_ours_is_complete_under_extra_info() -> None:
 
     assert (slower["verdict"], slower["fails"]) == ("REGRESSION", True)
     assert slower["comparison"]["ratio"] == 1.07
-    assert slower["comparison"]["slower_kernels"][0] == ["_rms_norm_fused", 20_100.0, 21_500.0]
+    assert slower["comparison"]["slower_kernels"][0] == {
+        "name": "_rms_norm_fused",
+        "baseline_ns": 20_100.0,
+        "now_ns": 21_500.0,
+    }
     assert [run["run"] for run in slower["runs"]] == ["20260301-120000-1", "20260301-120000-2"]
     assert slower["runs"][0]["clocks"]["sm_mhz"] == 1980
     assert slower["structure"][0]["shape"]["grid"] == [4096, 1, 1]
