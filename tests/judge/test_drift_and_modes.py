@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import tracemalloc
 from dataclasses import replace
 
 import numpy as np
@@ -198,3 +199,18 @@ def test_repeats_are_equal_rounds_in_several_runs_and_not_a_few_by_chance() -> N
     assert not is_repeated([np.array([5.0, 6.0]), np.array([5.0, 7.0])])
     assert not is_repeated([np.array([5.0]), np.array([5.0]), np.array([5.0])])
     assert not is_repeated([np.array([5.0] * 40)])
+
+
+@pytest.mark.parametrize("count", [2001, 9999, 100_000])
+def test_many_rounds_take_little_memory_and_drift_as_few_do(count: int) -> None:
+    noise = np.random.default_rng(7).normal(0, 0.002, size=count)
+    steady = math.log(200_000) + noise
+    tracemalloc.start()
+
+    still, drift = find_drift(steady), find_drift(steady + 0.03 * np.linspace(0, 1, count))
+
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert still == 0.0
+    assert drift == pytest.approx(0.03, abs=0.002)
+    assert peak < 500 << 20
