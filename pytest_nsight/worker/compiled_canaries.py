@@ -169,7 +169,7 @@ def make_compiled_canaries(driver: CudaDriver, shrink: int = 1) -> CompiledCanar
 def _compile(driver: CudaDriver, shrink: int) -> CompiledCanaries:
     compiled = compile_source(load_nvrtc(), SOURCE, driver.architecture)
     functions = driver.load_functions(compiled.image, [f"nsight_{name}" for name in KERNELS])
-    make = _Maker(driver, functions, shrink)
+    make = _KernelMaker(driver, functions, shrink)
     canaries = [
         Canary("copy", make.copy),
         Canary("triad", make.triad),
@@ -184,7 +184,7 @@ def _compile(driver: CudaDriver, shrink: int) -> CompiledCanaries:
     return CompiledCanaries(tuple(canaries), compiled.compiler)
 
 
-class _Maker:
+class _KernelMaker:
     """Prepares the canaries on one device."""
 
     def __init__(self, driver: CudaDriver, functions: Mapping[str, c_void_p], shrink: int) -> None:

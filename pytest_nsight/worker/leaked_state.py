@@ -125,8 +125,8 @@ class LeakedStatePlugin:
     ) -> Generator[None, object, object]:
         """Compares the state before a case's first setup with the state after its last teardown."""
         self._is_last = nextitem is None
-        if not self._expected:
-            self._expected = self._reader.read()
+        # Anew for each case: what other plugins set around a case, such as its time limit, is their business.
+        self._expected = self._reader.read()
         modules = len(sys.modules)
         result = yield
         changed = self._put_back(has_imported=len(sys.modules) > modules)

@@ -10,7 +10,7 @@ import pytest
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import Round
+from pytest_nsight.protocol.manifest_events import Conditions, ProcessorTimes, Round
 from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.run_summary import summarise
@@ -122,3 +122,20 @@ def test_a_round_without_launches_is_told_in_the_words_of_its_board(tmp_path: Pa
 
     assert found == ()
     assert problems[CASE].startswith(f"no {what} ran")
+
+
+@pytest.mark.parametrize(("waiting_ns", "share"), [(0, 0.0), (25, 0.25), (None, None)])
+def test_what_other_programs_took_of_the_processor_stands_beside_the_rounds(
+    tmp_path: Path, waiting_ns: int | None, share: float | None
+) -> None:
+    trace = read(TraceBuilder().range("test_x", 100, 190, payload=100).launch("k", 110, 120, api_at=105).write(
+        tmp_path / "trace.sqlite"
+    ))  # fmt: skip
+    used = ProcessorTimes(100, 75, waiting_ns, None, 80, 3)
+    conditions = Conditions(CASE, 1, 0, 0, 0, None, 100, None, (), used)
+
+    (found,), _ = summarise(
+        replace(manifest(()), conditions={CASE: conditions}), measure(trace), measure_captured(trace)
+    )
+
+    assert found.clocks.processor_lost == share

@@ -75,7 +75,9 @@ SEEN = []
 
 @pytest.mark.nsight
 @pytest.mark.parametrize("n", [1, 2])
-def test_tidy(nsight, n, monkeypatch, tmp_path):
+def test_tidy(nsight, n, monkeypatch, tmp_path, request):
+    # What plugins set around a case is as they set it.
+    assert os.environ["ITEM"] == request.node.name
     # What wider fixtures set stays for all cases.
     assert torch.ones(1).dtype == torch.float64
     assert os.environ["SET"] == os.environ["INNER"] == "1"
@@ -93,6 +95,16 @@ def test_tidy(nsight, n, monkeypatch, tmp_path):
     # Random numbers begin alike in every case.
     SEEN.append((random.random(), float(torch.rand(1)), float(numpy.random.rand())))
     assert len(set(SEEN)) == 1
+"""
+
+AROUND = """
+import os
+import pytest
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    os.environ["ITEM"] = item.name
+    return (yield)
 """
 
 FORGETFUL = """
@@ -139,6 +151,7 @@ def test_whatever_a_test_changes_is_put_back_before_the_next_one(pytester: pytes
 
 def test_what_wider_fixtures_and_imports_set_stays_and_tidy_tests_are_not_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\naddopts = -p no:randomly\npythonpath = .\n")
+    pytester.makeconftest(AROUND)
     pytester.makepyfile(
         library="import os\nos.environ.setdefault('LIBRARY_HOME', '/somewhere')\n",
         test_a=HEAD + TIDY,
@@ -155,7 +168,7 @@ def test_what_wider_fixtures_and_imports_set_stays_and_tidy_tests_are_not_named(
     said = read_note(result)
     # The order is drawn, and what the last case leaves reaches no other.
     assert re.search(r"left it so: test_[bd]\.py::test_forgets \(default dtype\)[.;]", said)
-    assert not re.search("test_tidy|test_after|INNER|sys.path", said)
+    assert not re.search("test_tidy|test_after|INNER|ITEM|sys.path", said)
 
 
 @pytest.mark.parametrize(
