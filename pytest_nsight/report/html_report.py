@@ -17,6 +17,7 @@ from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report.declared_work import limits_lines, reach_of, work_rows
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_case import PageCase, kind_class, render_case, table
+from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.svg_plots import ForestRow, RooflinePoint, forest, roofline
 from pytest_nsight.report.verdict_text import fails, labels, machine_name, setup, summary, worst_first
 
@@ -39,6 +40,7 @@ def render(result: SessionResult) -> str:
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     outcome = "failed" if any(fails(verdict, strict=result.strict) for verdict in verdicts) else "passed"
     sections = [
+        _next_steps(result),
         _changes(cases, result),
         _tools(cases),
         "".join(render_case(case, result, anchors) for case in cases),
@@ -71,6 +73,18 @@ Enter opens it, e opens all.</footer>
 </body>
 </html>
 """
+
+
+def _next_steps(result: SessionResult) -> str:
+    failing = [verdict for verdict in worst_first(result.verdicts) if fails(verdict, strict=result.strict)]
+    steps = plan_next_steps(failing, result)
+    if steps is None:
+        return ""
+    check = f"<p>To check again, against its commit:</p><pre>{html_text(steps.check)}</pre>" if steps.check else ""
+    return (
+        f"<h2>What to do</h2><p>The baseline: {html_text(steps.origin)}.</p><p>To accept these changes, save them on "
+        f"a machine with this GPU, and commit the baselines:</p><pre>{html_text(steps.accept)}</pre>{check}"
+    )
 
 
 def _changes(cases: list[PageCase], result: SessionResult) -> str:

@@ -67,6 +67,14 @@ def test_cases_stand_worst_first_and_name_everything_about_them() -> None:
     assert "NVIDIA H200" in text
 
 
+def test_the_page_says_how_to_accept_or_check_what_failed() -> None:
+    text = html_report.render(with_baseline())
+
+    assert "pytest --nsight --nsight-save --nsight-reason" in text
+    assert "--nsight-against 4be90d0c" in text
+    assert "What to do" not in html_report.render(canned.quiet())
+
+
 def test_the_forest_plot_has_a_row_for_each_compared_case() -> None:
     text = html_report.render(canned.full())
     compared = [verdict for verdict in canned.full().verdicts if verdict.comparison]
