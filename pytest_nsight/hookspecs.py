@@ -1,6 +1,7 @@
 """Hooks that a conftest.py or another plugin may implement; pytest calls them in the controller process.
 
-They are no hooks of pytest's own: `pytest --help` lists them as soon as the plugin is installed.
+They are hooks of this plugin, not of pytest. An implementation needs no import: pytest finds it by its name in any
+conftest.py, or in a plugin that is installed.
 """
 
 from __future__ import annotations
@@ -18,7 +19,8 @@ if TYPE_CHECKING:
 def pytest_nsight_verdict(config: pytest.Config, verdict: Verdict) -> None:
     """Called with each verdict of a session, once it is final and before any test is reported.
 
-    A conftest.py sends verdicts elsewhere with it, a dashboard say. It cannot change them: the value is frozen, and
+    A conftest.py sends verdicts elsewhere with it, to a dashboard for example. Sessions that save or fill a pool have
+    verdicts of the kind SAVED only. It cannot change them: the value is frozen, and
     whether a test fails is decided by the verdict alone. An exception ends the session with pytest's own report.
 
     Example:

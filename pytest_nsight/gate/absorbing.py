@@ -25,7 +25,7 @@ MOST_FAILURES_ALONE = 3
 
 
 @dataclass(frozen=True, slots=True)
-class _Outcome:
+class _CaseOutcomes:
     """What becomes of the cases of one process.
 
     Attributes:
@@ -91,7 +91,7 @@ def _leave_out(
     return tuple(kept)
 
 
-def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _Outcome:
+def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes:
     """Which cases count, which have failed for good, and which are measured again."""
     manifest = process.manifest
     ended = [case for case in manifest.ended if case in cases]
@@ -105,15 +105,15 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _Outcome:
         is_alone = len(cases) == 1
         failed = {case: process.problems[case] for case in damaged if is_alone}
         doubts = {case: process.problems[case] for case in damaged}
-        return _Outcome(complete, failed, (*_isolate(() if is_alone else damaged), *unstarted), doubts)
+        return _CaseOutcomes(complete, failed, (*_isolate(() if is_alone else damaged), *unstarted), doubts)
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
     if process.end is ProcessEnd.INTERRUPTED:
-        return _Outcome(complete, {})
+        return _CaseOutcomes(complete, {})
     left = [case for case in cases if case not in complete]
     suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
     if not process.failed_in_canary and (len(cases) == 1 or not any(case in manifest.started for case in cases)):
         # Another process would fail before its first test, too.
-        return _Outcome(complete, dict.fromkeys(left, process.failure))
+        return _CaseOutcomes(complete, dict.fromkeys(left, process.failure))
     half = 0 if process.failed_in_canary else (len(left) + 1) // 2
     groups = [left[:half], left[half:]]
     if suspects:
@@ -122,7 +122,7 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _Outcome:
         groups = [[case for case in left if case != process.overdue]]
     again = tuple(tuple(group) for group in groups if group)
     failed = {process.overdue: process.failure} if process.overdue in left else {}
-    return _Outcome(complete, failed, again, dict.fromkeys(suspects or left, process.failure))
+    return _CaseOutcomes(complete, failed, again, dict.fromkeys(suspects or left, process.failure))
 
 
 def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:
@@ -130,7 +130,7 @@ def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     return tuple(tuple(group) for group in (damaged[:1], damaged[1:]) if group)
 
 
-def _add(state: GateState, process: MeasuredProcess, outcome: _Outcome) -> GateState:
+def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> GateState:
     state = _add_run(state, process.manifest)
     state = replace(state, bytes_per_s=process.bytes_per_s or state.bytes_per_s)
     if process.manifest.tree == OTHER_TREE:
@@ -171,7 +171,7 @@ def _add_run(state: GateState, manifest: Manifest) -> GateState:
     return replace(state, environment={**state.environment, "board": "+".join(boards)})
 
 
-def _add_other_tree(state: GateState, process: MeasuredProcess, outcome: _Outcome) -> GateState:
+def _add_other_tree(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> GateState:
     postponed = {case for group in outcome.again for case in group}
     asked = process.cases if process.cases is not None else state.pending[0].assignment.cases
     cases = [case for case in asked if case not in postponed and case not in outcome.failed]
