@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.idle_causes import is_synchronisation
+from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -117,8 +117,7 @@ def _list(trace: Trace, details: LaunchDetails, rows: Ints) -> _Step:
 def _find_returns(trace: Trace, low_ns: int, high_ns: int) -> list[int]:
     """When the synchronising calls of the window returned, in order."""
     calls = trace.calls
-    names = [number for number, text in enumerate(trace.strings) if is_synchronisation(text)]
-    rows = np.isin(calls.name, names) & (calls.end_ns < high_ns) & (calls.end_ns > low_ns)
+    rows = flag_calls(trace, is_synchronisation) & (calls.end_ns < high_ns) & (calls.end_ns > low_ns)
     ends: list[int] = np.sort(calls.end_ns[rows]).tolist()
     return ends
 

@@ -11,6 +11,7 @@ _MANY = 20
 """Names that differ in one number only and are this many count something, such as operators, not sizes."""
 _NUMBER = re.compile(r"(?<!\d)\d{1,18}(?!\d)")
 _MOST_NUMBERS = 3
+_SEPARATOR = "\0"
 _OPERATOR_IDS = re.compile(r",? *\b(?:seq|op_id|seq_id|fwd_thread_id|Iteration|id) *[=:] *\d+")
 """What emit_nvtx and Kineto append to the name of each operator."""
 _TOKEN = re.compile(r"\w+|[^\w\s]")
@@ -29,11 +30,26 @@ def fold_names(names: Iterable[str]) -> dict[str, str]:
     Returns:
         Each name's common name, with * for the number, or the name itself.
     """
-    folded = {name: _OPERATOR_IDS.sub("", name) or name for name in names}
+    texts = list(dict.fromkeys(names))
+    return dict(zip(texts, fold_list(texts), strict=True))
+
+
+def fold_list(names: Sequence[str]) -> list[str]:
+    """The common name of each name; `fold_names` says which.
+
+    Args:
+        names: any names.
+    """
+    # One substitution in all names together takes a fifth of the time of one in each: profilers number millions.
+    joined = _OPERATOR_IDS.sub("", _SEPARATOR.join(names)).split(_SEPARATOR) if names else []
+    if len(joined) != len(names):
+        joined = [_OPERATOR_IDS.sub("", name) for name in names]
+    plain = [short or name for short, name in zip(joined, names, strict=True)]
+    folded = {name: name for name in set(plain)}
     for position in range(_MOST_NUMBERS):
         shorter = _fold_number(set(folded.values()), position)
         folded = {name: shorter[short] for name, short in folded.items()}
-    return folded
+    return [folded[name] for name in plain]
 
 
 def _fold_number(names: Iterable[str], position: int) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.idle_causes import is_synchronisation
+from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.trace import Flags, Trace
 from pytest_nsight.trace.sorted_keys import rank_groups
@@ -41,11 +41,12 @@ def tabulate_calls(trace: Trace, chosen: Flags) -> tuple[CallTime, ...]:
         chosen: shape (calls,), which calls count.
     """
     calls = trace.calls
-    names = [_plain(text) for text in trace.strings]
+    used, codes = np.unique(calls.name, return_inverse=True)
+    names = [_plain(trace.strings[number]) for number in used.tolist()]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     merged = np.array([numbers[name] for name in names], np.int64)
     rows = np.flatnonzero(chosen)
-    key = merged[calls.name[rows]] if len(rows) else np.empty(0, np.int64)
+    key = merged[codes[rows]] if len(rows) else np.empty(0, np.int64)
     order = np.argsort(key, kind="stable")
     duration_ns = np.maximum(calls.end_ns[rows] - calls.start_ns[rows], 0)[order]
     edges = np.flatnonzero(np.diff(key[order])) + 1
@@ -68,8 +69,7 @@ def tabulate_calls(trace: Trace, chosen: Flags) -> tuple[CallTime, ...]:
 def find_waiting(trace: Trace) -> TimeSet:
     """When any thread of a process is inside a synchronising call; one line for each process, by its id."""
     calls = trace.calls
-    waits = np.array([is_synchronisation(text) for text in trace.strings], np.bool_)
-    rows = np.flatnonzero(waits[calls.name]) if len(calls) else np.empty(0, np.int64)
+    rows = np.flatnonzero(flag_calls(trace, is_synchronisation))
     number, processes = rank_groups(calls.process, calls.process)
     low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
     axis = Axis.over(low_ns, max(low_ns, high_ns), processes)

@@ -12,6 +12,7 @@ device's work and the call of that launch is the cause:
 from __future__ import annotations
 
 import enum
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,6 +59,19 @@ def is_copy_call(name: str) -> bool:
     return "Memcpy" in name
 
 
+def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
+    """Which calls have a name that fits, shape (calls,). A trace may have a million names of ranges, few of calls.
+
+    Args:
+        trace: the trace.
+        is_wanted: whether a name fits.
+    """
+    numbers = np.unique(trace.calls.name)
+    fitting = [number for number in numbers.tolist() if is_wanted(trace.strings[number])]
+    flags: Flags = np.isin(trace.calls.name, fitting)
+    return flags
+
+
 def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Ints) -> dict[IdleCause, TimeSet]:
     """The idle time of all devices by cause.
 
@@ -97,9 +111,8 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
 def _find_blocks(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[Ints, Flags]:
     """When the thread's last waiting call before the next launch returned, not before the gap; and if it copied."""
     calls = trace.calls
-    copies = np.array([is_copy_call(text) for text in trace.strings], np.bool_)
-    waits = np.array([is_synchronisation(text) for text in trace.strings], np.bool_) | copies
-    rows = np.flatnonzero(waits[calls.name]) if len(calls) else np.empty(0, np.int64)
+    copies = flag_calls(trace, is_copy_call)
+    rows = np.flatnonzero(flag_calls(trace, is_synchronisation) | copies)
     if not len(rows) or not len(gaps.line):
         return gaps.start_ns, np.zeros(len(gaps.line), np.bool_)
     low_ns, high_ns = int(calls.start_ns.min()), int(calls.end_ns.max())
@@ -110,7 +123,7 @@ def _find_blocks(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[Ints, Flags]:
     row = rows[order[np.maximum(at, 0)]]
     fits = (at >= 0) & (number[row] == gaps.thread) & (calls.end_ns[row] > gaps.start_ns)
     returned = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
-    return returned, fits & copies[calls.name[row]]
+    return returned, fits & copies[row]
 
 
 def _find_host_time(trace: Trace, number: Ints, threads: int, gaps: _Gaps) -> TimeSet:

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.display_names import fold_names
-from pytest_nsight.analysis.idle_causes import is_synchronisation
+from pytest_nsight.analysis.display_names import fold_list
+from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
 from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -80,8 +80,7 @@ def cost_ranges(trace: Trace, details: LaunchDetails, rows: Ints) -> RangeCosts:
     is_inside = np.zeros(len(launches), np.bool_)
     is_inside[placed] = members.covered
     is_compute, duration_ns = details.is_compute[placed], details.duration_ns[placed]
-    names = [number for number, text in enumerate(trace.strings) if is_synchronisation(text)]
-    waits = np.flatnonzero(np.isin(calls.name, names))
+    waits = np.flatnonzero(flag_calls(trace, is_synchronisation))
     waiting = attribute(trace, rows, calls.process[waits], calls.thread[waits], calls.start_ns[waits])
     return RangeCosts(
         kernel_ns=members.sum_of(duration_ns * is_compute),
@@ -104,18 +103,15 @@ def label_ranges(trace: Trace, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
     ranges = trace.ranges
     size = max(len(trace.strings), 1)
     pairs, codes = np.unique(ranges.domain[rows].astype(np.int64) * size + ranges.name[rows], return_inverse=True)
-    domains, names = (pairs // size).tolist(), (pairs % size).tolist()
-    has_several = len(set(domains)) > 1
-    folded = {
-        domain: fold_names(trace.strings[name] for own, name in zip(domains, names, strict=True) if own == domain)
-        for domain in dict.fromkeys(domains)
-    }
+    values, starts = np.unique(pairs // size, return_index=True)
+    names, edges = pairs % size, np.append(starts, len(pairs))
     labels: dict[str, int] = {}
-    numbers = []
-    for domain, name in zip(domains, names, strict=True):
-        prefix = f"{trace.strings[domain]}:" if has_several and trace.strings[domain] else ""
-        label = prefix + (folded[domain][trace.strings[name]] or "(no name)")
-        numbers.append(labels.setdefault(label, len(labels)))
+    numbers: list[int] = []
+    for domain, first, last in zip(values.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
+        prefix = f"{trace.strings[domain]}:" if len(values) > 1 and trace.strings[domain] else ""
+        folded = fold_list([trace.strings[name] for name in names[first:last].tolist()])
+        known = {text: labels.setdefault(prefix + (text or "(no name)"), len(labels)) for text in set(folded)}
+        numbers += [known[text] for text in folded]
     return np.asarray(numbers, np.int64)[codes], tuple(labels)
 
 

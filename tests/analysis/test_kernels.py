@@ -161,3 +161,7 @@ def test_work_that_was_not_waited_for_is_not_on_the_critical_path(tmp_path: Path
 
     assert path is not None
     assert {one.name for one in path.parts} == {"", "late"}
+
+
+def test_names_with_any_character_are_folded_alike() -> None:
+    assert fold_names(["a\0b, op_id = 3", "c, op_id = 4"]) == {"a\0b, op_id = 3": "a\0b", "c, op_id = 4": "c"}
