@@ -19,9 +19,11 @@ if TYPE_CHECKING:
 def pytest_nsight_verdict(config: pytest.Config, verdict: Verdict) -> None:
     """Called with each verdict of a session, once it is final and before any test is reported.
 
-    A conftest.py sends verdicts elsewhere with it, to a dashboard for example. Sessions that save or fill a pool have
-    verdicts of the kind SAVED only. It cannot change them: the value is frozen, and
-    whether a test fails is decided by the verdict alone. An exception ends the session with pytest's own report.
+    A conftest.py sends verdicts elsewhere with it, to a dashboard for example. A session that saves has verdicts of
+    the kind SAVED only.
+
+    It cannot change them: the value is frozen, and whether a test fails is decided by the verdict alone. An exception
+    ends the session with pytest's own report.
 
     Example:
         .. code-block:: python
