@@ -22,7 +22,7 @@ def pytest_nsight_verdict(config: pytest.Config, verdict: Verdict) -> None:
     A conftest.py sends verdicts elsewhere with it, to a dashboard for example. A session that saves has verdicts of
     the kind SAVED only.
 
-    It cannot change them: the value is frozen, and whether a test fails is decided by the verdict alone. An exception
+    It cannot change them: the value is frozen, and whether a test fails is decided by the verdict. An exception
     ends the session with pytest's own report.
 
     Example:
