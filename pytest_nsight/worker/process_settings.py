@@ -55,7 +55,8 @@ class Setting:
 def list_settings() -> Iterator[Setting]:
     """Every setting of the libraries that are imported now, in the order in which they are to be put back."""
     yield from _PYTHON
-    if "numpy.random" in sys.modules:
+    # NumPy imports this part of itself when it is first asked for.
+    if hasattr(sys.modules.get("numpy"), "random"):
         yield _numpy_generator()
     torch = sys.modules.get("torch")
     # A test may be in the middle of a failed import.
@@ -93,15 +94,15 @@ _PYTHON = (
 
 
 def _numpy_generator() -> Setting:
-    numpy_random = sys.modules["numpy.random"]
+    numpy: Any = sys.modules["numpy"]
 
     def read() -> tuple[str, bytes, int, int, float]:
-        name, keys, position, has_gauss, gauss = numpy_random.get_state(legacy=True)
+        name, keys, position, has_gauss, gauss = numpy.random.get_state(legacy=True)
         return name, keys.tobytes(), position, has_gauss, gauss
 
     def write(state: tuple[str, bytes, int, int, float]) -> None:
         name, keys, *rest = state
-        numpy_random.set_state((name, sys.modules["numpy"].frombuffer(keys, "uint32"), *rest))
+        numpy.random.set_state((name, numpy.frombuffer(keys, "uint32"), *rest))
 
     return Setting("random numbers of NumPy", read, write, is_reported=False)
 

@@ -129,6 +129,7 @@ def read_note(result: pytest.RunResult) -> str:
 OPTIONS = ("--nsight", "--nsight-save", "--nsight-runs=1", "--nsight-rounds=10", "--nsight-collector=torch")
 
 
+@pytest.mark.slow
 def test_whatever_a_test_changes_is_put_back_before_the_next_one(pytester: pytest.Pytester) -> None:
     # All in one session: what is put back beside something else is put back alone, too.
     claims = "\n".join(f"    assert {claim}" for _, claim in CHANGES.values())
@@ -149,6 +150,7 @@ def test_whatever_a_test_changes_is_put_back_before_the_next_one(pytester: pytes
     assert f"and {len(CHANGES) - 3} more" in said
 
 
+@pytest.mark.slow
 def test_what_wider_fixtures_and_imports_set_stays_and_tidy_tests_are_not_named(pytester: pytest.Pytester) -> None:
     pytester.makeini("[pytest]\naddopts = -p no:randomly\npythonpath = .\n")
     pytester.makeconftest(AROUND)
@@ -195,6 +197,19 @@ assert all(reader.write(name, before.get(name, ABSENT)) for name in changes)
 assert find_changes(before, reader.read()) == ()
 """
     subprocess.run([sys.executable, "-W", "error", "-c", code], check=True, timeout=100)
+
+
+def test_the_generator_of_numpy_is_known_before_its_first_use() -> None:
+    code = """
+import numpy
+from pytest_nsight.worker.leaked_state import StateReader
+reader = StateReader()
+before = reader.read()
+first = numpy.random.rand()
+reader.write("random numbers of NumPy", before["random numbers of NumPy"])
+assert numpy.random.rand() == first
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
 def test_a_process_without_torch_stays_without_it() -> None:
