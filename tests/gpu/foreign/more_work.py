@@ -1,9 +1,9 @@
 """Two per cent more work in half of the cases, by the same launches: FOREIGN_MORE_WORK.
 
 No kernel of a program is changed for it. Every round ends with a kernel that only waits: for no cycle in unchanged
-code, and with FOREIGN_MORE_WORK=2% for 2 % of the case's kernel time in half of the cases. Launches, grids and blocks
-stay the same, so that time alone can show it. FOREIGN_TIMES names the --nsight-json of an earlier session, which
-says how long the cases take.
+code, and with FOREIGN_MORE_WORK=2% for 2 % of the case's kernel time in half of the cases. Launches, grids and
+blocks stay the same, so that time alone can show it. FOREIGN_TIMES names the --nsight-json of an earlier session,
+which says how long the cases take.
 """
 
 from __future__ import annotations
