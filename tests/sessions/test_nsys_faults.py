@@ -127,6 +127,11 @@ def test_what_is_killed_leaves_neither_process_nor_secret(victim: str, pytester:
     assert files_with_secret(pytester.path) == []
     for folder in (pytester.path / ".nsight").glob("2*/run-*/nsys"):
         assert folder.stat().st_mode & 0o077 == 0
+    if victim == "everything":
+        # The next session removes what the killed one could not.
+        pytester.makepyfile(test_case="import pytest\n@pytest.mark.nsight\ndef test_none(): pass")
+        pytester.runpytest_subprocess("--nsight", "--nsight-collector=nsys", "--nsight-rounds=3")
+        assert not list((pytester.path / ".nsight").glob("2*/run-*/nsys"))
 
 
 def wait_until_measuring(folder: Path) -> None:

@@ -7,6 +7,7 @@ import os
 import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import IO
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess
@@ -14,9 +15,11 @@ from pytest_nsight.collectors.nsys.export import export, find_complaint, find_re
 from pytest_nsight.collectors.nsys.find import Installation, find
 from pytest_nsight.collectors.nsys.private_folder import (
     FOLDER_NAME,
+    claim,
     hide,
     is_visible,
     make_private_folder,
+    remove_abandoned,
     remove_private_folder,
 )
 from pytest_nsight.collectors.nsys.profiling import profile
@@ -47,12 +50,16 @@ class NsysCollector:
     def __init__(self, installation: Installation, options: RecordingOptions = RecordingOptions()) -> None:  # noqa: B008 - frozen
         self._installation = installation
         self._options = options
+        self._claims: dict[Path, IO[bytes] | None] = {}
         self.title = f"nsys {installation.version_text} ({installation.path})"
         self.environment: Mapping[str, str] = {"nsys": installation.version_text}
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker under `nsys profile`."""
+        if not self._claims:
+            remove_abandoned(folder.parent.parent)
         private = make_private_folder(folder)
+        self._claims[folder] = claim(private)
         return profile(
             self._installation,
             private / REPORT_FILE,
@@ -90,6 +97,9 @@ class NsysCollector:
                 scrub(exported, folder / KEPT_FILE)
         finally:
             remove_private_folder(folder)
+            lock = self._claims.get(folder)
+            if lock is not None:
+                lock.close()
 
 
 def read_kept(folder: Path) -> Trace | None:
