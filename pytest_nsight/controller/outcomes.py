@@ -12,7 +12,7 @@ from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.report.ci_formats import properties
 from pytest_nsight.report.escapes import log_line, visible
-from pytest_nsight.report.verdict_text import headline
+from pytest_nsight.report.verdict_text import detail_lines, headline
 
 _TUPLES = ("longrepr", "location")
 _ORDER = list(VerdictKind)
@@ -102,17 +102,18 @@ class VerdictText:
 
     def __init__(self, verdicts: Sequence[Verdict], item: pytest.Item, next_steps: Sequence[str]) -> None:
         self._sentences = [log_line(visible(verdict.sentence)) for verdict in verdicts]
+        self._details = [log_line(line) for verdict in verdicts for line in detail_lines(verdict)]
         self._next_steps = [log_line(line) for line in next_steps]
         self.reprcrash = _Crash(str(item.path), (item.location[1] or 0) + 1, headline(verdicts[0]))
 
     def __str__(self) -> str:
-        return "\n".join([*self._sentences, *self._next_steps])
+        return "\n".join([*self._sentences, *self._details, *self._next_steps])
 
     def toterminal(self, tw: Any) -> None:
         """Writes the sentences as pytest writes a traceback."""
         for sentence in self._sentences:
             tw.line(sentence, red=True)
-        for line in self._next_steps:
+        for line in (*self._details, *self._next_steps):
             tw.line(line)
 
 

@@ -19,7 +19,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.completeness import Collected, describe_nothing_measured
-from pytest_nsight.controller.outcomes import CaseOutcome
+from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
@@ -156,6 +156,7 @@ class Controller:
             color=terminalreporter._tw.hasmarkup,  # noqa: SLF001
             unicode=_speaks_unicode(sys.stdout.encoding),
             verbose=terminalreporter.verbosity > 0,
+            explained=_explained(terminalreporter),
         )
         terminalreporter.write_line(text.rstrip("\n"))
         commands = workflow_commands(self._session.result, self._settings.root)
@@ -201,6 +202,15 @@ def _line(item: pytest.Item) -> int | None:
     """The line of a test in the file of its id; None where it comes from another file, as inherited tests do."""
     file, line, _ = item.location
     return line + 1 if line is not None and item.nodeid.startswith(f"{file}::") else None
+
+
+def _explained(reporter: pytest.TerminalReporter) -> set[str]:
+    """Cases whose verdict stands among pytest's own failures."""
+    if reporter.config.option.tbstyle in ("no", "line"):
+        return set()
+    return {
+        report.nodeid for report in reporter.stats.get("failed", ()) if isinstance(report.longrepr, VerdictText)
+    }
 
 
 def _speaks_unicode(encoding: str | None) -> bool:

@@ -80,9 +80,10 @@ def _next_steps(result: SessionResult) -> str:
     steps = plan_next_steps(failing, result)
     if steps is None:
         return ""
+    origin = html_text(steps.origin)
     check = f"<p>To check again, against its commit:</p><pre>{html_text(steps.check)}</pre>" if steps.check else ""
     return (
-        f"<h2>What to do</h2><p>The baseline: {html_text(steps.origin)}.</p><p>To accept these changes, save them on "
+        f"<h2>What to do</h2><p>The baseline: {origin}.</p><p>To accept these changes, save them on "
         f"a machine with this GPU, and commit the baselines:</p><pre>{html_text(steps.accept)}</pre>{check}"
     )
 

@@ -6,7 +6,7 @@ import math
 import re
 import textwrap
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.units import count, percent
@@ -57,6 +57,7 @@ def render(
     verbose: bool = False,
     unicode: bool = False,
     color: bool = False,
+    explained: Collection[str] = (),
 ) -> str:
     """The session as text for a terminal, no newline at its end.
 
@@ -66,6 +67,7 @@ def render(
         verbose: give the sentence of every verdict, not only of those that fail.
         unicode: whether the terminal shows more than ASCII; else other characters are written as escapes.
         color: whether to add ANSI colours.
+        explained: cases whose failure the output has explained already; only `verbose` does so again.
     """
     width = max(width, _NARROWEST)
     glyphs = _UNICODE if unicode else _ASCII
@@ -78,7 +80,13 @@ def render(
     sections = [
         [*_wrap(setup(result), width), *_limits(result, width)],
         [*table, *_wider_bands(verdicts, named, width)],
-        _reasons(verdicts, named, result, width, verbose=verbose),
+        _reasons(
+            [v for v in verdicts if verbose or v.subject.case not in explained],
+            named,
+            result,
+            width,
+            verbose=verbose,
+        ),
         [line for note in result.notes for line in _wrap(f"note: {visible(note)}", width)],
         [f"saved: {visible(path)}" for path in result.saved],
         _wrap(summary(result), width),

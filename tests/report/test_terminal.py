@@ -89,6 +89,18 @@ def test_a_failing_verdict_is_explained_and_another_one_only_counted() -> None:
     assert "-v gives the reasons of 1 INCONCLUSIVE" in text
 
 
+def test_a_failure_that_the_output_has_explained_already_is_not_explained_again() -> None:
+    result = canned.full()
+    explained = {result.verdicts[1].subject.case}
+
+    text = terminal.render(result, 200, explained=explained)
+
+    assert "slower kernels: _rms_norm_fused" not in text
+    assert "REGRESSION test_train_step/backward: kernel time" in text
+    assert len(table_of(text)) == len(result.verdicts)
+    assert "slower kernels: _rms_norm_fused" in terminal.render(result, 200, explained=explained, verbose=True)
+
+
 def test_strict_explains_what_fails_only_then() -> None:
     text = terminal.render(canned.full(strict=True), 200)
 

@@ -140,7 +140,7 @@ def test_a_slowed_kernel_fails_and_is_named(against: Gate, repository: Path) -> 
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = " ".join(result.stdout.str().split())
-    assert "REGRESSION test_same: kernel time against " in text
+    assert "test_same: kernel time against " in text
     assert "9+9 runs" in text
     assert "slower kernel: mul" in text
     assert_clean(repository)

@@ -92,7 +92,7 @@ def test_limits_of_the_session_s_canaries_judge_a_claim_live_and_in_replay(
 
     for result in (live, replayed):
         result.assert_outcomes(passed=1, failed=1)
-        result.stdout.fnmatch_lines(["CLAIM test_claims[[]1[]]: claim failed: reaches * of the board's*"])
+        result.stdout.fnmatch_lines(["test_claims[[]1[]]: claim failed: reaches * of the board's*"])
     ours, cases = told(pytester.path / "live.json")
     assert list(ours["limits"]) == ["GPU-0000"]
     assert all(rate > 0 for rate in ours["limits"]["GPU-0000"].values())
