@@ -25,7 +25,7 @@ from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
-from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
+from pytest_nsight.controller.revision_tree import Build, Tree, Workspace, remove_abandoned_worktrees
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
@@ -203,6 +203,7 @@ class NsightSession:
         if self._revision is None:
             yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
             return
+        remove_abandoned_worktrees(self._revision, self.folder.parent)
         workspace = Workspace(self._revision, self.folder)
         given = self._settings
         try:
