@@ -14,10 +14,12 @@ from typing import Any
 
 import pandas as pd
 
+from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
 from pytest_nsight.model.errors import NsightError, RecordingError, UsageError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.show.records import list_tables
 from pytest_nsight.trace.launch_rows import list_launches, list_ranges, list_round_launches
 from pytest_nsight.trace.process_record import ProcessRecord
 
@@ -30,6 +32,7 @@ __all__ = [
     "launches",
     "load_session",
     "load_trace",
+    "picture",
     "ranges",
     "verdicts",
 ]
@@ -110,6 +113,25 @@ def ranges(trace: Trace) -> pd.DataFrame:
         where it is bound to none), "is_open" (whether its end is missing).
     """
     return list_ranges(trace)
+
+
+def picture(trace: Trace, *, name: str = "", domain: str | None = None) -> dict[str, pd.DataFrame]:
+    """What a trace spends its time on: the tables of `pytest-nsight show`.
+
+    Args:
+        trace: any trace.
+        name: limits everything to ranges with this in their name; "" for all.
+        domain: limits everything to ranges of this NVTX domain; None for all.
+
+    Returns:
+        "devices", "states", "bottlenecks", "ranges", "kernels", "shapes", "categories", "copies", "calls",
+        "sequences", "critical_path", "unattributed". Durations are in ns, shares are ratios.
+
+    Raises:
+        UsageError: no range has this name and domain.
+    """
+    tables = list_tables(analyse(trace, name=name, domain=domain))
+    return {table: pd.DataFrame(records) for table, records in tables.items()}
 
 
 def verdicts(result: str | Path) -> pd.DataFrame:

@@ -62,6 +62,16 @@ def test_a_trace_gives_all_its_launches_and_ranges(session: api.Session, launche
     assert len(ranges) == len(trace.ranges)
 
 
+def test_the_picture_of_a_trace_is_a_table_for_each_question() -> None:
+    recording = Path(__file__).parent / "data" / "recordings" / "h200_llama_block_graph_node.sqlite.xz"
+    tables = api.picture(api.load_trace(recording), name="train_step")
+
+    categories, kernels = tables["categories"], tables["kernels"]
+    assert categories["total_ns"].sum() == kernels["total_ns"].sum()
+    assert tables["ranges"].iloc[0]["path"] == "train_step#*"
+    assert tables["bottlenecks"].iloc[0]["limit"] == "latency"
+
+
 def test_verdicts_are_rows_of_the_json_report() -> None:
     table = api.verdicts(GOLDEN)
     stored = json.loads(GOLDEN.read_text(encoding="utf-8"))["benchmarks"]
