@@ -22,7 +22,7 @@ TOLERANCE = 0.004
 Over 17 H200s the ratio differs by at most 0.12 % within a group and by 0.80 to 0.98 % between the two groups.
 """
 
-_SOFTWARE = ("torch", "triton", "cuda")
+_SOFTWARE = ("torch", "triton", "cuda", "canaries")
 """Fields of the environment whose change may change what a canary launches, or how it was compiled."""
 
 

@@ -102,14 +102,25 @@ def test_without_enough_canaries_all_is_as_without_any() -> None:
     assert judge_one(case, three).comparison.basis.canary_shift is None
 
 
-def test_canaries_of_other_software_or_other_launches_do_not_count() -> None:
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [
+        ({"torch": "2.11.0"}, {"torch": "2.12.0"}),
+        ({"torch": "2.11.0"}, {"canaries": "CUDA C 1, nvrtc 12.9"}),
+        ({"canaries": "CUDA C 1, nvrtc 12.9"}, {"canaries": "CUDA C 1, nvrtc 13.0"}),
+    ],
+    ids=["torch", "without torch", "compiler"],
+)
+def test_canaries_of_other_software_or_other_launches_do_not_count(
+    before: dict[str, str], now: dict[str, str]
+) -> None:
     """What an upgrade of PyTorch does to all kernels is for the gate to find, not for the canaries to hide."""
     case = make_evidence(ratio=1.012, policy=Policy(band=0.005))
     upgraded = [
         replace(
             canary,
-            baseline=tuple(replace(run, environment={"torch": "2.11.0"}) for run in canary.baseline),
-            new=tuple(replace(run, environment={"torch": "2.12.0"}) for run in canary.new),
+            baseline=tuple(replace(run, environment=before) for run in canary.baseline),
+            new=tuple(replace(run, environment=now) for run in canary.new),
         )
         for canary in watch(1.012)
     ]

@@ -11,12 +11,18 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from pytest_nsight.worker import compiled_canaries, gpu_devices, nvrtc
+from pytest_nsight.protocol.job import Job
+from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.ranks import no_barrier
+from pytest_nsight.worker import compiled_canaries, gpu_devices, measured_case, nvrtc
 from pytest_nsight.worker.canaries import NAMES, Canary
 from pytest_nsight.worker.compiled_canaries import SOURCE, make_compiled_canaries
 from pytest_nsight.worker.cuda_driver import CudaDriver, CudaDriverError, DeviceBuffer
 from pytest_nsight.worker.gpu_devices import DriverGpu
+from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.nvrtc import CompilationError, compile_source, list_candidates, load_nvrtc
+from tests.worker.board import Silent
 from tests.worker.fake_cuda import ILLEGAL_ADDRESS, KERNELS, SIGNATURES, FakeCuda, FakeNvrtc
 
 SHRINK = 1 << 10
@@ -189,6 +195,25 @@ def test_without_a_compiler_there_are_no_canaries_and_the_remedy_is_named(
 
     assert made.canaries == ()
     assert "pip install nvidia-cuda-nvrtc-cu12" in made.why_none
+
+
+@pytest.mark.parametrize(("wants_canaries", "faults"), [(True, 1), (False, 0)])
+def test_the_manifest_says_once_why_there_are_no_canaries(
+    driver: CudaDriver, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, wants_canaries: bool, faults: int
+) -> None:
+    def missing() -> None:
+        raise CompilationError("NVRTC was not found")
+
+    monkeypatch.setattr(compiled_canaries, "load_nvrtc", missing)
+    monkeypatch.setattr(measured_case, "current_device", lambda root_pid: DriverGpu(driver, root_pid))
+    job = Job("s/001", "s", "", "", "nsys", None, (), (), {}, canaries=wants_canaries)
+    run = MeasuredRun(job, Journal(tmp_path / "manifest.jsonl"), Silent(), no_barrier)
+
+    assert run.stopwatch is run.stopwatch
+
+    manifest = read_manifest(tmp_path / "manifest.jsonl")
+    assert [fault.text for fault in manifest.canary_faults] == ["NVRTC was not found"] * faults
+    assert manifest.device == "NVIDIA Fake 0"
 
 
 def test_an_image_that_the_driver_refuses_costs_the_canaries_only(cuda: FakeCuda, driver: CudaDriver) -> None:
