@@ -213,7 +213,9 @@ def _save_file(path: Path, added: Sequence[RunSummary], keep: int) -> None:
         text = encode(_merge(stored, added, keep))
         decode(text)
     except BaselineError as error:
-        raise BaselineError(f"{path} was not changed: what was measured cannot be stored, {error}") from error
+        raise BaselineError(
+            f"{path} was not changed: what was measured cannot be stored, {error}; change the test, then save again"
+        ) from error
     if is_new or text != encode(stored):
         replace(path, text)
 
