@@ -22,7 +22,7 @@ from tests.worker.board import Board, Silent
 SHRINK = 64
 
 
-class PrewarmedPool(Board):
+class RestlessBoard(Board):
     """A device that never needs a rest, and counts."""
 
     needs_rest = False
@@ -132,7 +132,7 @@ def test_places_are_random_fixed_by_the_seed_and_never_before_the_first_case() -
 
 
 def test_each_is_measured_once_even_if_the_first_cases_measured_nothing(tmp_path: Path) -> None:
-    bench = PrewarmedPool(*make_canaries(torch, "cpu", 1 << 20, 1024))
+    bench = RestlessBoard(*make_canaries(torch, "cpu", 1 << 20, 1024))
     journal = Journal(tmp_path / "manifest.jsonl")
     stopwatch = Stopwatch(bench, Silent(), journal)
     rota = CanarySchedule(cases=6, seed=random.SystemRandom().getrandbits(32))
@@ -151,14 +151,14 @@ def test_each_is_measured_once_even_if_the_first_cases_measured_nothing(tmp_path
     }
 
 
-def test_one_that_fails_is_told_and_the_others_go_on(tmp_path: Path) -> None:
+def test_one_that_fails_is_recorded_and_the_rest_go_on(tmp_path: Path) -> None:
     def exhaust() -> Prepared:
         raise torch.OutOfMemoryError("CUDA out of memory.\nTried to allocate 9 GiB")
 
     def fail() -> object:
         raise RuntimeError("sticky")
 
-    bench = PrewarmedPool(
+    bench = RestlessBoard(
         Canary("copy", exhaust), Canary("triad", lambda: Prepared(fail)), Canary("tiny", lambda: Prepared(int))
     )
     journal = Journal(tmp_path / "manifest.jsonl")

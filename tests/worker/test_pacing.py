@@ -72,7 +72,7 @@ def test_slowed_is_a_reason_or_a_clock_below_the_highest_seen() -> None:
     assert not is_near_limit(CAPPED, None)
 
 
-def test_a_fixed_rest_stays_and_its_slowed_rounds_are_told() -> None:
+def test_a_fixed_rest_stays_and_its_slowed_rounds_are_recorded() -> None:
     pacer = Pacer(1_000_000, fixed_ns=0, limit_w=700, highest_mhz=None)
 
     assert [pacer.observe(one) for one in (FAST, CAPPED, FAST)] == [False, True, False]
