@@ -22,6 +22,7 @@ from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
 from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
+from pytest_nsight.worker.device_health import DeviceHealthPlugin
 from pytest_nsight.worker.fixture import Measurement
 from pytest_nsight.worker.inner_plugins import OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
@@ -46,13 +47,13 @@ class Worker:
     ) -> None:
         self._journal = journal
         self._parent_pipe = parent_pipe
-        self._run = MeasuredRun(job, journal, recorder, barrier)
+        self.run = MeasuredRun(job, journal, recorder, barrier)
         self._measurements: dict[str, CaseMeasurement] = {}
 
     @property
     def run_id(self) -> str:
         """Id of the run that this process is, for conftest files that change with it."""
-        return self._run.job.run
+        return self.run.job.run
 
     def measurement(self, item: pytest.Item) -> Measurement:
         """What stands behind the nsight fixture of this test."""
@@ -60,7 +61,7 @@ class Worker:
 
     def _measurement(self, item: pytest.Item) -> CaseMeasurement:
         if item.nodeid not in self._measurements:
-            self._measurements[item.nodeid] = CaseMeasurement(self._run, item)
+            self._measurements[item.nodeid] = CaseMeasurement(self.run, item)
         return self._measurements[item.nodeid]
 
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -88,9 +89,9 @@ class Worker:
         if assignment is None:
             # Nobody waits for the result, and nothing has been set up that needs a teardown.
             os._exit(0)
-        self._journal.write("assignment", seed=assignment.seed)
+        self._journal.write("assignment", seed=assignment.seed, cases=assignment.cases)
         _select(session, assignment)
-        self._run.assign(assignment, session.items)
+        self.run.assign(assignment, session.items)
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Records that a case begins."""
@@ -111,7 +112,7 @@ class Worker:
     ) -> Generator[None, object, object]:
         """Measures what is due between two cases."""
         result = yield
-        self._run.finish_case(item.nodeid, is_last=nextitem is None)
+        self.run.finish_case(item.nodeid, is_last=nextitem is None)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -160,7 +161,8 @@ def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromPare
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
         worker = Worker(job, journal, recorder, parent_pipe, rounds.wait)
         return [*plugins, worker, RankPlugin(folder, job.rank, cases)]
-    return [*plugins, Worker(job, journal, recorder, parent_pipe), SkipPlugin(job.unable)]
+    worker = Worker(job, journal, recorder, parent_pipe)
+    return [*plugins, worker, DeviceHealthPlugin(journal, worker.run), SkipPlugin(job.unable)]
 
 
 def main(folder: Path) -> int:

@@ -29,6 +29,7 @@ class MeasuredRun:
     Attributes:
         job: what the worker was started for.
         journal: records what is measured.
+        is_device_lost: whether the device failed, so that nothing more can be measured.
     """
 
     def __init__(self, job: Job, journal: Journal, recorder: Recorder, barrier: Callable[[], None]) -> None:
@@ -37,6 +38,7 @@ class MeasuredRun:
         self._recorder = recorder
         self._barrier = barrier
         self._stopwatch: Stopwatch | None = None
+        self.is_device_lost = False
         self._assignment = Assignment(())
         self._pairs = PairSchedule((), {})
         self._canaries = CanarySchedule(0, 0)
@@ -69,9 +71,14 @@ class MeasuredRun:
         if self.job.ranks == 1:
             self._pairs.enter(body, self.stopwatch, self.journal)
 
+    def synchronize(self) -> None:
+        """Waits for the device, if one is measured; raises what its framework does where it has failed."""
+        if self._stopwatch is not None:
+            self._stopwatch.device.synchronize()
+
     def finish_case(self, case: str, *, is_last: bool) -> None:
         """Measures the canaries that are due after a case, once a test has shown on which device."""
-        if self._stopwatch is None:
+        if self._stopwatch is None or self.is_device_lost:
             return
         self._pairs.leave(case, self._stopwatch)
         if self.job.canaries and case in self._assignment.cases:

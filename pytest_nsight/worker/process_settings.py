@@ -48,7 +48,7 @@ class Setting:
         """The value; ABSENT where it cannot be read, as in a folder that was removed or after a CUDA error."""
         try:
             return self.read()
-        except (OSError, RuntimeError, AttributeError, AssertionError):
+        except (OSError, RuntimeError, AttributeError, TypeError, AssertionError):
             return ABSENT
 
 
