@@ -11,8 +11,9 @@ import json
 import sys
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -65,9 +66,10 @@ class Identifier:
         self._codes: dict[str, list[KernelCode]] = {}
         self._cubins_read = 0
 
-    def identify(self, body: Body) -> BodyIdentity:
-        """Runs a body and says what it launches."""
+    def identify(self, build: Callable[[], Body]) -> BodyIdentity:
+        """Builds a body, runs it, and says what a round of it launches."""
         self._recorder.start()
+        body = build()
         for _ in range(_WARMUP):
             body()
             torch.cuda.synchronize()
@@ -161,7 +163,7 @@ def report_cases(identifier: Identifier) -> None:
     """Prints the identity of every case."""
     for case in CASES:
         began_s = time.perf_counter()
-        found = identifier.identify(case.build("cuda"))
+        found = identifier.identify(partial(case.build, "cuda"))
         line = {
             "finding": "identity",
             "case": case.name,
@@ -180,8 +182,8 @@ def report_mutations(identifier: Identifier) -> None:
     for mutation in MUTATIONS:
         line: dict[str, Any]
         try:
-            before = identifier.identify(mutation.before())
-            after = identifier.identify(mutation.after())
+            before = identifier.identify(mutation.before)
+            after = identifier.identify(mutation.after)
         except Exception as error:  # One that this machine cannot run must not hide the others.
             line = {
                 "finding": "mutation",
@@ -216,6 +218,7 @@ def main() -> int:
         "finding": "identification",
         "counts": dict(identifier.counts),
         "problems": identifier.capture.problems[:5],
+        "driver_calls_within_runtime_calls": identifier.capture.nested,
         "cubins": len(cubins),
         "cubin_bytes": sum(map(len, cubins)),
         "seconds": round(time.perf_counter() - began_s, 2),

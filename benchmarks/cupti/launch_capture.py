@@ -8,6 +8,7 @@ run within the user's calls.
 from __future__ import annotations
 
 import ctypes
+import threading
 from collections.abc import Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from benchmarks.cupti.libcupti import Cupti
 
 _DRIVER_DOMAIN, _RUNTIME_DOMAIN, _RESOURCE_DOMAIN = 1, 2, 3
 _MODULE_LOADED = 6
-_ENTRY, _EXIT = 0, 1
+_ENTRY = 0
 _RUNTIME_PLAIN = (211, 214, 269, 270, 505, 506)
 _RUNTIME_CONFIGURED = (430, 431)
 _DRIVER_PLAIN = (307, 442)
@@ -77,9 +78,11 @@ class LaunchCapture:
     """Subscribes to CUPTI's callbacks.
 
     Attributes:
-        launches: correlation -> the launch; the driver's call wins over the runtime's around it.
+        launches: correlation -> the launch.
         cubins: machine code of the modules that were loaded, in order.
+        layouts: kernel -> offset and size of each parameter, for the runtime's calls, which do not say it.
         problems: what went wrong in callbacks, where nothing may be raised.
+        nested: calls of the driver within the runtime's.
     """
 
     def __init__(self, cupti: Cupti) -> None:
@@ -91,6 +94,8 @@ class LaunchCapture:
         self._driver = ctypes.CDLL("libcuda.so.1")
         self._subscriber = c_void_p()
         self._callback = _Callback(self._called)
+        self.nested = 0
+        self._runtime_calls = threading.local()
         self._by_handle: dict[int, list[tuple[int, int]]] = {}
 
     def start(self) -> None:
@@ -129,6 +134,13 @@ class LaunchCapture:
                 self.cubins.append(ctypes.string_at(module.cubin, module.size))
                 return
             call = _CallbackData.from_address(data)
+            depth = getattr(self._runtime_calls, "depth", 0)
+            if domain == _RUNTIME_DOMAIN:
+                self._runtime_calls.depth = depth + (1 if call.site == _ENTRY else -1)
+            elif depth:
+                # What the runtime asks of the driver is the same launch once more, with handles of another kind.
+                self.nested += call.site == _ENTRY
+                return
             if call.site == _ENTRY:
                 self._keep(domain, number, call)
         except Exception as error:  # An exception must not cross C.

@@ -211,9 +211,10 @@ def measure_all(name: str, rounds: int, only: Sequence[str]) -> dict[str, Any]:
     for case in CASES:
         if (only and case.name not in only) or (case.needs_gpu and device == "cpu"):
             continue
-        body = case.build(device)
         with timed(seconds, "start"):
             recorder.start()
+        # While recording, as in a process that nsys watches: of graphs made before, some profilers see no nodes.
+        body = case.build(device)
         with timed(seconds, "rounds"):
             done = run_rounds(body, rounds, spill.zero_, wait, recorder.now_ns)
         with timed(seconds, "stop and read"):
