@@ -27,6 +27,8 @@ ELSEWHERE = {
 }
 """Page in the repository -> its place on the site."""
 
+MESSAGES_HERE = "<!-- messages -->"
+
 _NO_MESSAGE = re.compile(r"^(SELECT|CREATE|PRAGMA|INSERT|WITH|FROM|JOIN|WHERE)\b|^\W*$|</|<!--")
 
 
@@ -58,7 +60,9 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
 
     markdown = re.sub(r"\[([^\]]+)\]\(([^)\s]+)\)", rewrite, markdown)
-    return markdown.replace("<!-- messages -->", "\n".join(_message_lines()))
+    if MESSAGES_HERE in markdown:
+        markdown = markdown.replace(MESSAGES_HERE, "\n".join(_message_lines()))
+    return markdown
 
 
 def _message_lines() -> Iterator[str]:
