@@ -112,8 +112,10 @@ def remove_abandoned(sessions: Path) -> None:
         sessions: the folder that holds the folders of all sessions.
     """
     for path in sessions.glob(f"*/run-*/{FOLDER_NAME}/{LOCK_FILE}"):
-        # A file that cannot be opened or locked belongs to somebody.
+        # A file that cannot be opened or locked is in use.
         with contextlib.suppress(OSError), path.open("rb") as lock:
+            if os.fstat(lock.fileno()).st_uid != os.geteuid():
+                continue
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             remove_private_folder(path.parent.parent)
 
