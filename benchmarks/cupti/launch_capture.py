@@ -85,13 +85,14 @@ class LaunchCapture:
         nested: calls of the driver within the runtime's.
     """
 
-    def __init__(self, cupti: Cupti) -> None:
+    def __init__(self, cupti: Cupti, driver: Any = None) -> None:
+        """Prepares; `driver` stands for CUDA's driver library, which is loaded if none is given."""
         self.launches: dict[int, ObservedLaunch] = {}
         self.cubins: list[bytes] = []
         self.problems: list[str] = []
         self.layouts: dict[str, list[tuple[int, int]]] = {}
         self._cupti = cupti
-        self._driver = ctypes.CDLL("libcuda.so.1")
+        self._driver = driver or ctypes.CDLL("libcuda.so.1")
         self._subscriber = c_void_p()
         self._callback = _Callback(self._called)
         self.nested = 0
@@ -131,7 +132,7 @@ class LaunchCapture:
         try:
             if domain == _RESOURCE_DOMAIN:
                 module = _ModuleData.from_address(_ResourceData.from_address(data).descriptor)
-                self.cubins.append(ctypes.string_at(module.cubin, module.size))
+                self.cubins.append(_copy_cubin(module))
                 return
             call = _CallbackData.from_address(data)
             depth = getattr(self._runtime_calls, "depth", 0)
@@ -181,6 +182,13 @@ class LaunchCapture:
     def layout_of(self, function: int) -> Sequence[tuple[int, int]]:
         """The layout of a function that was launched: offset and size of each parameter."""
         return self._by_handle.get(function, ())
+
+
+def _copy_cubin(module: Any) -> bytes:
+    if not module.cubin:
+        # ctypes would copy nothing and return bytes of no meaning.
+        raise ValueError(f"module {module.module_id} was loaded without machine code")
+    return ctypes.string_at(module.cubin, module.size)
 
 
 def _word(address: int, offset: int) -> int:

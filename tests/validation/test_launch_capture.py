@@ -1,0 +1,179 @@
+"""What CUPTI's callbacks say of a launch, by structures that are laid out as CUDA 13.0's headers do."""
+
+from __future__ import annotations
+
+import ctypes
+import struct
+from typing import Any
+
+import pytest
+
+from benchmarks.cupti import launch_capture, libcupti
+from benchmarks.cupti.launch_capture import LaunchCapture
+from benchmarks.cupti.launch_identity import Allocation
+
+DRIVER_DOMAIN, RUNTIME_DOMAIN, RESOURCE_DOMAIN, MODULE_LOADED = 1, 2, 3, 6
+FUNCTION = 77
+VALUES = {0: struct.pack("<Q", 0xABCDEF), 1: struct.pack("<i", -5)}
+
+
+class Driver:
+    """A driver that knows one function of two parameters, and 4 KiB of memory at 0x10000."""
+
+    def cuFuncGetParamInfo(self, function: Any, index: Any, offset: Any, size: Any) -> int:  # noqa: N802 - CUDA's
+        layout = [(0, 8), (8, 4)]
+        if function.value != FUNCTION or index.value >= len(layout):
+            return 1
+        offset._obj.value, size._obj.value = layout[index.value]
+        return 0
+
+    def cuMemGetAddressRange_v2(self, base: Any, size: Any, address: Any) -> int:  # noqa: N802
+        base._obj.value, size._obj.value = 0x10000, 4096
+        return 0 if 0x10000 <= address.value < 0x11000 else 1
+
+
+class Callbacks:
+    """Calls back as CUPTI does."""
+
+    def __init__(self) -> None:
+        self.capture = LaunchCapture(None, Driver())  # type: ignore[arg-type]
+        self._numbers = [ctypes.c_uint64(0xABCDEF), ctypes.c_int32(-5)]
+        self._pointers = (ctypes.c_void_p * 2)(*map(ctypes.addressof, self._numbers))
+        self.arguments = ctypes.addressof(self._pointers)
+
+    def call(self, domain: int, number: int, parameters: bytes, *, site: int = 0, symbol: bytes = b"") -> None:
+        kept = ctypes.create_string_buffer(parameters, len(parameters))
+        data = launch_capture._CallbackData(
+            site=site, parameters=ctypes.addressof(kept), symbol=symbol, correlation=5
+        )
+        self.capture._called(None, domain, number, ctypes.addressof(data))
+
+    def launched(self) -> launch_capture.ObservedLaunch:
+        assert self.capture.problems == []
+        return self.capture.launches[5]
+
+
+@pytest.fixture
+def callbacks() -> Callbacks:
+    return Callbacks()
+
+
+def plain_runtime_call(arguments: int) -> bytes:
+    return struct.pack("<Q6IQQQ", 1, 4, 1, 1, 128, 1, 1, arguments, 64, 0)
+
+
+def plain_driver_call(arguments: int, extra: int = 0) -> bytes:
+    return struct.pack("<Q6IIxxxxQQQ", FUNCTION, 4, 1, 1, 128, 1, 1, 0, 0, arguments, extra)
+
+
+@pytest.mark.parametrize("number", [211, 505])
+def test_a_launch_through_the_runtime_is_read_by_the_layout_in_the_machine_code(
+    callbacks: Callbacks, number: int
+) -> None:
+    callbacks.capture.layouts["scale"] = [(0, 8), (8, 4)]
+
+    callbacks.call(RUNTIME_DOMAIN, number, plain_runtime_call(callbacks.arguments), symbol=b"scale")
+
+    assert callbacks.launched().arguments == VALUES
+    assert callbacks.launched().symbol == "scale"
+
+
+def test_a_launch_through_the_runtime_with_a_configuration(callbacks: Callbacks) -> None:
+    callbacks.capture.layouts["scale"] = [(0, 8), (8, 4)]
+
+    callbacks.call(RUNTIME_DOMAIN, 430, struct.pack("<QQQ", 1, 1, callbacks.arguments), symbol=b"scale")
+
+    assert callbacks.launched().arguments == VALUES
+
+
+@pytest.mark.parametrize(
+    ("number", "layout"), [(307, plain_driver_call), (477, lambda at: plain_driver_call(at)[:-8])]
+)
+def test_a_launch_through_the_driver_is_read_by_the_drivers_layout(
+    callbacks: Callbacks, number: int, layout: Any
+) -> None:
+    callbacks.call(DRIVER_DOMAIN, number, layout(callbacks.arguments))
+
+    assert callbacks.launched().arguments == VALUES
+    assert callbacks.launched().function == FUNCTION
+
+
+def test_a_launch_through_the_driver_with_a_configuration(callbacks: Callbacks) -> None:
+    callbacks.call(DRIVER_DOMAIN, 652, struct.pack("<QQQQ", 1, FUNCTION, callbacks.arguments, 0))
+
+    assert callbacks.launched().arguments == VALUES
+
+
+def test_arguments_in_one_buffer(callbacks: Callbacks) -> None:
+    packed = ctypes.create_string_buffer(VALUES[0] + VALUES[1], 12)
+    size = ctypes.c_size_t(12)
+    extra = (ctypes.c_uint64 * 5)(1, ctypes.addressof(packed), 2, ctypes.addressof(size), 0)
+
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(0, ctypes.addressof(extra)))
+
+    assert callbacks.launched().arguments == VALUES
+
+
+def test_what_the_runtime_asks_of_the_driver_is_no_second_launch(callbacks: Callbacks) -> None:
+    runtime = plain_runtime_call(callbacks.arguments)
+    callbacks.call(RUNTIME_DOMAIN, 211, runtime, symbol=b"scale")
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+    callbacks.call(RUNTIME_DOMAIN, 211, runtime, site=1, symbol=b"scale")
+
+    assert callbacks.launched().function == 0
+    assert callbacks.capture.nested == 1
+
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+
+    assert callbacks.launched().function == FUNCTION
+
+
+def test_machine_code_is_copied_when_a_module_is_loaded(callbacks: Callbacks) -> None:
+    code = ctypes.create_string_buffer(b"\x7fELF code", 9)
+    module = launch_capture._ModuleData(module_id=1, size=9, cubin=ctypes.addressof(code))
+    resource = launch_capture._ResourceData(descriptor=ctypes.addressof(module))
+
+    callbacks.capture._called(None, RESOURCE_DOMAIN, MODULE_LOADED, ctypes.addressof(resource))
+    ctypes.memset(code, 0, 9)
+
+    assert callbacks.capture.cubins == [b"\x7fELF code"]
+
+
+def test_a_failure_within_a_callback_is_kept_and_not_raised(callbacks: Callbacks) -> None:
+    module = launch_capture._ModuleData(module_id=1, size=9, cubin=None)
+    resource = launch_capture._ResourceData(descriptor=ctypes.addressof(module))
+
+    callbacks.capture._called(None, RESOURCE_DOMAIN, MODULE_LOADED, ctypes.addressof(resource))
+
+    (problem,) = callbacks.capture.problems
+    assert "without machine code" in problem
+    assert callbacks.capture.cubins == []
+
+
+def test_memory_is_looked_up(callbacks: Callbacks) -> None:
+    assert callbacks.capture.find_allocation(0x10010) == Allocation(0x10000, 4096)
+    assert callbacks.capture.find_allocation(0x20000) is None
+
+
+def test_records_have_the_layout_of_the_headers() -> None:
+    kernel, copy, memset = libcupti._Kernel, libcupti._Copy, libcupti._Set
+    found = [kernel.correlation, kernel.name, kernel.graph_node, kernel.graph, kernel.cluster]
+    found += [copy.start, copy.correlation, copy.graph_node, memset.start, memset.correlation, memset.graph_node]
+
+    # As offsetof() gives them for CUDA 13.0's cupti_activity.h.
+    assert [field.offset for field in found] == [92, 104, 144, 156, 176, 16, 44, 64, 16, 44, 64]
+
+
+def test_a_kernels_record_is_decoded() -> None:
+    raw = libcupti._Kernel()
+    raw.kind, raw.registers, raw.start, raw.end, raw.stream, raw.correlation = 10, 12, 100, 350, 7, 9
+    raw.name, raw.graph_node, raw.dynamic_shared = b"scale", 3, 64
+    raw.grid[:], raw.block[:] = (4, 2, 1), (128, 1, 1)
+
+    activity = libcupti._decode(ctypes.addressof(raw))
+
+    assert activity is not None
+    assert (activity.kind, activity.name, activity.duration_ns) == ("kernel", "scale", 250)
+    assert (activity.grid, activity.block, activity.shared_bytes) == ((4, 2, 1), (128, 1, 1), 64)
+    assert (activity.stream, activity.correlation, activity.graph_node, activity.registers) == (7, 9, 3, 12)
+    assert activity.is_on_device
