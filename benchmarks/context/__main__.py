@@ -3,8 +3,9 @@
     python -m benchmarks.context FOLDER --minutes 6
     python -m benchmarks.context FOLDER --minutes 2 --quick --no-direct
 
-Fills a pool of runs per context (FOLDER/CONTEXT.PROLOGUE.NUMBER.pool.gz), runs the direct experiment
-(FOLDER/direct.jsonl), and prints what `analyse.py` finds in both, a JSON line per finding.
+Fills a pool of runs per context (CONTEXT.PROLOGUE.NUMBER.pool.gz), runs the direct experiment (direct.jsonl), and
+prints what `analyse.py` finds in both, a JSON line per finding. All files are packed into FOLDER/context.tar.gz
+after each step, so that a run that is cut off leaves what it has; unpacked, `analyse.py` reads them again.
 """
 
 from __future__ import annotations
@@ -14,6 +15,8 @@ import json
 import os
 import subprocess
 import sys
+import tarfile
+import tempfile
 import time
 from collections.abc import Sequence
 from pathlib import Path
@@ -35,18 +38,32 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=60, help="rounds of a case in a run")
     options = parser.parse_args(arguments)
     options.folder.mkdir(parents=True, exist_ok=True)
+    with tempfile.TemporaryDirectory() as kept:
+        _run_all(options, Path(kept))
+    return 0
+
+
+def _run_all(options: argparse.Namespace, kept: Path) -> None:
+    archive = options.folder / "context.tar.gz"
     deadline_s = time.monotonic() + 60 * options.minutes
     if not options.no_direct:
-        _run_direct(options.folder, options.rounds)
+        _run_direct(kept, options.rounds)
+        _pack(kept, archive)
     steps = plan_steps(quick=options.quick)
     for index, step in enumerate(steps):
         left_min = (deadline_s - time.monotonic()) / 60
         if left_min < 0.2:
             print(json.dumps({"finding": "skipped", "step": step.name, "why": "no time left"}), flush=True)
             continue
-        _fill(options.folder, step, share_minutes(steps[index:], left_min), options.rounds)
-    print_findings(options.folder)
-    return 0
+        _fill(kept, step, share_minutes(steps[index:], left_min), options.rounds)
+        _pack(kept, archive)
+    print_findings(kept)
+    _pack(kept, archive)
+
+
+def _pack(folder: Path, archive: Path) -> None:
+    with tarfile.open(archive, "w:gz") as packed:
+        packed.add(folder, arcname="context")
 
 
 def _run_direct(folder: Path, rounds: int) -> None:
