@@ -49,7 +49,8 @@ def _measured(result: SessionResult) -> Iterator[_TimedSubject]:
         if ns is None:
             continue
         # The interval is that of the ratio; it is carried over to the time itself.
-        low, high = (compared.low / compared.ratio, compared.high / compared.ratio) if compared else (1.0, 1.0)
+        ratio = compared.ratio if compared else 0.0
+        low, high = (compared.low / ratio, compared.high / ratio) if compared and ratio > 0 else (1.0, 1.0)
         yield _TimedSubject(verdict, named[verdict.subject], ns, ns * low, ns * high)
 
 

@@ -22,6 +22,7 @@ from pytest_nsight.report.svg_plots import ForestRow, RooflinePoint, forest, roo
 from pytest_nsight.report.verdict_text import fails, labels, machine_name, setup, summary, worst_first
 
 _MOST_ROWS = 40
+_HIGHEST_RATE = 1e24
 
 
 def render(result: SessionResult) -> str:
@@ -128,17 +129,24 @@ def _work(result: SessionResult) -> str:
 
 
 def _roofline(cases: list[PageCase], result: SessionResult) -> str:
-    limits = [limit for limit in result.limits.values() if limit.bytes_per_s and limit.flops_per_s]
+    limits = [
+        limit for limit in result.limits.values() if _is_rate(limit.bytes_per_s) and _is_rate(limit.flops_per_s)
+    ]
     points = []
     for case in cases:
         reach = reach_of(case.verdict, result)
-        if reach is not None and reach.flops_per_s and reach.work.bytes_moved:
+        if reach is not None and reach.flops_per_s and _is_rate(reach.flops_per_s) and reach.work.bytes_moved > 0:
             intensity = reach.work.flops / reach.work.bytes_moved
             points.append(RooflinePoint(case.label, case.anchor, intensity, reach.flops_per_s))
     if not limits or not points:
         return ""
     best = max(limits, key=lambda limit: limit.bytes_per_s or 0.0)
     return f"<h2>Roofline</h2>{roofline(points, best.bytes_per_s or 1.0, best.flops_per_s or 1.0)}"
+
+
+def _is_rate(value: float | None) -> bool:
+    """Whether a logarithmic axis has a place for it."""
+    return value is not None and 1.0 <= value < _HIGHEST_RATE
 
 
 def _environment(result: SessionResult) -> str:

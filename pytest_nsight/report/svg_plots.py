@@ -32,6 +32,8 @@ _LONGEST_LABEL = 46
 _TICK_ROOM = 44
 # Changes beyond a hundredfold are drawn as arrows.
 _FARTHEST = 100.0
+# Over thirty years: no time that was measured.
+_LONGEST_NS = 1e18
 _DOTS_PER_PIXEL = 2
 _LETTER = 7.5
 _SHORTEST_GROUP = 8
@@ -69,7 +71,7 @@ def forest(rows: Sequence[ForestRow]) -> str:
     short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
 
     # Linear within the band, logarithmic beyond it: one change of +130 % leaves those of 2 % apart.
-    unit = max(min(row.band for row in rows), 0.002)
+    unit = max(min(1.0, *(row.band for row in rows)), 0.002)
     most = max(4 * unit, *(abs(end) for row in rows for end in (row.low, row.high, row.change)))
     reach = math.asinh(min(most, _FARTHEST) / unit)
 
@@ -129,10 +131,12 @@ def strip(runs: Sequence[StripRun], baseline_ns: float | None, band: float) -> s
     """
     levels = [run.level_ns for run in runs]
     shown = [ns for run in runs for ns in _inner(run.rounds_ns)] + levels
-    if not shown or min(shown) <= 0:
+    known = shown if baseline_ns is None else [*shown, baseline_ns]
+    if not shown or not all(0 < ns < _LONGEST_NS for ns in known):
         return ""
     left, right, top, bottom = 74, WIDTH - 10, 10, 210
     low, high = min(shown), max(shown)
+    band = min(band, 1.0)
     if baseline_ns is not None:
         low, high = min(low, baseline_ns * (1 - band)), max(high, baseline_ns * (1 + band))
     low, high = low - 0.05 * (high - low) - 0.002 * low, high + 0.05 * (high - low) + 0.002 * high
@@ -199,7 +203,7 @@ class Bar:
 def bars(rows: Sequence[Bar]) -> str:
     """Times as bars, that of the baseline above that of now; "" without rows."""
     longest = max((value for row in rows for value in (row.now_ns, row.before_ns or 0.0)), default=0.0)
-    if not longest:
+    if not 0 < longest < _LONGEST_NS:
         return ""
     left, right, step = 340, 760, 30
     short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")

@@ -5,12 +5,18 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
+import re
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.verdicts import SessionResult, VerdictKind
+from pytest_nsight.report import terminal
+from pytest_nsight.report.registry import REPORTS
 from pytest_nsight.report.session_file import join_sessions, read_session, render
 from tests.report import canned
 
@@ -49,6 +55,25 @@ def test_a_damaged_file_is_refused_with_its_place(text: str, fault: str, tmp_pat
 
     with pytest.raises(RecordingError, match=fault):
         read_session(tmp_path)
+
+
+TEXT = render(dataclasses.replace(canned.worked(), baseline_runs=canned.worked().runs))
+TOKENS = [match.span() for match in re.finditer(r'-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|"[^"]*"|true|false|null', TEXT)]
+PIECES = ["", "null", "-1", "0", "1e999", "1e308", "[]", "{}", '"x"', '""', "true", "NaN"]
+
+
+@given(st.sampled_from(TOKENS) | st.integers(0, len(TEXT)).map(lambda at: (at, at + 9)), st.sampled_from(PIECES))
+def test_damage_of_any_kind_is_refused_or_harmless(span: tuple[int, int], piece: str) -> None:
+    with TemporaryDirectory() as folder:
+        (Path(folder) / "session.json").write_text(TEXT[: span[0]] + piece + TEXT[span[1] :], "utf-8")
+        try:
+            result = read_session(Path(folder))
+        except RecordingError:
+            return
+
+    for report in REPORTS.values():
+        assert isinstance(report.render(result), str)
+    assert terminal.render(result)
 
 
 def test_a_folder_without_a_session_says_what_to_give(tmp_path: Path) -> None:
