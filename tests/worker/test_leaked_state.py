@@ -265,7 +265,12 @@ class Reader(StateReader):
 
 @pytest.mark.parametrize(
     ("values", "written"),
-    [((None, 0, 0, 0), []), ((None, 1, 0, 0), [("device", 0)]), ((None, 0, 1, 0), [("device", 0)])],
+    # Before and after each of three cases.
+    [
+        ((None, 0, 0, 0, 0, 0), []),
+        ((None, 1, 0, 0, 0, 0), [("device", 0)]),
+        ((None, 0, 0, 1, 0, 0), [("device", 0)]),
+    ],
     ids=["untouched", "changed at its first use", "changed later"],
 )
 def test_a_library_that_comes_later_is_compared_with_its_initial_state(
