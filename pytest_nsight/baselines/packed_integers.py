@@ -39,11 +39,13 @@ def pack(numbers: Sequence[int]) -> str:
     unit = math.gcd(*(number - median for number in numbers))
     if not unit:
         return head
-    codes = [_to_code((number - median) // unit) for number in numbers]
+    distances = [(number - median) // unit for number in numbers]
+    # Even codes stand for distances upwards, odd ones for those downwards.
+    codes = [2 * distance if distance >= 0 else -2 * distance - 1 for distance in distances]
     # The best order is near the length of a typical code; a wider search won nothing on recorded rounds.
     typical = sorted(codes)[len(codes) // 2].bit_length()
     order = min(range(max(0, typical - 1), typical + 2), key=lambda k: _length(codes, k))
-    bits = "".join(_encode(code, order) for code in codes)
+    bits = "".join([f"{code:0{2 * code.bit_length() - order - 1}b}" for code in _shift(codes, order)])
     bits += "0" * (-len(bits) % 8)
     content = int(bits, 2).to_bytes(len(bits) // 8, "big")
     head += f"+{unit}" if unit > 1 else ""
@@ -76,18 +78,14 @@ def unpack(text: str, most: int) -> tuple[int, ...]:
     return numbers
 
 
-def _to_code(distance: int) -> int:
-    return 2 * distance if distance >= 0 else -2 * distance - 1
-
-
 def _length(codes: Sequence[int], order: int) -> int:
-    offset = 1 << order
-    return sum(2 * (code + offset).bit_length() - order - 1 for code in codes)
+    """Bits that the codes take, a number that all orders share left out."""
+    return 2 * sum(map(int.bit_length, _shift(codes, order))) - len(codes) * order
 
 
-def _encode(code: int, order: int) -> str:
-    shifted = code + (1 << order)
-    return "0" * (shifted.bit_length() - order - 1) + f"{shifted:b}"
+def _shift(codes: Sequence[int], order: int) -> list[int]:
+    """The codes plus 2**order: before each stand as many zeros as it has bits beyond the last `order` + 1."""
+    return [code + (1 << order) for code in codes]
 
 
 def _decode_all(text: str, count: int, order: int) -> list[int]:
@@ -105,7 +103,6 @@ def _decode_all(text: str, count: int, order: int) -> list[int]:
         if first < 0 or end > len(bits):
             raise PackingError(f"ends after {len(numbers)} of {count} numbers")
         code = int(bits[first:end], 2) - offset
-        # Even codes stand for distances upwards, odd ones for those downwards.
         numbers.append(-(code + 1) // 2 if code & 1 else code // 2)
         start = end
     if len(bits) - start >= 8 or "1" in bits[start:]:

@@ -216,7 +216,7 @@ def _save_file(path: Path, added: Sequence[RunSummary], keep: int) -> None:
         raise BaselineError(
             f"{path} was not changed: what was measured cannot be stored, {error}; change the test, then save again"
         ) from error
-    if is_new or text != encode(stored):
+    if is_new or text != read_regular_file(path).decode("utf-8"):
         replace(path, text)
 
 
