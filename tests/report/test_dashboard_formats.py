@@ -9,7 +9,7 @@ import math
 from datetime import datetime
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.model.verdicts import VerdictKind
@@ -88,6 +88,7 @@ def test_prometheus_reads_the_metrics() -> None:
     assert all(len(family.samples) == MEASURED for family in families.values())
 
 
+@settings(deadline=None)
 @given(st.text(max_size=30))
 def test_no_name_breaks_a_format(name: str) -> None:
     verdict = canned.verdict(VerdictKind.SAVED, f"test_x[{name}]", "saved", now_ns=5.0)

@@ -6,7 +6,7 @@ import html.parser
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.model.values import Subject
@@ -67,6 +67,7 @@ def hostile(text: str) -> SessionResult:
 signs = st.text(st.characters(), max_size=30) | st.sampled_from(HOSTILE)
 
 
+@settings(deadline=None)
 @given(signs)
 def test_visible_text_is_one_line_of_signs_with_glyphs(text: str) -> None:
     shown = visible(text)
@@ -113,6 +114,7 @@ def test_properties_hold_no_control_characters(text: str) -> None:
         assert (name + value).isprintable()
 
 
+@settings(deadline=None)
 @given(signs)
 def test_html_shows_the_text_and_has_no_tags_of_it(text: str) -> None:
     found: list[str] = []
@@ -131,6 +133,7 @@ def test_html_shows_the_text_and_has_no_tags_of_it(text: str) -> None:
     assert "".join(found) == visible(text)
 
 
+@settings(deadline=None)
 @given(signs)
 def test_a_block_of_code_ends_where_it_should(text: str) -> None:
     first, *_, last = markdown_block([text])

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest_benchmark.stats import Stats
 
@@ -20,6 +20,7 @@ from pytest_nsight.report.pytest_benchmark_json import benchmark_stats
 from tests.report import canned
 
 
+@settings(deadline=None)
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60))
 def test_statistics_are_those_of_pytest_benchmark(durations_ns: list[int]) -> None:
     """Whole seconds, so that rounding cannot move a value over a fence."""

@@ -12,7 +12,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.model.verdicts import SessionResult, VerdictKind
@@ -123,6 +123,7 @@ def test_foreign_text_adds_no_element(text: str) -> None:
     assert tags(hostile(text)) == tags(hostile("plain"))
 
 
+@settings(deadline=None)
 @given(
     st.lists(
         st.tuples(st.floats(-0.99, 1e6), st.floats(0, 1e3), st.floats(0, 0.5)).map(
@@ -139,6 +140,7 @@ def test_a_forest_of_any_changes_is_finite_svg(rows: list[ForestRow]) -> None:
     assert not rows or ET.fromstring(text).tag == "div"
 
 
+@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 10**12), min_size=1, max_size=9), max_size=6), st.floats(1, 1e12) | st.none()
 )

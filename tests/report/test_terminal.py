@@ -7,7 +7,7 @@ import math
 import re
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.model.values import Subject
@@ -182,6 +182,7 @@ def test_shortening_keeps_both_ends_and_fits(width: int) -> None:
     assert (short == name) == (width >= len(name))
 
 
+@settings(deadline=None)
 @given(st.lists(st.text("ab[]-", min_size=1, max_size=60), unique=True, max_size=30), st.integers(12, 40))
 def test_different_names_never_look_alike(names: list[str], width: int) -> None:
     short = shorten_all(names, width, "..")
