@@ -108,12 +108,17 @@ def classify(states: Mapping[TimeState, int], mix: KernelMix) -> Bottleneck | No
 
 
 def _classify_kernels(mix: KernelMix) -> BottleneckClass:
-    if mix.share(mix.by_category.get(COMMUNICATION, 0)) > _MOSTLY:
-        return BottleneckClass.TRANSFER
+    """The class with the most kernel time; latency where most of it is in tiny kernels."""
     if mix.share(mix.tiny_ns) > _MOSTLY:
         return BottleneckClass.LATENCY
-    arithmetic_ns = sum(time_ns for category, time_ns in mix.by_category.items() if category in COMPUTE_BOUND)
-    return BottleneckClass.COMPUTE if mix.share(arithmetic_ns) >= _MOSTLY else BottleneckClass.MEMORY
+    weights = {BottleneckClass.COMPUTE: 0, BottleneckClass.MEMORY: 0, BottleneckClass.TRANSFER: 0}
+    for category, time_ns in mix.by_category.items():
+        if category == COMMUNICATION:
+            weights[BottleneckClass.TRANSFER] += time_ns
+        else:
+            is_arithmetic = category in COMPUTE_BOUND
+            weights[BottleneckClass.COMPUTE if is_arithmetic else BottleneckClass.MEMORY] += time_ns
+    return max(weights, key=lambda one: weights[one])
 
 
 def _explain(

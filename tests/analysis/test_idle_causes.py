@@ -119,6 +119,7 @@ def test_the_largest_part_of_the_wall_time_is_the_bottleneck(
         (KernelMix(100, 0, {"GEMM": 60, "elementwise": 40}), BottleneckClass.COMPUTE),
         (KernelMix(100, 0, {"GEMM": 40, "elementwise": 60}), BottleneckClass.MEMORY),
         (KernelMix(100, 0, {"communication": 60, "GEMM": 40}), BottleneckClass.TRANSFER),
+        (KernelMix(100, 0, {"communication": 37, "GEMM": 42, "memory": 21}), BottleneckClass.COMPUTE),
         (KernelMix(100, 90, {"elementwise": 100}), BottleneckClass.LATENCY),
     ],
 )

@@ -84,6 +84,30 @@ def test_all_that_the_format_carries_is_in_the_trace(tmp_path: Path, name: str) 
     assert trace.epoch_ns == 1_700_000_000_000_000_000
 
 
+def test_handles_of_rocm_and_arguments_of_operators_do_no_harm(tmp_path: Path) -> None:
+    """An operator's own argument may be called grid; ROCm writes streams in hexadecimal."""
+    arguments = {"stream": "0x1f", "correlation": 1, "device": 0, "grid": [1, 1, 1], "block": [64, 1, 1]}
+    events = [
+        event("cpu_op", "triton_kernel", 5, 20, args={"grid": "grid(100,)", "stream": 0}),
+        event("cuda_runtime", "hipLaunchKernel", 10, 5, args={"correlation": 1}),
+        event("kernel", "gemm_kernel", 20, 30, args=arguments),
+    ]
+    trace = load_trace(write(tmp_path, {"traceEvents": events}))
+
+    assert trace.launches.stream.tolist() == [31]
+    assert [(one.path, one.kernel_ns) for one in analyse(trace).ranges] == [(("triton_kernel",), 30_000)]
+
+
+def test_times_since_1970_lose_no_nanoseconds(tmp_path: Path) -> None:
+    events = [
+        event("kernel", "gemm_kernel", 1_690_000_000_000_001 + 20 * at, 7, args={"device": 0}) for at in range(9)
+    ]
+    trace = load_trace(write(tmp_path, {"traceEvents": events}))
+
+    assert set((trace.launches.end_ns - trace.launches.start_ns).tolist()) == {7000}
+    assert trace.epoch_ns == 1_690_000_000_000_001_000
+
+
 def test_the_first_versions_of_kineto_are_read(tmp_path: Path) -> None:
     events = [
         event("Operator", "aten::mm", 5, 20),

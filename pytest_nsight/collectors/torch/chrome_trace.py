@@ -37,6 +37,9 @@ _FIELDS = ("name", "ts", "dur", "pid", "tid")
 _ARGUMENTS = (
     "device", "stream", "correlation", "grid", "block", "registers per thread", "shared memory", "bytes",
 )  # fmt: skip
+_EARLIEST_US = 10**15
+"""In 2001: a trace that counts from 1970 is later, one that counts from the start of the machine is not."""
+_HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,15}")
 _COPY = re.compile(r"Memcpy (\w+) \((\w+) -> (\w+)\)")
 _AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
 
@@ -62,13 +65,16 @@ def read_chrome_trace(path: Path) -> Trace:
         raise TraceError(f"{path} cannot be read: {error}; {_AGAIN}") from None
     if not events:
         raise TraceError(f"{path} holds no event of an operator, a kernel or a CUDA call; {_AGAIN}")
+    # Older profilers count from 1970: in nanoseconds a double would be 256 ns coarse.
+    first_us = math.floor(min(event["ts"] for event in events))
+    events = [{**event, "ts": event["ts"] - first_us} for event in events]
     trace = _add_ranges(build_trace([events]), events)
     return dataclasses.replace(
         trace,
         shapes=tuple(map(_name_copy, trace.shapes)),
         devices=_read_devices(properties) or trace.devices,
         tool="PyTorch profiler",
-        epoch_ns=_read_epoch(document),
+        epoch_ns=_read_epoch(document, first_us),
     )
 
 
@@ -90,12 +96,18 @@ def _is_kept(event: object) -> bool:
 
 def _keep(event: Event) -> Event:
     """The fields of an event that matter, with its present category."""
-    arguments = event.get("args", {})
+    category = _CATEGORIES.get(str(event["cat"]), str(event["cat"]))
     kept = {name: event[name] for name in _FIELDS if name in event}
-    if isinstance(arguments, Mapping):
-        kept["args"] = {name: arguments[name] for name in _ARGUMENTS if name in arguments}
-    category = str(event["cat"])
-    return {**kept, "cat": _CATEGORIES.get(category, category)}
+    arguments = event.get("args", {})
+    # Operators list the arguments of the program, under any name; only calls and device work have ours.
+    if isinstance(arguments, Mapping) and category not in _RANGES:
+        kept["args"] = {name: _read_number(arguments[name]) for name in _ARGUMENTS if name in arguments}
+    return {**kept, "cat": category}
+
+
+def _read_number(value: object) -> object:
+    """An argument; ROCm writes handles in hexadecimal."""
+    return int(value, 16) if isinstance(value, str) and _HEXADECIMAL.fullmatch(value) else value
 
 
 def _add_ranges(trace: Trace, events: Sequence[Event]) -> Trace:
@@ -157,6 +169,9 @@ def _read_limits(device: Mapping[str, object]) -> MultiprocessorLimits | None:
     return MultiprocessorLimits(threads // _WARP, blocks, registers, shared_bytes, (major, minor))
 
 
-def _read_epoch(document: object) -> int | None:
+def _read_epoch(document: object, first_us: int) -> int | None:
+    """When the trace's time zero was, ns since 1970; None where the trace counts from an unknown moment."""
     base = document.get("baseTimeNanoseconds") if isinstance(document, dict) else None
-    return base if isinstance(base, int) and base > 0 else None
+    if isinstance(base, int) and base > 0:
+        return base + 1000 * first_us
+    return 1000 * first_us if first_us > _EARLIEST_US else None
