@@ -7,6 +7,7 @@ become ranges, so the trace has the same tables as an export of Nsight Systems.
 from __future__ import annotations
 
 import dataclasses
+import math
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
