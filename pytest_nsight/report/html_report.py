@@ -27,19 +27,12 @@ _HIGHEST_RATE = 1e24
 
 def render(result: SessionResult) -> str:
     """The whole page."""
-    verdicts = worst_first(result.verdicts)
-    named = labels(verdicts)
-    runs, stored = _by_subject(result.runs), _by_subject(result.baseline_runs)
-    cases = [
-        PageCase(verdict, named[subject], f"case-{place}", runs.get(subject, ()), stored.get(subject, ()))
-        for place, verdict in enumerate(verdicts, 1)
-        for subject in (verdict.subject,)
-    ]
+    cases = _page_cases(result)
     anchors = {case.verdict.subject: case.anchor for case in cases}
     style, script = _resource("html_report.css"), _resource("html_report.js")
     digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
-    outcome = "failed" if any(fails(verdict, strict=result.strict) for verdict in verdicts) else "passed"
+    outcome = "failed" if any(fails(case.verdict, strict=result.strict) for case in cases) else "passed"
     sections = [
         _next_steps(result),
         _changes(cases, result),
@@ -74,6 +67,18 @@ Enter opens it, e opens all.</footer>
 </body>
 </html>
 """
+
+
+def _page_cases(result: SessionResult) -> list[PageCase]:
+    """The cases of the page, worst first."""
+    verdicts = worst_first(result.verdicts)
+    named = labels(verdicts)
+    runs, stored = _by_subject(result.runs), _by_subject(result.baseline_runs)
+    return [
+        PageCase(verdict, named[subject], f"case-{place}", runs.get(subject, ()), stored.get(subject, ()))
+        for place, verdict in enumerate(verdicts, 1)
+        for subject in (verdict.subject,)
+    ]
 
 
 def _next_steps(result: SessionResult) -> str:
