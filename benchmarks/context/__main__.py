@@ -13,12 +13,13 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import signal
 import subprocess
 import sys
 import tarfile
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from benchmarks.context.analyse import print_findings
@@ -27,6 +28,7 @@ from benchmarks.context.steps import Step, plan_steps, share_minutes
 ROOT = Path(__file__).parents[2]
 _DIRECT_S = 90
 _GRACE_S = 45
+_LAST_WORDS_S = 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -85,24 +87,27 @@ def _fill(folder: Path, step: Step, minutes: float, rounds: int) -> None:
     log = (folder / f"{step.name}.places.jsonl").resolve()
     environment = {**os.environ, "CONTEXT_PROLOGUE": step.prologue, "CONTEXT_LOG": str(log)}
     began_s = time.monotonic()
-    try:
-        done = subprocess.run(
-            command,
-            cwd=ROOT,
-            env=environment,
-            capture_output=True,
-            text=True,
-            timeout=60 * minutes + _GRACE_S,
-            check=False,
-        )
-        code, output = str(done.returncode), done.stdout + done.stderr
-    except subprocess.TimeoutExpired as error:
-        code, output = "over its time", str(error)
+    code, output = _run_limited(command, environment, 60 * minutes + _GRACE_S)
     seconds = round(time.monotonic() - began_s, 1)
     line = {"finding": "step", "step": step.name, "runs": step.runs, "seconds": seconds, "exit": code}
     if code != "0":
         line["says"] = output[-2000:]
     print(json.dumps(line), flush=True)
+
+
+def _run_limited(command: Sequence[str], environment: Mapping[str, str], limit_s: float) -> tuple[str, str]:
+    """Exit code and output; a command beyond its time is interrupted, so that pytest writes what it has."""
+    process = subprocess.Popen(
+        command, cwd=ROOT, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    for patience_s, signal_number in ((limit_s, signal.SIGINT), (_LAST_WORDS_S, signal.SIGKILL)):
+        try:
+            output, _ = process.communicate(timeout=patience_s)
+            return str(process.returncode), output
+        except subprocess.TimeoutExpired:  # noqa: PERF203 - twice at most
+            process.send_signal(signal_number)
+    output, _ = process.communicate()
+    return "killed", output
 
 
 if __name__ == "__main__":
