@@ -54,7 +54,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
         return replace(state.with_problems(state.doubts), pending=(), is_exhausted=True)
     again: list[tuple[str, ...]] = []
     for process in processes:
-        cases = [case for case in planned.assignment.cases if process.cases is None or case in process.cases]
+        cases = [case for case in planned.assignment.cases if _is_asked(process, case)]
         outcome = _sort_cases(process, cases)
         state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
         again += outcome.again
@@ -70,6 +70,12 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
         pending=(*rest[:begun], *_leave_out(later, state.other.absent, state.problems)),
         is_interrupted=any(process.end is ProcessEnd.INTERRUPTED for process in processes),
     )
+
+
+def _is_asked(process: MeasuredProcess, case: str) -> bool:
+    """Whether a process was to measure a case; in a recording it may have been another than is planned now."""
+    assigned = process.manifest.assigned
+    return (process.cases is None or case in process.cases) and (assigned is None or case in assigned)
 
 
 def _leave_out(
@@ -98,14 +104,22 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes
     # What a test itself reports as its failure needs no record.
     damaged = [case for case in ended if case in process.problems and _has_only_passed(manifest, case)]
     if process.end is ProcessEnd.COMPLETE:
-        complete = tuple(case for case in ended if case not in damaged)
+        lost = manifest.device_failure
+        # A case that blames the device may be the victim of the cases before it in its process.
+        victims = [case for case in ended if lost is not None and case == lost.case and len(cases) > 1]
+        complete = tuple(case for case in ended if case not in damaged and case not in victims)
         left = [case for case in cases if case not in manifest.started]
         # Ranks end together at the first failure: the cases after it are still to be measured.
-        unstarted = (tuple(left),) if process.is_ranked and ended and left else ()
+        is_cut_short = (process.is_ranked and bool(ended)) or lost is not None
+        unstarted = (tuple(left),) if is_cut_short and left else ()
         is_alone = len(cases) == 1
         failed = {case: process.problems[case] for case in damaged if is_alone}
         doubts = {case: process.problems[case] for case in damaged}
-        return _CaseOutcomes(complete, failed, (*_isolate(() if is_alone else damaged), *unstarted), doubts)
+        if lost is not None:
+            doubts.update(dict.fromkeys(victims, lost.text))
+        damaged = [case for case in damaged if case not in victims and not is_alone]
+        alone = tuple((case,) for case in victims)
+        return _CaseOutcomes(complete, failed, (*alone, *_isolate(damaged), *unstarted), doubts)
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
     if process.end is ProcessEnd.INTERRUPTED:
         return _CaseOutcomes(complete, {})

@@ -1,11 +1,11 @@
 """The manifest: a worker's append-only record of a run, and its reader.
 
 One JSON object a line, so that everything before a crash stays readable. Events, by "event":
-run (format, run, session, recorded, commit, pid, tree) · assignment (seed) · device (name, board, environment) ·
-case · round · conditions · report · case_end · work (case, bytes_moved, flops) · canary_fault (case, text) ·
-pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) · fault (text: a collection error) ·
-only_there (cases that only the other tree has) · wrong_import (module, file) ·
-leaked_state (case, names, stuck) · end (code).
+run (format, run, session, recorded, commit, pid, tree) · assignment (seed, cases) · device (name, board,
+environment) · device_failure (case, text) · case · round · conditions · report · case_end ·
+work (case, bytes_moved, flops) · canary_fault (case, text) · pair (case, partner, own_rounds, partner_rounds) ·
+pair_fault (case, text) · leaked_state (case, names, stuck) · fault (text: a collection error) ·
+only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
 Recordings made before these names had race, race_fault, surplus and leak; they stay readable.
 """
 
@@ -67,6 +67,8 @@ class Manifest:
         work: case -> what a round of it has to do, as the test declared it last.
         conditions: case -> the conditions of its rounds, of the cases whose rounds came to their end.
         pairs: cases whose rounds alternated.
+        assigned: the cases that the worker was to measure, None where it was not recorded.
+        device_failure: the case that left the device unusable, after which the worker ended; None if none did.
         pair_faults: cases whose alternating rounds broke off.
         leaked_state: what cases left changed in the process.
     """
@@ -94,6 +96,8 @@ class Manifest:
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
     pairs: tuple[PairedRounds, ...] = ()
     pair_faults: tuple[CaseFault, ...] = ()
+    assigned: tuple[str, ...] | None = None
+    device_failure: CaseFault | None = None
     leaked_state: tuple[LeakedState, ...] = ()
 
 
@@ -113,6 +117,8 @@ class _Head:
 @dataclass(frozen=True, slots=True)
 class _Assigned:
     seed: int | None = None
+    # Older recordings lack it.
+    cases: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -160,6 +166,7 @@ _EVENTS: dict[str, type[Any]] = {
     "report": PhaseReport,
     "work": _DeclaredWork,
     "canary_fault": CaseFault,
+    "device_failure": CaseFault,
     "pair": PairedRounds,
     "pair_fault": CaseFault,
     "fault": _CollectionFault,
@@ -240,5 +247,7 @@ def read_manifest(path: Path) -> Manifest:
         conditions={event.case: event for event in events.of("conditions", Conditions)},
         pairs=events.of("pair", PairedRounds),
         pair_faults=events.of("pair_fault", CaseFault),
+        assigned=assigned.cases if assigned else None,
+        device_failure=next(iter(events.of("device_failure", CaseFault)), None),
         leaked_state=events.of("leaked_state", LeakedState),
     )

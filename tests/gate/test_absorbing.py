@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_nsight.gate.absorbing import MOST_FAILURES_ALONE, NOTHING_MEASURED, absorb
@@ -9,6 +11,7 @@ from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import plan, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.values import Case
+from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
 
@@ -96,6 +99,27 @@ def test_a_recording_that_ends_before_the_second_try_keeps_the_first_reason() ->
     state = absorb(state, ())
 
     assert dict(state.problems) == {NAMES[2]: "died"}
+
+
+def with_lost_device(process: MeasuredProcess, case: str) -> MeasuredProcess:
+    failure = CaseFault(case, "CUDA error: an illegal memory access was encountered")
+    return replace(process, manifest=replace(process.manifest, device_failure=failure))
+
+
+def test_a_case_that_blames_the_device_is_measured_alone_and_what_follows_in_another_process() -> None:
+    state = absorbed(with_lost_device(make_process(NAMES[:3], failing=[NAMES[2]]), NAMES[2]))
+
+    assert [pending.assignment.cases for pending in state.pending] == [(NAMES[2],), NAMES[3:]]
+    assert measured(state) == set(NAMES[:2])
+    assert NAMES[2] not in state.reports
+
+
+def test_a_case_that_loses_the_device_alone_fails_by_its_own_report() -> None:
+    state = absorbed(with_lost_device(make_process(NAMES[:1], failing=NAMES[:1]), NAMES[0]), NAMES[:1])
+
+    assert not state.pending
+    assert not state.has_passed(NAMES[0])
+    assert NAMES[0] in state.reports
 
 
 def test_an_interrupt_suspects_nobody() -> None:

@@ -49,3 +49,34 @@ def test_a_test_that_kills_the_process_of_another_run_is_measured_no_more(
     result.assert_outcomes(passed=4, failed=1)
     result.stdout.fnmatch_lines(["*3 runs*"])
     assert result.stdout.str().count("before its time") >= 1
+
+
+def test_a_case_that_blames_the_device_in_company_is_measured_again_alone(
+    gate: Callable[..., pytest.RunResult],
+) -> None:
+    body = """
+LEAKED = []
+
+@pytest.mark.nsight
+def test_a_leaks():
+    square(torch.ones(1000))
+    LEAKED.append(1)
+
+@pytest.mark.nsight
+def test_b_victim():
+    if LEAKED:
+        raise torch.OutOfMemoryError("CUDA out of memory. Tried to allocate 20.00 GiB")
+    square(torch.ones(1000))
+
+@pytest.mark.nsight
+def test_c_culprit():
+    raise RuntimeError("CUDA error: an illegal memory access was encountered")
+
+@pytest.mark.nsight
+def test_d_sound():
+    square(torch.ones(1000))
+"""
+    result = gate("--nsight-save", "--nsight-runs=2", "--maxfail=9", body=body)
+
+    result.assert_outcomes(passed=3, failed=1)
+    result.stdout.fnmatch_lines(["*illegal memory access*"])
