@@ -46,7 +46,7 @@ class PathTime:
 
 
 @dataclass(frozen=True, slots=True)
-class _Step:
+class _StepLaunches:
     """What the walk needs of a step's launches, in order of their ends."""
 
     start_ns: list[int]
@@ -99,14 +99,14 @@ def find_critical_path(
     return tuple(sorted(parts, key=lambda one: (-one.total_ns, one.part.value, one.name)))
 
 
-def _list(trace: Trace, details: LaunchDetails, rows: Ints) -> _Step:
+def _list(trace: Trace, details: LaunchDetails, rows: Ints) -> _StepLaunches:
     launches = trace.launches
     order = rows[np.argsort(launches.end_ns[rows], kind="stable")]
     call = details.call[order]
     called_ns = launches.start_ns[order].copy()
     known = call != NO_CALL
     called_ns[known] = trace.calls.start_ns[call[known]]
-    return _Step(
+    return _StepLaunches(
         start_ns=launches.start_ns[order].tolist(),
         end_ns=launches.end_ns[order].tolist(),
         called_ns=called_ns.tolist(),

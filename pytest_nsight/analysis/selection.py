@@ -37,7 +37,7 @@ class Selection:
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class StepRange:
     """One range that is looked at on its own.
 
     Attributes:
@@ -120,7 +120,7 @@ def find_window(trace: Trace, timeline: Timeline, table: RangeTable, positions: 
     return TimeSet.union(timeline.axis, np.concatenate(line), np.concatenate(start_ns), np.concatenate(end_ns))
 
 
-def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> Step | None:
+def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> StepRange | None:
     """The median instance of the outermost ranges with the most device time; None where no range launched anything.
 
     Args:
@@ -144,7 +144,7 @@ def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> Step |
     placed = placed[(time_ns >= start_ns) & (time_ns < end_ns)]
     process = trace.launches.process[placed]
     held = attribute(trace, np.array([row]), process, *details.origin(trace, placed)).covered
-    return Step(table.labels[label], start_ns, int(table.costs.last_ns[position]), placed[held])
+    return StepRange(table.labels[label], start_ns, int(table.costs.last_ns[position]), placed[held])
 
 
 def _explain_none(trace: Trace, name: str, domain: str | None) -> str:
