@@ -195,7 +195,9 @@ def test_a_rank_on_the_wrong_board_is_named(recorded: Reader) -> None:
 
 
 def report(case: str, outcome: str, stop: float) -> PhaseReport:
-    return PhaseReport(case, {"outcome": outcome, "when": "call", "stop": stop, "sections": [["Captured stdout call", "hello"]]})
+    return PhaseReport(
+        case, {"outcome": outcome, "when": "call", "stop": stop, "sections": [["Captured stdout call", "hello"]]}
+    )
 
 
 def test_the_rank_that_failed_first_speaks_for_all() -> None:
