@@ -99,7 +99,7 @@ class ParallelSource(LiveSource):
             self._collector.tidy(folder, keep=self._session.keep)
 
     def _lacks(self, ranks: int) -> bool:
-        """Whether there are GPUs, but too few for so many ranks; without any, ranks share_cases the processor."""
+        """Whether there are GPUs, but too few for so many ranks; without any, ranks share the processor."""
         return 0 < len(self._gpus) < ranks
 
     def _plan(self, cases: Sequence[str]) -> WorkerPlan:

@@ -23,8 +23,8 @@ from pytest_nsight.protocol.parent_pipe import PipeToWorker
 _PATIENCE_S = 5.0
 _POLL_S = 0.05
 
-_PROCESSORS_PER_STANDBY = 4
-_MOST_STANDBYS = 2
+_PROCESSORS_PER_PREWARMED = 4
+_MOST_PREWARMED = 2
 """Imports take about twice as long as a process that measures a few cases."""
 
 
@@ -38,7 +38,7 @@ class PrewarmedWorker:
         folder: of the run.
         process: the worker, or the profiler that started it.
         pipe: what it waits for.
-        assignment: what it measures, None before it has been told.
+        assignment: what it measures, None before it has one.
     """
 
     tree: str
@@ -55,7 +55,7 @@ class PrewarmedWorker:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it ended while it waited, of which its assignment is not to blame."""
+        """Whether it ended while it waited, before it had an assignment."""
         return self.assignment is None and self.process.poll() is not None
 
     def release(self, assignment: Assignment) -> None:
@@ -144,7 +144,7 @@ class PrewarmedPool:
         """Has one that waits go on with this assignment, which comes next, if its cases are known.
 
         Raises:
-            CollectorError: it cannot be told.
+            CollectorError: the assignment cannot be written.
         """
         if assignment.cases and all(prewarmed.assignment is None for prewarmed in self._waiting):
             for prewarmed in self._waiting:
@@ -165,4 +165,4 @@ class PrewarmedPool:
 def pool_size() -> int:
     """How many processes may get ready beside one that measures, by the processors that this session may use."""
     processors = len(os.sched_getaffinity(0))
-    return max(1, min(_MOST_STANDBYS, processors // _PROCESSORS_PER_STANDBY))
+    return max(1, min(_MOST_PREWARMED, processors // _PROCESSORS_PER_PREWARMED))

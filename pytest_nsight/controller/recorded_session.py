@@ -7,9 +7,10 @@ from pathlib import Path
 
 from pytest_nsight.collectors.lookup import read_kept_trace
 from pytest_nsight.controller.parallel_records import TraceReader, read_recorded_parallel_run
+from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.worker_plan import has_plan
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
@@ -76,15 +77,21 @@ def _read_run(folder: Path) -> tuple[ProcessRecord, ...]:
 def _read_record(folder: Path) -> ProcessRecord:
     manifest = read_manifest(folder / FILE_NAME)
     end, failure = ProcessEnd.COMPLETE, ""
+    overdue = read_overdue(folder)
     if manifest.exit_code is None:
         end, failure = ProcessEnd.FAILED, f"the recorded worker process of {folder.name} died"
+    if overdue is not None:
+        failure = overdue.describe(folder / WORKER_LOG)
+    if (folder / INTERRUPTED_FILE).exists():
+        end, failure = ProcessEnd.INTERRUPTED, ""
+    case = overdue.case if overdue is not None else ""
     if not manifest.rounds:
-        return ProcessRecord(manifest, None, end, failure)
+        return ProcessRecord(manifest, None, end, failure, overdue=case)
     try:
-        return ProcessRecord(manifest, read_kept_trace(folder), end, failure)
+        return ProcessRecord(manifest, read_kept_trace(folder), end, failure, overdue=case)
     except (CollectorError, RecordingError) as error:
-        if end is ProcessEnd.FAILED:
-            return ProcessRecord(manifest, None, end, failure, str(error))
+        if end is not ProcessEnd.COMPLETE:
+            return ProcessRecord(manifest, None, end, failure, str(error), overdue=case)
         raise RecordingError(f"{folder} cannot be replayed: {error}") from None
 
 

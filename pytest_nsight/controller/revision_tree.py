@@ -1,7 +1,4 @@
-"""What a comparison with a revision needs on disk while it runs: its worktree, its build, caches for both trees.
-
-MERGED: One tree as workers measure it.
-"""
+"""What a comparison with a revision needs on disk while it runs: its worktree, its build, caches for both trees."""
 
 from __future__ import annotations
 
@@ -26,7 +23,7 @@ WORKTREE = "against"
 LOCK_FILE = "against.lock"
 
 TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
-"""Tells the build command a folder that comes first on the other side's sys.path, for `pip install --target`."""
+"""Names, for the build command, a folder that comes first on the revision's sys.path (`pip install --target`)."""
 
 _CACHES = {
     "TRITON_CACHE_DIR": "triton",
@@ -34,7 +31,7 @@ _CACHES = {
     "TORCH_EXTENSIONS_DIR": "extensions",
     "CUDA_CACHE_PATH": "cuda",
 }
-"""Compiled kernels: both sides begin with none, and keep what they compile for their later runs."""
+"""Compiled kernels: both trees begin with none, and keep what they compile for their later runs."""
 
 _INI_FILES = {
     "pytest.toml": "",
@@ -183,7 +180,7 @@ class Workspace:
         )
 
     def _find_ini(self, root: Path, ini: Path | None) -> Path:
-        """The revision's own settings; an empty file where it has none, lest pytest look in the folders above."""
+        """The revision's own settings; an empty file where it has none: pytest would look in the folders above."""
         mapped = [Path(self._mapping.map(str(ini)))] if ini is not None else []
         for path in (*mapped, *(root / name for name in _INI_FILES)):
             if path.is_file() and _INI_FILES.get(path.name, "") in path.read_text(encoding="utf-8"):

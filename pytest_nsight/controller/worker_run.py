@@ -5,6 +5,7 @@ While one measures, the next ones may already import and collect; see `prewarmed
 
 from __future__ import annotations
 
+import contextlib
 import os
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -24,7 +25,7 @@ from pytest_nsight.controller.worker_failure import (
     prepare,
 )
 from pytest_nsight.model.errors import CollectorError, unwritable
-from pytest_nsight.protocol.job import WORKER_LOG, Assignment, Job
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.worker_start import start_command
@@ -180,6 +181,9 @@ class LiveSource:
             process.interrupt(tail.pid)
             if not journal.exists():
                 raise
+            # A replay must not take the process for one that failed.
+            with contextlib.suppress(OSError):
+                (running.folder / INTERRUPTED_FILE).touch()
             return None
         self._look_ahead(tail, tail.advance(progress), upcoming)
         return process.poll()

@@ -105,7 +105,7 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes
     damaged = [case for case in ended if case in process.problems and _has_only_passed(manifest, case)]
     if process.end is ProcessEnd.COMPLETE:
         lost = manifest.device_failure
-        # A case that blames the device may be the victim of the cases before it in its process.
+        # A case that reports a device error may suffer from the cases before it in its process.
         victims = [case for case in ended if lost is not None and case == lost.case and len(cases) > 1]
         complete = tuple(case for case in ended if case not in damaged and case not in victims)
         left = [case for case in cases if case not in manifest.started]
@@ -218,7 +218,10 @@ def _add_pairs(state: GateState, process: MeasuredProcess) -> GateState:
     """
     manifest = process.manifest
     by_case = {one.subject.case: one for one in process.summaries if not one.subject.part}
-    notes = [f"{one.case} and its partner were not measured in turns: {one.text}" for one in manifest.pair_faults]
+    notes = [
+        f"{one.case} and its partner were not measured in interleaved pairs: {one.text}"
+        for one in manifest.pair_faults
+    ]
     pairs = dict(state.pairs)
     for pair in manifest.pairs:
         alone = [by_case.get(pair.case), by_case.get(pair.partner)]
@@ -228,7 +231,7 @@ def _add_pairs(state: GateState, process: MeasuredProcess) -> GateState:
             pairs[pair.case] = (*pairs.get(pair.case, ()), InterleavedPairs(manifest.run, same[0], same[1]))
         elif all(alone) and all(in_turns):
             notes.append(
-                f"{pair.case} and its partner launch other kernels when measured in turns than each alone, so the "
+                f"{pair.case} and its partner launch other kernels in interleaved pairs than each alone, so the "
                 "claim is judged from whole runs: do their fixtures change what they run?"
             )
     return replace(state, pairs=pairs).with_notes(*notes)

@@ -78,7 +78,7 @@ class GateState:
         doubts: case -> why it is being measured again.
         canaries: one summary per canary and run.
         faulty_canary: the first canary that could not be measured, "" if all could.
-        pairs: case -> the rounds that it was measured in turns with the case that it claims to beat.
+        pairs: case -> its rounds, interleaved with those of the case that it claims to beat.
         other: what a revision's processes measured beside this tree.
         notes: sentences about the session as a whole, each once.
         device: product name of what was measured, "" before the first measurement.

@@ -16,7 +16,7 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, durations, p_value, percent
 from pytest_nsight.model.units import duration as write_duration
 from pytest_nsight.model.values import METRICS
-from pytest_nsight.report.table import Column, align
+from pytest_nsight.report.table import Column, align, taken
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = "_.-=+*%#"
@@ -96,7 +96,8 @@ def _describe(
     ]
     lines = [f"{one.subject.label}, {one.model}: {count(len(points), 'session')}"]
     lines.append(f"{draw_sparkline(times, unicode=unicode)}  {durations(min(times), max(times), joined_by=' to ')}")
-    lines += align(columns, width, "…" if unicode else "..")
+    # A date that is cut says nothing: a long remark wraps instead.
+    lines += align(columns, max(width, columns[0].width + taken(columns[1:])), "…" if unicode else "..")
     if len(points) < FEWEST_OBSERVATIONS:
         missing = FEWEST_OBSERVATIONS - len(points)
         return [*lines, f"change points need {FEWEST_OBSERVATIONS} sessions, {count(missing, 'more session')}"]

@@ -17,8 +17,8 @@ from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, identify
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
+from pytest_nsight.model.comparison import Basis, Look, NoiseLevel, RunLevel, SlowerKernel
 from pytest_nsight.model.values import RunSummary, Shape
-from pytest_nsight.model.verdicts import Basis, Look, NoiseLevel, RunLevel, SlowerKernel
 
 
 def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compared: int) -> Basis:

@@ -16,7 +16,7 @@ import numpy as np
 from pytest_nsight.judge.contrast import Shift
 from pytest_nsight.judge.location import Floats, Location
 from pytest_nsight.judge.noise import Place, shares
-from pytest_nsight.model.verdicts import CanaryChange
+from pytest_nsight.model.comparison import CanaryChange
 
 FEWEST_CANARIES = 4
 """With fewer, one odd canary would decide what is subtracted from every case's time."""

@@ -12,7 +12,7 @@ from scipy import special
 
 from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.noise import Component, Noise, Place, measure_context_shift, shares
-from pytest_nsight.model.verdicts import CanaryChange
+from pytest_nsight.model.comparison import CanaryChange
 
 _Key = TypeVar("_Key", bound=Hashable)
 

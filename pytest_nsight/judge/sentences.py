@@ -12,8 +12,8 @@ from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
+from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.units import count, durations, interval_of_logs, p_value, percent, percent_of_log
-from pytest_nsight.model.verdicts import Comparison
 
 _SAVED_AT_ONCE = 5
 _MOST_STORED_RUNS = 20

@@ -19,7 +19,8 @@ from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, e
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
-from pytest_nsight.model.verdicts import Comparison, Verdict, VerdictKind
+from pytest_nsight.model.comparison import Comparison
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
 _PASSING = (VerdictKind.UNCHANGED, VerdictKind.IMPROVEMENT)

@@ -51,6 +51,8 @@ class Assignment:
 
 JOB_FILE = "job.json"
 WORKER_LOG = "worker.log"
+INTERRUPTED_FILE = "interrupted"
+"""In the folder of a run whose worker the user's interrupt ended."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,9 +7,10 @@ import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_nsight.model.comparison import Comparison, RunLevel
 from pytest_nsight.model.units import count, duration, durations, interval, number, p_value, percent
 from pytest_nsight.model.values import Clocks, RunSummary, Subject
-from pytest_nsight.model.verdicts import Comparison, RunLevel, SessionResult, Verdict, VerdictKind
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import reach_of, reach_sentence
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.svg_plots import Bar, StripRun, bars, strip

@@ -9,9 +9,10 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.units import count, duration, durations, interval, percent
 from pytest_nsight.model.values import RunSummary, Shape, Subject
-from pytest_nsight.model.verdicts import Comparison, SessionResult, Verdict, VerdictKind
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import shorten
 

@@ -46,7 +46,7 @@ class DeviceHealthPlugin:
     def pytest_runtest_makereport(
         self, call: pytest.CallInfo[None]
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
-        """Notes an exception that blames the device."""
+        """Notes an exception that reports a device error."""
         if call.excinfo is not None and is_device_error(call.excinfo.value):
             self._failure = _first_line(call.excinfo.value)
         return (yield)

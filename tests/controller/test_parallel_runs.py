@@ -9,6 +9,7 @@ import pytest
 
 from pytest_nsight.controller import parallel_runs
 from pytest_nsight.controller.revision_tree import Tree
+from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.values import Case
@@ -32,6 +33,7 @@ def source(tmp_path: Path) -> parallel_runs.ParallelSource:
         keep=False,
         canaries=False,
         environment={},
+        limits=TimeLimits(600.0),
     )
     gpus = ["GPU-a", "GPU-b"]
     return parallel_runs.ParallelSource(session, lambda _progress: None, [Case(case) for case in CASES], gpus, gpus)

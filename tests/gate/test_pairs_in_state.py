@@ -51,7 +51,10 @@ def test_a_pair_that_broke_off_is_a_note() -> None:
 
     state = absorb(STATE, [MeasuredProcess(manifest(pair_faults=faults))])
 
-    assert "f and its partner were not measured in turns: ValueError: I/O operation on closed file" in state.notes
+    assert (
+        "f and its partner were not measured in interleaved pairs: ValueError: I/O operation on closed file"
+        in state.notes
+    )
 
 
 def test_partners_stand_beside_the_case_that_they_share() -> None:

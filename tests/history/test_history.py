@@ -91,6 +91,7 @@ def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         git(tmp_path, "add", "-A")
         git(tmp_path, "commit", "-q", "-m", f"save {day}")
     monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
     return tmp_path
 
 

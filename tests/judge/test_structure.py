@@ -3,8 +3,9 @@
 import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.values import Policy, Shape, ShapeUse
-from pytest_nsight.model.verdicts import SlowerKernel, VerdictKind
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
 
 UNFUSED = uses("pow", "mean", "add", "rsqrt", "mul", "mul")

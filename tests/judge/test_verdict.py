@@ -5,8 +5,9 @@ import dataclasses
 import pytest
 
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
+from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.values import Clocks, Policy, RunSummary, ShapeUse, Subject
-from pytest_nsight.model.verdicts import SlowerKernel, VerdictKind
+from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, make_streams, rounds_around, wobble
 
 

@@ -43,7 +43,7 @@ def test_a_factor_is_that_of_the_slowest_run_against_the_fastest_of_the_other() 
     [
         (Mark(launches=2), f"{FUSED} claims 2 launches, stored are [1]"),
         (Mark(faster_than="unfused", by=2.1), f"{FUSED} claims 2.1x over unfused, the stored runs carry 2x"),
-        (Mark(faster_than="absent"), "of which nothing is stored"),
+        (Mark(faster_than="absent"), "but nothing is stored for that case"),
     ],
 )
 def test_a_claim_beyond_the_stored_runs_is_named(mark: Mark, sentence: str) -> None:

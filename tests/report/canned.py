@@ -5,19 +5,10 @@ from __future__ import annotations
 import dataclasses
 import math
 
+from pytest_nsight.model.comparison import Basis, Comparison, NoiseLevel, RunLevel, SlowerKernel
 from pytest_nsight.model.roofline import Datasheet, Limits
 from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject, Work
-from pytest_nsight.model.verdicts import (
-    Basis,
-    Comparison,
-    NoiseLevel,
-    RunLevel,
-    SessionResult,
-    ShapeChange,
-    SlowerKernel,
-    Verdict,
-    VerdictKind,
-)
+from pytest_nsight.model.verdicts import SessionResult, ShapeChange, Verdict, VerdictKind
 
 ENVIRONMENT = {
     "gpu": "NVIDIA H200",

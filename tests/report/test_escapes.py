@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.values import Subject
-from pytest_nsight.model.verdicts import SessionResult, SlowerKernel, Verdict, VerdictKind
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report import ci_formats, markdown, terminal
 from pytest_nsight.report.escapes import (
     html_text,

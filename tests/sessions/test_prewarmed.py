@@ -15,6 +15,7 @@ import pytest
 
 from pytest_nsight.collectors.torch.torch_collector import TorchCollector
 from pytest_nsight.controller.revision_tree import Tree
+from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.protocol.job import THIS_TREE, Assignment
 
@@ -65,6 +66,7 @@ def make_source(pytester: pytest.Pytester) -> Iterator[Callable[..., LiveSource]
             keep=False,
             canaries=False,
             environment={},
+            limits=TimeLimits(600.0),
         )
         source = LiveSource(session, lambda _: None)
         made.append(source)
