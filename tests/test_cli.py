@@ -20,6 +20,7 @@ def pool(tmp_path: Path) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_a_reader_that_has_had_enough_gets_no_traceback(pool: Path) -> None:
     """As with `| head -1`, whose pipe is closed before the report is written."""
     command = [sys.executable, "-m", "pytest_nsight.cli", "calibrate", "--resamples", "0", "--from", str(pool)]

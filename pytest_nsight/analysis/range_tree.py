@@ -110,7 +110,9 @@ def label_ranges(trace: Trace, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
     for domain, first, last in zip(values.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
         prefix = f"{trace.strings[domain]}:" if len(values) > 1 and trace.strings[domain] else ""
         folded = fold_list([trace.strings[name] for name in names[first:last].tolist()])
-        known = {text: labels.setdefault(prefix + (text or "(no name)"), len(labels)) for text in set(folded)}
+        known = {
+            text: labels.setdefault(prefix + (text or "(no name)"), len(labels)) for text in dict.fromkeys(folded)
+        }
         numbers += [known[text] for text in folded]
     return np.asarray(numbers, np.int64)[codes], tuple(labels)
 

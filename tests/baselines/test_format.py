@@ -30,6 +30,7 @@ FIRST_FORMAT = Path(__file__).parents[1] / "data/baselines/first_format.json"
 """Written by the last version that wrote format 1."""
 
 
+@pytest.mark.slow
 @given(st.lists(summaries, max_size=5, unique_by=lambda summary: (summary.subject, summary.run)))
 def test_decoding_gives_back_exactly_what_was_encoded(runs: list[RunSummary]) -> None:
     stored: dict[Subject, tuple[RunSummary, ...]] = {}
@@ -39,6 +40,7 @@ def test_decoding_gives_back_exactly_what_was_encoded(runs: list[RunSummary]) ->
     assert decode(encode(stored)) == stored
 
 
+@pytest.mark.slow
 @given(st.lists(summaries, min_size=1, max_size=4, unique_by=lambda summary: (summary.subject, summary.run)))
 def test_the_text_is_json_that_does_not_depend_on_the_order_of_subjects(runs: list[RunSummary]) -> None:
     forwards = {summary.subject: (summary,) for summary in runs}

@@ -88,6 +88,7 @@ def verdicts_on(policies: dict[str, Policy], stored: dict[str, tuple[RunSummary,
     return {verdict.subject.case: verdict for verdict in judge(evidences)}
 
 
+@pytest.mark.slow
 def test_the_marks_claim_something(policies: dict[str, Policy]) -> None:
     claimed = {
         field.name
@@ -99,6 +100,7 @@ def test_the_marks_claim_something(policies: dict[str, Policy]) -> None:
     assert claimed >= {"launches", "faster_than", "by", "min_share_of_limit"}
 
 
+@pytest.mark.slow
 def test_a_wish_would_be_found(policies: dict[str, Policy]) -> None:
     """The check itself, on the runs that are there whatever their age: tenfold factors are not carried."""
     stored = {subject.case: runs for subject, runs in load().runs.items()}
@@ -112,6 +114,7 @@ def test_a_wish_would_be_found(policies: dict[str, Policy]) -> None:
     assert all(verdicts[case].kind is VerdictKind.CLAIM for case in factors)
 
 
+@pytest.mark.slow
 def test_no_claim_is_refuted_unsettled_or_without_a_baseline(
     policies: dict[str, Policy], stored: dict[str, tuple[RunSummary, ...]]
 ) -> None:

@@ -45,6 +45,7 @@ def drift(run: RunSummary) -> RunSummary:
     )
 
 
+@pytest.mark.slow
 def test_deviations_and_shifts_are_those_that_the_pool_was_made_with() -> None:
     pool = make_pool(
         Sessions(boards=2, sessions=3, runs=30, subjects=10, run_sd=0.004, session_sd=0.002, board_sd=0.02)
@@ -93,6 +94,7 @@ def test_boards_that_differ_hide_slowdowns_that_boards_alike_show() -> None:
     assert max(found[0.0]) < min(found[0.01])
 
 
+@pytest.mark.slow
 def test_a_slowdown_of_the_mde_is_found_and_half_the_band_never_is() -> None:
     pool = make_pool(Sessions(runs=40, sessions=2, subjects=12, run_sd=0.004))
     processes = list_processes(pool.summaries)
@@ -113,6 +115,7 @@ def test_a_slowdown_of_the_mde_is_found_and_half_the_band_never_is() -> None:
     assert half == 0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", list(Situation))
 def test_the_gate_raises_no_alarm_over_a_quiet_pool(situation: Situation) -> None:
     boards = STORED_BOARDS + 1 if situation is Situation.SEVERAL_BOARDS else 2
@@ -123,6 +126,7 @@ def test_the_gate_raises_no_alarm_over_a_quiet_pool(situation: Situation) -> Non
     assert found.processes < (8 if situation is Situation.SAME_SESSION else 1.5)
 
 
+@pytest.mark.slow
 def test_a_level_that_is_too_generous_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = make_pool(replace(QUIET, run_sd=0.01, board_sd=0.0), band=0.0005)
     sound = alarms_of(pool, Situation.SAME_BOARD)
@@ -136,6 +140,7 @@ def test_a_level_that_is_too_generous_is_found_out(monkeypatch: pytest.MonkeyPat
     assert sum(generous.failed.values()) == generous.gate.subjects.hits > 0
 
 
+@pytest.mark.slow
 def test_a_gate_that_takes_rounds_for_the_unit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = make_pool(replace(QUIET, run_sd=0.01, board_sd=0.0), band=0.0005)
 

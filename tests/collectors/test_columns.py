@@ -52,6 +52,7 @@ def check(rows: Sequence[Sequence[int | None]], arrays: Arrays) -> None:
 INTEGERS = st.one_of(st.integers(LOWEST, HIGHEST), st.integers(-3, 3), st.just(10**9))
 
 
+@pytest.mark.slow
 @settings(max_examples=80, deadline=None)
 @given(
     st.lists(st.tuples(INTEGERS, INTEGERS, st.none() | INTEGERS), min_size=1, max_size=30),

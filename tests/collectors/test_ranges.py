@@ -95,6 +95,7 @@ def rows(request, tmp_path_factory):
         """).fetchall()
 
 
+@pytest.mark.slow
 def test_names_and_payloads_arrive_in_order(rows):
     assert [(name or "", payload) for name, payload, *_ in rows] == EXPECTED
 
@@ -106,6 +107,7 @@ def test_nested_ranges_lie_inside_each_other(rows):
     assert outer[0] < inner[0] <= inner[1] <= empty[0] <= empty[1] < outer[1]
 
 
+@pytest.mark.slow
 def test_a_range_around_an_exception_is_closed_before_the_next_opens(rows):
     spans = {payload: (start, end) for _, payload, start, end, _ in rows}
 
@@ -118,6 +120,7 @@ def test_ranges_belong_to_the_thread_that_opened_them(rows):
     assert threads[7] != threads[8] == threads[1]
 
 
+@pytest.mark.slow
 def test_ranges_of_the_nvtx_package_and_of_the_tool_stand_side_by_side(tmp_path):
     """A user's own NVTX library must neither stop ours nor be stopped by it."""
     code = (

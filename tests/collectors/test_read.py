@@ -298,6 +298,7 @@ def test_names_that_are_no_text_are_read(tmp_path):
     assert measure(read(path)).ranges["launches"].tolist() == [1]
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None)
 @given(data=st.data())
 def test_overwritten_bytes_give_a_trace_or_a_trace_error(data):

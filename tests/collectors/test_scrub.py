@@ -46,12 +46,14 @@ def query(path, sql):
         return database.execute(sql).fetchall()
 
 
+@pytest.mark.slow
 def test_the_export_holds_the_secrets(original):
     """Otherwise their absence below would prove nothing. (2022.4 leaves arguments out, later ones do not.)"""
     for secret in (ENVIRONMENT_SECRET, "scrub-folder", OUTPUT_SECRET):
         assert secret.encode() in original.read_bytes()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "secret",
     [

@@ -47,6 +47,7 @@ def record(tmp_path):
     return record
 
 
+@pytest.mark.slow
 def test_every_name_comes_back(record):
     trace = record(NAMES)
 

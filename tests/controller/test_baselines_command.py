@@ -43,6 +43,7 @@ def stored(folder: Path) -> set[str]:
     return {subject.case for subject in load(folder / "baselines", MODEL).runs}
 
 
+@pytest.mark.slow
 def test_prune_names_the_cases_without_a_test_and_removes_none(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -60,6 +61,7 @@ def test_prune_names_the_cases_without_a_test_and_removes_none(
     assert stored(project) == before
 
 
+@pytest.mark.slow
 def test_prune_with_delete_removes_them_and_then_finds_none(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -75,6 +77,7 @@ def test_prune_with_delete_removes_them_and_then_finds_none(
     assert capsys.readouterr().out == f"{MODEL}: 0 of 3 stored cases to remove\n"
 
 
+@pytest.mark.slow
 def test_prune_works_below_the_root(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -84,6 +87,7 @@ def test_prune_works_below_the_root(
     assert "2 of 5 stored cases to remove" in capsys.readouterr().out
 
 
+@pytest.mark.slow
 def test_prune_of_a_project_that_cannot_be_collected_removes_nothing(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -98,6 +102,7 @@ def test_prune_of_a_project_that_cannot_be_collected_removes_nothing(
     assert stored(project) == before
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", ["perf/setup.py::x", "../outside/test_evil.py::x", "/tmp/test_evil.py::x"])
 def test_a_name_in_a_baseline_imports_no_other_file(project: Path, case: str) -> None:
     outside = project.parent / "outside"

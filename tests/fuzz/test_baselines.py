@@ -142,6 +142,7 @@ def test_each_value_in_each_place_is_refused_or_read(text: str, value: object) -
     assert check(json.dumps(file))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "text",
     [

@@ -153,6 +153,7 @@ def fuzz_once(seed: int, folder: Path) -> bool:
     return check(path)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_a_spoiled_export_gives_a_trace_or_one_sentence(seed: int, tmp_path: Path) -> None:
@@ -199,6 +200,7 @@ def test_pages_that_lead_to_one_another_are_not_followed_for_ever(tmp_path: Path
     check(path)
 
 
+@pytest.mark.slow
 def test_a_large_sound_export_is_not_taken_for_a_hostile_one(tmp_path: Path) -> None:
     builder = TraceBuilder().range("case", 0, 10_000_000)
     for at in range(0, 10_000_000, 200):

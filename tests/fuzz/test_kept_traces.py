@@ -126,6 +126,7 @@ def test_what_is_spoiled_here_is_read_as_it_is(tmp_path: Path) -> None:
     assert check(tmp_path)
 
 
+@pytest.mark.slow
 @settings(max_examples=FEW, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(seed=st.integers(0, 2**32))
 def test_a_spoiled_chrome_trace_gives_a_trace_or_one_sentence(seed: int, tmp_path: Path) -> None:

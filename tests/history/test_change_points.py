@@ -54,6 +54,7 @@ def test_two_steps_are_found_even_if_the_second_takes_the_first_back() -> None:
     assert [change.index for change in find_change_points(values)] == [10, 20]
 
 
+@pytest.mark.slow
 def test_unchanged_sequences_have_change_points_in_about_one_of_twenty() -> None:
     rng = np.random.default_rng(5)
     found = sum(bool(find_change_points(rng.standard_t(4, size=12))) for _ in range(100))

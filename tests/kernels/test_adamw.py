@@ -7,6 +7,7 @@ from kernels.adamw import adamw, adamw_reference
 from tests.kernels.tensors import Random
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["fused", "unfused"])
 def test_each_variant_equals_the_reference_over_several_steps(variant: str, draw: Random) -> None:
     shapes = [(7,), (5, 3), (64,)]

@@ -152,6 +152,7 @@ _json = st.recursive(
 )
 
 
+@pytest.mark.slow
 @given(st.dictionaries(st.sampled_from(list(Whole.__dataclass_fields__)), _json) | _json)
 def test_any_value_is_read_or_refused_in_one_line(value: object) -> None:
     try:

@@ -37,6 +37,7 @@ def test_an_option_without_nsight_is_refused(gate: Gate, option: str) -> None:
     result.stderr.fnmatch_lines([f"*{option.partition('=')[0]} needs --nsight*"])
 
 
+@pytest.mark.slow
 def test_a_strict_session_that_measures_nothing_fails(gate: Gate) -> None:
     result = gate(*STRICT, body="def test_plain(): pass")
 

@@ -30,6 +30,7 @@ def replay(
     return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_unchanged_kernels_pass() -> None:
     result = replay("unchanged", "--nsight-strict")
 
@@ -37,6 +38,7 @@ def test_unchanged_kernels_pass() -> None:
     assert "6 verdicts: 0 regressions, 0 improvements, 6 unchanged" in result.stdout
 
 
+@pytest.mark.slow
 def test_a_slowed_kernel_fails_its_cases_and_only_those_with_the_sentence() -> None:
     result = replay("slow")
 
@@ -52,6 +54,7 @@ def test_a_slowed_kernel_fails_its_cases_and_only_those_with_the_sentence() -> N
         assert any(line.startswith("REGRESSION ") and case in line for line in lines)
 
 
+@pytest.mark.slow
 def test_a_broken_fusion_fails_as_structure_and_shows_kernels_gained_and_lost() -> None:
     result = replay("unfused")
 

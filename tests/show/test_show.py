@@ -290,6 +290,7 @@ def test_a_run_s_folder_is_shown_from_torch_s_trace(tmp_path):
     assert section(text, "Ranges: 1 instance")["test_sum"][0] == "1"
 
 
+@pytest.mark.slow
 def test_a_report_is_exported_and_shown(tmp_path, monkeypatch):
     installation = require_nsys()
     (tmp_path / "temporary").mkdir()

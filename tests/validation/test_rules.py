@@ -62,6 +62,7 @@ def test_bands_are_where_the_tools_have_them(beginning: str, quiet: float, loud:
     assert one.fires(before, [draw_rounds(2, mean=loud)])
 
 
+@pytest.mark.slow
 def test_welch_on_rounds_keeps_its_level_where_rounds_are_independent() -> None:
     one = rule("Welch")
     hits = sum(one.fires([draw_rounds(seed, step=1)], [draw_rounds(10_000 + seed, step=1)]) for seed in range(2000))

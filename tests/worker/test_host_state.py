@@ -65,6 +65,7 @@ def spin(until_s: float) -> None:
         pass
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux counts waiting in schedstat")
 def test_programs_on_the_same_processor_are_seen() -> None:
     processor = {min(os.sched_getaffinity(0))}

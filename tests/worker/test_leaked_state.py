@@ -173,6 +173,7 @@ def test_what_wider_fixtures_and_imports_set_stays_and_tidy_tests_are_not_named(
     assert not re.search("test_tidy|test_after|INNER|ITEM|sys.path", said)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "name"),
     [
