@@ -160,7 +160,7 @@ class RunSummary:
         varying: where not, what differed between rounds; not stored.
         copied_bytes: bytes moved by memory copies and sets per round (median).
         clocks: clocks and power beside the rounds.
-        environment: names and values that a comparison depends on, see baselines/environment.py.
+        environment: names and values that a comparison depends on, see baselines/comparability.py.
         recorded: UTC time, ISO 8601.
         commit: git commit of the tested tree, "" when unknown; "+" at its end when it had changes.
         work: what a round has to do, None where it is not declared.
