@@ -76,7 +76,7 @@ def launches(recording: Trace | Session) -> pd.DataFrame:
     """The launches of a recording, one row each, in order of start within a process.
 
     Args:
-        recording: a trace, or a session of which only the measured rounds count.
+        recording: a trace, or a session; of a session only the measured rounds count.
 
     Returns:
         "kind", "kernel" (normalised name), "full_name", "start_ns", "duration_ns", "grid", "block", "registers" (of

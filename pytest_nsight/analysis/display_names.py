@@ -68,7 +68,7 @@ def _fold_number(names: Iterable[str], position: int) -> dict[str, str]:
     return folded
 
 
-def tell_apart(names: Sequence[tuple[str, str]]) -> list[str]:
+def distinguish(names: Sequence[tuple[str, str]]) -> list[str]:
     """The short names, each with what distinguishes it from others that have the same one.
 
     Args:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.display_names import tell_apart
+from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.occupancy import Occupancy, estimate_occupancy
 from pytest_nsight.analysis.timeline import Timeline
@@ -118,7 +118,7 @@ def tabulate_kernels(trace: Trace, rows: Ints, categories: Sequence[str]) -> tup
         shape = trace.shapes[number]
         if shape.kind in COMPUTE_KINDS:
             by_name.setdefault((shape.kind, shape.full_name or shape.name), []).append(number)
-    names = tell_apart([(full_name, trace.shapes[numbers[0]].name) for (_, full_name), numbers in by_name.items()])
+    names = distinguish([(full_name, trace.shapes[numbers[0]].name) for (_, full_name), numbers in by_name.items()])
     limits = next((device.limits for device in trace.devices if device.limits), None)
     kernels = []
     for ((kind, full_name), numbers), name in zip(by_name.items(), names, strict=True):

@@ -105,12 +105,12 @@ def _draw_alternating(sessions: Sequence[Sequence[PooledRun]], rng: np.random.Ge
         pairs = min(LOOKS[-1], len(runs) // 2)
         start = int(rng.integers(len(runs) - 2 * pairs + 1))
         flip = int(rng.integers(2))
-        sides: tuple[list[PooledRun], list[PooledRun]] = ([], [])
+        trees: tuple[list[PooledRun], list[PooledRun]] = ([], [])
         for pair in range(pairs):
             first = (pair + flip) % 2
-            sides[first].append(runs[start + 2 * pair])
-            sides[1 - first].append(runs[start + 2 * pair + 1])
-        yield Resample(Situation.SAME_SESSION, tuple(sides[0]), tuple(sides[1]), is_paired=True)
+            trees[first].append(runs[start + 2 * pair])
+            trees[1 - first].append(runs[start + 2 * pair + 1])
+        yield Resample(Situation.SAME_SESSION, tuple(trees[0]), tuple(trees[1]), is_paired=True)
 
 
 def list_stored(

@@ -75,7 +75,7 @@ def _row(verdict: Verdict) -> Change:
 
 
 def _row_of_one(subject: Subject, before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Change:
-    """The row of a case that only one side has."""
+    """The row of a case that only one of the two has."""
     return Change(Group.CASE, subject.label, Quantity.TIME, _median(before), _median(after))
 
 

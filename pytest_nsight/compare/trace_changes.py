@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from pytest_nsight.analysis.display_names import tell_apart
+from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.range_tree import RangeTable
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
@@ -105,7 +105,7 @@ def _compare_categories(old: Picture, new: Picture) -> list[Change]:
 def _compare_kernels(old: Picture, new: Picture) -> list[Change]:
     """Kernels are the same if their full names are; a short name depends on the others in its trace."""
     by_full_name = {one.full_name: one.name for one in (*new.kernels, *old.kernels)}
-    texts = tell_apart([(full_name, name.partition(" [")[0]) for full_name, name in by_full_name.items()])
+    texts = distinguish([(full_name, name.partition(" [")[0]) for full_name, name in by_full_name.items()])
     names = dict(zip(by_full_name, texts, strict=True))
     return _compare_times(
         Group.KERNEL,

@@ -22,7 +22,7 @@ class Collected:
     Attributes:
         known: node ids of every test of this tree, selected or not.
         unmarked: of those selected ones that use the fixture without the mark: they run, and nothing is measured.
-        partial: files of which the command line names single tests, so that the others are unknown.
+        partial: files whose tests the command line names one by one, so that their others are unknown.
     """
 
     known: frozenset[str] = frozenset()

@@ -94,7 +94,7 @@ def remove(revision: Revision, folder: Path) -> None:
         _ask(revision.repository, "worktree", "prune")
 
 
-def tell_commit(root: Path) -> str:
+def describe_commit(root: Path) -> str:
     """The commit of a working tree, with "+" when files differ from it; "" where git does not know."""
     try:
         revision = _ask(root, "rev-parse", "--verify", "--quiet", "HEAD")

@@ -48,7 +48,7 @@ def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> t
 def share_cases(cases: Sequence[Case], worker_gpus: int) -> dict[str, int]:
     """Shares cases out, the same way in every run of a session, so that the runs of a case are of one board.
 
-    Cases of which one claims to beat the other stay together: on two boards the claim would be about the boards.
+    A case and the one that it claims to beat stay together: on two boards the claim would be about the boards.
 
     Args:
         cases: in the order of collection.

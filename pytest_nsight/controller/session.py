@@ -19,7 +19,7 @@ from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
-from pytest_nsight.controller.git_revision import Revision, resolve, tell_commit
+from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.parallel_runs import ParallelSource
@@ -234,7 +234,7 @@ class NsightSession:
         session = LiveSession(
             id=self._id,
             recorded=self._recorded,
-            commit=tell_commit(self._settings.root),
+            commit=describe_commit(self._settings.root),
             folder=self.folder,
             collector=self._collector,
             trees={tree.name: tree for tree in trees},

@@ -93,7 +93,7 @@ def describe_wrong_imports(commit: str, imports: Sequence[WrongImport]) -> str:
     named = ", ".join(f"{one.module} from {one.file}" for one in imports[:3])
     more = f" and {len(imports) - 3} more" if len(imports) > 3 else ""
     return (
-        f"the runs of {commit[:7]} imported {named}{more}, which belongs to this tree: both sides would measure "
+        f"the runs of {commit[:7]} imported {named}{more}, which belongs to this tree: both trees would measure "
         "the same code; install the package with pip install --editable, or have nsight_against_build put the "
         "revision's own into $PYTEST_NSIGHT_AGAINST_TARGET"
     )

@@ -56,10 +56,10 @@ class Contrast:
         noise: the variances of the levels.
         compared: the stored runs that were compared, corrected by the canaries' shift.
         new: the new runs, likewise.
-        shift: of the canaries, None where there are too few of them or both sides are of the same sessions.
+        shift: of the canaries, None where there are too few of them or all runs are of the same sessions.
         material: the smallest material difference.
         floor_ns: the smallest change in ns that may count.
-        context_shift: share of the runs whose context the other side lacks.
+        context_shift: share of the runs whose context the others lack.
         is_paired: whether each further new run comes with a further run of the baseline.
     """
 
@@ -181,8 +181,8 @@ def contrast(
 ) -> Contrast:
     """Compare the mean locations of the new and of the stored runs.
 
-    A session or a board weighs with the square of the difference between its shares of the two sides: what
-    both sides share cancels, so runs of one session are compared by the run variance alone, and then, with a
+    A session or a board weighs with the square of the difference between its shares of stored and new runs: what
+    both share cancels, so runs of one session are compared by the run variance alone, and then, with a
     prior of no weight, the test is `scipy.stats.ttest_ind(new, baseline, equal_var=True)`.
 
     Args:
@@ -256,5 +256,5 @@ def _sum_by(parts: Mapping[Place, float], keys: Mapping[Place, str]) -> dict[str
 
 
 def _imbalance(before: Mapping[_Key, float], now: Mapping[_Key, float]) -> float:
-    """Return the sum over levels of the squared difference of their shares of the two sides."""
+    """Return the sum over levels of the squared difference of their shares of stored and new runs."""
     return sum((now.get(key, 0.0) - before.get(key, 0.0)) ** 2 for key in {*before, *now})

@@ -18,7 +18,7 @@ _PID = re.compile(r"^pid \d+")
 
 
 def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
-    """Return why the machine makes the times of the two sides incomparable, "" if it does not.
+    """Return why the machine makes stored and new times incomparable, "" if it does not.
 
     A baseline taken under such conditions is as bad as such new runs: it would lead to false improvements.
     """

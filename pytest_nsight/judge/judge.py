@@ -140,8 +140,10 @@ def _adjust(suite: _Suite) -> list[Significance]:
         if contrast is not None
     ]
     slower, faster = (
-        iter(_adjust_by_bh([_p_of_difference(subject, contrast, slower=side) for subject, contrast in compared]))
-        for side in (True, False)
+        iter(
+            _adjust_by_bh([_p_of_difference(subject, contrast, slower=is_slower) for subject, contrast in compared])
+        )
+        for is_slower in (True, False)
     )
     return [
         Significance(len(compared), next(slower), next(faster), suite.prior)

@@ -184,7 +184,7 @@ def shares(locations: Sequence[Location]) -> dict[Place, float]:
 
 
 def measure_context_shift(baseline: Sequence[Location], new: Sequence[Location]) -> float:
-    """Return the share of the runs whose context the other side lacks: 0 for equal contexts, 1 for none in common.
+    """Return the share of the runs whose context the others lack: 0 for equal contexts, 1 for none in common.
 
     The context of a run is the number of cases that its process measured, to a factor of two: it says whether the
     process measured the suite, or only the few cases that a look asks for. A run of unknown context counts as one

@@ -55,7 +55,7 @@ class PreparedSubject:
 
     @property
     def has_times(self) -> bool:
-        """Whether there are times on both sides that may be compared."""
+        """Whether there are stored and new times that may be compared."""
         return bool(self.compared and self.new and self.given.is_comparable)
 
     @property
@@ -65,9 +65,9 @@ class PreparedSubject:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether all runs of a side hold the very same rounds, which no measurement gives."""
-        sides = (self.compared, self.new)
-        return any(is_repeated([location.durations_ns for location in side]) for side in sides)
+        """Whether all stored runs, or all new ones, hold the very same rounds, which no measurement gives."""
+        groups = (self.compared, self.new)
+        return any(is_repeated([location.durations_ns for location in group]) for group in groups)
 
     @property
     def is_judgeable(self) -> bool:

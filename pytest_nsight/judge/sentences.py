@@ -148,7 +148,7 @@ def no_baseline(absent: str) -> str:
 def incomparable(why: str, against: str) -> str:
     """Stored runs of another environment, or a revision that measures in another way."""
     if against:
-        return f"not compared: {why}; measure both sides alike"
+        return f"not compared: {why}; measure both trees alike"
     return f"not compared with its baseline: {why}; save a new baseline with --nsight-save"
 
 
@@ -214,7 +214,8 @@ def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:
 def repeated(comparison: Comparison) -> str:
     """Runs with the very same rounds."""
     return (
-        f"{_times(comparison)}, but all runs of a side hold the very same rounds, which no measurement gives: "
+        f"{_times(comparison)}, but all stored runs, or all new ones, hold the very same rounds, which no "
+        "measurement gives: "
         "choose another metric, or look at how the runs were recorded"
     )
 

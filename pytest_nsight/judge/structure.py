@@ -1,4 +1,4 @@
-"""The difference between two sides in what a round launches.
+"""The difference between stored and new runs in what a round launches.
 
 It is compared before any time: launches are deterministic, so one run shows them. A launch is identified by kind,
 normalised name, grid and block. Registers and shared memory are not compared, because every new compiler changes
@@ -24,7 +24,7 @@ class StructureFinding:
     """How the launches of the new runs compare with those of the stored ones.
 
     Attributes:
-        changes: shapes whose count changed, in order of first launch, baseline first; empty if either side varies.
+        changes: shapes whose count changed, in order of first launch, baseline first; empty if either varies.
         before: launches of a round in the baseline, without copies and sets.
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
@@ -131,7 +131,7 @@ def _compare_resources(before: RunSummary, now: RunSummary) -> tuple[str, ...]:
         old, new = _resources(before, what), _resources(now, what)
         for shape in old:
             if old[shape] != new[shape]:
-                was, is_now = ("/".join(map(str, sorted(side[shape]))) for side in (old, new))
+                was, is_now = ("/".join(map(str, sorted(counts[shape]))) for counts in (old, new))
                 phrases.append(f"{what.replace('_', ' ')} of {shape.name} {was} -> {is_now}")
     return tuple(phrases)
 

@@ -25,16 +25,16 @@ def write_counts(times: Mapping[str, int]) -> str:
 
 
 def write_diff(changes: Sequence[ShapeChange]) -> str:
-    """Return both sides of a structure difference: "- 1 launch: rms_norm   + 1 copy: memcpy DtoH"."""
-    sides = []
+    """Return what a structure difference lost and gained: "- 1 launch: rms_norm   + 1 copy: memcpy DtoH"."""
+    parts = []
     for sign, direction in (("-", 1), ("+", -1)):
         names: dict[str, Counter[str]] = {}
         for change in changes:
             missing = max(0, direction * (change.before - change.now))
             if missing:
                 names.setdefault(_noun(change.shape), Counter())[change.shape.name] += missing
-        sides += [f"{sign} {count(times.total(), noun)}: {write_counts(times)}" for noun, times in names.items()]
-    return "   ".join(sides)
+        parts += [f"{sign} {count(times.total(), noun)}: {write_counts(times)}" for noun, times in names.items()]
+    return "   ".join(parts)
 
 
 def _noun(shape: Shape) -> str:
@@ -53,7 +53,7 @@ def write_spreads(spreads: Sequence[ShapeSpread]) -> str:
 
 
 def write_shapes(changes: Sequence[ShapeChange]) -> str:
-    """Return both sides of a difference in launch shapes alone: "mm grid 8x1x1 block 64x1x1 -> ..."."""
+    """Return a difference in launch shapes alone, before and after: "mm grid 8x1x1 block 64x1x1 -> ..."."""
     before = [_write_shape(change.shape) for change in changes if change.before > change.now]
     now = [_write_shape(change.shape) for change in changes if change.now > change.before]
     return f"{write_names(before)} -> {write_names(now)}"

@@ -141,7 +141,7 @@ def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, *, is_ne
 
 
 def _strip_of_level(level: RunLevel) -> StripRun:
-    """A stored run, of which the report has no rounds."""
+    """A stored run whose rounds the report does not have."""
     ns = math.exp(level.log_ns)
     return StripRun(
         title=f"{level.run}: {duration(ns)}, {level.board}",

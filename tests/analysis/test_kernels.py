@@ -8,7 +8,7 @@ import pytest
 
 from pytest_nsight.analysis.categories import CategoryRule, categorise
 from pytest_nsight.analysis.critical_path import PathPart
-from pytest_nsight.analysis.display_names import fold_names, tell_apart
+from pytest_nsight.analysis.display_names import distinguish, fold_names
 from pytest_nsight.analysis.occupancy import estimate_occupancy
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.collectors.nsys.read import read
@@ -42,8 +42,8 @@ def test_names_that_count_up_share_a_name_and_sizes_do_not(names: list[str], fam
 
 
 def test_equal_short_names_get_what_distinguishes_them() -> None:
-    assert tell_apart([("f<int, 4>", "f"), ("f<float, 4>", "f"), ("g", "g")]) == ["f [int]", "f [float]", "g"]
-    assert tell_apart([("f<()>", "f"), ("f<[]>", "f")]) == ["f", "f #2"]
+    assert distinguish([("f<int, 4>", "f"), ("f<float, 4>", "f"), ("g", "g")]) == ["f [int]", "f [float]", "g"]
+    assert distinguish([("f<()>", "f"), ("f<[]>", "f")]) == ["f", "f #2"]
 
 
 @pytest.mark.parametrize(
