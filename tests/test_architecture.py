@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 import sys
 from collections import Counter
-from collections.abc import Iterator
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -37,6 +37,7 @@ FEWEST_LINES = 60
 MOST_LOOSE = 6
 
 
+@cache
 def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
@@ -50,22 +51,28 @@ def part_of(name: str) -> str:
     return name.partition(".")[0]
 
 
-def imported(path: Path) -> Iterator[str]:
+@cache
+def imported(path: Path) -> frozenset[str]:
     """Absolute names of all modules that a module imports, anywhere in its text."""
+    names: set[str] = set()
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Import):
-            yield from (alias.name for alias in node.names)
+            names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
             assert not node.level, f"{path}: relative import"
-            yield str(node.module)
-            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+            names.update((str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)))
+    return frozenset(names)
+
+
+@cache
+def own_names() -> frozenset[str]:
+    return frozenset(name_of(module) for module in modules()) - {""}
 
 
 def imported_modules(path: Path) -> set[str]:
     """Names of the package's own modules that a module imports."""
-    own = {name_of(module) for module in modules()} - {""}
     names = (name.removeprefix("pytest_nsight.") for name in imported(path) if name.startswith("pytest_nsight."))
-    return {name for name in names if name in own}
+    return {name for name in names if name in own_names()}
 
 
 @pytest.mark.parametrize("path", modules(), ids=name_of)
