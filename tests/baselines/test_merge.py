@@ -18,6 +18,8 @@ from pytest_nsight.cli import main
 from pytest_nsight.model.values import RunSummary, Subject
 from tests.baselines.examples import CASE, run
 
+pytestmark = pytest.mark.slow
+
 OTHER = "perf_tests/test_rms_norm.py::test_rms_norm[unfused-4096]"
 SUBJECT = Subject(CASE)
 DRIVER = f"{sys.executable} -m pytest_nsight.cli merge-baselines %O %A %B %P"

@@ -21,6 +21,8 @@ from pytest_nsight.model.roofline import measure_limits
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
+pytestmark = pytest.mark.slow
+
 pytest.importorskip("torch", reason="perf_tests/ are collected")
 
 ROOT = Path(__file__).parents[2]

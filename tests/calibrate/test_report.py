@@ -21,6 +21,8 @@ from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.calibrate.pools import Sessions, make_pool
 
+pytestmark = pytest.mark.slow
+
 QUIET = Sessions(boards=2, sessions=2, runs=14, subjects=12, canaries=2, session_sd=0.0005, board_sd=0.003)
 
 

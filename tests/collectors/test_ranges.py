@@ -16,7 +16,7 @@ from pytest_nsight.model.errors import UsageError
 from tests.collectors.real import environment, record, require_nsys
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
-pytestmark = pytest.mark.xdist_group("nsys")
+pytestmark = [pytest.mark.xdist_group("nsys"), pytest.mark.slow]
 
 # An nsys that is too old for the nvtx package's own check takes ranges from its domain object all the same.
 THROUGH_THE_PACKAGE = """

@@ -13,7 +13,7 @@ from pytest_nsight.model.errors import TraceError
 from tests.collectors.real import environment, record
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
-pytestmark = pytest.mark.xdist_group("nsys")
+pytestmark = [pytest.mark.xdist_group("nsys"), pytest.mark.slow]
 
 ENVIRONMENT_SECRET = "hunter2-in-the-environment"
 ARGUMENT_SECRET = "swordfish-on-the-command-line"

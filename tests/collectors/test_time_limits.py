@@ -18,6 +18,8 @@ from pytest_nsight.model.errors import NsysError
 from pytest_nsight.protocol.job import WORKER_LOG
 from tests.collectors.real import environment
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture
 def run_until_ended(fake, tmp_path, monkeypatch):

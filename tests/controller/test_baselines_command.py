@@ -10,6 +10,8 @@ from pytest_nsight.baselines.store import load, save
 from pytest_nsight.cli import main
 from tests.baselines.examples import run
 
+pytestmark = pytest.mark.slow
+
 MODEL = "nvidia-h200"
 KEPT, GONE = "perf/test_a.py::test_kept[1]", "perf/test_a.py::test_gone"
 GONE_FILE, SKIPPED = "perf/test_old.py::test_x", "perf/test_skipped.py::test_y"

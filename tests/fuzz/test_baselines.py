@@ -25,6 +25,8 @@ from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import Subject
 from tests.baselines.examples import CASE, run
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parents[1] / "data"
 SECONDS = float(os.environ.get("PYTEST_NSIGHT_FUZZ_S", "0"))
 FEW = 150

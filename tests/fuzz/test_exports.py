@@ -25,6 +25,8 @@ from pytest_nsight.model.errors import TraceError
 from pytest_nsight.trace.measures import measure
 from tests.trace.trace_builder import VINTAGES, TraceBuilder
 
+pytestmark = pytest.mark.slow
+
 SECONDS = float(os.environ.get("PYTEST_NSIGHT_FUZZ_S", "0"))
 FEW = 60
 LONGEST_S = 20.0

@@ -20,6 +20,8 @@ from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report.markdown import render
 from tests.baselines.examples import CASE, run, summaries
 
+pytestmark = pytest.mark.slow
+
 SUBJECT = Subject(CASE)
 NEW = tuple(dataclasses.replace(run(number), session="now") for number in range(100, 103))
 Change = Callable[[RunSummary], RunSummary]

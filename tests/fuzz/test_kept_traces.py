@@ -28,6 +28,8 @@ from pytest_nsight.model.errors import NsightError, TraceError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.trace.measures import measure
 
+pytestmark = pytest.mark.slow
+
 SECONDS = float(os.environ.get("PYTEST_NSIGHT_FUZZ_S", "0"))
 FEW = 150
 LONGEST_S = 20.0

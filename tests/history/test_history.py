@@ -16,6 +16,8 @@ from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.history.history_report import draw_sparkline, write_commit
 from pytest_nsight.model.values import RunSummary, Subject
 
+pytestmark = pytest.mark.slow
+
 CASE = "perf/test_norm.py::test_norm[fused]"
 OTHER = "perf/test_norm.py::test_norm[unfused]"
 MODEL = "nvidia-h200"

@@ -7,6 +7,8 @@ from kernels.block import block, block_step_bytes, block_step_flops
 from perf_tests.closeness import assert_product
 from tests.kernels.block_case import find_gradients, make_block_case
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("size", [(1, 1, 16), (2, 7, 24), (3, 33, 64)])
 @pytest.mark.parametrize("variant", ["fused", "unfused"])

@@ -16,6 +16,8 @@ from pytest_nsight.controller.worker_failure import describe_wrong_imports
 from pytest_nsight.protocol.job import TreeMapping
 from pytest_nsight.protocol.manifest_events import WrongImport
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[2]
 
 

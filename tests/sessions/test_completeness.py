@@ -6,6 +6,8 @@ from collections.abc import Callable
 
 import pytest
 
+pytestmark = pytest.mark.slow
+
 ONE = """
 @pytest.mark.nsight
 def test_one():

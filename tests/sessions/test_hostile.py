@@ -18,6 +18,8 @@ from hypothesis import strategies as st
 from pytest_nsight.cli import main
 from tests.trace.trace_builder import TraceBuilder
 
+pytestmark = pytest.mark.slow
+
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 MEMORY_BYTES = 3 * 2**30

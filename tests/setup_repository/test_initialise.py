@@ -14,6 +14,8 @@ import pytest
 from pytest_nsight.cli import main
 from pytest_nsight.setup_repository.initialise import ATTRIBUTES, Outcome, Step, render, set_up
 
+pytestmark = pytest.mark.slow
+
 needs_torch = pytest.mark.skipif(importlib.util.find_spec("torch") is None, reason="the worked test needs torch")
 
 

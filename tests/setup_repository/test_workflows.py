@@ -16,6 +16,8 @@ import pytest
 from pytest_nsight.setup_repository.initialise import TEMPLATES
 from pytest_nsight.setup_repository.workflows import install_commands, render_workflows
 
+pytestmark = pytest.mark.slow
+
 yaml = pytest.importorskip("yaml")
 
 ROOT = Path(__file__).parents[2]

@@ -20,6 +20,8 @@ from pytest_nsight.model.trace import Trace
 from pytest_nsight.show.records import list_tables, write_csv, write_json
 from pytest_nsight.trace.measures import measure
 
+pytestmark = pytest.mark.slow
+
 DATA = Path(__file__).parents[1] / "data" / "recordings"
 MORE = os.environ.get("PYTEST_NSIGHT_RECORDINGS", "")
 """Folders with further exports, packed or not, separated by colons."""

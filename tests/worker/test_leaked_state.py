@@ -16,6 +16,8 @@ from pytest_nsight.protocol.manifest_events import LeakedState
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin, StateReader
 from pytest_nsight.worker.process_settings import ABSENT
 
+pytestmark = pytest.mark.slow
+
 HEAD = """
 import os, random, signal, sys
 import numpy, pytest, torch
