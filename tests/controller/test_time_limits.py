@@ -81,7 +81,7 @@ def test_a_pause_that_never_ends_is_refused(text: str) -> None:
         parse_rest("rest", text)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     "hang",
     ["time.sleep(1000)", "[signal.signal(s, signal.SIG_IGN) for s in (2, 6, 15)]; ctypes.CDLL(None).sleep(1000)"],
