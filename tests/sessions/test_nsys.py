@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.controller.prewarmed import pool_size
+from pytest_nsight.gate.absorbing import MOST_FAILURES_ALONE
 from tests.collectors.real import require_nsys
 
 Gate = Callable[..., pytest.RunResult]
@@ -126,10 +127,14 @@ def test_a_process_that_got_ready_for_nothing_leaves_nothing(pytester: pytest.Py
     done = subprocess.run(command, cwd=pytester.path, env=environ, capture_output=True, text=True, check=False)
 
     assert "no GPU kernel ran" in done.stdout, done.stdout
-    # The outer pytest's, that of the one run, and those of the processes that no look asked for.
-    assert (pytester.path / "imports").read_text().count("once") == 2 + pool_size()
     (session,) = (pytester.path / ".nsight").glob("2*")
-    assert [path.name for path in session.glob("run-*")] == ["run-001"]
+    runs = sorted(session.glob("run-*"))
+    # Cases without a kernel are measured again alone, until it is plain that the machine is at fault.
+    assert 1 < len(runs) <= 2 * MOST_FAILURES_ALONE + 1
+    # The outer pytest, the runs, and the processes that nothing asked for, which leave no folder.
+    imports = (pytester.path / "imports").read_text().count("once")
+    assert len(runs) + 1 < imports <= len(runs) + 1 + 2 * pool_size()
+    assert all((run / "manifest.jsonl").exists() for run in runs)
     assert not [*pytester.path.rglob("*.nsys-rep"), *pytester.path.rglob("*.qdstrm")]
     assert not [process for process in Path("/proc").glob("[0-9]*") if _mentions(process, str(pytester.path))]
 
