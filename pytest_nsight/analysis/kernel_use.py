@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.display_names import distinguish
-from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.occupancy import Occupancy, estimate_occupancy
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.trace import COMPUTE_KINDS, COPY_KINDS, Ints, Trace
@@ -191,18 +190,6 @@ def tabulate_copies(trace: Trace, rows: Ints, timeline: Timeline) -> tuple[CopyT
             )
         )
     return tuple(sorted(found, key=lambda one: (-one.total_ns, one.name, one.memory)))
-
-
-def find_host_copies(trace: Trace, timeline: Timeline) -> TimeSet:
-    """When a copy between the host and a device, or between devices, runs."""
-    directions = [
-        number
-        for number, shape in enumerate(trace.shapes)
-        if shape.kind == "memcpy" and not shape.name.endswith(("DtoD", "AtoA", "HtoH", "AtoD", "DtoA"))
-    ]
-    rows = np.flatnonzero(np.isin(trace.launches.shape, directions))
-    launches = trace.launches
-    return TimeSet.union(timeline.axis, timeline.device[rows], launches.start_ns[rows], launches.end_ns[rows])
 
 
 def _time_shapes(trace: Trace, rows: Ints) -> dict[int, Ints]:

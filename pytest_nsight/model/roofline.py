@@ -175,8 +175,8 @@ class Datasheet:
 
     Attributes:
         bytes_per_s: memory bandwidth.
-        flops_per_s: dense bfloat16 on the tensor cores, None where the source has none. Datasheets print twice
-            that, for matrices half of which are zeros.
+        flops_per_s: dense bfloat16 on the tensor cores, None where the source has none. Datasheets print the rate
+            with structured sparsity, twice the dense one.
         source: where the numbers stand.
     """
 

@@ -79,7 +79,7 @@ def write_session(root: Path, day: int, middle_ns: int, commit: str, verdict: st
 
 @pytest.fixture
 def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Ten saves, a commit each, of which the last five are slower; a file keeps only the newest two saves."""
+    """Ten saves, one commit each. The last five are slower. A file keeps only the newest two saves."""
     git(tmp_path, "init", "-q", "-b", "main")
     saves: list[tuple[RunSummary, ...]] = []
     for day in range(1, 11):

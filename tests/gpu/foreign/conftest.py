@@ -43,7 +43,7 @@ def foreign_device(program: Program) -> str:
     if os.environ.get(TRY_ON_CPU) != "1":
         _lack("torch sees no CUDA device")
     if program.needs_gpu:
-        pytest.skip(f"{program.name} runs on no processor")
+        pytest.skip(f"{program.name} needs a GPU")
     return "cpu"
 
 
