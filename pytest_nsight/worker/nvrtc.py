@@ -8,7 +8,7 @@ from __future__ import annotations
 import ctypes
 import importlib.util
 import os
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -37,13 +37,16 @@ class CompiledSource:
     compiler: str
 
 
-def compile_source(library: Any, source: str, architecture: tuple[int, int]) -> CompiledSource:
+def compile_source(
+    library: Any, source: str, architecture: tuple[int, int], more_options: Sequence[str] = ()
+) -> CompiledSource:
     """Machine code of a program.
 
     Args:
         library: the loaded libnvrtc.
         source: CUDA C without includes.
         architecture: compute capability, such as (9, 0).
+        more_options: the compiler's own, such as `--fmad=false`; a later one overrides an earlier one.
 
     Raises:
         CompilationError: the compiler does not know the architecture, or refuses the source.
@@ -51,7 +54,12 @@ def compile_source(library: Any, source: str, architecture: tuple[int, int]) -> 
     program = c_void_p()
     _check(library, library.nvrtcCreateProgram(byref(program), source.encode(), b"pytest_nsight.cu", 0, None, None))
     try:
-        options = (f"--gpu-architecture=sm_{architecture[0]}{architecture[1]}", "--fmad=true", "--std=c++17")
+        options = (
+            f"--gpu-architecture=sm_{architecture[0]}{architecture[1]}",
+            "--fmad=true",
+            "--std=c++17",
+            *more_options,
+        )
         texts = (c_char_p * len(options))(*(option.encode() for option in options))
         code = library.nvrtcCompileProgram(program, len(options), texts)
         if code:

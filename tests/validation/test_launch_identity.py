@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import shutil
 import struct
-import subprocess
 from collections.abc import Callable
 from typing import Any
 
@@ -20,6 +18,7 @@ from benchmarks.cupti.launch_identity import (
     number_streams,
 )
 from benchmarks.cupti.machine_code import CubinError, KernelCode, Parameter, compare_kernels, read_kernels
+from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nvrtc
 
 SCALE = """
 extern "C" __global__ void scale(float* x, const float* y, int n, float factor) {
@@ -44,23 +43,21 @@ def word(*numbers: int) -> bytes:
 
 
 @pytest.fixture(scope="module")
-def build(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., dict[str, KernelCode]]:
+def cubin() -> Callable[..., bytes]:
+    """Compiles CUDA C."""
+    try:
+        library = load_nvrtc()
+    except CompilationError as error:
+        pytest.skip(str(error))
+    return lambda source, *options: compile_source(library, source, (9, 0), options).image
+
+
+@pytest.fixture(scope="module")
+def build(cubin: Callable[..., bytes]) -> Callable[..., dict[str, KernelCode]]:
     """Compiles CUDA C and reads its kernels."""
-    nvcc = shutil.which("nvcc")
-    if nvcc is None:
-        pytest.skip("needs nvcc")
-
-    def compile_(source: str, *options: str) -> dict[str, KernelCode]:
-        folder = tmp_path_factory.mktemp("cubin")
-        (folder / "k.cu").write_text(source)
-        command = [nvcc, "-cubin", "-arch=sm_90", *options, "-o", "k.cubin", "k.cu"]
-        subprocess.run(command, cwd=folder, check=True, capture_output=True)
-        return read_kernels((folder / "k.cubin").read_bytes())
-
-    return compile_
+    return lambda source, *options: read_kernels(cubin(source, *options))
 
 
-@pytest.mark.slow
 def test_parameters_registers_and_shared_memory(build: Callable[..., dict[str, KernelCode]]) -> None:
     source = """
     struct Two { float* p; int n; };
@@ -79,7 +76,6 @@ def test_parameters_registers_and_shared_memory(build: Callable[..., dict[str, K
     assert kernel.instructions > 10
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "options"),
     [
@@ -95,7 +91,6 @@ def test_what_does_not_change_the_code_has_the_same_digest(
     assert build(source, *options)["scale"].digest == build(SCALE)["scale"].digest
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("source", "options"),
     [
@@ -113,7 +108,6 @@ def test_what_changes_the_code_has_another_digest(
     assert build(source, *options)["scale"].digest != build(SCALE)["scale"].digest
 
 
-@pytest.mark.slow
 def test_a_change_in_a_called_function_or_a_constant_is_seen(build: Callable[..., dict[str, KernelCode]]) -> None:
     source = """
     __constant__ float table[4] = {1, 2, 3, 4};
@@ -156,13 +150,8 @@ def test_what_is_no_cubin_is_refused(data: bytes) -> None:
         read_kernels(data)
 
 
-@pytest.mark.slow
-def test_a_cut_cubin_is_refused(
-    build: Callable[..., dict[str, KernelCode]], tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    build(SCALE)
-    (newest,) = sorted(tmp_path_factory.getbasetemp().glob("cubin*/k.cubin"))[-1:]
-    whole = newest.read_bytes()
+def test_a_cut_cubin_is_refused(cubin: Callable[..., bytes]) -> None:
+    whole = cubin(SCALE)
 
     # Behind the section headers stands only what the loader needs.
     (headers,) = struct.unpack_from("<Q", whole, 0x28)
