@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
+import os
 import re
 import shutil
 import subprocess
@@ -166,7 +167,9 @@ def test_bars_without_time_are_left_out() -> None:
 def dump(page: str, folder: Path, *, script: str = "", blocks_scripts: bool = False) -> str:
     """The page as Chromium has built it, after `script` has run; only blocked scripts are on its console."""
     if CHROMIUM is None:
-        pytest.skip("no Chromium here")
+        if os.environ.get("PYTEST_NSIGHT_REQUIRE_CHROMIUM") == "1":
+            pytest.fail("PYTEST_NSIGHT_REQUIRE_CHROMIUM=1, but Chromium is not installed")
+        pytest.skip("Chromium is not installed")
     if script:
         page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
         page = page.replace("</body>", f"<script>{script}</script></body>")
