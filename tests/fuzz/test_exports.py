@@ -1,12 +1,8 @@
-"""Exports of Nsight Systems with anything in them: a trace, or one sentence. Never a traceback, never a long wait.
-
-`PYTEST_NSIGHT_FUZZ_S=600` goes on for that many seconds instead of some hundred inputs.
-"""
+"""Exports of Nsight Systems with anything in them: a trace, or one sentence. Never a traceback or a long wait."""
 
 from __future__ import annotations
 
 import contextlib
-import os
 import random
 import sqlite3
 import time
@@ -23,11 +19,11 @@ from pytest_nsight.collectors.nsys.read import read, read_explained
 from pytest_nsight.collectors.nsys.scrub import scrub
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.trace.measures import measure
+from tests.fuzz.campaign import fuzz
 from tests.trace.trace_builder import VINTAGES, TraceBuilder
 
 pytestmark = pytest.mark.slow
 
-SECONDS = float(os.environ.get("PYTEST_NSIGHT_FUZZ_S", "0"))
 FEW = 60
 LONGEST_S = 20.0
 
@@ -162,21 +158,8 @@ def test_a_spoiled_export_gives_a_trace_or_one_sentence(seed: int, tmp_path: Pat
     fuzz_once(seed, tmp_path)
 
 
-@pytest.mark.skipif(not SECONDS, reason="PYTEST_NSIGHT_FUZZ_S is not set")
-def test_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    generator = random.Random(int.from_bytes(os.urandom(8), "big"))
-    deadline_s = time.monotonic() + SECONDS
-    tried = refused = 0
-    while time.monotonic() < deadline_s:
-        seed = generator.getrandbits(48)
-        try:
-            refused += not fuzz_once(seed, tmp_path)
-        except BaseException:
-            print(f"seed {seed}")
-            raise
-        tried += 1
-    with capsys.disabled():
-        print(f"\n{tried} exports, {refused} refused")
+def test_new_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fuzz(lambda seed: fuzz_once(seed, tmp_path), capsys)
 
 
 def test_pages_that_lead_to_one_another_are_not_followed_for_ever(tmp_path: Path) -> None:

@@ -1,7 +1,4 @@
-"""Kept traces with anything in them or in their place: a trace, or one sentence. Never a traceback, never a wait.
-
-`PYTEST_NSIGHT_FUZZ_S=600` goes on for that many seconds instead of some hundred inputs.
-"""
+"""Kept traces with anything in them or in their place: a trace, or one sentence. Never a traceback or a wait."""
 
 from __future__ import annotations
 
@@ -27,10 +24,10 @@ from pytest_nsight.collectors.regular_files import read_bounded, unpack_xz
 from pytest_nsight.model.errors import NsightError, TraceError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.trace.measures import measure
+from tests.fuzz.campaign import fuzz
 
 pytestmark = pytest.mark.slow
 
-SECONDS = float(os.environ.get("PYTEST_NSIGHT_FUZZ_S", "0"))
 FEW = 150
 LONGEST_S = 20.0
 
@@ -135,21 +132,8 @@ def test_a_spoiled_chrome_trace_gives_a_trace_or_one_sentence(seed: int, tmp_pat
     fuzz_once(seed, tmp_path)
 
 
-@pytest.mark.skipif(not SECONDS, reason="PYTEST_NSIGHT_FUZZ_S is not set")
-def test_long(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    generator = random.Random(int.from_bytes(os.urandom(8), "big"))
-    deadline_s = time.monotonic() + SECONDS
-    tried = refused = 0
-    while time.monotonic() < deadline_s:
-        seed = generator.getrandbits(48)
-        try:
-            refused += not fuzz_once(seed, tmp_path)
-        except BaseException:
-            print(f"seed {seed}")
-            raise
-        tried += 1
-    with capsys.disabled():
-        print(f"\n{tried} Chrome traces, {refused} refused")
+def test_new_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    fuzz(lambda seed: fuzz_once(seed, tmp_path), capsys)
 
 
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
