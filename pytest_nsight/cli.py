@@ -202,11 +202,11 @@ def _baselines(options: argparse.Namespace) -> int:
 def _report(options: argparse.Namespace) -> int:
     from pytest_nsight.model.errors import UsageError  # noqa: PLC0415
     from pytest_nsight.report import terminal  # noqa: PLC0415
-    from pytest_nsight.report.registry import publish, read_request  # noqa: PLC0415
+    from pytest_nsight.report.registry import publish, read_requests  # noqa: PLC0415
     from pytest_nsight.report.session_file import join_sessions, read_session  # noqa: PLC0415
 
     requests = [*([f"html={options.html}"] if options.html else []), *options.report]
-    files = [read_request(text, Path.cwd()) for text in requests]
+    files = read_requests(requests, Path.cwd())
     result = join_sessions([read_session(path) for path in options.sessions])
     errors = publish(result, files)
     if errors:

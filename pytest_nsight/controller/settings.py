@@ -19,7 +19,7 @@ from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND
 from pytest_nsight.protocol.mark_values import parse_band, parse_timeout
-from pytest_nsight.report.registry import ReportFile, read_request
+from pytest_nsight.report.registry import ReportFile, read_requests
 
 DEFAULT_TIMEOUT = "30min"
 DEFAULT_TIMEOUT_S = 1800.0
@@ -152,9 +152,8 @@ def read_settings(config: pytest.Config) -> Settings:
         against=against,
         against_build=given("against_build") or "",
         ini=config.inipath,
-        reports=(
-            *(ReportFile(name, here / path) for name in _REPORT_OPTIONS if (path := given(name))),
-            *(read_request(text, here) for text in given("report")),
+        reports=read_requests(
+            [*(f"{name}={path}" for name in _REPORT_OPTIONS if (path := given(name))), *given("report")], here
         ),
         timeout_s=parse_timeout("--nsight-timeout", given("timeout") or DEFAULT_TIMEOUT),
         canaries=bool(given("canaries")),

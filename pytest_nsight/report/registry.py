@@ -67,22 +67,38 @@ class ReportFile:
     path: Path
 
 
-def read_request(text: str, folder: Path) -> ReportFile:
-    """A request such as "markdown=out.md"; a folder as path gets the file `nsight` with the report's suffix.
+def read_requests(texts: Iterable[str], folder: Path) -> tuple[ReportFile, ...]:
+    """The files that were asked for, each such as "markdown=out.md".
+
+    A folder as path, or one that ends with a slash, gets the file `nsight` with the report's suffix.
 
     Args:
-        text: what stands behind --nsight-report.
+        texts: what stands behind each --nsight-report.
         folder: where relative paths start.
 
     Raises:
-        UsageError: it is not NAME=PATH, or no report has that name.
+        UsageError: one is not NAME=PATH, no report has that name, or two have the same file.
     """
+    files = tuple(_read_request(text, folder) for text in texts)
+    names: dict[Path, str] = {}
+    for file in files:
+        other = names.setdefault(file.path.resolve(), file.name)
+        if other != file.name:
+            raise UsageError(
+                f"the reports {other} and {file.name} would both be written to {file.path}, one over the other; "
+                "give each a file of its own"
+            )
+    return files
+
+
+def _read_request(text: str, folder: Path) -> ReportFile:
     name, equals, path = text.partition("=")
     if not equals or not name or not path:
         raise UsageError(f"--nsight-report is {text!r}; give NAME=PATH, where NAME is {_names()}")
     report = find_report(name)
     file = folder / path
-    return ReportFile(name, file / f"nsight{report.suffix}" if file.is_dir() else file)
+    is_folder = path.endswith("/") or file.is_dir()
+    return ReportFile(name, file / f"nsight{report.suffix}" if is_folder else file)
 
 
 def find_report(name: str) -> Report:

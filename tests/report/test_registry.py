@@ -12,7 +12,7 @@ from pytest_nsight.report.registry import (
     ReportFile,
     find_report,
     publish,
-    read_request,
+    read_requests,
     workflow_commands,
 )
 from tests.report import canned
@@ -35,19 +35,37 @@ def test_every_report_renders_every_session(name: str, tmp_path: Path) -> None:
 
 
 def test_a_request_names_a_report_and_a_file(tmp_path: Path) -> None:
-    assert read_request("markdown=a=b.md", tmp_path) == ReportFile("markdown", tmp_path / "a=b.md")
-    assert read_request("markdown=.", tmp_path).path == tmp_path / "nsight.md"
+    texts = ["markdown=a=b.md", "markdown=.", "json=.", "html=new/"]
+
+    files = read_requests(texts, tmp_path)
+
+    assert files[0] == ReportFile("markdown", tmp_path / "a=b.md")
+    assert [file.path for file in files[1:]] == [
+        tmp_path / "nsight.md",
+        tmp_path / "nsight.json",
+        tmp_path / "new/nsight.html",
+    ]
 
 
 @pytest.mark.parametrize("text", ["", "markdown", "markdown=", "=x.md", "nosuch=x.md"])
 def test_a_wrong_request_is_refused_with_the_names_there_are(text: str, tmp_path: Path) -> None:
     with pytest.raises(UsageError, match=r"json, markdown"):
-        read_request(text, tmp_path)
+        read_requests(["json=x.json", text], tmp_path)
+
+
+@pytest.mark.parametrize("texts", [["json=.", "session=."], ["json=a", "markdown=a"], ["json=a", "html=b/../a"]])
+def test_two_reports_of_one_file_are_refused(texts: list[str], tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"json and (session|markdown|html) would both be written to .*of its own"):
+        read_requests(texts, tmp_path)
+
+
+def test_a_request_that_is_made_twice_is_no_conflict(tmp_path: Path) -> None:
+    assert len(read_requests(["json=a", "json=a"], tmp_path)) == 2
 
 
 @pytest.mark.usefixtures("_installed")
 def test_the_report_of_an_installed_package_is_written(tmp_path: Path) -> None:
-    request = read_request("slowest=.", tmp_path)
+    (request,) = read_requests(["slowest=."], tmp_path)
 
     assert publish(canned.worked(), [request]) == ()
     assert request.path.name == "nsight.txt"
