@@ -54,10 +54,6 @@ class Resample:
         """New runs of every subject before the first look, as the live gate makes them."""
         return FIRST_PAIRS if self.is_paired else LOOKS[0]
 
-    def stored_at(self, new_runs: int) -> tuple[PooledRun, ...]:
-        """The stored runs that there are beside this many new ones."""
-        return self.stored[:new_runs] if self.is_paired else self.stored
-
     def change(self, alter: Callable[[RunSummary], RunSummary], subject: Subject) -> Resample:
         """The same resample with the new runs of one subject altered."""
         new = tuple(

@@ -9,7 +9,8 @@ import numpy as np
 import pytest
 
 from pytest_nsight.calibrate.pool import list_processes
-from pytest_nsight.calibrate.resampling import STORED_BOARDS, Situation, draw_resamples
+from pytest_nsight.calibrate.replayed_gate import replay
+from pytest_nsight.calibrate.resampling import STORED_BOARDS, Resample, Situation, draw_resamples
 from tests.calibrate.pools import Sessions, make_pool
 
 PROCESSES = list_processes(make_pool(Sessions(boards=2, sessions=2, runs=12, subjects=2)).summaries)
@@ -70,8 +71,14 @@ def test_a_paired_resample_begins_with_three_pairs_and_has_as_many_stored_as_new
     resample, beside_stored = draw(Situation.SAME_SESSION, 1)[0], draw(Situation.SAME_BOARD, 1)[0]
 
     assert (resample.first_look, beside_stored.first_look) == (3, 1)
-    assert [len(resample.stored_at(new)) for new in (3, 5)] == [3, 5]
-    assert [len(beside_stored.stored_at(new)) for new in (1, 9)] == [5, 5]
+    assert [runs_compared(resample, fixed) for fixed in (3, 5)] == [(3, 3), (5, 5)]
+    assert [runs_compared(beside_stored, fixed) for fixed in (3, 5)] == [(5, 3), (5, 5)]
+
+
+def runs_compared(resample: Resample, fixed: int) -> tuple[int, int]:
+    """Stored and new runs that a comparison after `fixed` new runs rests on."""
+    comparison = replay(resample, {}, fixed=fixed).verdicts[0].comparison
+    return comparison.baseline_runs, comparison.new_runs
 
 
 def test_every_pair_of_sessions_comes_up() -> None:
