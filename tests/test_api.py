@@ -27,6 +27,7 @@ def launches(session: api.Session) -> pd.DataFrame:
     return api.launches(session)
 
 
+@pytest.mark.slow
 def test_the_launches_of_a_round_add_up_to_its_kernel_time(session: api.Session, launches: pd.DataFrame) -> None:
     kernels = launches[launches["kind"] == "kernel"]
     sums = kernels.groupby(["run", "case", "round"])["duration_ns"].sum()
@@ -109,6 +110,7 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         api.verdicts(tmp_path / "nothing.json")
 
 
+@pytest.mark.slow
 def test_the_example_of_the_readme_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

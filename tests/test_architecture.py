@@ -42,6 +42,11 @@ def modules() -> list[Path]:
     return sorted(PACKAGE.rglob("*.py"))
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def name_of(path: Path) -> str:
     """The module's dotted name inside the package, "" for the package itself."""
     return ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
@@ -55,7 +60,7 @@ def part_of(name: str) -> str:
 def imported(path: Path) -> frozenset[str]:
     """Absolute names of all modules that a module imports, anywhere in its text."""
     names: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    for node in ast.walk(parsed(path)):
         if isinstance(node, ast.Import):
             names.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
@@ -147,7 +152,7 @@ def test_no_file_name_and_no_class_name_stands_twice() -> None:
     classes = Counter(
         node.name.lstrip("_")
         for path in modules()
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8")))
+        for node in ast.walk(parsed(path))
         if isinstance(node, ast.ClassDef)
     )
 

@@ -234,6 +234,7 @@ def test_a_wrong_field_of_the_first_format_is_refused_too(spoil: Spoil, message:
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 def test_a_short_text_cannot_ask_for_all_memory() -> None:
     file = json.loads(encode({Subject(CASE): (run(1),)}))
     (first,) = file["subjects"][0]["runs"]

@@ -77,6 +77,7 @@ def test_what_pack_does_not_write_is_refused(text: str, message: str) -> None:
     assert message in str(caught.value)
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"\A[0-9]{1,3}x[0-9]{1,19}\+[0-9]{1,19}k[0-9]{1,2}:[A-Za-z0-9+/]{0,40}\Z"))
 def test_any_text_of_the_form_is_numbers_or_refused(text: str) -> None:
     try:

@@ -89,6 +89,7 @@ def _save_each(folder: Path, numbers: range, barrier: object) -> None:
         save(folder, MODEL, [run(number), run(number, OTHER)], keep=100)
 
 
+@pytest.mark.slow
 def test_savers_at_once_lose_nothing(tmp_path: Path) -> None:
     context = multiprocessing.get_context("fork")
     barrier = context.Barrier(4)
@@ -236,6 +237,7 @@ def test_one_subject_in_two_files_is_told(tmp_path: Path) -> None:
         load(tmp_path, MODEL)
 
 
+@pytest.mark.slow
 def test_a_full_file_stays_small(tmp_path: Path) -> None:
     """12 subjects, 20 runs, 8 metrics, 40 rounds, none of them constant or equal."""
     noise = random.Random(1)

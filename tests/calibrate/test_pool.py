@@ -36,6 +36,7 @@ def test_only_the_gated_duration_is_kept(tmp_path: Path) -> None:
     assert [list(run.rounds) for run in read_pool(tmp_path / "pool.json.gz").summaries] == [["span"], ["span"]]
 
 
+@pytest.mark.slow
 def test_fifty_runs_of_a_suite_with_canaries_take_less_than_700_kb(tmp_path: Path) -> None:
     # Rounds that vary by 1 % in steps of 1 ns: more digits than any GPU's timer gives.
     pool = make_pool(Sessions(runs=50, subjects=28, canaries=4, rounds=40, round_sd=0.01))

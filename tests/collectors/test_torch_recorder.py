@@ -55,6 +55,7 @@ def test_every_name_comes_back(record):
     assert trace.ranges.payload.tolist() == list(range(len(NAMES)))
 
 
+@pytest.mark.slow
 def test_names_of_the_programs_own_ranges_do_no_harm(record):
     def program():
         with torch.profiler.record_function('the program\'s "own" \\ range'):

@@ -28,6 +28,7 @@ NO_PRIOR = Prior(1.0, 0.0)
 logs = st.lists(st.floats(5, 15), min_size=2, max_size=9)
 
 
+@pytest.mark.slow
 @pytest.mark.filterwarnings("ignore:Precision loss")  # scipy's, on groups that hardly vary
 @given(logs, logs)
 def test_one_session_without_prior_is_students_t_test(before, now):

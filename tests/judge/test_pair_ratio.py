@@ -66,6 +66,7 @@ def test_a_drift_that_both_share_cancels() -> None:
     assert drifting.standard_error < 1.5 * still.standard_error
 
 
+@pytest.mark.slow
 def test_the_interval_of_a_process_covers_its_ratio_in_95_percent() -> None:
     covered = 0
     for seed in range(800):

@@ -21,6 +21,8 @@ from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.run_summary import summarise
 from tests.trace.trace_builder import TraceBuilder
 
+pytestmark = pytest.mark.slow
+
 ROUNDS = 12
 CASE = "test_op.py::test_op"
 

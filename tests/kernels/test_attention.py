@@ -15,6 +15,7 @@ from perf_tests.test_attention import spread_attention
 from tests.kernels.tensors import DTYPES, Random
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", [(1, 1, 1, 8), (2, 3, 17, 16), (1, 2, 64, 40)])
 @pytest.mark.parametrize("variant", ["fused", "unfused"])
@@ -30,6 +31,7 @@ def test_each_variant_equals_the_reference(
         assert_spread(out[index], *spread_attention(q[index], k[index], v[index], score_roundings=2))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("steps_of", ["one", "two", "less than one"])
 def test_unfused_in_steps_equals_the_reference(

@@ -10,6 +10,8 @@ from perf_tests.closeness import assert_product, assert_rounded, assert_spread, 
 from perf_tests.test_attention import spread_attention
 from tests.kernels.tensors import DTYPES, Random
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("check", [assert_rounded, assert_product])

@@ -9,6 +9,7 @@ from perf_tests.closeness import assert_rounded
 from tests.kernels.tensors import DTYPES, SHAPES, Random
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("dtype", DTYPES)
 @pytest.mark.parametrize("shape", SHAPES)
 @pytest.mark.parametrize("variant", ["fused", "unfused"])

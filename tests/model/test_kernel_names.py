@@ -104,12 +104,14 @@ def test_another_operation_type_or_layout_is_another_family(one, other):
     assert family(one) != family(other)
 
 
+@pytest.mark.slow
 @given(st.text(alphabet="<>()[]{}:_ ,&*~-.0123456789abcdefgoprtx", max_size=200))
 def test_only_a_blank_name_normalises_to_a_blank_one(full_name):
     assert bool(normalise(full_name)) == bool(full_name.strip())
     assert bool(family(normalise(full_name))) == bool(full_name.strip())
 
 
+@pytest.mark.slow
 @given(st.from_regex(r"_?[a-z]{2,9}(_[a-z]{2,9}){0,4}", fullmatch=True))
 def test_a_plain_name_stays_as_it_is(full_name):
     assert normalise(full_name) == full_name

@@ -61,6 +61,7 @@ def test_the_same_work_in_every_round_is_told_once_and_other_work_is_refused() -
     assert listener.heard == [Work(8)]
 
 
+@pytest.mark.slow
 def test_marks_of_function_and_parameter_add_up(pytester: pytest.Pytester) -> None:
     item = pytester.getitem(
         """

@@ -20,6 +20,7 @@ from pytest_nsight.report.pytest_benchmark_json import benchmark_stats
 from tests.report import canned
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.integers(0, 10**9), min_size=1, max_size=60))
 def test_statistics_are_those_of_pytest_benchmark(durations_ns: list[int]) -> None:
@@ -46,6 +47,7 @@ def compare(*arguments: str, folder: Path) -> str:
     return done.stdout
 
 
+@pytest.mark.slow
 def test_pytest_benchmark_compares_two_of_our_files(tmp_path: Path) -> None:
     for name in ("0001_before.json", "0002_after.json"):
         (tmp_path / name).write_text(pytest_benchmark_json.render(canned.full()))
@@ -58,6 +60,7 @@ def test_pytest_benchmark_compares_two_of_our_files(tmp_path: Path) -> None:
     assert "26.1" in shown
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [

@@ -28,6 +28,8 @@ from pytest_nsight.calibrate.resampling import Situation
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.validation.collections import make_collection
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -73,7 +75,6 @@ def test_a_wrong_argument_is_told(
     assert sentence in capsys.readouterr().err
 
 
-@pytest.mark.slow
 def test_findings_are_told_by_what_the_work_really_cost(study: Study) -> None:
     share_study(study)
     found = measure_power([0.02], 2, 1, 1, is_real=True)
@@ -134,7 +135,6 @@ def test_multiplied_and_injected_slowdowns_are_found_alike(study: Study) -> None
         assert not any(finding.others for finding in findings)
 
 
-@pytest.mark.slow
 def test_false_alarms_are_the_same_however_many_processes_count_them(study: Study) -> None:
     one, two = (
         measure_false_alarms(Situation.SAME_BOARD, 0.02, 60, 1, processes, with_rules=True) for processes in (1, 2)
@@ -146,7 +146,6 @@ def test_false_alarms_are_the_same_however_many_processes_count_them(study: Stud
     assert one.gate.gate.suites.hits == 0
 
 
-@pytest.mark.slow
 def test_tests_on_rounds_raise_alarms_over_unchanged_code_where_a_wide_band_does_not(study: Study) -> None:
     share_study(study)
     found = measure_false_alarms(Situation.SAME_BOARD, 0.02, 20, 1, 1, with_rules=True)
@@ -158,7 +157,6 @@ def test_tests_on_rounds_raise_alarms_over_unchanged_code_where_a_wide_band_does
     assert rates["mean > +5 %"] == 0
 
 
-@pytest.mark.slow
 def test_a_strict_check_settles_what_a_wide_band_lets_it_and_tells_what_no_band_settles(study: Study) -> None:
     share_study(study)
     wide, narrow = (measure_strictness(Situation.SAME_BOARD, band, 20, 1, 1) for band in (0.05, 0.0001))

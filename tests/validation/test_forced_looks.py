@@ -15,6 +15,8 @@ from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.validation.collections import make_collection
 
+pytestmark = pytest.mark.slow
+
 CASES = 12
 
 

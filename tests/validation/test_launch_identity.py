@@ -20,6 +20,8 @@ from benchmarks.cupti.launch_identity import (
 from benchmarks.cupti.machine_code import CubinError, KernelCode, Parameter, compare_kernels, read_kernels
 from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nvrtc
 
+pytestmark = pytest.mark.slow
+
 SCALE = """
 extern "C" __global__ void scale(float* x, const float* y, int n, float factor) {
   int i = blockIdx.x * blockDim.x + threadIdx.x;
@@ -122,7 +124,6 @@ def test_a_change_in_a_called_function_or_a_constant_is_seen(build: Callable[...
     assert len(digests) == 3
 
 
-@pytest.mark.slow
 def test_kernels_compiled_by_triton() -> None:
     triton: Any = pytest.importorskip("triton")
     from triton.backends.compiler import GPUTarget  # noqa: PLC0415 - only where Triton is

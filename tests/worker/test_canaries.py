@@ -62,6 +62,7 @@ def test_there_are_eight_and_all_are_named(small: dict[str, Canary]) -> None:
     assert [name for name, canary in small.items() if not canary.cold_cache] == ["l2"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_round_is_one_operator_and_the_same_in_every_process(small: dict[str, Canary], name: str) -> None:
     torch.manual_seed(3)

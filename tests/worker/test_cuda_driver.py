@@ -133,6 +133,7 @@ def test_every_kernel_of_the_source_is_in_the_model_of_the_driver() -> None:
     assert set(KERNELS) == set(SIGNATURES) == {f"nsight_{name}" for name in compiled_canaries.KERNELS}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NAMES)
 def test_a_canary_launches_one_kernel_a_round_and_allocates_nothing(
     cuda: FakeCuda, canaries: dict[str, Canary], name: str
@@ -237,6 +238,7 @@ def test_wheels_come_first_the_newest_before_older_ones(tmp_path: Path, monkeypa
     assert found.index("/opt/cuda/lib64/libnvrtc.so") < found.index("libnvrtc.so.13")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("architecture", [(8, 0), (9, 0)])
 def test_the_source_compiles(architecture: tuple[int, int]) -> None:
     try:
@@ -250,6 +252,7 @@ def test_the_source_compiles(architecture: tuple[int, int]) -> None:
     assert all(name.encode() in image for name in SIGNATURES)
 
 
+@pytest.mark.slow
 def test_a_worker_without_torch_takes_the_gpu_of_the_driver() -> None:
     code = """
 import sys
