@@ -220,6 +220,10 @@ def _speaks_unicode(encoding: str | None) -> bool:
 def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     """The user's arguments as a worker gets them: the same, less what two pytests cannot do at once."""
     arguments = [str(argument) for argument in config.invocation_params.args]
+    # pytest looks for them above every argument that is a path, and a report that an option names may exist by now.
+    arguments.append(f"--rootdir={config.rootpath}")
+    if config.inipath is not None:
+        arguments += ["-c", str(config.inipath)]
     has = config.pluginmanager.hasplugin
     if has("cacheprovider"):
         # The worker's failures are not the user's last failures.

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
 import pytest
 
 from pytest_nsight.calibrate.pool import read_pool
+from tests.sessions.conftest import HEAD
 
 pytestmark = pytest.mark.slow
 
@@ -25,3 +27,23 @@ def test_every_run_is_in_the_pool(
 
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
     assert len({summary.run for summary in read_pool(pytester.path / "pool.gz").summaries}) == runs
+
+
+def test_a_pool_outside_of_the_project_moves_no_worker_to_another_root(pytester: pytest.Pytester) -> None:
+    """pytest looks for its root above every existing path among its arguments, values of options included."""
+    project = pytester.mkdir("project")
+    (project / "test_case.py").write_text(HEAD + BODY, encoding="utf-8")
+    os.chdir(project)
+
+    done = pytester.runpytest_subprocess(
+        "--nsight",
+        "--nsight-rounds=10",
+        "--nsight-runs=3",
+        "--nsight-collector=torch",
+        "--nsight-pool",
+        "../pool.gz",
+        ".",
+    )
+
+    assert done.ret == pytest.ExitCode.OK, done.stdout.str()
+    assert len({summary.run for summary in read_pool(pytester.path / "pool.gz").summaries}) == 3
