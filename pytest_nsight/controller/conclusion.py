@@ -15,6 +15,7 @@ from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.roofline import find_datasheet
+from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report.next_steps import plan_next_steps
@@ -115,6 +116,8 @@ def conclude(
         verdicts = judge_state(state, stored)
         baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
         gaps = _find_gaps(settings, state, collected)
+    if settings.keep_report and session.collector:
+        state = state.with_notes(_describe_kept_reports(session.folder, session.collector))
     errors = tuple(filter(None, [saved.error]))
     result = SessionResult(
         session=session.id,
@@ -133,13 +136,14 @@ def conclude(
         partners=state.plan.partners,
         baseline_runs=baseline_runs,
         lines={case.id: case.line for case in state.plan.cases if case.line is not None},
+        timelines=state.timelines,
     )
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     errors += publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )
     if session.collector:
-        if settings.keep or saved.error:
+        if settings.keep or settings.keep_report or saved.error:
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps)
@@ -171,6 +175,17 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
         for case in state.plan.case_ids:
             outcomes.setdefault(case, CaseOutcome(is_unrecorded=True))
     return outcomes
+
+
+def _describe_kept_reports(folder: Path, collector: Collector) -> str:
+    """Where the profiler's reports are, and what they may hold."""
+    reports = sorted(folder.glob("run-*/**/*.nsys-rep"))
+    if not reports:
+        return f"--nsight-keep-report kept nothing: the collector {collector.name} has written no report"
+    return (
+        f"--nsight-keep-report kept {count(len(reports), 'report')} of the profiler in {folder}: a report may hold "
+        "environment variables with their values, command lines and paths; give it only to those who may see these"
+    )
 
 
 def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Collector | None) -> _Saved:

@@ -64,7 +64,7 @@ class NsightSession:
         if settings.replay is None:
             self._collector, self._notes = choose(
                 settings.collector,
-                RecordingOptions(settings.user_ranges, settings.visible_variables),
+                RecordingOptions(settings.user_ranges, settings.visible_variables, settings.keep_report),
                 strict=settings.strict,
             )
         self._gpus = () if settings.replay else gpus()

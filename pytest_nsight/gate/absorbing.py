@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_nsight.gate.state import GateState, PlannedProcess, SerialisedReport
+from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
@@ -155,6 +156,7 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
         state,
         reports=reports,
         summaries=(*state.summaries, *(one for one in process.summaries if one.subject.case in outcome.complete)),
+        timelines={**state.timelines, **_pick(process.timelines, outcome.complete)},
         failures_alone=0 if outcome.complete else state.failures_alone + bool(outcome.failed),
         doubts={
             **{case: why for case, why in state.doubts.items() if case not in outcome.complete},
@@ -168,6 +170,10 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
         if case not in measured and state.has_passed(case)
     }
     return state.with_problems({**outcome.failed, **nothing})
+
+
+def _pick(values: Mapping[str, RoundTimeline], cases: Sequence[str]) -> dict[str, RoundTimeline]:
+    return {case: values[case] for case in cases if case in values}
 
 
 def _add_run(state: GateState, manifest: Manifest) -> GateState:

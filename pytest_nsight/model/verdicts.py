@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.roofline import Datasheet, Limits
+from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import RunSummary, Shape, Subject
 
 
@@ -102,6 +103,7 @@ class SessionResult:
         partners: case -> the case that it claims to beat.
         baseline_runs: the stored runs, or those of the other tree, that the new ones are compared with.
         lines: case -> line of its test in its file, from 1; absent where that is not known.
+        timelines: case -> the median round of its newest run, as far as the recording shows one.
     """
 
     session: str
@@ -120,3 +122,4 @@ class SessionResult:
     partners: Mapping[str, str] = field(default_factory=dict)
     baseline_runs: tuple[RunSummary, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
+    timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)

@@ -33,6 +33,8 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print all tables as JSON")
     output.add_argument("--csv", metavar="TABLE", help="print one table as CSV: devices, ranges, kernels, ...")
+    text = "write the whole timeline for https://ui.perfetto.dev as trace-event JSON; .json.gz compresses"
+    output.add_argument("--perfetto", type=Path, metavar="PATH", help=text)
 
 
 def write_shown(options: argparse.Namespace) -> str:
@@ -42,7 +44,7 @@ def write_shown(options: argparse.Namespace) -> str:
         options: as parsed.
 
     Returns:
-        The page, or the tables as JSON or CSV, without a newline at its end.
+        The page, the tables as JSON or CSV, or where the timeline was written; without a newline at its end.
 
     Raises:
         NsightError: the recording cannot be read, or has nothing that was asked for.
@@ -55,6 +57,11 @@ def write_shown(options: argparse.Namespace) -> str:
     rules = tuple(CategoryRule.parse(text) for text in options.category)
     view = View(options.range, options.domain, options.top, options.full_names, rules)
     trace = load_trace(options.report)
+    if options.perfetto:
+        from pytest_nsight.show.trace_events import write_trace_events  # noqa: PLC0415
+
+        events = write_trace_events(trace, options.perfetto)
+        return f"{options.perfetto}: {events:,} events; open it in https://ui.perfetto.dev"
     if options.json:
         return write_json(view.analyse(trace))
     if options.csv:

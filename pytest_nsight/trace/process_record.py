@@ -6,6 +6,7 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
@@ -13,6 +14,7 @@ from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_parents, note_un
 from pytest_nsight.trace.graph_captures import Captured, measure_captured
 from pytest_nsight.trace.measures import Measured, measure
 from pytest_nsight.trace.rank_summary import join_summaries
+from pytest_nsight.trace.round_lanes import cut_rounds
 from pytest_nsight.trace.run_summary import summarise
 
 
@@ -84,6 +86,7 @@ class MeasuredProcess:
         failed_in_canary: whether it failed while a canary ran.
         is_ranked: whether these are the ranks of parallel tests.
         cases: what it was to measure; None if all that was asked for.
+        timelines: case -> its median round; of ranks, the first one's.
     """
 
     manifest: Manifest
@@ -99,6 +102,7 @@ class MeasuredProcess:
     failed_in_canary: bool = False
     is_ranked: bool = False
     cases: tuple[str, ...] | None = None
+    timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,7 @@ class _AttributedTrace:
 
     measured: Measured
     captured: Captured
+    parents: Mapping[int, int]
     notes: tuple[str, ...]
 
 
@@ -121,7 +126,7 @@ def summarise_records(records: Sequence[ProcessRecord]) -> tuple[MeasuredProcess
             parents = find_parents(trace, workers, known)
             result = measure(trace, parents=parents)
             notes = (*trace.notes, *result.notes, *note_unassigned_processes(trace, workers, parents))
-            measured[id(trace)] = _AttributedTrace(result, measure_captured(trace), notes)
+            measured[id(trace)] = _AttributedTrace(result, measure_captured(trace), parents, notes)
     return tuple(_summarise_record(record, measured) for record in records)
 
 
@@ -140,6 +145,7 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
     found = []
     notes: list[str] = []
     bytes_per_s: float | None = None
+    timelines: dict[str, RoundTimeline] = {}
     for manifest, trace in record.processes:
         if trace is None:
             return process
@@ -148,6 +154,7 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
         elsewhere, strange = check_boards(manifest, trace, attributed.measured)
         found.append((summaries, {**problems, **elsewhere}))
         notes += [*attributed.notes, *strange]
+        timelines = timelines or cut_rounds(manifest, trace, attributed.measured, attributed.parents)
         own = (device.bytes_per_s for device in trace.devices if device.uuid == manifest.board)
         bytes_per_s = next(own, None) or bytes_per_s
     summaries, problems = join_summaries(found) if record.ranks else found[0]
@@ -157,6 +164,7 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
         problems=problems,
         notes=tuple(dict.fromkeys(notes)),
         bytes_per_s=bytes_per_s,
+        timelines=timelines,
     )
 
 

@@ -84,6 +84,8 @@ class NsysCollector:
             visible = {name: value for name, value in os.environ.items() if is_visible(name)}
             export(self._installation, report, exported, visible, log=folder / EXPORT_LOG)
         finally:
+            if self._options.keep_report:
+                _keep_report(report, folder / REPORT_FILE)
             report.unlink(missing_ok=True)
         return _with_complaint(read_explained(exported), log)
 
@@ -100,6 +102,12 @@ class NsysCollector:
             lock = self._claims.get(folder)
             if lock is not None:
                 lock.close()
+
+
+def _keep_report(report: Path, kept: Path) -> None:
+    """Moves the report out of the private folder, for its owner only."""
+    report.chmod(0o600)
+    report.replace(kept)
 
 
 def read_kept(folder: Path) -> Trace | None:
