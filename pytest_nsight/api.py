@@ -125,7 +125,7 @@ def picture(trace: Trace, *, name: str = "", domain: str | None = None) -> dict[
 
     Returns:
         "devices", "states", "bottlenecks", "ranges", "kernels", "shapes", "categories", "copies", "calls",
-        "sequences", "critical_path", "unattributed". Durations are in ns, shares are ratios.
+        "sequences", "critical_path", "metrics", "unattributed". Durations are in ns, shares are ratios.
 
     Raises:
         UsageError: no range has this name and domain.

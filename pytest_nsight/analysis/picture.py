@@ -20,6 +20,7 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_copies,
     tabulate_kernels,
 )
+from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
 from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
@@ -94,6 +95,7 @@ class Picture:
         sequences: small kernels that follow one another.
         path: critical path of the median step; None without ranges.
         unattributed: launches that belong to no range; none where the user chose ranges.
+        metrics: sampled counters of the boards; empty where the recording has none.
         notes: sentences for the reader.
     """
 
@@ -109,6 +111,7 @@ class Picture:
     sequences: tuple[KernelSequence, ...]
     path: StepPath | None
     unattributed: tuple[UnattributedLaunches, ...]
+    metrics: tuple[MetricUse, ...]
     notes: tuple[str, ...]
 
 
@@ -153,6 +156,7 @@ def analyse(
         sequences=find_sequences(trace, selection.launches, timeline.device, categories),
         path=_find_path(trace, details, table),
         unattributed=() if is_chosen else unattributed,
+        metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
         notes=(*note_lost_calls(unattributed, len(trace.launches)), *_note_left_out(trace, selection.launches)),
     )
 

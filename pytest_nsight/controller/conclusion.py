@@ -137,6 +137,7 @@ def conclude(
         baseline_runs=baseline_runs,
         lines={case.id: case.line for case in state.plan.cases if case.line is not None},
         timelines=state.timelines,
+        metrics=state.metrics,
     )
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     errors += publish(

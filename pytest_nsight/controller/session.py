@@ -39,6 +39,12 @@ from pytest_nsight.model.verdicts import SessionResult
 SESSIONS_FOLDER = ".nsight"
 
 
+def _recording_options(settings: Settings) -> RecordingOptions:
+    return RecordingOptions(
+        settings.user_ranges, settings.visible_variables, settings.keep_report, settings.gpu_metrics
+    )
+
+
 class NsightSession:
     """Everything between the selected cases and their outcomes."""
 
@@ -64,7 +70,7 @@ class NsightSession:
         if settings.replay is None:
             self._collector, self._notes = choose(
                 settings.collector,
-                RecordingOptions(settings.user_ranges, settings.visible_variables, settings.keep_report),
+                _recording_options(settings),
                 strict=settings.strict,
             )
         self._gpus = () if settings.replay else gpus()

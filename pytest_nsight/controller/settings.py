@@ -50,6 +50,7 @@ class Settings:
         user_ranges: whether the tests' own NVTX ranges are recorded, too.
         visible_variables: names, with *, of environment variables that the profiler may see and record.
         cpu_threads: threads of an operator where the processor is measured; None for $OMP_NUM_THREADS, else 1.
+        gpu_metrics: whether counters of the GPU are sampled.
         keep_report: whether the profiler's own reports stay there, which may hold secrets.
         keep: whether the scrubbed traces stay in the session's folder.
         save: whether the runs become baselines instead of being judged.
@@ -77,6 +78,7 @@ class Settings:
     user_ranges: bool = False
     visible_variables: tuple[str, ...] = ()
     cpu_threads: int | None = None
+    gpu_metrics: bool = False
     keep_report: bool = False
     keep: bool = False
     save: bool = False
@@ -145,6 +147,7 @@ def read_settings(config: pytest.Config) -> Settings:
         cpu_threads=None
         if (threads := given("cpu_threads")) is None
         else _positive("--nsight-cpu-threads", threads),
+        gpu_metrics=bool(given("gpu_metrics")),
         keep_report=bool(given("keep_report")),
         keep=bool(given("keep")),
         save=save,

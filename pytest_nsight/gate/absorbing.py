@@ -8,9 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pytest_nsight.gate.state import GateState, PlannedProcess, SerialisedReport
-from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
@@ -20,6 +20,8 @@ NOTHING_MEASURED = (
     "nothing was measured: only test functions are, not unittest's methods, coroutines or doctests; take the mark "
     "away or turn it into a function"
 )
+
+_Value = TypeVar("_Value")
 
 MOST_FAILURES_ALONE = 3
 """After so many processes in a row that failed with a single case, the machine is at fault and no test."""
@@ -157,6 +159,7 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
         reports=reports,
         summaries=(*state.summaries, *(one for one in process.summaries if one.subject.case in outcome.complete)),
         timelines={**state.timelines, **_pick(process.timelines, outcome.complete)},
+        metrics={**state.metrics, **_pick(process.metrics, outcome.complete)},
         failures_alone=0 if outcome.complete else state.failures_alone + bool(outcome.failed),
         doubts={
             **{case: why for case, why in state.doubts.items() if case not in outcome.complete},
@@ -172,7 +175,7 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
     return state.with_problems({**outcome.failed, **nothing})
 
 
-def _pick(values: Mapping[str, RoundTimeline], cases: Sequence[str]) -> dict[str, RoundTimeline]:
+def _pick(values: Mapping[str, _Value], cases: Sequence[str]) -> dict[str, _Value]:
     return {case: values[case] for case in cases if case in values}
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_nsight.gate.other_tree import OtherTree
+from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.roofline import Limits, measure_limits
 from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
@@ -89,6 +90,7 @@ class GateState:
         leaked_state: case -> what it left changed in its process.
         failures_alone: processes in a row that measured one case alone and failed.
         timelines: case -> a round of its newest run.
+        metrics: case -> sampled counters of its board in its newest run; empty where nothing was sampled.
         is_interrupted: whether the user ended the session.
         is_exhausted: whether the source has no more runs.
     """
@@ -112,6 +114,7 @@ class GateState:
     leaked_state: Mapping[str, LeakedState] = field(default_factory=dict)
     failures_alone: int = 0
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
+    metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
     is_interrupted: bool = False
     is_exhausted: bool = False
 

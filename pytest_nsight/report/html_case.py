@@ -17,6 +17,7 @@ from pytest_nsight.report.svg_plots import Bar, StripRun, bars, strip
 from pytest_nsight.report.svg_timeline import TIMELINE_KEY, describe_round, timeline
 from pytest_nsight.report.verdict_text import (
     cells,
+    describe_metrics,
     detail_lines,
     fails,
     gated_metric,
@@ -72,6 +73,7 @@ def render_case(case: PageCase, result: SessionResult, anchors: Mapping[Subject,
         _changes(verdict),
         _rounds(case),
         _timeline(case, result),
+        _metrics(case, result),
         _kernels(runs, case.baseline_runs),
         _numbers(verdict, result, anchors),
         _runs(runs, gated_metric(verdict)),
@@ -162,6 +164,12 @@ def _timeline(case: PageCase, result: SessionResult) -> str:
     if round_ is None or not plot:
         return ""
     return f'<h3>Timeline</h3><p class="soft">{html_text(describe_round(round_))}</p>{plot}{TIMELINE_KEY}'
+
+
+def _metrics(case: PageCase, result: SessionResult) -> str:
+    subject = case.verdict.subject
+    means = None if subject.part else result.metrics.get(subject.case)
+    return f"<p>GPU metrics: {html_text(describe_metrics(means))}.</p>" if means is not None else ""
 
 
 def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary]) -> str:

@@ -23,6 +23,7 @@ from pytest_nsight.show.kernel_tables import (
     tabulate_unattributed,
 )
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
+from pytest_nsight.show.metric_tables import tabulate_metrics
 from pytest_nsight.show.time_tables import (
     state_bottleneck,
     tabulate_calls,
@@ -103,6 +104,7 @@ def render(trace: Trace, width: int, view: View) -> str:
         tabulate_captured(trace, top),
         tabulate_categories(picture.categories),
         tabulate_kernels(picture.kernels, top, full_names=view.full_names),
+        tabulate_metrics(picture.metrics, top),
         tabulate_copies(picture.copies),
         tabulate_calls(picture.calls, top),
         tabulate_sequences(picture.sequences, top),

@@ -113,6 +113,10 @@ def _path(picture: Picture) -> list[Record]:
     return [{"step": path.name, "step_ns": path.wall_ns, **_flatten(one)} for one in path.parts] if path else []
 
 
+def _metrics(picture: Picture) -> list[Record]:
+    return [{**_flatten(one), **_flatten(one.means)} for one in picture.metrics]
+
+
 def _plain(rows: Sequence[DataclassInstance]) -> list[Record]:
     return [_flatten(one) for one in rows]
 
@@ -129,5 +133,6 @@ _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "calls": lambda picture: _plain(picture.calls),
     "sequences": lambda picture: _plain(picture.sequences),
     "critical_path": _path,
+    "metrics": _metrics,
     "unattributed": lambda picture: _plain(picture.unattributed),
 }
