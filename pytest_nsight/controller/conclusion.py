@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.baselines import store
+from pytest_nsight.baselines.stored_counters import save_counters
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.completeness import Collected, describe_removed, describe_unmarked
+from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
 from pytest_nsight.controller.settings import Settings
@@ -82,6 +84,7 @@ def conclude(
     collected: Collected,
     *,
     is_whole: bool,
+    drill: Drill | None = None,
 ) -> Conclusion:
     """Judges or saves what has been measured, and writes the reports.
 
@@ -92,6 +95,7 @@ def conclude(
         stored: the runs to compare with.
         collected: what pytest collected.
         is_whole: whether the session came to its end; one that did not saves nothing.
+        drill: reads the counters of slower kernels, or of what is saved; None to read none.
 
     Raises:
         NsightError: the baselines cannot be read.
@@ -111,9 +115,11 @@ def conclude(
             saved = _Saved(error=f"not finished: no baseline was changed; {later}")
         elif verdicts:
             saved = _save_runs(settings, state, session.folder, session.collector)
+            state = state.with_notes(*(_save_counters(settings, state, drill) if drill and not saved.error else ()))
     else:
         state = state.with_notes(*list_notes(state, stored))
         verdicts = judge_state(state, stored)
+        verdicts = drill.explain(verdicts) if drill else verdicts
         baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
         gaps = _find_gaps(settings, state, collected)
     if settings.keep_report and session.collector:
@@ -209,6 +215,15 @@ def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Co
             collector.tidy(run, keep=False)
     root = settings.root
     return _Saved(tuple(str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths))
+
+
+def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[str]:
+    """Stores the counters of all saved cases; sentences on those that could not be read."""
+    cases = dict.fromkeys(run.subject.case for run in state.accepted)
+    found, troubles = read_cases(drill.profile, cases, f"counters of {state.environment.get('gpu', state.device)}")
+    if found:
+        save_counters(settings.baselines, store.model_slug(state.device), found)
+    return troubles
 
 
 def _describe_later_save(settings: Settings, folder: Path) -> str:
