@@ -135,8 +135,9 @@ def picture(
         work: name of a range -> amount and unit of what one such range does: {"infer": (512, "tokens")}.
 
     Returns:
-        "devices", "states", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes", "categories", "copies", "calls",
-        "sequences", "critical_path", "metrics", "unattributed". Durations are in ns, shares are ratios.
+        "devices", "states", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes",
+        "categories", "copies", "calls", "sequences", "critical_path", "metrics", "unattributed". Durations are in
+        ns, shares are ratios.
 
     Raises:
         UsageError: no range has this name and domain.

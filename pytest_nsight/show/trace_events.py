@@ -11,16 +11,19 @@ import gzip
 import io
 import json
 import os
+import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TextIO
 
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import ANY_THREAD, Trace, TraceDevice
+from pytest_nsight.model.values import Shape
 
 _CATEGORIES = {
     "kernel": "kernel", "graph": "kernel", "operator": "cpu_op", "memcpy": "gpu_memcpy", "memset": "gpu_memset",
 }  # fmt: skip
+_COPY = re.compile(r"memcpy (\w+) \((\w+) to (\w+)\)")
 _FIRST_DEVICE = 1 << 30
 """Process ids of devices begin here: the format knows threads of processes only, and no program has such an id."""
 
@@ -155,7 +158,7 @@ def _list_launches(
     """Kernels, copies and sets on their streams, each with an arrow from its call where that is known."""
     launches, shapes = trace.launches, trace.shapes
     kinds = [_CATEGORIES[shape.kind] for shape in shapes]
-    names = _quote([shape.full_name or shape.name for shape in shapes])
+    names = _quote([_name(shape) for shape in shapes])
     arguments = [
         f'"grid":{list(shape.grid)},"block":{list(shape.block)},"registers per thread":{shape.registers},'
         f'"shared memory":{shape.shared_bytes},'
@@ -180,6 +183,17 @@ def _list_launches(
             flow = f'"cat":"ac2g","name":"ac2g","id":{number}'
             yield f'{{"ph":"s",{flow},"pid":{process},"tid":{thread},"ts":{_us(called_ns - zero_ns)}}}'
             yield f'{{"ph":"f","bp":"e",{flow},"pid":{pid},"tid":{stream},"ts":{_us(start - zero_ns)}}}'
+
+
+def _name(shape: Shape) -> str:
+    """The launch as the profiler calls it: tools know copies and sets by these names."""
+    if shape.kind == "memset":
+        return "Memset (Device)"
+    match = _COPY.fullmatch(shape.full_name)
+    if match is None:
+        return shape.full_name or shape.name
+    direction, source, target = match.groups()
+    return f"Memcpy {direction} ({source.capitalize()} -> {target.capitalize()})"
 
 
 def _rows(columns: Sequence[object]) -> Iterator[tuple[int, ...]]:
