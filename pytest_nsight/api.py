@@ -10,11 +10,13 @@ import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any
 
 import pandas as pd
 
 from pytest_nsight.analysis.picture import analyse
+from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
 from pytest_nsight.model.errors import NsightError, RecordingError, UsageError
@@ -38,6 +40,8 @@ __all__ = [
 ]
 
 RESULT_FILE = "result.json"
+
+_NO_WORK: Mapping[str, tuple[float, str]] = MappingProxyType({})
 
 _VERDICT_COLUMNS = ("case", "part", "verdict", "fails", "metric", "now_ns", "sentence")
 _COMPARISON_COLUMNS = (
@@ -115,22 +119,31 @@ def ranges(trace: Trace) -> pd.DataFrame:
     return list_ranges(trace)
 
 
-def picture(trace: Trace, *, name: str = "", domain: str | None = None) -> dict[str, pd.DataFrame]:
+def picture(
+    trace: Trace,
+    *,
+    name: str = "",
+    domain: str | None = None,
+    work: Mapping[str, tuple[float, str]] = _NO_WORK,
+) -> dict[str, pd.DataFrame]:
     """What a trace spends its time on: the tables of `pytest-nsight show`.
 
     Args:
         trace: any trace.
         name: limits everything to ranges with this in their name; "" for all.
         domain: limits everything to ranges of this NVTX domain; None for all.
+        work: name of a range -> amount and unit of what one such range does: {"infer": (512, "tokens")}.
 
     Returns:
-        "devices", "states", "bottlenecks", "ranges", "kernels", "shapes", "categories", "copies", "calls",
-        "sequences", "critical_path", "unattributed". Durations are in ns, shares are ratios.
+        "devices", "states", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes",
+        "categories", "copies", "calls", "sequences", "critical_path", "metrics", "unattributed". Durations are in
+        ns, shares are ratios.
 
     Raises:
         UsageError: no range has this name and domain.
     """
-    tables = list_tables(analyse(trace, name=name, domain=domain))
+    works = [DeclaredRangeWork(label, amount, unit) for label, (amount, unit) in work.items()]
+    tables = list_tables(analyse(trace, name=name, domain=domain, works=works))
     return {table: pd.DataFrame(records) for table, records in tables.items()}
 
 

@@ -20,7 +20,10 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_copies,
     tabulate_kernels,
 )
+from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
+from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
+from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
 from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
 from pytest_nsight.analysis.timeline import Timeline, TimeState, build_timeline
@@ -87,6 +90,8 @@ class Picture:
         bottleneck: of the whole, None where nothing ran.
         limits: the bottleneck of the ranges with the most device time.
         ranges: the tree in preorder.
+        mixes: kernel time by category of the ranges with the most of it.
+        works: latency and rates of the ranges whose work is declared.
         kernels: by name, the longest in total first.
         categories: kernel time by category.
         copies: memory copies and sets.
@@ -94,6 +99,7 @@ class Picture:
         sequences: small kernels that follow one another.
         path: critical path of the median step; None without ranges.
         unattributed: launches that belong to no range; none where the user chose ranges.
+        metrics: sampled counters of the boards; empty where the recording has none.
         notes: sentences for the reader.
     """
 
@@ -102,6 +108,8 @@ class Picture:
     bottleneck: Bottleneck | None
     limits: tuple[RangeLimit, ...]
     ranges: tuple[RangeNode, ...]
+    mixes: tuple[RangeMix, ...]
+    works: tuple[RangeWork, ...]
     kernels: tuple[KernelTime, ...]
     categories: tuple[CategoryTime, ...]
     copies: tuple[CopyTime, ...]
@@ -109,11 +117,17 @@ class Picture:
     sequences: tuple[KernelSequence, ...]
     path: StepPath | None
     unattributed: tuple[UnattributedLaunches, ...]
+    metrics: tuple[MetricUse, ...]
     notes: tuple[str, ...]
 
 
 def analyse(
-    trace: Trace, *, name: str = "", domain: str | None = None, rules: Sequence[CategoryRule] = ()
+    trace: Trace,
+    *,
+    name: str = "",
+    domain: str | None = None,
+    rules: Sequence[CategoryRule] = (),
+    works: Sequence[DeclaredRangeWork] = (),
 ) -> Picture:
     """The picture of a trace, or of some of its ranges.
 
@@ -122,9 +136,10 @@ def analyse(
         name: limits everything to ranges with this in their name; "" for all.
         domain: limits everything to ranges of this NVTX domain, "" for the default one; None for all.
         rules: the user's category rules.
+        works: what each range of a name does.
 
     Raises:
-        UsageError: no range has this name and domain.
+        UsageError: no range has this name and domain, or a name of ``works``.
         TraceError: the recording's times are too far apart to be added up.
     """
     details = LaunchDetails.of(trace)
@@ -146,6 +161,8 @@ def analyse(
         bottleneck=classify(states, _mix(trace, details, selection.launches, categories)),
         limits=_find_limits(trace, details, timeline, table, categories),
         ranges=build_tree(trace, details, table),
+        mixes=divide_ranges(trace, details, table, categories),
+        works=measure_work(trace, table, works),
         kernels=kernels,
         categories=sum_categories(kernels),
         copies=tabulate_copies(trace, selection.launches, timeline),
@@ -153,6 +170,7 @@ def analyse(
         sequences=find_sequences(trace, selection.launches, timeline.device, categories),
         path=_find_path(trace, details, table),
         unattributed=() if is_chosen else unattributed,
+        metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
         notes=(*note_lost_calls(unattributed, len(trace.launches)), *_note_left_out(trace, selection.launches)),
     )
 

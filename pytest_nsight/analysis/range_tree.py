@@ -13,7 +13,7 @@ import numpy as np
 from pytest_nsight.analysis.display_names import fold_list
 from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
 from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
-from pytest_nsight.trace.attribution import attribute
+from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.nesting import NO_PARENT, find_enclosing, nest
 
@@ -64,6 +64,10 @@ class RangeCosts:
     """When the last of its launches ended, or the range itself."""
     is_inside: Flags
     """Shape (launches,): whether each launch of the trace belongs to a range."""
+    placed: Ints
+    """Rows of the launches whose call is known."""
+    members: Membership
+    """Which of ``placed`` belong to which range."""
 
 
 def cost_ranges(trace: Trace, details: LaunchDetails, rows: Ints) -> RangeCosts:
@@ -90,6 +94,8 @@ def cost_ranges(trace: Trace, details: LaunchDetails, rows: Ints) -> RangeCosts:
         sync_ns=waiting.sum_of(np.maximum(calls.end_ns - calls.start_ns, 0)[waits]),
         last_ns=members.latest_of(launches.end_ns[placed], trace.ranges.end_ns[rows]),
         is_inside=is_inside,
+        placed=placed,
+        members=members,
     )
 
 

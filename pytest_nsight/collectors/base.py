@@ -23,10 +23,14 @@ class RecordingOptions:
         user_ranges: whether NVTX ranges of the program and its libraries are recorded, too.
         visible_variables: names, with * for any text, of environment variables that a profiler may record although
             they are not among those that a process needs to start.
+        keep_report: whether the profiler's own report stays, which may hold secrets.
+        gpu_metrics: whether counters of the boards are sampled.
     """
 
     user_ranges: bool = False
     visible_variables: tuple[str, ...] = ()
+    keep_report: bool = False
+    gpu_metrics: bool = False
 
 
 class Collector(Protocol):

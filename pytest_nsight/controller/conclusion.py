@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.baselines import store
+from pytest_nsight.baselines.stored_counters import save_counters
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.completeness import Collected, describe_removed, describe_unmarked
+from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
 from pytest_nsight.controller.settings import Settings
@@ -15,6 +17,7 @@ from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.roofline import find_datasheet
+from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report.next_steps import plan_next_steps
@@ -81,6 +84,7 @@ def conclude(
     collected: Collected,
     *,
     is_whole: bool,
+    drill: Drill | None = None,
 ) -> Conclusion:
     """Judges or saves what has been measured, and writes the reports.
 
@@ -91,6 +95,7 @@ def conclude(
         stored: the runs to compare with.
         collected: what pytest collected.
         is_whole: whether the session came to its end; one that did not saves nothing.
+        drill: reads the counters of slower kernels, or of what is saved; None to read none.
 
     Raises:
         NsightError: the baselines cannot be read.
@@ -110,11 +115,15 @@ def conclude(
             saved = _Saved(error=f"not finished: no baseline was changed; {later}")
         elif verdicts:
             saved = _save_runs(settings, state, session.folder, session.collector)
+            state = state.with_notes(*(_save_counters(settings, state, drill) if drill and not saved.error else ()))
     else:
         state = state.with_notes(*list_notes(state, stored))
         verdicts = judge_state(state, stored)
+        verdicts = drill.explain(verdicts) if drill else verdicts
         baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
         gaps = _find_gaps(settings, state, collected)
+    if settings.keep_report and session.collector:
+        state = state.with_notes(_describe_kept_reports(session.folder, session.collector))
     errors = tuple(filter(None, [saved.error]))
     result = SessionResult(
         session=session.id,
@@ -133,13 +142,15 @@ def conclude(
         partners=state.plan.partners,
         baseline_runs=baseline_runs,
         lines={case.id: case.line for case in state.plan.cases if case.line is not None},
+        timelines=state.timelines,
+        metrics=state.metrics,
     )
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     errors += publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )
     if session.collector:
-        if settings.keep or saved.error:
+        if settings.keep or settings.keep_report or saved.error:
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps)
@@ -173,6 +184,17 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
     return outcomes
 
 
+def _describe_kept_reports(folder: Path, collector: Collector) -> str:
+    """Where the profiler's reports are, and what they may hold."""
+    reports = sorted(folder.glob("run-*/**/*.nsys-rep"))
+    if not reports:
+        return f"--nsight-keep-report kept nothing: the collector {collector.name} has written no report"
+    return (
+        f"--nsight-keep-report kept {count(len(reports), 'report')} of the profiler in {folder}: a report may hold "
+        "environment variables with their values, command lines and paths; give it only to those who may see these"
+    )
+
+
 def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Collector | None) -> _Saved:
     """Adds what a session measured to the baselines.
 
@@ -193,6 +215,15 @@ def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Co
             collector.tidy(run, keep=False)
     root = settings.root
     return _Saved(tuple(str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths))
+
+
+def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[str]:
+    """Stores the counters of all saved cases; sentences on those that could not be read."""
+    cases = dict.fromkeys(run.subject.case for run in state.accepted)
+    found, troubles = read_cases(drill.profile, cases, f"counters of {state.environment.get('gpu', state.device)}")
+    if found:
+        save_counters(settings.baselines, store.model_slug(state.device), found)
+    return troubles
 
 
 def _describe_later_save(settings: Settings, folder: Path) -> str:

@@ -36,6 +36,9 @@ VALUES = {
 _SWITCHES = {
     "strict": "fail on what settles nothing: no baseline, inconclusive, unusable environment, other collector",
     "keep": "keep the scrubbed traces, so that --nsight-replay can judge them again",
+    "drill": "after the verdict, read the counters of slower kernels with Nsight Compute and say which moved",
+    "gpu_metrics": "sample SM active, tensor active, DRAM read and write, clock of the GPU; needs permission",
+    "keep_report": "keep the profiler's own reports for its GUI; they may hold secrets of the environment",
     "user_ranges": "record the tests' own NVTX ranges, too, for pytest-nsight show",
 }
 

@@ -13,12 +13,14 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pytest_nsight.baselines import store
+from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
+from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.outcomes import CaseOutcome
@@ -37,6 +39,16 @@ from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
 
 SESSIONS_FOLDER = ".nsight"
+
+
+def _recording_options(settings: Settings) -> RecordingOptions:
+    return RecordingOptions(
+        settings.user_ranges, settings.visible_variables, settings.keep_report, settings.gpu_metrics
+    )
+
+
+def _list_parallel(cases: Sequence[Case]) -> frozenset[str]:
+    return frozenset(case.id for case in cases if case.ranks > 1)
 
 
 class NsightSession:
@@ -64,7 +76,7 @@ class NsightSession:
         if settings.replay is None:
             self._collector, self._notes = choose(
                 settings.collector,
-                RecordingOptions(settings.user_ranges, settings.visible_variables),
+                _recording_options(settings),
                 strict=settings.strict,
             )
         self._gpus = () if settings.replay else gpus()
@@ -163,6 +175,8 @@ class NsightSession:
         else:
             with self._trees() as trees:
                 self._measure_live(self._state, watch, trees)
+                if given.drill and not self._state.is_interrupted:
+                    return self.conclude(is_whole=True, drill=self._make_drill(trees))
         if self._state.is_interrupted:
             raise KeyboardInterrupt
         return self.conclude(is_whole=True)
@@ -212,7 +226,23 @@ class NsightSession:
         finally:
             workspace.remove()
 
-    def conclude(self, *, is_whole: bool) -> dict[str, CaseOutcome]:
+    def _make_drill(self, trees: Sequence[Tree]) -> Drill:
+        """What reads counters in these trees.
+
+        Raises:
+            NsightError: the stored counters cannot be read.
+        """
+        given, state = self._settings, self._state
+        assert state is not None
+        stored = {} if self._revision else load_counters(given.baselines, store.model_slug(state.device))
+        return Drill(
+            profile_with_ncu(self._live_session(state.plan.cases, trees), _list_parallel(state.plan.cases)),
+            f"{self._revision.short} ({self._revision.name})" if self._revision else "",
+            stored,
+            state.plan.partners,
+        )
+
+    def conclude(self, *, is_whole: bool, drill: Drill | None = None) -> dict[str, CaseOutcome]:
         """Judges or saves what has been measured; an interrupted session saves nothing.
 
         Raises:
@@ -223,15 +253,22 @@ class NsightSession:
             return {}
         record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
         stored = self._load(state.device)
-        done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole)
+        done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
         self.result, self.errors, self.gaps = done.result, done.errors, done.gaps
         return done.outcomes
 
     def _live_source(
         self, cases: Sequence[Case], watch: Callable[[Progress], None], trees: Sequence[Tree]
     ) -> Source:
+        session = self._live_session(cases, trees)
+        if self._worker_gpus or any(case.ranks > 1 for case in cases):
+            return ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
+        return LiveSource(session, watch)
+
+    def _live_session(self, cases: Sequence[Case], trees: Sequence[Tree]) -> LiveSession:
+        """What all workers have in common."""
         assert self._collector is not None
-        session = LiveSession(
+        return LiveSession(
             id=self._id,
             recorded=self._recorded,
             commit=describe_commit(self._settings.root),
@@ -249,9 +286,6 @@ class NsightSession:
             environment={**self._environment, "collector": self._collector.name},
             variables=self._thread_variables,
         )
-        if self._worker_gpus or any(case.ranks > 1 for case in cases):
-            return ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
-        return LiveSource(session, watch)
 
     def _load(self, device: str) -> StoredRuns:
         """The stored runs of a product; none where it is not known, or where two trees are compared."""

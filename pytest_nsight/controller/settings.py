@@ -50,6 +50,9 @@ class Settings:
         user_ranges: whether the tests' own NVTX ranges are recorded, too.
         visible_variables: names, with *, of environment variables that the profiler may see and record.
         cpu_threads: threads of an operator where the processor is measured; None for $OMP_NUM_THREADS, else 1.
+        drill: whether Nsight Compute reads counters of slower kernels, or, with a save, of all saved cases.
+        gpu_metrics: whether counters of the GPU are sampled.
+        keep_report: whether the profiler's own reports stay there, which may hold secrets.
         keep: whether the scrubbed traces stay in the session's folder.
         save: whether the runs become baselines instead of being judged.
         reason: why they do, in one line; "" for no reason.
@@ -76,6 +79,9 @@ class Settings:
     user_ranges: bool = False
     visible_variables: tuple[str, ...] = ()
     cpu_threads: int | None = None
+    drill: bool = False
+    gpu_metrics: bool = False
+    keep_report: bool = False
     keep: bool = False
     save: bool = False
     reason: str = ""
@@ -143,6 +149,9 @@ def read_settings(config: pytest.Config) -> Settings:
         cpu_threads=None
         if (threads := given("cpu_threads")) is None
         else _positive("--nsight-cpu-threads", threads),
+        drill=_drills(config, is_given=bool(given("drill"))),
+        gpu_metrics=bool(given("gpu_metrics")),
+        keep_report=bool(given("keep_report")),
         keep=bool(given("keep")),
         save=save,
         reason=_reason(config.getoption("nsight_reason"), save=save),
@@ -160,6 +169,16 @@ def read_settings(config: pytest.Config) -> Settings:
         workers=workers,
         most_workers=most_workers,
     )
+
+
+def _drills(config: pytest.Config, *, is_given: bool) -> bool:
+    """Counters are read of what runs now; a setting of the ini file is for the sessions that measure."""
+    replays = config.getoption("nsight_replay") or config.getoption("nsight_pool")
+    if replays and config.getoption("nsight_drill"):
+        raise UsageError(
+            "--nsight-drill profiles what it has measured; it goes with neither a replay nor --nsight-pool"
+        )
+    return is_given and not replays
 
 
 def _refuse_empty(config: pytest.Config) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import TypeVar
 
 from pytest_nsight.gate.state import GateState, PlannedProcess, SerialisedReport
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
@@ -19,6 +20,8 @@ NOTHING_MEASURED = (
     "nothing was measured: only test functions are, not unittest's methods, coroutines or doctests; take the mark "
     "away or turn it into a function"
 )
+
+_Value = TypeVar("_Value")
 
 MOST_FAILURES_ALONE = 3
 """After so many processes in a row that failed with a single case, the machine is at fault and no test."""
@@ -155,6 +158,8 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
         state,
         reports=reports,
         summaries=(*state.summaries, *(one for one in process.summaries if one.subject.case in outcome.complete)),
+        timelines={**state.timelines, **_pick(process.timelines, outcome.complete)},
+        metrics={**state.metrics, **_pick(process.metrics, outcome.complete)},
         failures_alone=0 if outcome.complete else state.failures_alone + bool(outcome.failed),
         doubts={
             **{case: why for case, why in state.doubts.items() if case not in outcome.complete},
@@ -168,6 +173,10 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
         if case not in measured and state.has_passed(case)
     }
     return state.with_problems({**outcome.failed, **nothing})
+
+
+def _pick(values: Mapping[str, _Value], cases: Sequence[str]) -> dict[str, _Value]:
+    return {case: values[case] for case in cases if case in values}
 
 
 def _add_run(state: GateState, manifest: Manifest) -> GateState:

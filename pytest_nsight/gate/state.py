@@ -7,7 +7,9 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_nsight.gate.other_tree import OtherTree
+from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.roofline import Limits, measure_limits
+from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest_events import LeakedState
@@ -87,6 +89,8 @@ class GateState:
         seeds: run id -> seed of the order of its cases.
         leaked_state: case -> what it left changed in its process.
         failures_alone: processes in a row that measured one case alone and failed.
+        timelines: case -> a round of its newest run.
+        metrics: case -> sampled counters of its board in its newest run; empty where nothing was sampled.
         is_interrupted: whether the user ended the session.
         is_exhausted: whether the source has no more runs.
     """
@@ -109,6 +113,8 @@ class GateState:
     seeds: Mapping[str, int] = field(default_factory=dict)
     leaked_state: Mapping[str, LeakedState] = field(default_factory=dict)
     failures_alone: int = 0
+    timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
+    metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
     is_interrupted: bool = False
     is_exhausted: bool = False
 

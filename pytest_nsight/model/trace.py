@@ -14,6 +14,7 @@ from typing import Any, ClassVar, TypeVar
 import numpy as np
 import numpy.typing as npt
 
+from pytest_nsight.model.gpu_samples import GpuSamples
 from pytest_nsight.model.values import Shape
 
 Ints = npt.NDArray[np.int64]
@@ -236,6 +237,7 @@ class Trace:
         shapes: the distinct ways of launching that ``launches.shape`` points into.
         strings: names that ``ranges`` and ``calls`` point into.
         devices: boards, as far as the tool records them.
+        samples: counters of boards, where the tool sampled them.
         diagnostics: warnings and errors of the tool itself.
         notes: sentences on what was odd in the recording and how the reader treated it.
         damage: what the tool reports as missing from the recording and why, a sentence without its full stop; ""
@@ -251,6 +253,7 @@ class Trace:
     shapes: tuple[Shape, ...] = ()
     strings: tuple[str, ...] = ()
     devices: tuple[TraceDevice, ...] = ()
+    samples: tuple[GpuSamples, ...] = ()
     diagnostics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     damage: str = ""

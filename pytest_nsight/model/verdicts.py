@@ -7,7 +7,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from pytest_nsight.model.comparison import Comparison
+from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.roofline import Datasheet, Limits
+from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import RunSummary, Shape, Subject
 
 
@@ -102,6 +104,8 @@ class SessionResult:
         partners: case -> the case that it claims to beat.
         baseline_runs: the stored runs, or those of the other tree, that the new ones are compared with.
         lines: case -> line of its test in its file, from 1; absent where that is not known.
+        timelines: case -> the median round of its newest run, as far as the recording shows one.
+        metrics: case -> sampled counters of its board in its newest run.
     """
 
     session: str
@@ -120,3 +124,5 @@ class SessionResult:
     partners: Mapping[str, str] = field(default_factory=dict)
     baseline_runs: tuple[RunSummary, ...] = ()
     lines: Mapping[str, int] = field(default_factory=dict)
+    timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
+    metrics: Mapping[str, MetricMeans] = field(default_factory=dict)

@@ -14,8 +14,10 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import reach_of, reach_sentence
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.svg_plots import Bar, StripRun, bars, strip
+from pytest_nsight.report.svg_timeline import TIMELINE_KEY, describe_round, timeline
 from pytest_nsight.report.verdict_text import (
     cells,
+    describe_metrics,
     detail_lines,
     fails,
     gated_metric,
@@ -70,6 +72,8 @@ def render_case(case: PageCase, result: SessionResult, anchors: Mapping[Subject,
         f"<p>{html_text(reason(verdict))}</p>",
         _changes(verdict),
         _rounds(case),
+        _timeline(case, result),
+        _metrics(case, result),
         _kernels(runs, case.baseline_runs),
         _numbers(verdict, result, anchors),
         _runs(runs, gated_metric(verdict)),
@@ -151,6 +155,21 @@ def _strip_of_level(level: RunLevel) -> StripRun:
         rounds_ns=(),
         level_ns=ns,
     )
+
+
+def _timeline(case: PageCase, result: SessionResult) -> str:
+    subject = case.verdict.subject
+    round_ = None if subject.part else result.timelines.get(subject.case)
+    plot = timeline(round_) if round_ is not None else ""
+    if round_ is None or not plot:
+        return ""
+    return f'<h3>Timeline</h3><p class="soft">{html_text(describe_round(round_))}</p>{plot}{TIMELINE_KEY}'
+
+
+def _metrics(case: PageCase, result: SessionResult) -> str:
+    subject = case.verdict.subject
+    means = None if subject.part else result.metrics.get(subject.case)
+    return f"<p>GPU metrics: {html_text(describe_metrics(means))}.</p>" if means is not None else ""
 
 
 def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary]) -> str:

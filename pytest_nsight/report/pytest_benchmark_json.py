@@ -77,6 +77,11 @@ def _canaries(runs: Sequence[RunSummary]) -> list[dict[str, object]]:
     return [{"name": name, "runs": [_run(run, "kernel") for run in by_name[name]]} for name in sorted(by_name)]
 
 
+def _gpu_metrics(verdict: Verdict, result: SessionResult) -> dict[str, object] | None:
+    means = None if verdict.subject.part else result.metrics.get(verdict.subject.case)
+    return dataclasses.asdict(means) if means else None
+
+
 def _ours(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResult) -> dict[str, object]:
     metric = gated_metric(verdict)
     reach = reach_of(verdict, result)
@@ -86,6 +91,7 @@ def _ours(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResult) -
         "comparison": dataclasses.asdict(verdict.comparison) if verdict.comparison else None,
         "changes": [dataclasses.asdict(change) for change in verdict.changes],
         "launches": launches(verdict, result),
+        "gpu_metrics": _gpu_metrics(verdict, result),
         "roofline": dataclasses.asdict(reach) if reach else None,
         "faster_than": None if verdict.subject.part else result.partners.get(verdict.subject.case),
         "structure": [dataclasses.asdict(use) for use in runs[-1].shapes],

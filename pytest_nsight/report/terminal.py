@@ -18,6 +18,7 @@ from pytest_nsight.report.table import Column, align, shorten, taken
 from pytest_nsight.report.verdict_text import (
     Cells,
     cells,
+    describe_metrics,
     detail_lines,
     fails,
     labels,
@@ -222,6 +223,9 @@ def _reasons(
             for line in detail_lines(verdict):
                 lines += _wrap(line, width, indent="    ")
             reach = reach_of(verdict, result)
+            means = None if verdict.subject.part else result.metrics.get(verdict.subject.case)
+            if verbose and means is not None:
+                lines += _wrap(f"GPU metrics: {describe_metrics(means)}", width, indent="    ")
             if verbose and reach is not None:
                 lines += _wrap(reach_sentence(reach), width, indent="    ")
     silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in explained)

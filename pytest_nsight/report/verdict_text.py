@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.comparison import Comparison
+from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.units import count, duration, durations, interval, percent
 from pytest_nsight.model.values import RunSummary, Shape, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
@@ -224,3 +225,18 @@ def _extent(extent: tuple[int, int, int]) -> str:
 def _span(numbers: Sequence[int], noun: str) -> str:
     low, high = min(numbers), max(numbers)
     return count(high, noun) if low == high else f"{low} to {count(high, noun)}"
+
+
+def describe_metrics(means: MetricMeans) -> str:
+    """Sampled counters of a case as one clause, or why there are none."""
+    if not means.is_known:
+        return means.refusal
+    shares = (
+        ("SM active", means.sm_active),
+        ("tensor active", means.tensor_active),
+        ("DRAM read", means.dram_read),
+        ("DRAM write", means.dram_write),
+    )
+    parts = [f"{name} {percent(ratio, signed=False)}" for name, ratio in shares if ratio is not None]
+    clock = [f"SM clock {means.clock_mhz:.0f} MHz"] if means.clock_mhz is not None else []
+    return f"{', '.join([*parts, *clock])} ({means.samples} samples)"

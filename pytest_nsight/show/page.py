@@ -11,6 +11,7 @@ import numpy as np
 
 from pytest_nsight.analysis.categories import CategoryRule
 from pytest_nsight.analysis.picture import Picture, analyse
+from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, duration
@@ -23,6 +24,8 @@ from pytest_nsight.show.kernel_tables import (
     tabulate_unattributed,
 )
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
+from pytest_nsight.show.metric_tables import tabulate_metrics
+from pytest_nsight.show.range_tables import tabulate_mixes, tabulate_work
 from pytest_nsight.show.time_tables import (
     state_bottleneck,
     tabulate_calls,
@@ -46,6 +49,7 @@ class View:
         top: how many rows a table has.
         full_names: whether kernels have the names that the profiler gave.
         rules: category rules that come before the built-in ones.
+        works: what each range of a name does, such as 512 tokens.
     """
 
     name: str = ""
@@ -53,15 +57,16 @@ class View:
     top: int = TOP
     full_names: bool = False
     rules: Sequence[CategoryRule] = ()
+    works: Sequence[DeclaredRangeWork] = ()
 
     def analyse(self, trace: Trace) -> Picture:
         """The picture of the chosen part of a trace.
 
         Raises:
-            UsageError: no range has this name and domain.
+            UsageError: no range has this name and domain, or one that work is declared for.
             TraceError: the recording's times are too far apart to be added up.
         """
-        return analyse(trace, name=self.name, domain=self.domain, rules=self.rules)
+        return analyse(trace, name=self.name, domain=self.domain, rules=self.rules, works=self.works)
 
 
 def show(path: Path, width: int = 120, view: View | None = None) -> str:
@@ -100,9 +105,12 @@ def render(trace: Trace, width: int, view: View) -> str:
         tabulate_states(picture.states),
         tabulate_limits(picture.limits),
         tabulate_ranges(picture.ranges, top),
+        tabulate_mixes(picture.mixes, top),
+        tabulate_work(picture.works),
         tabulate_captured(trace, top),
         tabulate_categories(picture.categories),
         tabulate_kernels(picture.kernels, top, full_names=view.full_names),
+        tabulate_metrics(picture.metrics, top),
         tabulate_copies(picture.copies),
         tabulate_calls(picture.calls, top),
         tabulate_sequences(picture.sequences, top),

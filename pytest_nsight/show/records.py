@@ -113,6 +113,19 @@ def _path(picture: Picture) -> list[Record]:
     return [{"step": path.name, "step_ns": path.wall_ns, **_flatten(one)} for one in path.parts] if path else []
 
 
+def _mixes(picture: Picture) -> list[Record]:
+    """One row for each range label and category."""
+    return [
+        {"range": one.label, "count": one.count, "category": name, "total_ns": total_ns, "share": one.share(name)}
+        for one in picture.mixes
+        for name, total_ns in one.categories.items()
+    ]
+
+
+def _metrics(picture: Picture) -> list[Record]:
+    return [{**_flatten(one), **_flatten(one.means)} for one in picture.metrics]
+
+
 def _plain(rows: Sequence[DataclassInstance]) -> list[Record]:
     return [_flatten(one) for one in rows]
 
@@ -122,6 +135,8 @@ _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "states": lambda picture: _plain(picture.states),
     "bottlenecks": _bottlenecks,
     "ranges": _ranges,
+    "range_categories": _mixes,
+    "work": lambda picture: [{**_flatten(one), "kernel_per_s": one.kernel_per_s} for one in picture.works],
     "kernels": lambda picture: _plain(picture.kernels),
     "shapes": _shapes,
     "categories": lambda picture: _plain(picture.categories),
@@ -129,5 +144,6 @@ _TABLES: Mapping[str, Callable[[Picture], list[Record]]] = {
     "calls": lambda picture: _plain(picture.calls),
     "sequences": lambda picture: _plain(picture.sequences),
     "critical_path": _path,
+    "metrics": _metrics,
     "unattributed": lambda picture: _plain(picture.unattributed),
 }

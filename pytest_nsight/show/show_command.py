@@ -30,9 +30,13 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--category", action="append", default=[], metavar="NAME=PATTERN", help="kernels with PATTERN are NAME"
     )
+    text = "what one range of that name does, such as infer=512tokens or scores=8.05e8FLOP: latency and rates"
+    parser.add_argument("--work", action="append", default=[], metavar="RANGE=AMOUNT", help=text)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print all tables as JSON")
     output.add_argument("--csv", metavar="TABLE", help="print one table as CSV: devices, ranges, kernels, ...")
+    text = "write the whole timeline for https://ui.perfetto.dev as trace-event JSON; .json.gz compresses"
+    output.add_argument("--perfetto", type=Path, metavar="PATH", help=text)
 
 
 def write_shown(options: argparse.Namespace) -> str:
@@ -42,19 +46,26 @@ def write_shown(options: argparse.Namespace) -> str:
         options: as parsed.
 
     Returns:
-        The page, or the tables as JSON or CSV, without a newline at its end.
+        The page, the tables as JSON or CSV, or where the timeline was written; without a newline at its end.
 
     Raises:
         NsightError: the recording cannot be read, or has nothing that was asked for.
     """
     from pytest_nsight.analysis.categories import CategoryRule  # noqa: PLC0415
+    from pytest_nsight.analysis.range_work import DeclaredRangeWork  # noqa: PLC0415
     from pytest_nsight.collectors.open_recording import load_trace  # noqa: PLC0415
     from pytest_nsight.show.page import View, render  # noqa: PLC0415
     from pytest_nsight.show.records import write_csv, write_json  # noqa: PLC0415
 
     rules = tuple(CategoryRule.parse(text) for text in options.category)
-    view = View(options.range, options.domain, options.top, options.full_names, rules)
+    works = tuple(DeclaredRangeWork.parse(text) for text in options.work)
+    view = View(options.range, options.domain, options.top, options.full_names, rules, works)
     trace = load_trace(options.report)
+    if options.perfetto:
+        from pytest_nsight.show.trace_events import write_trace_events  # noqa: PLC0415
+
+        events = write_trace_events(trace, options.perfetto)
+        return f"{options.perfetto}: {events:,} events; open it in https://ui.perfetto.dev"
     if options.json:
         return write_json(view.analyse(trace))
     if options.csv:

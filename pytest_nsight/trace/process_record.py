@@ -6,13 +6,17 @@ import enum
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
+from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_parents, note_unassigned_processes
 from pytest_nsight.trace.graph_captures import Captured, measure_captured
 from pytest_nsight.trace.measures import Measured, measure
+from pytest_nsight.trace.metric_means import average_cases
 from pytest_nsight.trace.rank_summary import join_summaries
+from pytest_nsight.trace.round_lanes import cut_rounds
 from pytest_nsight.trace.run_summary import summarise
 
 
@@ -84,6 +88,8 @@ class MeasuredProcess:
         failed_in_canary: whether it failed while a canary ran.
         is_ranked: whether these are the ranks of parallel tests.
         cases: what it was to measure; None if all that was asked for.
+        timelines: case -> its median round; of ranks, the first one's.
+        metrics: case -> sampled counters of its board during its rounds; of ranks, the first one's.
     """
 
     manifest: Manifest
@@ -99,6 +105,8 @@ class MeasuredProcess:
     failed_in_canary: bool = False
     is_ranked: bool = False
     cases: tuple[str, ...] | None = None
+    timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
+    metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -107,6 +115,7 @@ class _AttributedTrace:
 
     measured: Measured
     captured: Captured
+    parents: Mapping[int, int]
     notes: tuple[str, ...]
 
 
@@ -121,7 +130,7 @@ def summarise_records(records: Sequence[ProcessRecord]) -> tuple[MeasuredProcess
             parents = find_parents(trace, workers, known)
             result = measure(trace, parents=parents)
             notes = (*trace.notes, *result.notes, *note_unassigned_processes(trace, workers, parents))
-            measured[id(trace)] = _AttributedTrace(result, measure_captured(trace), notes)
+            measured[id(trace)] = _AttributedTrace(result, measure_captured(trace), parents, notes)
     return tuple(_summarise_record(record, measured) for record in records)
 
 
@@ -140,6 +149,8 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
     found = []
     notes: list[str] = []
     bytes_per_s: float | None = None
+    timelines: dict[str, RoundTimeline] = {}
+    metrics: Mapping[str, MetricMeans] = {}
     for manifest, trace in record.processes:
         if trace is None:
             return process
@@ -148,6 +159,8 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
         elsewhere, strange = check_boards(manifest, trace, attributed.measured)
         found.append((summaries, {**problems, **elsewhere}))
         notes += [*attributed.notes, *strange]
+        metrics = metrics or average_cases(manifest, trace, attributed.measured)
+        timelines = timelines or cut_rounds(manifest, trace, attributed.measured, attributed.parents)
         own = (device.bytes_per_s for device in trace.devices if device.uuid == manifest.board)
         bytes_per_s = next(own, None) or bytes_per_s
     summaries, problems = join_summaries(found) if record.ranks else found[0]
@@ -157,6 +170,8 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
         problems=problems,
         notes=tuple(dict.fromkeys(notes)),
         bytes_per_s=bytes_per_s,
+        timelines=timelines,
+        metrics=metrics,
     )
 
 

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.nsys.export import export, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
 from pytest_nsight.collectors.nsys.profiling import profile
@@ -47,7 +48,13 @@ def run(
     environ = environment() if environ is None else environ
     report, log = folder / "r.nsys-rep", folder / "r.log"
     with profile(
-        installation, report, target, log=log, cwd=folder, environ=environ, user_ranges=user_ranges
+        installation,
+        report,
+        target,
+        log=log,
+        cwd=folder,
+        environ=environ,
+        recorded=RecordingOptions(user_ranges=user_ranges),
     ) as process:
         return process.wait(60)
 

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.profiling import export_command, profile_command
 from pytest_nsight.model.errors import UsageError
@@ -50,7 +51,7 @@ def test_the_environment_is_discarded_where_the_version_can(version, discards):
 
 
 def test_the_users_ranges_are_recorded_if_asked():
-    command = profile_command(NSYS, Path("/a.nsys-rep"), ("true",), user_ranges=True)
+    command = profile_command(NSYS, Path("/a.nsys-rep"), ("true",), recorded=RecordingOptions(user_ranges=True))
 
     assert not [word for word in command if "nvtx-domain" in word]
 

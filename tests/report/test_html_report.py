@@ -16,9 +16,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan
 from pytest_nsight.model.verdicts import SessionResult, VerdictKind
 from pytest_nsight.report import html_report
 from pytest_nsight.report.svg_plots import Bar, ForestRow, StripRun, bars, forest, strip
+from pytest_nsight.report.svg_timeline import timeline
 from tests.report import canned
 from tests.report.test_escapes import HOSTILE, hostile
 
@@ -114,6 +116,48 @@ def test_a_case_links_to_the_one_that_it_claims_to_beat() -> None:
 def test_the_roofline_has_a_point_for_each_case_that_declares_bytes_and_operations() -> None:
     assert html_report.render(canned.worked()).count('class="point"') == 3
     assert 'class="roofline"' not in html_report.render(canned.worked(limits={}))
+
+
+def test_a_case_shows_the_timeline_of_one_round() -> None:
+    lanes = (
+        TimelineLane("CUDA calls", "call", (TimelineSpan("cudaLaunchKernel", 0, 4_000),)),
+        TimelineLane(
+            "stream 7", "kernel", (TimelineSpan("<k>", 5_000, 60_000), TimelineSpan("", 70_000, 90_000, 8))
+        ),
+        TimelineLane("stream 7", "copy", (TimelineSpan("memcpy HtoD", 95_000, 100_000),)),
+    )
+    round_ = RoundTimeline("s/001", 7, 100_000, 75_000, lanes, 15_000, ((60_000, 70_000), (90_000, 95_000)))
+    subject = canned.full().verdicts[0].subject
+    result = dataclasses.replace(canned.full(), timelines={subject.case: round_})
+
+    text = html_report.render(result)
+    (plot,) = re.findall(r'<svg class="timeline".*?</svg>', text)
+
+    assert (
+        "Round 7 of run s/001, the median one by kernel time: 100 us in all, 75.0 us in kernels, 15.0 us idle"
+        in text
+    )
+    assert plot.count('class="kernel"') == 2
+    assert plot.count('class="copy"') == plot.count('class="call"') == 1
+    assert plot.count('class="gap"') == 2
+    assert "&lt;k&gt;: 55.0 us at 5.00 us" in plot
+    assert "8 of them: 20.0 us at 70.0 us" in plot
+    assert plot.count(">stream 7</text>") == 1, "kernels and copies of a stream share a row"
+    assert 'class="timeline"' not in html_report.render(canned.full())
+
+
+@settings(deadline=None)
+@given(
+    st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=9),
+    st.integers(0, 10**17),
+)
+def test_a_timeline_of_any_times_is_finite_svg(rows: list[tuple[int, int]], wall_ns: int) -> None:
+    bars_of = tuple(TimelineSpan("k", start, start + length) for start, length in rows)
+    text = timeline(RoundTimeline("s/001", 1, wall_ns, 1, (TimelineLane("stream 7", "kernel", bars_of),)))
+
+    assert "nan" not in text
+    assert "inf" not in text
+    assert not wall_ns or ET.fromstring(text).tag == "div"
 
 
 @pytest.mark.parametrize("text", HOSTILE)

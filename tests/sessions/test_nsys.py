@@ -43,6 +43,26 @@ def real_nsys() -> None:
     require_nsys()
 
 
+def test_a_kept_report_is_the_owners_only_and_the_session_warns_of_it(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    result = gate("--nsight-collector=nsys", "--nsight-keep-report", "-k", "ranges", body=BODY)
+
+    (report,) = pytester.path.glob(".nsight/*/run-*/report.nsys-rep")
+    assert report.stat().st_size > 1000
+    assert report.stat().st_mode & 0o077 == 0
+    assert not list(pytester.path.glob(".nsight/*/run-*/nsys")), "the private folder is gone"
+    text = " ".join(result.stdout.str().split())
+    assert "--nsight-keep-report kept 1 report of the profiler in" in text
+    assert "may hold environment variables with their values" in text
+
+
+def test_without_the_option_no_report_stays(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-collector=nsys", "-k", "ranges", body=BODY)
+
+    assert not list(pytester.path.glob(".nsight/**/*.nsys-rep"))
+
+
 def test_reports_come_back_and_missing_kernels_are_explained(gate: Gate, pytester: pytest.Pytester) -> None:
     result = gate("--nsight-collector=nsys", "--nsight-keep", "-k", "ranges or wrong", "-v", body=BODY)
 

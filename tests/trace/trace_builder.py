@@ -53,7 +53,11 @@ def table_definitions(vintage: str) -> dict[str, str]:
         "graphNodeId INTEGER, memKind INTEGER",
         "StringIds": "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL",
         "TARGET_INFO_SESSION_START_TIME": "utcEpochNs INTEGER, utcTime TEXT, localTime TEXT",
-        "TARGET_INFO_GPU": "id INTEGER NOT NULL, name TEXT, uuid TEXT, cuDevice INTEGER",
+        "TARGET_INFO_GPU": "id INTEGER NOT NULL, name TEXT, uuid TEXT, cuDevice INTEGER, memoryBandwidth INTEGER",
+        "TARGET_INFO_GPU_METRICS": "typeId INTEGER NOT NULL, sourceId INTEGER NOT NULL, typeName TEXT NOT NULL, "
+        "metricId INTEGER NOT NULL, metricName TEXT NOT NULL",
+        "GPU_METRICS": "rawTimestamp INTEGER, timestamp INTEGER, typeId INTEGER NOT NULL, "
+        "metricId INTEGER NOT NULL, value INTEGER NOT NULL",
         ("META_DATA_EXPORT" if has_green else "EXPORT_META_DATA"): "name TEXT NOT NULL, value TEXT",
     }
     if vintage >= "2024":
@@ -220,12 +224,36 @@ class TraceBuilder:
         self._domain(process, name)
         return self
 
-    def board(self, uuid: str, name: str, *, ordinal: int = 0, process: int | None = None) -> TraceBuilder:
+    def board(
+        self, uuid: str, name: str, *, ordinal: int = 0, process: int | None = None, bytes_per_s: int | None = None
+    ) -> TraceBuilder:
         """A GPU, and from 2025 on the ordinal under which a process knows it."""
         number = len(self.rows.get("TARGET_INFO_GPU", ()))
-        self.row("TARGET_INFO_GPU", id=number, name=name, uuid=uuid, cuDevice=number)
+        self.row(
+            "TARGET_INFO_GPU",
+            id=HARDWARE | number,
+            name=name,
+            uuid=uuid,
+            cuDevice=number,
+            memoryBandwidth=bytes_per_s,
+        )
         if process is not None:
-            self.row("TARGET_INFO_CUDA_DEVICE", gpuId=number, cudaId=ordinal, pid=process)
+            self.row("TARGET_INFO_CUDA_DEVICE", gpuId=HARDWARE | number, cudaId=ordinal, pid=process)
+        return self
+
+    def metric_names(self, names: Sequence[str], *, board: int = 0) -> TraceBuilder:
+        """The sampled metrics of a board, numbered from 0 on."""
+        for number, name in enumerate(names):
+            kind = HARDWARE | 1 << 32 | board
+            row = {"typeId": kind, "sourceId": kind, "typeName": "", "metricId": number, "metricName": name}
+            self.row("TARGET_INFO_GPU_METRICS", **row)
+        return self
+
+    def sample(self, time: int, *values: int, board: int = 0) -> TraceBuilder:
+        """One sample: a value of each metric, in the order of their names."""
+        for number, value in enumerate(values):
+            row = {"rawTimestamp": time, "timestamp": time, "metricId": number, "value": value}
+            self.row("GPU_METRICS", typeId=HARDWARE | 1 << 32 | board, **row)
         return self
 
     def write(self, path: Path) -> Path:

@@ -89,6 +89,16 @@ KNOWN_ERRORS = (
         "take torch.profiler, proton, ncu or cupti-python out of the test",
     ),
     KnownError(
+        "GPU metrics sampling hardware unit is already in use",
+        "another program samples the counters of this GPU",
+        "end it: dcgm (`dcgmi profile --pause`), another nsys or ncu, on the host as well",
+    ),
+    KnownError(
+        "Concurrent GPU metrics sampling within a single MIG",
+        "the counters of a GPU that is divided by MIG serve one program at a time",
+        "end the other one",
+    ),
+    KnownError(
         "CUPTI_ERROR_INSUFFICIENT_PRIVILEGES|ERR_NVGPUCTRPERM",
         "this user may not profile the GPU",
         "allow it with the driver's option NVreg_RestrictProfilingToAdminUsers=0",

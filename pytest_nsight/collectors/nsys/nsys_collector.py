@@ -13,6 +13,7 @@ from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.collectors.nsys.export import export, find_complaint, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
+from pytest_nsight.collectors.nsys.metric_sampling import FREQUENCY_HZ, check_sampling
 from pytest_nsight.collectors.nsys.private_folder import (
     FOLDER_NAME,
     claim,
@@ -52,7 +53,8 @@ class NsysCollector:
         self._options = options
         self._claims: dict[Path, IO[bytes] | None] = {}
         self.title = f"nsys {installation.version_text} ({installation.path})"
-        self.environment: Mapping[str, str] = {"nsys": installation.version_text}
+        sampling = {"gpu metrics": f"{FREQUENCY_HZ} Hz"} if options.gpu_metrics else {}
+        self.environment: Mapping[str, str] = {"nsys": installation.version_text, **sampling}
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker under `nsys profile`."""
@@ -67,7 +69,7 @@ class NsysCollector:
             log=folder / WORKER_LOG,
             cwd=cwd,
             environ=hide(environ, private, self._options.visible_variables),
-            user_ranges=self._options.user_ranges,
+            recorded=self._options,
         )
 
     def collect(self, folder: Path) -> Trace:
@@ -84,6 +86,8 @@ class NsysCollector:
             visible = {name: value for name, value in os.environ.items() if is_visible(name)}
             export(self._installation, report, exported, visible, log=folder / EXPORT_LOG)
         finally:
+            if self._options.keep_report:
+                _keep_report(report, folder / REPORT_FILE)
             report.unlink(missing_ok=True)
         return _with_complaint(read_explained(exported), log)
 
@@ -100,6 +104,12 @@ class NsysCollector:
             lock = self._claims.get(folder)
             if lock is not None:
                 lock.close()
+
+
+def _keep_report(report: Path, kept: Path) -> None:
+    """Moves the report out of the private folder, for its owner only."""
+    report.chmod(0o600)
+    report.replace(kept)
 
 
 def read_kept(folder: Path) -> Trace | None:
@@ -137,9 +147,12 @@ class _NsysFactory:
         """The collector, with the newest nsys that works here.
 
         Raises:
-            NsysError: there is none.
+            NsysError: there is none, or it may not sample what is wanted.
         """
-        return NsysCollector(find(), options)
+        installation = find()
+        if options.gpu_metrics:
+            check_sampling(installation)
+        return NsysCollector(installation, options)
 
     def make_recorder(self, folder: Path) -> Recorder:  # noqa: ARG002 - nsys writes the record
         """The recorder, in the worker."""

@@ -7,11 +7,15 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
+from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess, is_running, start
 from pytest_nsight.collectors.nsys.find import Installation
+from pytest_nsight.collectors.nsys.metric_sampling import metric_options
 from pytest_nsight.collectors.nsys.private_folder import NEEDED_BYTES, check_space
 from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.model.trace import OWN_DOMAIN
+
+_ROUNDS_ONLY = RecordingOptions()
 
 START_LIMIT_S = 120.0
 """nsys starts its target within a second, on a busy machine within ten."""
@@ -34,7 +38,11 @@ _DISCARDS_ENVIRONMENT = (2025, 6)
 
 
 def profile_command(
-    installation: Installation, report: Path, target: Sequence[str], *, user_ranges: bool = False
+    installation: Installation,
+    report: Path,
+    target: Sequence[str],
+    *,
+    recorded: RecordingOptions = _ROUNDS_ONLY,
 ) -> tuple[str, ...]:
     """The command that runs a program under Nsight Systems.
 
@@ -42,7 +50,7 @@ def profile_command(
         installation: which nsys.
         report: the report to write, ending in `.nsys-rep`; an absolute path.
         target: the program and its arguments.
-        user_ranges: whether NVTX ranges of the program and its libraries are recorded beside those of rounds.
+        recorded: what is recorded beside the rounds.
 
     Raises:
         UsageError: nsys would write the report somewhere else.
@@ -70,7 +78,8 @@ def profile_command(
         # A report holds the environment; what may be secret reaches the worker in another way.
         *(("--discard-environment=true",) if installation.version >= _DISCARDS_ENVIRONMENT else ()),
         # Importers have dropped all that followed a range of a library that they could not read.
-        *(() if user_ranges else (f"--nvtx-domain-include={OWN_DOMAIN}",)),
+        *(() if recorded.user_ranges else (f"--nvtx-domain-include={OWN_DOMAIN}",)),
+        *metric_options(is_wanted=recorded.gpu_metrics),
         f"--output={report.with_suffix('')}",
         *target,
     )
@@ -117,7 +126,7 @@ def prepare(
     report: Path,
     target: Sequence[str],
     *,
-    user_ranges: bool = False,
+    recorded: RecordingOptions = _ROUNDS_ONLY,
     needed_bytes: int = NEEDED_BYTES,
 ) -> tuple[str, ...]:
     """Makes sure that a run can be recorded.
@@ -126,7 +135,7 @@ def prepare(
         installation: which nsys.
         report: the `.nsys-rep` file to write; an old one is removed, so that it is not taken for the new one.
         target: the worker's program and arguments.
-        user_ranges: see `profile_command`.
+        recorded: what is recorded beside the rounds.
         needed_bytes: free space wanted in the report's folder.
 
     Returns:
@@ -136,7 +145,7 @@ def prepare(
         NsysError: a folder cannot be used.
         UsageError: nsys would write the report somewhere else.
     """
-    command = profile_command(installation, report, target, user_ranges=user_ranges)
+    command = profile_command(installation, report, target, recorded=recorded)
     try:
         report.parent.mkdir(parents=True, exist_ok=True)
         report.unlink(missing_ok=True)
@@ -157,7 +166,7 @@ def profile(
     log: Path,
     cwd: Path,
     environ: Mapping[str, str],
-    user_ranges: bool = False,
+    recorded: RecordingOptions = _ROUNDS_ONLY,
 ) -> ChildProcess:
     """Starts a worker under Nsight Systems and returns at once.
 
@@ -170,7 +179,7 @@ def profile(
         log: file for the output of nsys and the worker.
         cwd: folder to run in.
         environ: environment variables.
-        user_ranges: see `profile_command`.
+        recorded: what is recorded beside the rounds.
 
     Returns:
         The running nsys; its return code is the worker's. It is ended, and the log says so, if it does not start
@@ -186,7 +195,7 @@ def profile(
     has_temporary = "" if temporary is None else "yes"
     arguments = (f"{_umask():03o}", has_temporary, temporary or "", str(pid_file), *target)
     shell = ("/bin/sh", "-c", _AS_STARTED, "sh", *arguments)
-    command = prepare(installation, report, shell, user_ranges=user_ranges)
+    command = prepare(installation, report, shell, recorded=recorded)
     own_environ = {**environ, "TMPDIR": str(report.parent)}
     return start(
         command, log, cwd, own_environ, shell_codes=True, overdue=find_overdue(pid_file, START_LIMIT_S, END_LIMIT_S)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 from pytest_nsight.collectors.nsys import device_tables as read_launches
 from pytest_nsight.collectors.nsys import graph_tables as read_graphs
 from pytest_nsight.collectors.nsys import host_tables as read_host
+from pytest_nsight.collectors.nsys import sample_tables as read_metrics
 from pytest_nsight.collectors.nsys import session_tables as read_session
 from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
@@ -50,10 +51,16 @@ def read(path: Path) -> Trace:
     export = open_export(path)
     if not any(export.has(table) for table in (*read_session.METADATA_TABLES, "StringIds", read_host.NVTX)):
         raise TraceError(f"{path} is a database, but no export of Nsight Systems; {AGAIN}")
-    wanted = {**read_host.COLUMNS, **read_launches.COLUMNS, **read_graphs.columns_of(export)}
+    wanted = {
+        **read_host.COLUMNS,
+        **read_launches.COLUMNS,
+        **read_graphs.columns_of(export),
+        **read_metrics.COLUMNS,
+    }
     tables = read_columns(export, wanted)
     _check_times(export, tables)
     _check_bytes(export, tables)
+    sampled = tables.pop(read_metrics.SAMPLES)
     notes = _mend_ends(tables)
     ids = np.union1d(read_host.string_ids(tables), read_launches.name_ids(tables))
     strings = _read_strings(export, ids)
@@ -66,6 +73,8 @@ def read(path: Path) -> Trace:
     traced = {*np.unique(launches.process).tolist(), *np.unique(ranges.process).tolist()}
     diagnostics = read_session.read_diagnostics(export, traced)
     damage = _find_damage(diagnostics)
+    devices = read_session.read_devices(export)
+    samples, metric_notes = read_metrics.build_samples(export, sampled, devices)
     return Trace(
         ranges=ranges,
         calls=calls,
@@ -73,10 +82,17 @@ def read(path: Path) -> Trace:
         nodes=read_graphs.build_nodes(tables),
         shapes=shapes,
         strings=texts.texts,
-        devices=read_session.read_devices(export),
+        devices=devices,
+        samples=samples,
         diagnostics=diagnostics,
         damage=damage,
-        notes=(*notes, *open_notes, *_find_hidden_graphs(calls, launches, texts.texts), *filter(None, [damage])),
+        notes=(
+            *notes,
+            *open_notes,
+            *_find_hidden_graphs(calls, launches, texts.texts),
+            *metric_notes,
+            *filter(None, [damage]),
+        ),
         tool=read_session.read_tool(export),
         epoch_ns=read_session.read_epoch_ns(export),
     )
@@ -146,7 +162,7 @@ def _explain_wsl() -> str:
 
 def _check_times(export: Export, tables: Mapping[str, Arrays]) -> None:
     for table, columns in tables.items():
-        for name in ("start", "end"):
+        for name in {"start", "end"}.intersection(columns):
             times = columns[name]
             # Not abs(): the smallest integer has no opposite.
             wrong = np.flatnonzero((times <= -LATEST_NS) | (times >= LATEST_NS))

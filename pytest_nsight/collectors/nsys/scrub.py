@@ -43,6 +43,8 @@ _COLUMNS = {
     "computeMajor computeMinor smMajor smMinor",
     "TARGET_INFO_CUDA_DEVICE": "gpuId cudaId pid uuid numMultiprocessors",
     "TARGET_INFO_SESSION_START_TIME": "utcEpochNs",
+    "GPU_METRICS": "timestamp typeId metricId value",
+    "TARGET_INFO_GPU_METRICS": "typeId metricId metricName",
     "META_DATA_EXPORT": "name value",
     "EXPORT_META_DATA": "name value",
     "DIAGNOSTIC_EVENT": "timestamp timestampType source severity text globalPid",

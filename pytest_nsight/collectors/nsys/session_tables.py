@@ -67,7 +67,7 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
     ]
     boards = export.query(f"SELECT id, cuDevice, uuid, name, {', '.join(optional)} FROM TARGET_INFO_GPU")
     by_id = {
-        board: (_uuid(uuid), str(name), _bandwidth(bandwidth), _limits(limits))
+        board: (board_uuid(uuid), str(name), _bandwidth(bandwidth), _limits(limits))
         for board, _, uuid, name, bandwidth, *limits in boards
     }
     devices = [TraceDevice(None, row[1], *by_id[row[0]]) for row in boards]
@@ -79,8 +79,8 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
     return tuple(devices)
 
 
-def _uuid(stored: object) -> str:
-    """NVML writes "GPU-" before what nsys stores."""
+def board_uuid(stored: object) -> str:
+    """The UUID of a board as NVML writes it: with "GPU-" before what nsys stores."""
     text = str(stored or "")
     return f"GPU-{text}" if text and not text.startswith(("GPU-", "MIG-")) else text
 

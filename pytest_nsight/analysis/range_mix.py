@@ -1,0 +1,94 @@
+"""What the kernel time of ranges divides into: forward, backward and optimizer, training and inference. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.range_tree import RangeTable
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.nesting import NO_PARENT
+
+_MOST = 16
+"""Labels that have a row: those with the most kernel time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeMix:
+    """The kernel time of the ranges with one label.
+
+    Attributes:
+        label: what the ranges are called.
+        count: number of ranges; one inside another of its label does not count again.
+        launches: kernels, graphs and operators in them.
+        kernel_ns: sum of those.
+        categories: category -> its part of that, the largest first; they add up to it.
+    """
+
+    label: str
+    count: int
+    launches: int
+    kernel_ns: int
+    categories: Mapping[str, int]
+
+    def share(self, category: str) -> float:
+        """Ratio of the kernel time."""
+        return self.categories.get(category, 0) / self.kernel_ns if self.kernel_ns else 0.0
+
+
+def divide_ranges(
+    trace: Trace, details: LaunchDetails, table: RangeTable, categories: Sequence[str]
+) -> tuple[RangeMix, ...]:
+    """Kernel time by category of the ranges with the most of it, the most first.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+        table: the ranges.
+        categories: of each shape.
+    """
+    outer = find_outermost(table)
+    totals = _sum_labels(table, outer, table.costs.kernel_ns)
+    chosen = [label for label in np.argsort(-totals, kind="stable")[:_MOST].tolist() if totals[label]]
+    if not chosen:
+        return ()
+    placed, members = table.costs.placed, table.costs.members
+    duration_ns = np.where(details.is_compute, details.duration_ns, 0)[placed]
+    names = list(dict.fromkeys(categories))
+    of_shape = np.array([names.index(category) for category in categories], np.int64)
+    number = of_shape[trace.launches.shape[placed]]
+    by_category = {
+        name: _sum_labels(table, outer, members.sum_of(np.where(number == place, duration_ns, 0)))
+        for place, name in enumerate(names)
+    }
+    launches, counts = (
+        _sum_labels(table, outer, values) for values in (table.costs.launches, outer.astype(np.int64))
+    )
+    mixes = []
+    for label in chosen:
+        parts = {name: int(sums[label]) for name, sums in by_category.items() if sums[label]}
+        ordered = dict(sorted(parts.items(), key=lambda part: -part[1]))
+        mix = RangeMix(table.labels[label], int(counts[label]), int(launches[label]), int(totals[label]), ordered)
+        mixes.append(mix)
+    return tuple(mixes)
+
+
+def find_outermost(table: RangeTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which ranges lie in no range of their own label, shape (ranges,)."""
+    outer = np.ones(len(table.rows), np.bool_)
+    ancestor = table.parent.copy()
+    while (ancestor != NO_PARENT).any():
+        known = ancestor != NO_PARENT
+        outer &= ~known | (table.label[ancestor] != table.label)
+        ancestor = np.where(known, table.parent[ancestor], NO_PARENT)
+    return outer
+
+
+def _sum_labels(table: RangeTable, outer: np.ndarray[tuple[int], np.dtype[np.bool_]], values: Ints) -> Ints:
+    """Exact sums of a value of each outermost range, by label."""
+    sums = np.zeros(len(table.labels), np.int64)
+    np.add.at(sums, table.label[outer], values[outer])
+    return sums

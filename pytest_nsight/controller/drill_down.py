@@ -1,0 +1,148 @@
+"""Drills into slower kernels after the verdict: counters of the case here, and of what it is compared with."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+
+from pytest_nsight.collectors.ncu.ncu_collector import NcuCollector, find_ncu
+from pytest_nsight.collectors.ncu.raw_page import base_name
+from pytest_nsight.controller.worker_run import LiveSession, LiveSource
+from pytest_nsight.judge.counter_moves import describe_counters, describe_moves
+from pytest_nsight.model.errors import CollectorError, NsightError
+from pytest_nsight.model.kernel_counters import CaseCounters, KernelCounters
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
+
+MOST_CASES = 4
+"""Cases that a session drills into, worst first: each takes a process or two."""
+_MOST_KERNELS = 3
+
+Profile = Callable[[str, str, Sequence[str]], tuple[KernelCounters, ...]]
+"""(tree, case, kernels) -> counters."""
+
+
+@dataclass(frozen=True, slots=True)
+class Drill:
+    """What a session may compare counters with.
+
+    Attributes:
+        profile: reads the counters of a case in a tree.
+        against: the other tree in words, "" where there is none.
+        stored: case -> counters of the baseline.
+        partners: case -> the case that it claims to beat.
+    """
+
+    profile: Profile
+    against: str = ""
+    stored: Mapping[str, CaseCounters] | None = None
+    partners: Mapping[str, str] | None = None
+
+    def explain(self, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+        """The verdicts, where those on slower kernels say which counters moved, or why that is not known."""
+        chosen = [one for one in verdicts if self._is_drilled(one)][:MOST_CASES]
+        return tuple(self._explain_one(one) if one in chosen else one for one in verdicts)
+
+    def _is_drilled(self, verdict: Verdict) -> bool:
+        """Regressions with slower kernels, and claims to beat another case; parts belong to their case."""
+        if verdict.subject.part:
+            return False
+        if verdict.kind is VerdictKind.CLAIM:
+            return verdict.subject.case in (self.partners or {})
+        return verdict.kind is VerdictKind.REGRESSION and bool(_name_kernels(verdict))
+
+    def _explain_one(self, verdict: Verdict) -> Verdict:
+        try:
+            clauses = self._list_clauses(verdict)
+        except NsightError as error:
+            clauses = [f"not drilled into: {error}"]
+        return replace(verdict, sentence="; ".join([verdict.sentence, *clauses]))
+
+    def _list_clauses(self, verdict: Verdict) -> list[str]:
+        case = verdict.subject.case
+        kernels = _name_kernels(verdict)
+        now = self.profile(THIS_TREE, case, kernels)
+        if verdict.kind is VerdictKind.CLAIM:
+            return self._compare_with_partner(case, now)
+        if self.against:
+            before, source = self.profile(OTHER_TREE, case, kernels), self.against
+        else:
+            stored = (self.stored or {}).get(case)
+            before, source = (stored.kernels, f"the baseline's {stored.tool}") if stored else ((), "")
+        by_name = {one.kernel: one for one in before}
+        clauses = [
+            describe_moves(by_name[one.kernel], one, source) if one.kernel in by_name else describe_counters(one)
+            for one in now
+        ]
+        if not before:
+            clauses.append(
+                "nothing to compare these counters with: save with --nsight-save --nsight-drill, or measure with "
+                "--nsight-against"
+            )
+        return clauses
+
+    def _compare_with_partner(self, case: str, now: tuple[KernelCounters, ...]) -> list[str]:
+        """The longest kernel of a case beside that of the case which it does not beat."""
+        partner = (self.partners or {})[case]
+        before = self.profile(THIS_TREE, partner, ())
+        if len(now) == len(before) == 1:
+            return [describe_moves(before[0], now[0], partner.rpartition("::")[2])]
+        return [describe_counters(one) for one in (*now, *before)]
+
+
+def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile:
+    """What reads the counters of cases in fresh workers of a session, one round each.
+
+    Args:
+        session: as the cases were measured.
+        parallel: cases that several ranks run together.
+
+    Raises:
+        CollectorError: there is no Nsight Compute.
+    """
+    program = find_ncu(os.environ)
+
+    def profile(tree: str, case: str, kernels: Sequence[str]) -> tuple[KernelCounters, ...]:
+        if case in parallel:
+            raise CollectorError(
+                "its ranks wait for one another, and a kernel that is replayed would wait for ever"
+            )
+        collector = NcuCollector(program, kernels)
+        folder = session.folder / "drill" / f"{len(list((session.folder / 'drill').glob('*'))) + 1:03}"
+        # Replayed kernels have no times: one round gives all, and canaries nothing.
+        alone = replace(session, folder=folder, collector=collector, rounds=1, canaries=False)
+        source = LiveSource(alone, lambda _: None)
+        try:
+            source.execute(Assignment((case,), tree=tree))
+        finally:
+            source.close()
+        return collector.counters
+
+    return profile
+
+
+def read_cases(profile: Profile, cases: Iterable[str], tool: str) -> tuple[list[CaseCounters], list[str]]:
+    """The counters of cases, to be stored with their baselines, and a sentence for each case that has none.
+
+    Args:
+        profile: reads them.
+        cases: node ids.
+        tool: what reads them.
+    """
+    found = [_read_case(profile, case, tool) for case in cases]
+    return [one for one in found if not isinstance(one, str)], [one for one in found if isinstance(one, str)]
+
+
+def _read_case(profile: Profile, case: str, tool: str) -> CaseCounters | str:
+    try:
+        return CaseCounters(case, tool, profile(THIS_TREE, case, ()))
+    except NsightError as error:
+        return f"no counters of {case} were stored: {error}"
+
+
+def _name_kernels(verdict: Verdict) -> tuple[str, ...]:
+    """The slower kernels, those with the most time lost first."""
+    compared = verdict.comparison
+    slower = compared.slower_kernels if compared is not None else ()
+    return tuple(dict.fromkeys(base_name(kernel.name) for kernel in slower))[:_MOST_KERNELS]

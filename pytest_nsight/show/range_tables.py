@@ -1,0 +1,88 @@
+"""The tables of what ranges do: their kernel time by category, and the rates of declared work."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_nsight.analysis.range_mix import RangeMix
+from pytest_nsight.analysis.range_work import RangeWork
+from pytest_nsight.model.units import amount
+from pytest_nsight.show.layout import Section, column, share, time
+
+_MOST_CATEGORIES = 6
+"""Categories with a column; the others share one."""
+
+
+def tabulate_mixes(mixes: Sequence[RangeMix], top: int) -> Section | None:
+    """Kernel time of ranges by category; None where no range launched a kernel.
+
+    Args:
+        mixes: the most kernel time first.
+        top: how many ranges have a row.
+    """
+    if not mixes:
+        return None
+    shown = mixes[:top]
+    totals: dict[str, int] = {}
+    for one in mixes:
+        for name, total_ns in one.categories.items():
+            totals[name] = totals.get(name, 0) + total_ns
+    ordered = sorted(totals, key=lambda name: -totals[name])
+    named, others = ordered[:_MOST_CATEGORIES], ordered[_MOST_CATEGORIES:]
+    columns = [column(name, [_cell(one.share(name)) for one in shown]) for name in named]
+    if others:
+        columns.append(column("others", [_cell(sum(map(one.share, others))) for one in shown]))
+    return Section(
+        "Kernel time of ranges by category",
+        column("range", [one.label for one in shown], is_number=False),
+        [
+            [
+                column("n", [f"{one.count:,}" for one in shown]),
+                column("launches", [f"{one.launches:,}" for one in shown]),
+                column("kernels", [time(one.kernel_ns) for one in shown]),
+            ],
+            columns,
+        ],
+        "shares of the kernel time of all instances of a range",
+    )
+
+
+def tabulate_work(works: Sequence[RangeWork]) -> Section | None:
+    """Latency and rates of declared work; None where none is declared."""
+    if not works:
+        return None
+    return Section(
+        "Declared work of ranges",
+        column("range", [one.label for one in works], is_number=False),
+        [
+            [
+                column("n", [f"{one.count:,}" for one in works]),
+                column("work", [_amount(one.amount, one.unit) for one in works]),
+                column("latency", [time(one.latency_ns) for one in works]),
+                column("95 %", [time(one.latency_95_ns) for one in works]),
+                column("end to end", [_rate(one.per_s, one.unit) for one in works]),
+            ],
+            [
+                column("kernels", [time(one.kernel_ns) for one in works]),
+                column("while they run", [_rate(one.kernel_per_s, one.unit) for one in works]),
+                column("of time", [share(one.time_share) for one in works]),
+                column("of work", [share(one.work_share) for one in works]),
+            ],
+        ],
+        "latency: median, from the start of a range to the end of its last launch; end to end: all work from the "
+        "first start to the last end; of time, of work: among the ranges with work of this unit",
+    )
+
+
+def _cell(ratio: float) -> str:
+    return share(ratio) if ratio else "-"
+
+
+def _amount(value: float, unit: str) -> str:
+    return amount(value, unit) if unit in ("FLOP", "B") else f"{value:,.4g} {unit}"
+
+
+def _rate(per_s: float | None, unit: str) -> str:
+    if per_s is None:
+        return "-"
+    return f"{amount(per_s, unit)}/s" if unit in ("FLOP", "B") else f"{per_s:,.0f} {unit}/s"

@@ -1,0 +1,134 @@
+"""The drill-down: which verdicts it explains, what it compares with, and what it says where it cannot."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.baselines.stored_counters import FILE_NAME, load_counters, save_counters
+from pytest_nsight.controller.drill_down import MOST_CASES, Drill, read_cases
+from pytest_nsight.model.comparison import SlowerKernel
+from pytest_nsight.model.errors import BaselineError, CollectorError
+from pytest_nsight.model.kernel_counters import CaseCounters, KernelCounters
+from pytest_nsight.model.values import Subject
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE
+from tests.report.canned import comparison
+
+SPILLED = {"local_bytes": 5e7, "registers": 24.0}
+SOUND = {"local_bytes": 0.0, "registers": 32.0}
+
+
+class Board:
+    """Answers like a board: the kernels of each tree and case, and which were asked for."""
+
+    def __init__(self) -> None:
+        self.asked: list[tuple[str, str, tuple[str, ...]]] = []
+
+    def profile(self, tree: str, case: str, kernels: Sequence[str]) -> tuple[KernelCounters, ...]:
+        self.asked.append((tree, case, tuple(kernels)))
+        if "broken" in case:
+            raise CollectorError("this user may not read the GPU's counters")
+        is_sound = tree == OTHER_TREE or "unfused" in case
+        return (KernelCounters("_scale_kernel", 3, SOUND if is_sound else SPILLED),)
+
+
+def verdict(case: str, kind: VerdictKind = VerdictKind.REGRESSION, part: str = "") -> Verdict:
+    slower = (SlowerKernel("_scale_kernel<4>", 1000.0, 2000.0),)
+    compared = dataclasses.replace(comparison(1000, 2.0, 0.1, 1e-6), slower_kernels=slower)
+    return Verdict(Subject(case, part), kind, "slower", 2000.0, compared)
+
+
+def test_two_trees_are_compared_on_the_slower_kernel() -> None:
+    board = Board()
+
+    (found,) = Drill(board.profile, "1a2b3c4 (main)").explain([verdict("t.py::a")])
+
+    assert board.asked == [
+        (THIS_TREE, "t.py::a", ("_scale_kernel",)),
+        (OTHER_TREE, "t.py::a", ("_scale_kernel",)),
+    ]
+    assert found.sentence == (
+        "slower; Nsight Compute on _scale_kernel, against 1a2b3c4 (main): spilled registers and local arrays "
+        "0 B -> 50.0 MB, registers 32.0 -> 24.0"
+    )
+
+
+def test_without_another_tree_the_stored_counters_are_compared() -> None:
+    stored = {
+        "t.py::a": CaseCounters("t.py::a", "counters of an H200", (KernelCounters("_scale_kernel", 3, SOUND),))
+    }
+
+    (found,) = Drill(Board().profile, stored=stored).explain([verdict("t.py::a")])
+
+    assert "against the baseline's counters of an H200: spilled registers and local arrays 0 B ->" in found.sentence
+
+
+def test_without_anything_to_compare_with_the_counters_and_the_remedy_are_given() -> None:
+    (found,) = Drill(Board().profile).explain([verdict("t.py::a")])
+
+    assert (
+        "Nsight Compute on _scale_kernel: spilled registers and local arrays 50.0 MB, registers 24.0"
+        in found.sentence
+    )
+    assert found.sentence.endswith("save with --nsight-save --nsight-drill, or measure with --nsight-against")
+
+
+def test_a_lost_claim_is_compared_with_its_partner() -> None:
+    drill = Drill(Board().profile, partners={"t.py::f[fused]": "t.py::f[unfused]"})
+
+    lost, other = drill.explain(
+        [verdict("t.py::f[fused]", VerdictKind.CLAIM), verdict("t.py::launches", VerdictKind.CLAIM)]
+    )
+
+    assert "against f[unfused]: spilled registers and local arrays 0 B -> 50.0 MB" in lost.sentence
+    assert other.sentence == "slower", "a claim about launches needs no counters"
+
+
+def test_other_verdicts_parts_and_cases_beyond_the_worst_are_left_alone() -> None:
+    board = Board()
+    verdicts = [
+        verdict("t.py::same", VerdictKind.UNCHANGED),
+        verdict("t.py::a", part="forward"),
+        *(verdict(f"t.py::case{number}") for number in range(MOST_CASES + 2)),
+    ]
+
+    found = Drill(board.profile, "main").explain(verdicts)
+
+    assert [one.sentence == "slower" for one in found] == [True, True, *[False] * MOST_CASES, True, True]
+    assert len(board.asked) == 2 * MOST_CASES
+
+
+def test_a_case_that_cannot_be_profiled_says_why_and_keeps_its_verdict() -> None:
+    (found,) = Drill(Board().profile).explain([verdict("t.py::broken")])
+
+    assert found.kind is VerdictKind.REGRESSION
+    assert found.sentence == "slower; not drilled into: this user may not read the GPU's counters"
+
+
+def test_counters_are_stored_sorted_and_read_again(tmp_path: Path) -> None:
+    found, troubles = read_cases(Board().profile, ["t.py::b", "t.py::a", "t.py::broken"], "counters of an H200")
+
+    path = save_counters(tmp_path, "h200", found)
+    save_counters(tmp_path, "h200", [dataclasses.replace(found[0], tool="newer")])
+
+    assert troubles == ["no counters of t.py::broken were stored: this user may not read the GPU's counters"]
+    assert path == tmp_path / "h200" / FILE_NAME
+    assert [line.split('"case": ')[1][:9] for line in path.read_text().splitlines()] == ['"t.py::a"', '"t.py::b"']
+    again = load_counters(tmp_path, "h200")
+    assert again["t.py::a"] == found[1]
+    assert again["t.py::b"].tool == "newer"
+    assert load_counters(tmp_path, "other") == {}
+
+
+def test_a_damaged_file_of_counters_is_refused_with_its_line(tmp_path: Path) -> None:
+    (tmp_path / "h200").mkdir()
+    (tmp_path / "h200" / FILE_NAME).write_text('{"format": 1}\n')
+
+    with pytest.raises(
+        BaselineError, match=r"nsight_counters.jsonl, line 1 is damaged: .*restore the file from git"
+    ):
+        load_counters(tmp_path, "h200")

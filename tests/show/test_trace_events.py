@@ -1,0 +1,98 @@
+"""The timeline for Perfetto: read again by the reader of the PyTorch profiler's traces, it says the same."""
+
+from __future__ import annotations
+
+import gzip
+import json
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.analysis.picture import analyse
+from pytest_nsight.cli import main
+from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.show.trace_events import write_trace_events
+
+RECORDING = Path(__file__).parents[1] / "data" / "recordings" / "h200_nsys_2025_3.sqlite.xz"
+
+
+@pytest.fixture(scope="module")
+def trace() -> Trace:
+    return load_trace(RECORDING)
+
+
+def kinds(trace: Trace) -> Counter[tuple[str, int, int, int]]:
+    """Kind, length, device and stream of every launch."""
+    launches = trace.launches
+    columns = (launches.shape, launches.end_ns - launches.start_ns, launches.device, launches.stream)
+    return Counter(
+        (trace.shapes[shape].kind, length, device, stream)
+        for shape, length, device, stream in zip(*(column.tolist() for column in columns), strict=True)
+    )
+
+
+def test_all_that_was_recorded_is_read_again_to_the_nanosecond(trace: Trace, tmp_path: Path) -> None:
+    write_trace_events(trace, tmp_path / "out.json")
+
+    again = load_trace(tmp_path / "out.json")
+    before, after = analyse(trace), analyse(again)
+
+    assert len(again.launches) == len(trace.launches) > 200
+    assert len(again.calls) == len(trace.calls)
+    assert len(again.ranges) == len(trace.ranges)
+    assert kinds(again) == kinds(trace)
+    assert [(one.state, one.total_ns) for one in after.states] == [
+        (one.state, one.total_ns) for one in before.states
+    ]
+    assert [(one.name, one.calls, one.total_ns) for one in after.kernels] == [
+        (one.name, one.calls, one.total_ns) for one in before.kernels
+    ]
+
+
+def test_ranges_keep_the_launches_inside_them(trace: Trace, tmp_path: Path) -> None:
+    write_trace_events(trace, tmp_path / "out.json.gz")
+
+    def costs(shown: Trace) -> dict[str, tuple[int, int]]:
+        # The format has no domains, so that ranges of two domains nest in one another.
+        return {one.path[-1]: (one.count, one.kernel_ns) for one in analyse(shown, domain="").ranges}
+
+    assert costs(trace)
+    assert costs(load_trace(tmp_path / "out.json.gz")).items() >= costs(trace).items()
+
+
+def test_every_event_is_one_that_the_format_knows_and_arrows_have_both_ends(trace: Trace, tmp_path: Path) -> None:
+    number = write_trace_events(trace, tmp_path / "out.json.gz")
+
+    with gzip.open(tmp_path / "out.json.gz", "rt", encoding="utf-8") as file:
+        events = json.load(file)["traceEvents"]
+    arrows = Counter(event["ph"] for event in events)
+
+    assert len(events) == number
+    assert set(arrows) <= {"M", "X", "s", "f", "b", "e"}
+    assert {event["id"] for event in events if event["ph"] == "s"} == {
+        event["id"] for event in events if event["ph"] == "f"
+    }
+    assert arrows["s"] == arrows["f"] == len(trace.launches), "each launch of this recording has its call"
+    named = {event["pid"] for event in events if event["ph"] == "M"}
+    assert {event["pid"] for event in events} == named
+
+
+def test_an_empty_trace_is_a_file_without_events(tmp_path: Path) -> None:
+    assert write_trace_events(Trace(), tmp_path / "out.json") == 0
+    assert json.loads((tmp_path / "out.json").read_text())["traceEvents"] == []
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(trace: Trace, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=r"cannot be written .*choose another place"):
+        write_trace_events(trace, tmp_path / "missing" / "out.json")
+
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_the_command_says_where_the_timeline_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["show", str(RECORDING), "--perfetto", str(tmp_path / "out.json")]) == 0
+
+    assert "2,581 events; open it in https://ui.perfetto.dev" in capsys.readouterr().out
