@@ -8,12 +8,8 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections.abc import Generator, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +19,7 @@ from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.model.errors import NsightError, UsageError
+from pytest_nsight.model.errors import NsightError, UsageError, interrupted_by_signals
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
@@ -235,30 +231,3 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         # Every process draws the same numbers, the ranks of a parallel test above all.
         arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
     return tuple(arguments)
-
-
-_NUMBERS = (signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def interrupted_by_signals() -> Iterator[None]:
-    """Turns signals that would kill this process and leave its workers' reports behind into KeyboardInterrupt.
-
-    Only Python's main thread may do that; elsewhere nothing changes. What is ignored stays so, as SIGHUP is
-    under nohup.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard = [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _interrupt) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # None: somebody else's handler that was not installed from Python cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt
