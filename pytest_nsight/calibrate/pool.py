@@ -74,7 +74,7 @@ class _StoredPolicy:
 
 
 @dataclass(frozen=True, slots=True)
-class _Head:
+class _PoolHead:
     """The first line of a pool."""
 
     pool: int
@@ -121,7 +121,7 @@ def read_pool(path: Path) -> Pool:
         fields = parse(first)
         if isinstance(fields, dict) and isinstance(version := fields.get("pool"), int):
             _check_version(version)
-        head, runs = read(_Head, fields), decode(body)
+        head, runs = read(_PoolHead, fields), decode(body)
     except NewerFormatError as error:
         raise BaselineError(f"pool {path}: {error}; upgrade pytest-nsight") from error
     except gzip.BadGzipFile as error:

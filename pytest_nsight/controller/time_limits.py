@@ -16,6 +16,7 @@ import psutil
 
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.model.units import duration
+from pytest_nsight.protocol.json_files import read_json_file
 
 OVERDUE_FILE = "overdue.json"
 _STACK_S = 2.0
@@ -117,9 +118,10 @@ def end_overdue(folder: Path, pid: int | None, overdue: Overdue) -> None:
 
 
 def read_overdue(folder: Path) -> Overdue | None:
-    """Why a worker was ended, None if it was not for its time."""
-    try:
-        stored = json.loads((folder / OVERDUE_FILE).read_text(encoding="utf-8"))
-        return Overdue(str(stored["case"]), float(stored["limit_s"]))
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    """Why a worker was ended, None if it was not for its time.
+
+    Raises:
+        RecordingError: the record of it is damaged, or no file.
+    """
+    path = folder / OVERDUE_FILE
+    return read_json_file(Overdue, path) if os.path.lexists(path) else None

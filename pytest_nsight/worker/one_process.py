@@ -57,7 +57,7 @@ class OneProcessPlugin:
         return result
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Notes that a test was interrupted, or interrupts itself; what pytest raises to end the tests is a kind of it."""
+        """Notes that a test was interrupted. How pytest itself ends the tests is a subclass, and another matter."""
         self.is_interrupted = self.is_interrupted or excinfo.type is KeyboardInterrupt
 
     def _end_copy(self, error: BaseException | None) -> None:
