@@ -173,7 +173,7 @@ class LiveSource:
             while process.poll() is None:
                 progress = tail.advance(progress)
                 self._watch(progress)
-                if overdue := clock.find_overdue(progress):
+                if overdue := clock.find_overdue(progress, has_ended=not progress.case and tail.has_ended()):
                     end_overdue(running.folder, tail.pid or process.pid, overdue)
                 upcoming = self._look_ahead(tail, progress, upcoming)
                 time.sleep(POLL_S)
