@@ -9,7 +9,8 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections.abc import Generator, Sequence
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -54,8 +55,10 @@ class Controller:
                 "--nsight under torchrun would measure all on every rank: run pytest once, without torchrun, "
                 "and mark parallel tests with nsight(ranks=...), which starts their ranks"
             )
+        arguments = worker_arguments(config)
+        _check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings
-        self._session = NsightSession(settings, worker_arguments(config), config.invocation_params.dir)
+        self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._outcomes: dict[str, CaseOutcome] = {}
         self._deselected: list[str] = []
 
@@ -112,6 +115,8 @@ class Controller:
 
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
         ids = {item.nodeid for item in items}
+        _check_text(sorted(ids))
+        _check_unique([item.nodeid for item in items])
         cases = []
         for item in items:
             mark = read_mark(item)
@@ -193,6 +198,34 @@ def _ask_environment(config: pytest.Config) -> dict[str, str]:
                 )
             fields[name] = value
     return fields
+
+
+def _check_text(texts: Iterable[str]) -> None:
+    """Refuses what does not fit into the files that the processes exchange.
+
+    Raises:
+        UsageError: a text is not UTF-8: Python shows the bytes of such a name as lone surrogates.
+    """
+    for text in texts:
+        if not text.isascii() and text.encode("utf-8", "replace").decode() != text:
+            raise UsageError(
+                f"{text!a} is not UTF-8, which the measuring processes take names in: rename the file or folder, "
+                "or set PYTHONUTF8=1 if it is the locale that is not"
+            )
+
+
+def _check_unique(ids: Sequence[str]) -> None:
+    """Refuses two cases with one id.
+
+    Raises:
+        UsageError: measured, stored and judged they would be one.
+    """
+    for case, number in Counter(ids).items():
+        if number > 1:
+            raise UsageError(
+                f"{number} tests have the same id, {case}: a case is known by its id, so give each its own, or "
+                "leave out --keep-duplicates or the plugin that made them"
+            )
 
 
 def _line(item: pytest.Item) -> int | None:
