@@ -60,7 +60,7 @@ class Overdue:
         if not self.case and self.done:
             return (
                 f"the worker process did not end within {limit} after {count(self.done, 'test')} and was ended: a "
-                f"thread, a hook or atexit held it up; its output is in {log}; set nsight_timeout if it needs longer"
+                f"thread, a hook or atexit held it up; its output is in {log}; set nsight_timeout if it needs more"
             )
         if not self.case:
             return (

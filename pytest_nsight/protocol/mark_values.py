@@ -82,7 +82,9 @@ def parse_count(least: int) -> Callable[[str, Any], int]:
 
     def parse(where: str, value: Any) -> int:
         if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
-            raise UsageError(f"{where} is {shown(value)}; give a whole number of at least {least}, at most {_MOST}")
+            # repr() refuses numbers of thousands of digits.
+            given = shown(value) if type(value) is int else repr(value)
+            raise UsageError(f"{where} is {given}; give a whole number of at least {least}, at most {_MOST}")
         return value
 
     return parse
