@@ -96,34 +96,3 @@ def test_what_is_no_time_limit_is_refused(text: object) -> None:
 def test_a_pause_that_never_ends_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="give a"):
         parse_rest("rest", text)
-
-
-@pytest.mark.long
-@pytest.mark.parametrize(
-    "hang",
-    ["time.sleep(1000)", "[signal.signal(s, signal.SIG_IGN) for s in (2, 6, 15)]; ctypes.CDLL(None).sleep(1000)"],
-    ids=["in Python", "in C, deaf to signals"],
-)
-def test_a_test_that_never_ends_costs_only_itself(pytester: pytest.Pytester, hang: str) -> None:
-    pytester.makepyfile(
-        test_case=f"""
-        import ctypes, signal, time, pytest, torch
-
-        @pytest.mark.nsight(rounds=5)
-        @pytest.mark.parametrize("n", range(3))
-        def test_sound(n): torch.exp(torch.ones(9))
-
-        @pytest.mark.nsight(timeout="3s")
-        def test_hangs(): {hang}
-
-        @pytest.mark.nsight(rounds=5)
-        def test_later(): torch.exp(torch.ones(9))
-        """
-    )
-
-    result = pytester.runpytest_subprocess("--nsight", "--nsight-collector=torch", timeout=300)
-
-    result.assert_outcomes(passed=4, failed=1)
-    text = " ".join(result.stdout.str().split())
-    assert "test_hangs took longer than 3.00 s and was ended" in text
-    assert text.count("NO_BASELINE") >= 4
