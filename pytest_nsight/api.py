@@ -18,6 +18,7 @@ import pandas as pd
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.controller.recorded_session import read_recorded_session
 from pytest_nsight.model.errors import NsightError, RecordingError, UsageError
 from pytest_nsight.model.trace import Trace
@@ -198,6 +199,7 @@ def compare(before: str | Path, after: str | Path) -> pd.DataFrame:
 
 def _read_entries(path: Path) -> list[Mapping[str, Any]]:
     try:
+        check_regular(path, follows_links=True)
         text = path.read_text(encoding="utf-8")
     except OSError as error:
         raise UsageError(

@@ -14,7 +14,7 @@ from pathlib import Path
 from pytest_nsight import __version__
 from pytest_nsight.compare.compare_command import add_compare_arguments, compare, write_changes
 from pytest_nsight.model.argument_types import positive_number, whole_number
-from pytest_nsight.model.errors import NsightError
+from pytest_nsight.model.errors import NsightError, interrupted_by_signals
 from pytest_nsight.show.show_command import add_show_arguments, write_shown
 
 
@@ -25,7 +25,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows the program's name; the process's own where None.
 
     Returns:
-        0 if all is well, 1 if the command found a fault, 2 if it could not do its work, 141 if nobody reads on.
+        0 if all is well, 1 if the command found a fault, 2 if it could not do its work; 128 and the number of the
+        signal that ended it: 130 for Ctrl-C, 141 if nobody reads on.
     """
     parser = _parser()
     options, others = parser.parse_known_args(arguments)
@@ -34,11 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # What calibrate does not know is pytest's.
     options.others = others
     try:
-        code: int = options.run(options)
+        with interrupted_by_signals():
+            code: int = options.run(options)
         sys.stdout.flush()
     except NsightError as error:
         print(f"pytest-nsight: {error}", file=sys.stderr)
         return 2
+    except KeyboardInterrupt as interrupt:
+        print("pytest-nsight: interrupted", file=sys.stderr)
+        return 128 + getattr(interrupt, "signal", signal.SIGINT)
     except BrokenPipeError:
         # The reader, `head` say, has had enough. Else Python would try again to write, at its end.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())

@@ -46,9 +46,10 @@ def locked(folder: Path, longest_wait_s: float = LONGEST_WAIT_S) -> Iterator[Non
             # The holder before us removed the file while we waited: then we hold a lock on nothing.
             if not _is_same_file(descriptor, path):
                 continue
-            os.ftruncate(descriptor, 0)
-            os.write(descriptor, _describe_this_process().encode())
             try:
+                with explaining("write", path):
+                    os.ftruncate(descriptor, 0)
+                    os.write(descriptor, _describe_this_process().encode())
                 yield
             finally:
                 path.unlink(missing_ok=True)

@@ -8,6 +8,7 @@ the file five times as large, and nothing here reads them.
 from __future__ import annotations
 
 import gzip
+import io
 import json
 import math
 import time
@@ -15,16 +16,22 @@ import zlib
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import Annotated
 
-from pytest_nsight.baselines.atomic_files import explaining, replace_bytes
+from pytest_nsight.baselines.atomic_files import explaining, read_regular_file, replace_bytes
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
-from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.baselines.file_format import NewerFormatError
+from pytest_nsight.model.decoding import Range, read
+from pytest_nsight.model.errors import BaselineError, NsightError
+from pytest_nsight.model.json_text import DecodingError, parse, shown
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 
 FORMAT_VERSION = 1
 _COMPRESSION = 6
 ELSEWHERE = "choose another place with --output"
+_MOST_UNPACKED_BYTES = 512 << 20
+"""500 runs of 100 cases take about 50 MB."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +67,21 @@ class PooledRun:
     summaries: Mapping[Subject, RunSummary]
 
 
+@dataclass(frozen=True, slots=True)
+class _StoredPolicy:
+    band: Annotated[float, Range(0.0, 1.0)]
+    metric: str
+
+
+@dataclass(frozen=True, slots=True)
+class _PoolHead:
+    """The first line of a pool."""
+
+    pool: int
+    policies: Mapping[str, _StoredPolicy]
+    seconds: Mapping[str, Annotated[float, Range(0.0, 1e9)]]
+
+
 def write_pool(path: Path, pool: Pool) -> None:
     """Writes a pool whole, so that a kill leaves the old file or the new one.
 
@@ -92,31 +114,37 @@ def read_pool(path: Path) -> Pool:
     Raises:
         BaselineError: if the file is missing, damaged, or no pool.
     """
+    with explaining("read", path, "give the file of a pool"):
+        packed = read_regular_file(path)
     try:
-        with explaining("read", path, "give the file of a pool"):
-            head, _, body = gzip.decompress(path.read_bytes()).decode().partition("\n")
-        fields = json.loads(head)
-        _check_version(int(fields["pool"]))
-        policies = {
-            str(case): Policy(band=float(entry["band"]), metric=str(entry["metric"]))
-            for case, entry in fields["policies"].items()
-        }
-        seconds = {str(run): float(value) for run, value in fields["seconds"].items()}
-        runs = decode(body)
-    except BaselineError as error:
-        if isinstance(error.__cause__, gzip.BadGzipFile):
-            raise BaselineError(f"{path} is no pool of runs: it is not compressed by gzip") from error
-        if isinstance(error.__cause__, OSError):
-            raise
-        raise BaselineError(f"pool {path}: {error}; collect it again, or upgrade pytest-nsight") from error
-    except (ValueError, KeyError, TypeError, AttributeError, EOFError, zlib.error) as error:
-        raise BaselineError(f"{path} is no pool of runs, or a damaged one; collect it again") from error
-    return Pool(tuple(run for stored in runs.values() for run in stored), policies, seconds)
+        first, _, body = _unpack(packed).decode().partition("\n")
+        fields = parse(first)
+        if isinstance(fields, dict) and isinstance(version := fields.get("pool"), int):
+            _check_version(version)
+        head, runs = read(_PoolHead, fields), decode(body)
+    except NewerFormatError as error:
+        raise BaselineError(f"pool {path}: {error}; upgrade pytest-nsight") from error
+    except gzip.BadGzipFile as error:
+        raise BaselineError(f"{path} is no pool of runs: it is not compressed by gzip") from error
+    except (NsightError, EOFError, UnicodeDecodeError, zlib.error) as error:
+        raise BaselineError(f"{path} is no pool of runs, or a damaged one ({error}); collect it again") from error
+    policies = {case: Policy(band=one.band, metric=one.metric) for case, one in head.policies.items()}
+    return Pool(tuple(run for stored in runs.values() for run in stored), policies, head.seconds)
+
+
+def _unpack(packed: bytes) -> bytes:
+    with gzip.GzipFile(fileobj=io.BytesIO(packed)) as file:
+        text = file.read(_MOST_UNPACKED_BYTES + 1)
+    if len(text) > _MOST_UNPACKED_BYTES:
+        raise DecodingError("", f"unpacks to more than {_MOST_UNPACKED_BYTES >> 20} MiB")
+    return text
 
 
 def _check_version(version: int) -> None:
     if version > FORMAT_VERSION:
-        raise BaselineError(f"written by a newer pytest-nsight (format {version}, this one reads {FORMAT_VERSION})")
+        raise NewerFormatError(
+            f"written by a newer pytest-nsight (format {shown(version)}, this one reads {FORMAT_VERSION})"
+        )
 
 
 def join_pools(pools: Sequence[Pool]) -> Pool:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from pytest_nsight.baselines.store import read_file
 from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import RunSummary, Subject
@@ -89,6 +90,7 @@ def _check(path: Path, runs: Mapping[Subject, tuple[RunSummary, ...]]) -> RunSou
 
 def _is_profiler_trace(path: Path) -> bool:
     """Whether a JSON file begins as the traces of the PyTorch profiler do, a list or an object with their keys."""
+    check_regular(path, follows_links=True)
     with path.open("rb") as file:
         head = file.read(_HEAD).decode("utf-8", errors="replace").lstrip()
     keys = ("traceEvents", "schemaVersion", "deviceProperties")

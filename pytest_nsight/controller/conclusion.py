@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_nsight.baselines import store
@@ -13,7 +15,7 @@ from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_saved, list_subjects
+from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_saved, list_subjects, withdraw
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.roofline import find_datasheet
@@ -69,10 +71,12 @@ class _Saved:
 
     Attributes:
         paths: files that now hold the runs, relative to pytest's root folder where they lie in it.
+        cases: the cases whose runs they hold.
         error: why the save failed, with what to type; "" if it did not.
     """
 
     paths: tuple[str, ...] = ()
+    cases: frozenset[str] = frozenset()
     error: str = ""
 
 
@@ -110,12 +114,12 @@ def conclude(
         verdicts = list_saved(state, StoredRuns())
     elif settings.save:
         verdicts = list_saved(state, stored)
-        if not is_whole:
-            later = _describe_later_save(settings, session.folder)
-            saved = _Saved(error=f"not finished: no baseline was changed; {later}")
-        elif verdicts:
+        if is_whole and verdicts:
             saved = _save_runs(settings, state, session.folder, session.collector)
             state = state.with_notes(*(_save_counters(settings, state, drill) if drill and not saved.error else ()))
+        elif not is_whole:
+            saved = _describe_unfinished_save(settings, state, session.folder)
+        verdicts = tuple(one if one.subject.case in saved.cases else withdraw(one) for one in verdicts)
     else:
         state = state.with_notes(*list_notes(state, stored))
         verdicts = judge_state(state, stored)
@@ -209,12 +213,39 @@ def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Co
     try:
         paths = store.save(settings.baselines, slug, runs, reason=settings.reason)
     except NsightError as error:
-        return _Saved(error=f"{error}; {_describe_later_save(settings, folder)}")
+        return replace(_find_saved(settings, state), error=f"{error}; {_describe_later_save(settings, folder)}")
     if collector is not None and not settings.keep:
         for run in (*folder.glob("run-*/*/"), *folder.glob("run-*")):
             collector.tidy(run, keep=False)
-    root = settings.root
-    return _Saved(tuple(str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths))
+    return _Saved(_relative(paths, settings.root), frozenset(run.subject.case for run in runs))
+
+
+def _find_saved(settings: Settings, state: GateState) -> _Saved:
+    """What the baselines hold of this session, whatever ended its save."""
+    home = settings.baselines / store.model_slug(state.device)
+    measured = {(run.subject.case, run.run) for run in (*state.accepted, *state.canaries)}
+    paths, cases = [], set[str]()
+    for name in sorted({store.file_name(case) for case, _ in measured}):
+        # A file that cannot be read holds nothing of it: what is written is whole.
+        with contextlib.suppress(NsightError):
+            stored = store.read_file(home / name)
+            held = {(subject.case, run.run) for subject, runs in stored.items() for run in runs}
+            found = {case for case, _ in held & measured}
+            paths += [home / name] if found else []
+            cases |= found
+    return _Saved(_relative(paths, settings.root), frozenset(cases))
+
+
+def _relative(paths: Sequence[Path], root: Path) -> tuple[str, ...]:
+    return tuple(str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths)
+
+
+def _describe_unfinished_save(settings: Settings, state: GateState, folder: Path) -> _Saved:
+    saved = _find_saved(settings, state)
+    changed = (
+        f"of the baselines only {', '.join(saved.paths)} changed" if saved.paths else "no baseline was changed"
+    )
+    return replace(saved, error=f"not finished: {changed}; {_describe_later_save(settings, folder)}")
 
 
 def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import signal
 import subprocess
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +14,12 @@ from pytest_nsight.model.errors import UsageError
 # Set where git itself runs us, in a hook say; they would override the repository that is asked for.
 _OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 _SUBMODULE = "160000"
+
+ANSWER_S = 120.0
+"""How long git may take to answer: looking at every file of a large tree for changes takes it some ten seconds."""
+
+CHECK_OUT_S = 1800.0
+"""How long it may take to make or remove a worktree, of which large repositories fetch the files one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,11 +116,24 @@ def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     command = ["git", "-C", str(folder), *arguments]
     try:
         # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
-        return subprocess.run(
-            command, env=environ, capture_output=True, text=True, check=False, start_new_session=True
-        )
+        git = subprocess.Popen(
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            text=True, errors="backslashreplace", start_new_session=True,
+        )  # fmt: skip
     except OSError as error:
         raise UsageError(f"--nsight-against needs git, which cannot be started: {error.strerror}") from None
+    limit_s = CHECK_OUT_S if "worktree" in arguments else ANSWER_S
+    try:
+        output, complaint = git.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        # With what it has started, a helper for credentials say, which would keep its output open.
+        os.killpg(git.pid, signal.SIGKILL)
+        git.communicate()
+        raise UsageError(
+            f"git {' '.join(arguments[:2])} did not answer within {limit_s:.0f} s in {folder} and was ended; find "
+            "out what it waits for (a lock, a file system, a password), then run again"
+        ) from None
+    return subprocess.CompletedProcess(command, git.returncode, output, complaint)
 
 
 def _complaint(text: str) -> str:

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 import sys
-import threading
-from collections.abc import Generator, Iterator, Sequence
-from contextlib import contextmanager
-from types import FrameType
+from collections import Counter
+from collections.abc import Generator, Iterable, Sequence
 from typing import Any
 
 import pytest
@@ -23,7 +20,7 @@ from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.model.errors import NsightError, UsageError
+from pytest_nsight.model.errors import NsightError, UsageError, interrupted_by_signals
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
@@ -40,6 +37,7 @@ _STATUS = {
     VerdictKind.INCONCLUSIVE: ("?", "INCONCLUSIVE", "yellow"),
     VerdictKind.NO_BASELINE: ("n", "NO_BASELINE", "yellow"),
     VerdictKind.IMPROVEMENT: ("+", "IMPROVEMENT", "green"),
+    VerdictKind.NOT_SAVED: ("!", "NOT_SAVED", "yellow"),
 }
 
 
@@ -57,8 +55,10 @@ class Controller:
                 "--nsight under torchrun would measure all on every rank: run pytest once, without torchrun, "
                 "and mark parallel tests with nsight(ranks=...), which starts their ranks"
             )
+        arguments = worker_arguments(config)
+        _check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings
-        self._session = NsightSession(settings, worker_arguments(config), config.invocation_params.dir)
+        self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._outcomes: dict[str, CaseOutcome] = {}
         self._deselected: list[str] = []
 
@@ -115,6 +115,8 @@ class Controller:
 
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
         ids = {item.nodeid for item in items}
+        _check_text(sorted(ids))
+        _check_unique([item.nodeid for item in items])
         cases = []
         for item in items:
             mark = read_mark(item)
@@ -198,6 +200,34 @@ def _ask_environment(config: pytest.Config) -> dict[str, str]:
     return fields
 
 
+def _check_text(texts: Iterable[str]) -> None:
+    """Refuses what does not fit into the files that the processes exchange.
+
+    Raises:
+        UsageError: a text is not UTF-8: Python shows the bytes of such a name as lone surrogates.
+    """
+    for text in texts:
+        if not text.isascii() and text.encode("utf-8", "replace").decode() != text:
+            raise UsageError(
+                f"{text!a} is not UTF-8, which the measuring processes take names in: rename the file or folder, "
+                "or set PYTHONUTF8=1 if it is the locale that is not"
+            )
+
+
+def _check_unique(ids: Sequence[str]) -> None:
+    """Refuses two cases with one id.
+
+    Raises:
+        UsageError: measured, stored and judged they would be one.
+    """
+    for case, number in Counter(ids).items():
+        if number > 1:
+            raise UsageError(
+                f"{number} tests have the same id, {case}: a case is known by its id, so give each its own, or "
+                "leave out --keep-duplicates or the plugin that made them"
+            )
+
+
 def _line(item: pytest.Item) -> int | None:
     """The line of a test in the file of its id; None where it comes from another file, as inherited tests do."""
     file, line, _ = item.location
@@ -238,30 +268,3 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         # Every process draws the same numbers, the ranks of a parallel test above all.
         arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
     return tuple(arguments)
-
-
-_NUMBERS = (signal.SIGTERM, signal.SIGHUP)
-
-
-@contextmanager
-def interrupted_by_signals() -> Iterator[None]:
-    """Turns signals that would kill this process and leave its workers' reports behind into KeyboardInterrupt.
-
-    Only Python's main thread may do that; elsewhere nothing changes. What is ignored stays so, as SIGHUP is
-    under nohup.
-    """
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    heard = [number for number in _NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
-    before = {number: signal.signal(number, _interrupt) for number in heard}
-    try:
-        yield
-    finally:
-        for number, handler in before.items():
-            # None: somebody else's handler that was not installed from Python cannot be put back.
-            signal.signal(number, signal.SIG_DFL if handler is None else handler)
-
-
-def _interrupt(_number: int, _frame: FrameType | None) -> None:
-    raise KeyboardInterrupt

@@ -181,7 +181,8 @@ class ParallelSource(LiveSource):
                     )
                 )
                 for group, tail, state, clock in zip(plan.groups, tails, states, clocks, strict=True):
-                    if overdue := clock.find_overdue(state, has_begun=tail.pid is not None):
+                    has_ended = not state.case and tail.has_ended()
+                    if overdue := clock.find_overdue(state, has_begun=tail.pid is not None, has_ended=has_ended):
                         self._end_group(folder, group, overdue)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_nsight.collectors.child_process import is_running
 from pytest_nsight.model.values import Subject
 from pytest_nsight.report.escapes import log_line, visible
 
@@ -128,3 +129,7 @@ class Tail:
             elif event["event"] == "end":
                 self.exit_code = event["code"]
         return Progress(progress.run, case, done, progress.total)
+
+    def has_ended(self) -> bool:
+        """Whether the worker has begun and is gone; a profiler may still write its record."""
+        return self.pid is not None and not is_running(self.pid)

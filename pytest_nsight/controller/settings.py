@@ -31,6 +31,9 @@ RUNS_OF_EACH_TREE = FIRST_PAIRS
 _REPORT_OPTIONS = ("json", "markdown", "html")
 
 _LONGEST_REASON = 500
+_SHOWN = 40
+_MOST = 100_000
+"""Runs or rounds: more than any session can measure, and few enough to plan them."""
 
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
@@ -233,8 +236,11 @@ def _reason(text: str | None, *, save: bool) -> str:
 
 def _positive(option: str, value: object) -> int:
     text = str(value)
-    if not text.isdigit() or int(text) < 1:
-        raise UsageError(f"{option} is {text!r}; give a whole number of at least 1")
+    # isdecimal() alone is true of other scripts' digits.
+    if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
+        raise UsageError(f"{option} is {text[:_SHOWN]!a}; give a whole number of at least 1")
+    if len(text) > len(str(_MOST)) or int(text) > _MOST:
+        raise UsageError(f"{option} is {text[:_SHOWN]}; give a whole number of at most {_MOST}")
     return int(text)
 
 

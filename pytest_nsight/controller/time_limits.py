@@ -15,7 +15,8 @@ from types import MappingProxyType
 import psutil
 
 from pytest_nsight.controller.progress import Progress
-from pytest_nsight.model.units import duration
+from pytest_nsight.model.units import count, duration
+from pytest_nsight.protocol.json_files import read_json_file
 
 OVERDUE_FILE = "overdue.json"
 _STACK_S = 2.0
@@ -44,16 +45,23 @@ class Overdue:
     """A case that took too long.
 
     Attributes:
-        case: node id, "" if the worker came to none.
+        case: node id, "" if none ran.
         limit_s: how long it could take.
+        done: how many cases had come to their end before.
     """
 
     case: str
     limit_s: float
+    done: int = 0
 
     def describe(self, log: Path) -> str:
         """What happened, and what to type."""
         limit = duration(1e9 * self.limit_s)
+        if not self.case and self.done:
+            return (
+                f"the worker process did not end within {limit} after {count(self.done, 'test')} and was ended: a "
+                f"thread, a hook or atexit held it up; its output is in {log}; set nsight_timeout if it needs more"
+            )
         if not self.case:
             return (
                 f"the worker process began no test within {limit} and was ended; its output is in {log}; set "
@@ -74,23 +82,22 @@ class CaseClock:
         self._seen: tuple[str, int] | None = None
         self._since_s = clock()
 
-    def find_overdue(self, progress: Progress, *, has_begun: bool = True) -> Overdue | None:
+    def find_overdue(
+        self, progress: Progress, *, has_begun: bool = True, has_ended: bool = False
+    ) -> Overdue | None:
         """The case that has run too long, None while all is in time.
 
         Args:
             progress: of the worker.
             has_begun: whether the worker has been started; time before does not count.
+            has_ended: whether it is gone: what still runs is the profiler, which has limits of its own.
         """
         now_s = self._clock()
         position = (progress.case, progress.done)
-        if position != self._seen or not has_begun:
+        if position != self._seen or not has_begun or has_ended:
             self._seen, self._since_s = position, now_s
         limit_s = self._limits.of(progress.case)
-        if now_s - self._since_s <= limit_s:
-            return None
-        # Between two cases and after the last one the process is the profiler's, which has limits of its own.
-        is_between = not progress.case and progress.done > 0
-        return None if is_between else Overdue(progress.case, limit_s)
+        return Overdue(progress.case, limit_s, progress.done) if now_s - self._since_s > limit_s else None
 
 
 def end_overdue(folder: Path, pid: int | None, overdue: Overdue) -> None:
@@ -117,9 +124,10 @@ def end_overdue(folder: Path, pid: int | None, overdue: Overdue) -> None:
 
 
 def read_overdue(folder: Path) -> Overdue | None:
-    """Why a worker was ended, None if it was not for its time."""
-    try:
-        stored = json.loads((folder / OVERDUE_FILE).read_text(encoding="utf-8"))
-        return Overdue(str(stored["case"]), float(stored["limit_s"]))
-    except (OSError, ValueError, TypeError, KeyError):
-        return None
+    """Why a worker was ended, None if it was not for its time.
+
+    Raises:
+        RecordingError: the record of it is damaged, or no file.
+    """
+    path = folder / OVERDUE_FILE
+    return read_json_file(Overdue, path) if os.path.lexists(path) else None

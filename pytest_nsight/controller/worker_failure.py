@@ -17,10 +17,11 @@ from pytest_nsight.protocol.manifest_events import WrongImport
 FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8
 
+_INTERRUPTED = 2
 _NO_TEST = 5
 # Exit codes with which pytest says that it could not run the tests it was given.
 _PYTEST_REFUSALS = {
-    2: "was interrupted",
+    _INTERRUPTED: "was interrupted",
     3: "hit an internal error",
     4: "refused its arguments",
     _NO_TEST: "found no test",
@@ -34,6 +35,14 @@ def describe_failed_start(code: int, log: Path) -> str:
         return overdue.describe(log)
     return f"the worker process ended with exit code {code} before it began; its output ({log}) ends with:\n" + (
         last_lines(log, _LOG_TAIL_LINES) or "(nothing)"
+    )
+
+
+def describe_removal(journal: Path) -> str:
+    """What to say of a worker whose record somebody has removed."""
+    return (
+        f"{journal} was there and is gone: a test, or another process, removed it while the worker ran; "
+        f"let nothing remove what is in {journal.parents[2]}"
     )
 
 
@@ -59,8 +68,10 @@ def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
         cause = f"died with {signal.Signals(-code).name}"
     except ValueError:
         cause = f"ended with exit code {code} before its time"
+        if code == _INTERRUPTED:
+            cause = "was ended by KeyboardInterrupt"
     running = [case for case in manifest.started if case not in manifest.ended]
-    where = f" while {running[-1]} ran" if running else ""
+    where = f" while {running[-1]} ran" if running else "" if manifest.started else ", before the first test"
     is_full = shutil.disk_usage(log.parent).free < FULL_BYTES
     full = "; the disk is full" if is_full else ""
     return f"the worker process {cause}{where}{full}; its output is in {log}"

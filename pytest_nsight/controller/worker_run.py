@@ -22,6 +22,7 @@ from pytest_nsight.controller.worker_failure import (
     describe_crash,
     describe_failed_start,
     describe_refusal,
+    describe_removal,
     prepare,
 )
 from pytest_nsight.model.errors import CollectorError, unwritable
@@ -172,7 +173,7 @@ class LiveSource:
             while process.poll() is None:
                 progress = tail.advance(progress)
                 self._watch(progress)
-                if overdue := clock.find_overdue(progress):
+                if overdue := clock.find_overdue(progress, has_ended=not progress.case and tail.has_ended()):
                     end_overdue(running.folder, tail.pid or process.pid, overdue)
                 upcoming = self._look_ahead(tail, progress, upcoming)
                 time.sleep(POLL_S)
@@ -186,6 +187,8 @@ class LiveSource:
                 (running.folder / INTERRUPTED_FILE).touch()
             return None
         self._look_ahead(tail, tail.advance(progress), upcoming)
+        if tail.pid is not None and not journal.exists():
+            raise CollectorError(describe_removal(journal))
         return process.poll()
 
     def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Sequence[Assignment]) -> Sequence[Assignment]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pytest_nsight.baselines.comparability import ComparableRuns, describe_changes, find_comparable
 from pytest_nsight.gate.state import GateState
@@ -124,6 +125,12 @@ def list_saved(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
         stored: what the baselines hold.
     """
     return tuple(_describe(subject) for subject in list_subjects(state, stored))
+
+
+def withdraw(verdict: Verdict) -> Verdict:
+    """The verdict SAVED of a subject whose runs did not become a baseline after all."""
+    sentence = f"{verdict.subject.label}: measured, not stored"
+    return replace(verdict, kind=VerdictKind.NOT_SAVED, sentence=sentence)
 
 
 def _describe(subject: SubjectRuns) -> Verdict:

@@ -10,10 +10,11 @@ from pathlib import Path
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.file_format import Runs
 from pytest_nsight.baselines.store import model_slug, read_file
+from pytest_nsight.collectors.regular_files import read_bounded
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.model.decoding import read
-from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.errors import BaselineError, NsightError
 from pytest_nsight.model.json_text import DecodingError, parse
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Subject
@@ -32,6 +33,10 @@ class FoundRuns:
 
     runs: tuple[HistoryRun, ...]
     notes: tuple[str, ...]
+
+
+_MOST_BYTES = 256 << 20
+"""A session of 100 cases writes about a megabyte."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,11 +129,11 @@ def _read_sessions(folder: Path, words: Sequence[str], metric: str, notes: list[
 
 def _read_result(path: Path, words: Sequence[str], metric: str, notes: list[str]) -> list[HistoryRun]:
     try:
-        content = parse(path.read_text(encoding="utf-8"))
+        content = parse(read_bounded(path, _MOST_BYTES).decode())
         return list(_session_runs(content, path.parent.name, words, metric))
     except KeyError as error:
         notes.append(f"{path} is no result of a session: it has no field {error}")
-    except (OSError, UnicodeDecodeError, DecodingError, TypeError, AttributeError) as error:
+    except (UnicodeDecodeError, NsightError, TypeError, AttributeError) as error:
         notes.append(f"{path} is no result of a session: {error}")
     return []
 

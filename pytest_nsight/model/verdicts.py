@@ -24,6 +24,7 @@ class VerdictKind(enum.Enum):
     NO_BASELINE = "NO_BASELINE"
     IMPROVEMENT = "IMPROVEMENT"
     UNCHANGED = "UNCHANGED"
+    NOT_SAVED = "NOT_SAVED"
     SAVED = "SAVED"
 
     @property

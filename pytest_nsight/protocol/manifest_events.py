@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -242,9 +243,12 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._file: IO[str] = path.open("a", encoding="utf-8")
+        self._pid = os.getpid()
 
     def write(self, event: str, **values: Any) -> None:
-        """Appends one event."""
+        """Appends one event; in a process that a test has forked it does nothing."""
+        if os.getpid() != self._pid:
+            return
         self._file.write(json.dumps({"event": event, **values}, default=str) + "\n")
         self._file.flush()
 

@@ -10,12 +10,15 @@ from collections.abc import Callable
 from typing import Any
 
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.json_text import shown
 from pytest_nsight.model.roofline import read_amount
 from pytest_nsight.model.values import METRICS
 
 _DURATION = r"\s*(\d{1,15}(?:\.\d{1,15})?)\s*(ns|us|ms|s)\s*"
 _LONGEST_REST_NS = 60_000_000_000
 _WEEK_S = 604_800.0
+_MOST = 1_000_000
+"""Rounds, launches or ranks: a round takes a millisecond with its pause, and a session is no hour long."""
 
 
 def parse_band(where: str, value: object) -> float:
@@ -78,8 +81,10 @@ def parse_count(least: int) -> Callable[[str, Any], int]:
     """The reader of a whole number of at least `least`."""
 
     def parse(where: str, value: Any) -> int:
-        if isinstance(value, bool) or not isinstance(value, int) or value < least:
-            raise UsageError(f"{where} is {value!r}; give a whole number of at least {least}")
+        if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= _MOST:
+            # repr() refuses numbers of thousands of digits.
+            given = shown(value) if type(value) is int else repr(value)
+            raise UsageError(f"{where} is {given}; give a whole number of at least {least}, at most {_MOST}")
         return value
 
     return parse

@@ -29,6 +29,7 @@ _NOUNS = {
     VerdictKind.INCONCLUSIVE: ("inconclusive", "inconclusive"),
     VerdictKind.NO_BASELINE: ("without baseline", "without baseline"),
     VerdictKind.UNCHANGED: ("unchanged", "unchanged"),
+    VerdictKind.NOT_SAVED: ("not saved", "not saved"),
     VerdictKind.SAVED: ("saved", "saved"),
 }
 
@@ -152,7 +153,7 @@ def summary(result: SessionResult) -> str:
     """
     kinds = Counter(verdict.kind for verdict in result.verdicts)
     both = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT)
-    was_judged = any(kind is not VerdictKind.SAVED for kind in kinds)
+    was_judged = any(kind not in (VerdictKind.SAVED, VerdictKind.NOT_SAVED) for kind in kinds)
     parts = [count(kinds[kind], *_NOUNS[kind]) for kind in both] if was_judged else []
     parts += [count(kinds[kind], *_NOUNS[kind]) for kind in VerdictKind if kinds[kind] and kind not in both]
     return f"{count(len(result.verdicts), 'verdict')}: {', '.join(parts)}" if parts else "nothing was measured"

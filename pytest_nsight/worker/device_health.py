@@ -25,7 +25,17 @@ _TYPES = frozenset(
 )
 """Names of the exceptions with which torch, CuPy, Numba and JAX report that a device failed."""
 
-_TEXTS = ("CUDA error", "CUDA_ERROR_", "cudaError", "CUBLAS_STATUS_", "CUDNN_STATUS_", "CUDA out of memory")
+_TEXTS = (
+    "CUDA error",
+    "CUDA_ERROR_",
+    "cudaError",
+    "CUBLAS_STATUS_",
+    "CUDNN_STATUS_",
+    "CUDA out of memory",
+    "No CUDA GPUs are available",
+    "no CUDA-capable device",
+    "Found no NVIDIA driver",
+)
 
 
 def is_device_error(error: BaseException) -> bool:

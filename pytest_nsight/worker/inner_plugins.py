@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -30,6 +31,8 @@ class OptionsPlugin:
             if getattr(config.option, name, None):
                 setattr(config.option, name, False)
         config.option.usepdb = False
+        # Not None: that would leave the ini setting in force, which names the user's file.
+        config.option.log_file = os.devnull
 
 
 class RankPlugin:

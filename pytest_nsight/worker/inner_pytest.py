@@ -27,6 +27,7 @@ from pytest_nsight.worker.fixture import Measurement
 from pytest_nsight.worker.inner_plugins import OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
+from pytest_nsight.worker.one_process import OneProcessPlugin
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 
 PLUGIN_NAME = "nsight-worker"
@@ -123,7 +124,13 @@ class Worker:
         except pytest.exit.Exception as wish:
             pytest.fail(f"pytest.exit: {wish.msg} (with --nsight it ends this test only)", pytrace=False)
 
-    pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
+    pytest_runtest_teardown = pytest_runtest_call
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Begins anew: a plugin may run a failed test again, which then measures again."""
+        self._measurements.pop(item.nodeid, None)
+        return (yield from self.pytest_runtest_call())
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -186,10 +193,12 @@ def main(folder: Path) -> int:
     )
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path
-    plugins = _plugins(job, folder, journal, parent_pipe)
+    one_process = OneProcessPlugin()
+    plugins = [one_process, *_plugins(job, folder, journal, parent_pipe)]
     if job.mapping is not None:
         install_mapping(job.mapping)
         plugins.append(OtherTreePlugin(journal, job.mapping))
     code = pytest.main(list(job.arguments), plugins=plugins)
-    journal.write("end", code=int(code))
+    if not one_process.is_interrupted:
+        journal.write("end", code=int(code))
     return int(code)

@@ -163,3 +163,18 @@ def test_a_lock_that_is_a_link_is_not_followed(home: Path) -> None:
         save(home.parent, MODEL, [run(1)])
 
     assert victim.read_text() == "keep"
+
+
+def test_a_lock_on_a_full_disk_is_an_error_and_leaves_no_file(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object) -> int:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(folder_lock.os, "write", refuse)
+
+    with (
+        pytest.raises(BaselineError, match=r"cannot write .*\.lock: no space left on device; free some space"),
+        locked(home),
+    ):
+        pytest.fail("locked without a word of who holds it")
+
+    assert list(home.iterdir()) == []

@@ -23,10 +23,11 @@ Json = dict[str, Any]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In one process, as two sessions on one board would disturb each other; and not in the quick suite."""
+    """In one process, as two sessions on one board would disturb each other's times; and not in the quick suite."""
     for item in items:
         if Path(__file__).parent in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("nsys"))
+            if item.get_closest_marker("xdist_group") is None:
+                item.add_marker(pytest.mark.xdist_group("nsys"))
             item.add_marker(pytest.mark.slow)
 
 

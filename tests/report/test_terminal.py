@@ -55,11 +55,13 @@ def test_rows_are_ordered_by_verdict_and_then_by_size_of_change() -> None:
 
 def test_each_verdict_is_one_row() -> None:
     result = canned.full()
+    unsaved = canned.verdict(VerdictKind.NOT_SAVED, "test_unsaved", "measured, not stored", now_ns=1000)
+    result = dataclasses.replace(result, verdicts=(*result.verdicts, unsaved))
 
     rows = table_of(terminal.render(result, 200))
 
     assert len(rows) == len(result.verdicts)
-    assert {verdict.kind for verdict in result.verdicts} == set(VerdictKind), "the canned session has them all"
+    assert {verdict.kind for verdict in result.verdicts} == set(VerdictKind), "the session has them all"
 
 
 @pytest.mark.parametrize("number", [1, 50])

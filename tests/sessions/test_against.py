@@ -235,14 +235,6 @@ def test_the_instrument_is_the_same_on_both_sides_and_the_build_runs_once_in_the
     assert_clean(repository)
 
 
-def test_a_failing_build_is_told(against: Gate, repository: Path) -> None:
-    result = against("--nsight-against-build=echo no compiler; exit 3")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: nsight_against_build (*) failed with exit code 3 in *", "no compiler"])
-    assert_clean(repository)
-
-
 @pytest.mark.parametrize(
     ("ref", "options", "sentence"),
     [
@@ -261,15 +253,6 @@ def test_what_cannot_be_compared_is_one_sentence(
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
-
-
-def test_outside_of_a_repository_it_is_one_sentence(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile("def test_it(): pass")
-
-    result = pytester.runpytest_subprocess("--nsight", "--nsight-against=HEAD")
-
-    assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["ERROR: --nsight-against HEAD: * is in no git repository*"])
 
 
 def test_submodules_ask_for_a_build_command(against: Gate, repository: Path, pytester: pytest.Pytester) -> None:

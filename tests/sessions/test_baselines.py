@@ -75,16 +75,6 @@ def test_a_damaged_baseline_is_one_sentence_and_stays_as_it_is(gate: Gate, pytes
     assert path.read_text() == before
 
 
-def test_what_could_not_be_saved_can_be_saved_from_the_recording(gate: Gate, pytester: pytest.Pytester) -> None:
-    baselines = pytester.path / "baselines"
-    baselines.write_text("in the way")
-
-    failed = gate("--nsight-save", "--nsight-runs=1", body=BODY)
-
-    assert failed.ret == pytest.ExitCode.USAGE_ERROR
-    failed.stderr.fnmatch_lines(["ERROR: *baselines*"])
-
-
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
 def test_a_read_only_folder_is_told_before_measuring(gate: Gate, pytester: pytest.Pytester) -> None:
     baselines = pytester.mkdir("baselines")

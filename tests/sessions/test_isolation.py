@@ -15,30 +15,6 @@ def test_sound(number):
     square(torch.ones(2000 + number))
 """
 
-BAD = {
-    "dies of SIGSEGV": "import ctypes; ctypes.string_at(0)",
-    "exits": "os._exit(0)",
-    "is killed": "import signal; os.kill(os.getpid(), signal.SIGKILL)",
-    "aborts": "os.abort()",
-}
-
-
-@pytest.mark.parametrize("body", BAD.values(), ids=list(BAD))
-def test_a_process_that_dies_costs_only_the_test_that_kills_it(
-    gate: Callable[..., pytest.RunResult], body: str
-) -> None:
-    bad = f"""
-@pytest.mark.nsight
-def test_bad():
-    square(torch.ones(100))
-    {body}
-"""
-    result = gate("--nsight-save", "--nsight-runs=1", body=SOUND + bad + SOUND.replace("sound", "later"))
-
-    result.assert_outcomes(passed=8, failed=1)
-    assert result.stdout.str().count("SAVED") >= 8
-    result.stdout.fnmatch_lines(["*FAILED*test_bad*"])
-
 
 def test_a_test_that_kills_the_process_of_another_run_is_measured_no_more(
     gate: Callable[..., pytest.RunResult],

@@ -5,11 +5,8 @@ tests/data/sessions/README.md says how they were made.
 
 from __future__ import annotations
 
-import os
-import shutil
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -84,39 +81,3 @@ def test_a_folder_without_a_recording_is_one_sentence() -> None:
     assert result.returncode == pytest.ExitCode.USAGE_ERROR
     assert "holds no recorded run" in result.stderr
     assert "Traceback" not in result.stderr
-
-
-def _truncate(path: Path) -> None:
-    path.write_text(path.read_text(encoding="utf-8")[:5000], encoding="utf-8")
-
-
-def _make_pipe(path: Path) -> None:
-    path.unlink()
-    os.mkfifo(path)
-
-
-def _link_to_nothing(path: Path) -> None:
-    shutil.rmtree(path.parent)
-    path.parent.symlink_to("gone")
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize(
-    ("damage", "message"),
-    [
-        (_truncate, "is invalid JSON at line"),
-        (_make_pipe, "is a pipe, not a file"),
-        (_link_to_nothing, "is a link to gone, which leads to nothing"),
-    ],
-)
-def test_damaged_baselines_are_one_sentence(tmp_path: Path, damage: Callable[[Path], None], message: str) -> None:
-    shutil.copytree(SESSIONS / "baselines", tmp_path / "baselines")
-    damage(tmp_path / "baselines/nvidia-h200/perf_tests.test_rms_norm.json")
-
-    result = replay("unchanged", baselines=tmp_path / "baselines")
-
-    assert result.returncode == pytest.ExitCode.USAGE_ERROR
-    (line,) = [line for line in result.stderr.splitlines() if line.strip()]
-    assert line.startswith("ERROR: ")
-    assert message in line
-    assert "INTERNALERROR" not in result.stdout

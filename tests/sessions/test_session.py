@@ -103,21 +103,6 @@ def test_collect_only_measures_nothing(gate: Gate, pytester: pytest.Pytester) ->
     assert not (pytester.path / ".nsight").exists()
 
 
-def test_a_worker_that_dies_costs_one_case(gate: Gate) -> None:
-    body = """
-@pytest.mark.nsight
-@pytest.mark.parametrize("n", range(3))
-def test_op(nsight, n):
-    nsight(square, torch.ones(8, 8))
-    if n == 1:
-        os.kill(os.getpid(), 11)
-"""
-    result = gate("-v", body=body)
-
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["*the worker process died with SIGSEGV while test_case.py::test_op[[]1[]] ran*"])
-
-
 def test_a_test_that_wants_to_end_the_session_ends_itself_and_its_reason_is_told(gate: Gate) -> None:
     body = """
 @pytest.fixture
