@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import statistics
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
-from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.trace.measures import measure
+if TYPE_CHECKING:
+    from pytest_nsight.model.trace import Trace
+    from pytest_nsight.protocol.manifest import Manifest
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,9 @@ def compare_clocks(manifest: Manifest, trace: Trace) -> tuple[RoundClocks, ...]:
     Raises:
         TraceError: the ranges nest too deep.
     """
+    # It imports pandas, which takes as long as everything else that a small recording needs.
+    from pytest_nsight.trace.measures import measure  # noqa: PLC0415
+
     ranges = measure(trace).ranges
     own = ranges[(ranges["process"] == manifest.pid) & (ranges["id"] >= 0)].drop_duplicates("id").set_index("id")
     walls, kernels = own["wall_ns"].to_dict(), own["kernel_ns"].to_dict()
