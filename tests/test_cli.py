@@ -81,4 +81,3 @@ def test_showing_a_small_recording_imports_neither_pandas_nor_scipy_nor_torch() 
 
     assert done.stdout.splitlines()[-1] == "[]"
     assert "Kernels: " in done.stdout
-
