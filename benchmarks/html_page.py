@@ -36,7 +36,9 @@ def make_session(cases: int, sessions: int) -> SessionResult:
     names = [
         f"perf_tests/test_{number % 20}.py::test_operator[fused-{number}x4096-bf16]" for number in range(cases)
     ]
-    runs, stored, verdicts = [], [], []
+    runs: list[RunSummary] = []
+    stored: list[RunSummary] = []
+    verdicts = []
     for name in names:
         subject = Subject(name)
         for session in range(sessions):
@@ -64,9 +66,20 @@ def _make_run(subject: Subject, run: str, session: int) -> RunSummary:
     )
     recorded = f"2026-{session % 12 + 1:02}-01T12:00:00+00:00"
     return RunSummary(
-        subject=subject, run=run, session=run[:6], board="GPU-5b7e7a4c", rounds={"kernel": rounds}, shapes=uses,
-        is_stable=True, varying=(), copied_bytes=0, clocks=Clocks(), environment={}, recorded=recorded, commit="4be90d0c",
-    )  # fmt: skip
+        subject=subject,
+        run=run,
+        session=run[:6],
+        board="GPU-5b7e7a4c",
+        rounds={"kernel": rounds},
+        shapes=uses,
+        is_stable=True,
+        varying=(),
+        copied_bytes=0,
+        clocks=Clocks(),
+        environment={},
+        recorded=recorded,
+        commit="4be90d0c",
+    )
 
 
 def _make_timeline() -> RoundTimeline:
@@ -108,9 +121,8 @@ def main() -> None:
     began_s = time.process_time()
     page = html_report.render(session)
     took_s = time.process_time() - began_s
-    print(
-        f"{options.cases} cases, {options.sessions} sessions: {len(page.encode()) / 1e6:.1f} MB, {took_s:.1f} s of CPU"
-    )
+    size_mb = len(page.encode()) / 1e6
+    print(f"{options.cases} cases, {options.sessions} sessions: {size_mb:.1f} MB, {took_s:.1f} s of CPU")
     with tempfile.TemporaryDirectory() as folder:
         print(f"first paint after {measure_first_paint(page, Path(folder)):.0f} ms")
 
