@@ -67,3 +67,17 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
     out, err = capsys.readouterr()
     assert out == ""
     assert "choose another place with --output" in err
+
+
+@pytest.mark.slow
+def test_showing_a_small_recording_imports_neither_pandas_nor_scipy_nor_torch() -> None:
+    code = (
+        "import sys; from pytest_nsight.cli import main; "
+        "main(['show', 'tests/data/recordings/h200_nsys_2024_2_3.sqlite.xz']); "
+        "print(sorted({'pandas', 'scipy', 'torch', 'pytest'} & set(sys.modules)))"
+    )
+    root = Path(__file__).parents[1]
+    done = subprocess.run([sys.executable, "-c", code], cwd=root, capture_output=True, text=True, check=True)
+
+    assert done.stdout.splitlines()[-1] == "[]"
+    assert "Kernels: " in done.stdout

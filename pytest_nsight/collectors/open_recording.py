@@ -14,9 +14,10 @@ from pathlib import Path
 
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.regular_files import unpack_xz
-from pytest_nsight.collectors.torch.chrome_trace import SUFFIXES, read_chrome_trace
 from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
+
+_PROFILER_SUFFIXES = (".json", ".json.gz")
 
 KINDS = (
     "an .sqlite or .sqlite.xz export, a .nsys-rep report, a .json or .json.gz trace of the PyTorch profiler, or a "
@@ -43,7 +44,9 @@ def load_trace(path: Path) -> Trace:
         raise UsageError(f"there is no {path}; give {KINDS}")
     if path.suffix == ".nsys-rep":
         return _load_report(path)
-    if path.name.endswith(SUFFIXES):
+    if path.name.endswith(_PROFILER_SUFFIXES):
+        from pytest_nsight.collectors.torch.chrome_trace import read_chrome_trace  # noqa: PLC0415
+
         return read_chrome_trace(path)
     if path.suffix == ".xz":
         with _scratch() as folder:

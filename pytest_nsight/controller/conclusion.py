@@ -252,8 +252,11 @@ def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[s
     """Stores the counters of all saved cases; sentences on those that could not be read."""
     cases = dict.fromkeys(run.subject.case for run in state.accepted)
     found, troubles = read_cases(drill.profile, cases, f"counters of {state.environment.get('gpu', state.device)}")
-    if found:
-        save_counters(settings.baselines, store.model_slug(state.device), found)
+    try:
+        if found:
+            save_counters(settings.baselines, store.model_slug(state.device), found)
+    except NsightError as error:
+        troubles.append(f"the counters were not stored: {error}")
     return troubles
 
 

@@ -12,6 +12,7 @@ from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.judge.counter_moves import describe_counters, describe_moves
 from pytest_nsight.model.errors import CollectorError, NsightError
 from pytest_nsight.model.kernel_counters import CaseCounters, KernelCounters
+from pytest_nsight.model.units import count
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
 
@@ -97,18 +98,15 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
     Args:
         session: as the cases were measured.
         parallel: cases that several ranks run together.
-
-    Raises:
-        CollectorError: there is no Nsight Compute.
     """
-    program = find_ncu(os.environ)
 
     def profile(tree: str, case: str, kernels: Sequence[str]) -> tuple[KernelCounters, ...]:
         if case in parallel:
             raise CollectorError(
                 "its ranks wait for one another, and a kernel that is replayed would wait for ever"
             )
-        collector = NcuCollector(program, kernels)
+        # What has been measured is judged and saved all the same where there is no ncu.
+        collector = NcuCollector(find_ncu(os.environ), kernels)
         folder = session.folder / "drill" / f"{len(list((session.folder / 'drill').glob('*'))) + 1:03}"
         # Replayed kernels have no times: one round gives all, and canaries nothing.
         alone = replace(session, folder=folder, collector=collector, rounds=1, canaries=False)
@@ -123,22 +121,33 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
 
 
 def read_cases(profile: Profile, cases: Iterable[str], tool: str) -> tuple[list[CaseCounters], list[str]]:
-    """The counters of cases, to be stored with their baselines, and a sentence for each case that has none.
+    """The counters of cases, to be stored with their baselines, and a sentence for each reason why some have none.
 
     Args:
         profile: reads them.
         cases: node ids.
         tool: what reads them.
     """
-    found = [_read_case(profile, case, tool) for case in cases]
-    return [one for one in found if not isinstance(one, str)], [one for one in found if isinstance(one, str)]
+    found: list[CaseCounters] = []
+    reasons: dict[str, list[str]] = {}
+    for case in cases:
+        counters = _read_case(profile, case, tool)
+        if isinstance(counters, str):
+            reasons.setdefault(counters, []).append(case)
+        else:
+            found.append(counters)
+    return found, [
+        f"no counters of {names[0] if len(names) == 1 else count(len(names), 'case')} were stored: {reason}"
+        for reason, names in reasons.items()
+    ]
 
 
 def _read_case(profile: Profile, case: str, tool: str) -> CaseCounters | str:
+    """The counters, or why there are none."""
     try:
         return CaseCounters(case, tool, profile(THIS_TREE, case, ()))
     except NsightError as error:
-        return f"no counters of {case} were stored: {error}"
+        return str(error)
 
 
 def _name_kernels(verdict: Verdict) -> tuple[str, ...]:

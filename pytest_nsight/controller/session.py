@@ -168,6 +168,8 @@ class NsightSession:
         # A file that cannot be read or written is better known before minutes of measuring than after.
         if given.pool is None:
             self._load(measured_product())
+        if given.drill:
+            load_counters(given.baselines, store.model_slug(measured_product()))
         if given.save:
             store.check_writable(given.baselines)
         if given.replay:

@@ -21,7 +21,7 @@ _LONGEST_NS = 1e18
 TIMELINE_KEY = (
     '<p class="soft key"><span><i class="range"></i>range</span><span><i class="call"></i>CUDA call</span>'
     '<span><i class="kernel"></i>kernel</span><span><i class="copy"></i>copy or set</span>'
-    '<span><i class="gap"></i>gap</span></p>'
+    '<span><i class="gap"></i>gap</span><span>pale, 9 x: nine short ones and what lies between them</span></p>'
 )
 """What the colours of a timeline mean."""
 
@@ -76,8 +76,11 @@ def _draw(span: TimelineSpan, kind: str, y: float, unit: float) -> str:
     length = duration(span.end_ns - span.start_ns) if span.end_ns > span.start_ns else "0 ns"
     title = f"{what}: {length} at {duration(span.start_ns) if span.start_ns else '0 ns'}"
     place = f'x="{px(x)}" y="{px(y + 2)}" width="{px(width)}" height="{_ROW - 4}"'
-    bar = f'<rect {place} class="{kind}"><title>{html_text(title)}</title></rect>'
+    name = kind if span.count == 1 else f"{kind} several"
+    bar = f'<rect {place} class="{name}"><title>{html_text(title)}</title></rect>'
     room = int((width - 6) / _LETTER)
+    if span.count > 1:
+        what = f"{span.count} x"
     return bar + (text(x + 3, y + 15, shorten(what, room, "…"), "inside") if room >= _SHORTEST_NAME else "")
 
 

@@ -12,6 +12,7 @@ import numpy as np
 from pytest_nsight.analysis.categories import CategoryRule
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.range_work import DeclaredRangeWork
+from pytest_nsight.analysis.round_clocks import RoundClocks
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, duration
@@ -25,7 +26,7 @@ from pytest_nsight.show.kernel_tables import (
 )
 from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
 from pytest_nsight.show.metric_tables import tabulate_metrics
-from pytest_nsight.show.range_tables import tabulate_mixes, tabulate_work
+from pytest_nsight.show.range_tables import tabulate_clocks, tabulate_mixes, tabulate_work
 from pytest_nsight.show.time_tables import (
     state_bottleneck,
     tabulate_calls,
@@ -83,13 +84,14 @@ def show(path: Path, width: int = 120, view: View | None = None) -> str:
     return render(load_trace(path), width, view or View())
 
 
-def render(trace: Trace, width: int, view: View) -> str:
+def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] = ()) -> str:
     """The page of a trace.
 
     Args:
         trace: any trace.
         width: columns of the terminal; below 80 it counts as 80, above 160 as 160.
         view: what to show.
+        clocks: of the cases of a recorded run.
 
     Returns:
         The text, without a newline at its end.
@@ -107,6 +109,7 @@ def render(trace: Trace, width: int, view: View) -> str:
         tabulate_ranges(picture.ranges, top),
         tabulate_mixes(picture.mixes, top),
         tabulate_work(picture.works),
+        tabulate_clocks(clocks, top),
         tabulate_captured(trace, top),
         tabulate_categories(picture.categories),
         tabulate_kernels(picture.kernels, top, full_names=view.full_names),

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytest_nsight.analysis.range_mix import RangeMix
 from pytest_nsight.analysis.range_work import RangeWork
+from pytest_nsight.analysis.round_clocks import RoundClocks
 from pytest_nsight.model.units import amount
 from pytest_nsight.show.layout import Section, column, share, time
 
@@ -71,6 +72,33 @@ def tabulate_work(works: Sequence[RangeWork]) -> Section | None:
         ],
         "latency: median, from the start of a range to the end of its last launch; end to end: all work from the "
         "first start to the last end; of time, of work: among the ranges with work of this unit",
+    )
+
+
+def tabulate_clocks(clocks: Sequence[RoundClocks], top: int) -> Section | None:
+    """The cases of a recorded run by Python's clock and by the profiler's; None without rounds.
+
+    Args:
+        clocks: of each case.
+        top: how many cases have a row.
+    """
+    if not clocks:
+        return None
+    shown = clocks[:top]
+    return Section(
+        "Rounds by Python's clock and by the profiler's",
+        column("case", [one.case.rpartition("::")[2] for one in shown], is_number=False),
+        [
+            [
+                column("rounds", [f"{one.rounds:,}" for one in shown]),
+                column("Python", [time(one.python_ns) for one in shown]),
+                column("profiler", [time(one.range_ns) for one in shown]),
+                column("kernels", [time(one.kernel_ns) for one in shown]),
+                column("difference", [share(one.difference) for one in shown]),
+                column("kernels of Python", [share(one.kernel_share) for one in shown]),
+            ]
+        ],
+        "medians over the rounds, synchronisation included; both clocks ran under the profiler",
     )
 
 

@@ -8,8 +8,13 @@ from __future__ import annotations
 import argparse
 import shutil
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pytest_nsight.model.argument_types import positive_number
+
+if TYPE_CHECKING:
+    from pytest_nsight.analysis.round_clocks import RoundClocks
+    from pytest_nsight.model.trace import Trace
 
 _REPORT = "an .sqlite export, a .nsys-rep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder"
 
@@ -70,4 +75,14 @@ def write_shown(options: argparse.Namespace) -> str:
         return write_json(view.analyse(trace))
     if options.csv:
         return write_csv(view.analyse(trace), options.csv)
-    return render(trace, shutil.get_terminal_size((120, 24)).columns, view)
+    clocks = _compare_clocks(options.report, trace) if options.report.is_dir() else ()
+    return render(trace, shutil.get_terminal_size((120, 24)).columns, view, clocks)
+
+
+def _compare_clocks(folder: Path, trace: Trace) -> tuple[RoundClocks, ...]:
+    """The cases of a run's folder on both clocks; none where its manifest is missing."""
+    from pytest_nsight.analysis.round_clocks import compare_clocks  # noqa: PLC0415
+    from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest  # noqa: PLC0415
+
+    journal = folder / FILE_NAME
+    return compare_clocks(read_manifest(journal), trace) if journal.exists() else ()

@@ -6,14 +6,10 @@ that only ends there would mix in what ran before.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-
 import numpy as np
 
 from pytest_nsight.model.gpu_samples import GpuMetric, GpuSamples, MetricMeans
-from pytest_nsight.model.trace import Flags, Ints, Trace
-from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.trace.measures import Measured
+from pytest_nsight.model.trace import Flags, Ints
 
 _PURE = 0.9
 """Share of a sample's time that must lie inside."""
@@ -70,26 +66,3 @@ def average(samples: GpuSamples, chosen: Flags, bytes_per_s: float | None) -> Me
         clock_mhz=mean(GpuMetric.CLOCK_MHZ, 1.0),
         bytes_per_s=bytes_per_s,
     )
-
-
-def average_cases(manifest: Manifest, trace: Trace, measured: Measured) -> Mapping[str, MetricMeans]:
-    """Case -> the means over its rounds on the board that the worker measured on; empty without samples.
-
-    Args:
-        manifest: the rounds that a worker ran.
-        trace: what was recorded of it.
-        measured: the attributed launches of the trace.
-    """
-    own = [one for one in trace.samples if one.device >= 0 and trace.devices[one.device].uuid == manifest.board]
-    if not own:
-        return {}
-    (samples,) = own[:1]
-    ranges = measured.ranges[(measured.ranges["process"] == manifest.pid) & (measured.ranges["id"] >= 0)]
-    times = ranges.drop_duplicates("id").set_index("id")[["start_ns", "end_ns"]]
-    found = {}
-    for case in dict.fromkeys(one.case for one in manifest.rounds):
-        ids = [one.id for one in manifest.rounds if one.case == case and one.id in times.index]
-        rounds = times.loc[ids].sort_values("start_ns")
-        chosen = choose_samples(samples, rounds["start_ns"].to_numpy(), rounds["end_ns"].to_numpy())
-        found[case] = average(samples, chosen, trace.devices[samples.device].bytes_per_s)
-    return found

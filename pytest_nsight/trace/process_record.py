@@ -14,9 +14,8 @@ from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_parents, note_unassigned_processes
 from pytest_nsight.trace.graph_captures import Captured, measure_captured
 from pytest_nsight.trace.measures import Measured, measure
-from pytest_nsight.trace.metric_means import average_cases
 from pytest_nsight.trace.rank_summary import join_summaries
-from pytest_nsight.trace.round_lanes import cut_rounds
+from pytest_nsight.trace.round_lanes import average_cases, cut_rounds
 from pytest_nsight.trace.run_summary import summarise
 
 

@@ -1,4 +1,4 @@
-"""The timeline of one round of each case: which launches, calls and ranges it shows, in which lane. Pure."""
+"""What a run shows of each case beside its times: the timeline of one round, and sampled counters. Pure."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan, thin
 from pytest_nsight.model.trace import COPY_KINDS, OWN_DOMAIN, Ints, Trace
 from pytest_nsight.protocol.manifest import Manifest
@@ -14,6 +15,7 @@ from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.descendants import find_workers_of_events
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.measures import Measured
+from pytest_nsight.trace.metric_means import average, choose_samples
 
 MOST_SPANS = 200
 """Bars of a timeline: a page of 200 cases stays readable and small."""
@@ -174,3 +176,26 @@ def _find_gaps(starts: Ints, ends: Ints) -> list[tuple[int, int]]:
     reached = np.maximum.accumulate(ends)[:-1]
     found = np.flatnonzero(starts[1:] > reached)
     return list(zip(reached[found].tolist(), starts[1:][found].tolist(), strict=True))
+
+
+def average_cases(manifest: Manifest, trace: Trace, measured: Measured) -> Mapping[str, MetricMeans]:
+    """Case -> the means over its rounds on the board that the worker measured on; empty without samples.
+
+    Args:
+        manifest: the rounds that a worker ran.
+        trace: what was recorded of it.
+        measured: the attributed launches of the trace.
+    """
+    own = [one for one in trace.samples if one.device >= 0 and trace.devices[one.device].uuid == manifest.board]
+    if not own:
+        return {}
+    (samples,) = own[:1]
+    ranges = measured.ranges[(measured.ranges["process"] == manifest.pid) & (measured.ranges["id"] >= 0)]
+    times = ranges.drop_duplicates("id").set_index("id")[["start_ns", "end_ns"]]
+    found = {}
+    for case in dict.fromkeys(one.case for one in manifest.rounds):
+        ids = [one.id for one in manifest.rounds if one.case == case and one.id in times.index]
+        rounds = times.loc[ids].sort_values("start_ns")
+        chosen = choose_samples(samples, rounds["start_ns"].to_numpy(), rounds["end_ns"].to_numpy())
+        found[case] = average(samples, chosen, trace.devices[samples.device].bytes_per_s)
+    return found

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import re
-import shutil
 
 import pytest
 
@@ -56,14 +55,17 @@ def test_the_sentence_names_the_counter_that_was_spoiled_first(drilled: Project,
     assert re.match(moved, found[1]), found[1]
 
 
-def test_an_ncu_that_is_missing_is_said_before_anything_is_judged(gpu: Installation, drilled: Project) -> None:
+def test_without_an_ncu_the_verdict_stands_and_the_sentence_says_why_nothing_more(
+    gpu: Installation, drilled: Project
+) -> None:
     code = drilled.pytest(
         "--nsight-collector=nsys",
         "--nsight-drill",
         "-k",
         "coalescing",
-        PYTEST_NSIGHT_NCU=str(shutil.which("false")) + "x",
+        PYTEST_NSIGHT_NCU="/missing/ncu",
+        SPOILED="1",
     )
 
-    assert code != 0
-    assert "PYTEST_NSIGHT_NCU is" in " ".join(drilled.said.split())
+    assert code == pytest.ExitCode.TESTS_FAILED
+    assert "not drilled into: PYTEST_NSIGHT_NCU is" in " ".join(drilled.said.split())

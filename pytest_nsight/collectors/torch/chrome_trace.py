@@ -21,7 +21,6 @@ from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import MultiprocessorLimits, Ranges, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
 
-SUFFIXES = (".json", ".json.gz")
 _MOST_BYTES = 4 * 1024**3
 _WARP = 32
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
