@@ -9,6 +9,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import UsageError
 
 # Set where git itself runs us, in a hook say; they would override the repository that is asked for.
@@ -117,7 +118,7 @@ def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
         git = subprocess.Popen(
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command, env=tie(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, errors="backslashreplace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:

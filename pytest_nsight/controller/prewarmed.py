@@ -77,8 +77,9 @@ class PrewarmedWorker:
         self.pipe.close()
         try:
             with self.process:
-                # It ends by itself at the next module to import; a profiler then tidies up behind itself.
-                self.process.wait(_PATIENCE_S)
+                if self.assignment is None:
+                    # It ends by itself at the next module to import; a profiler then tidies up behind itself.
+                    self.process.wait(_PATIENCE_S)
         finally:
             collector.tidy(self.folder, keep=False)
             shutil.rmtree(self.folder, ignore_errors=True)

@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import ChildProcess, is_running
+from pytest_nsight.collectors.child_process import ChildProcess
+from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.revision_tree import Tree
