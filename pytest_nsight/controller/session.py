@@ -16,8 +16,10 @@ from pytest_nsight.baselines import store
 from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
+from pytest_nsight.collectors.claimed_folder import Claim, claim
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
+from pytest_nsight.controller.abandoned_sessions import sweep
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
@@ -27,13 +29,14 @@ from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
-from pytest_nsight.controller.revision_tree import Build, Tree, Workspace, remove_abandoned_worktrees
+from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.model.errors import unwritable
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
@@ -90,6 +93,7 @@ class NsightSession:
         self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
+        self._claim: Claim | None = None
         self.result: SessionResult | None = None
         self.errors: tuple[str, ...] = ()
         self.gaps: tuple[str, ...] = ()
@@ -173,6 +177,7 @@ class NsightSession:
         if given.replay:
             self._replay(self._state, given.replay)
         else:
+            self._claim_folder()
             with self._trees() as trees:
                 self._measure_live(self._state, watch, trees)
                 if given.drill and not self._state.is_interrupted:
@@ -180,6 +185,15 @@ class NsightSession:
         if self._state.is_interrupted:
             raise KeyboardInterrupt
         return self.conclude(is_whole=True)
+
+    def _claim_folder(self) -> None:
+        """Removes what killed sessions left, and marks this one's folder as in use until it is concluded."""
+        sweep(self.folder.parent, self._settings.baselines)
+        try:
+            self._claim = claim(self.folder, keeps=self._settings.keep)
+            (self.folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+        except OSError as error:
+            raise unwritable(self.folder, error) from None
 
     def _replay(self, state: GateState, folder: Path) -> None:
         recording = ReplaySource(folder)
@@ -217,7 +231,6 @@ class NsightSession:
         if self._revision is None:
             yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
             return
-        remove_abandoned_worktrees(self._revision, self.folder.parent)
         workspace = Workspace(self._revision, self.folder)
         given = self._settings
         try:
@@ -252,8 +265,12 @@ class NsightSession:
         if state is None:
             return {}
         record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
-        stored = self._load(state.device)
-        done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
+        try:
+            stored = self._load(state.device)
+            done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
+        finally:
+            if self._claim is not None:
+                self._claim.release()
         self.result, self.errors, self.gaps = done.result, done.errors, done.gaps
         return done.outcomes
 
