@@ -74,15 +74,12 @@ def refuse_broken_link(path: Path) -> None:
             )
 
 
-def read_regular_file(
-    path: Path, most_bytes: int = MOST_BYTES, elsewhere: str = _BASELINES_ELSEWHERE
-) -> bytes:
+def read_regular_file(path: Path, most_bytes: int = MOST_BYTES) -> bytes:
     """The content of a file.
 
     Args:
         path: the file.
         most_bytes: the largest size that is read.
-        elsewhere: how the user names another place, for the remedy.
 
     Raises:
         BaselineError: it is a pipe, a device or the like, which may never end, or it is too large.
@@ -94,7 +91,7 @@ def read_regular_file(
         status = os.fstat(descriptor)
         if not stat.S_ISREG(status.st_mode):
             kind = _KINDS.get(stat.S_IFMT(status.st_mode), "no regular file")
-            raise BaselineError(f"{path} is {kind}, not a file; put the file there, or {elsewhere}")
+            raise BaselineError(f"{path} is {kind}, not a file; put the file there, or {_BASELINES_ELSEWHERE}")
         content = file.read(most_bytes + 1)
     if len(content) > most_bytes:
         size = max(status.st_size, len(content))

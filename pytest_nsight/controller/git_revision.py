@@ -10,7 +10,6 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.collectors.claimed_folder import remove_path
 from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import UsageError
 
@@ -106,8 +105,8 @@ def remove_worktree(where: Path, folder: Path) -> None:
     folder = folder.absolute()
     with contextlib.suppress(UsageError):
         _ask(where, "worktree", "remove", "--force", "--force", str(folder))
-    if os.path.lexists(folder):
-        remove_path(folder)
+    if folder.exists():
+        shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(UsageError):
         # A git that was killed while it checked out has left the worktree locked, which prune respects.
         _ask(where, "worktree", "unlock", str(folder))
@@ -125,12 +124,12 @@ def describe_commit(root: Path) -> str:
 
 
 def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if name not in _OVERRIDES}
+    environ = tie({name: value for name, value in os.environ.items() if name not in _OVERRIDES})
     command = ["git", "-C", str(folder), *arguments]
     try:
         # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
         git = subprocess.Popen(
-            command, env=tie(environ), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
             text=True, errors="backslashreplace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:

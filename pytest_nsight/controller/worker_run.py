@@ -24,10 +24,11 @@ from pytest_nsight.controller.worker_failure import (
     describe_failed_start,
     describe_refusal,
     describe_removal,
+    has_died_after_tests,
     prepare,
 )
 from pytest_nsight.model.errors import CollectorError, unwritable
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
+from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.worker_start import start_command
@@ -111,6 +112,8 @@ class LiveSource:
             if record.failed_in_canary:
                 # The next process must not fail the same way, whose cases have done nothing wrong.
                 self._canaries = False
+            if record.failed_in_canary or record.has_died_after_tests:
+                # What is measured again has its turn first.
                 self.close()
             return summarise_records((record,))
         finally:
@@ -236,9 +239,14 @@ class LiveSource:
         refusal = describe_refusal(manifest, log)
         if refusal:
             raise CollectorError(refusal)
-        if manifest.exit_code is not None:
+        has_died = has_died_after_tests(manifest, code)
+        if manifest.exit_code is not None and not has_died:
             return self._read_trace(manifest, folder, ProcessEnd.COMPLETE)
-        record = self._read_trace(manifest, folder, ProcessEnd.FAILED, describe_crash(manifest, code, log))
+        failure = describe_crash(manifest, code, log)
+        if has_died:
+            with contextlib.suppress(OSError):
+                (folder / DIED_FILE).write_text(failure, encoding="utf-8", errors="backslashreplace")
+        record = self._read_trace(manifest, folder, ProcessEnd.FAILED, failure)
         overdue = read_overdue(folder)
         return replace(record, overdue=overdue.case) if overdue is not None else record
 

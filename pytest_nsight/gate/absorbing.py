@@ -126,6 +126,9 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
     if process.end is ProcessEnd.INTERRUPTED:
         return _CaseOutcomes(complete, {})
+    if process.has_died_after_tests:
+        # Any of them may have caused it.
+        complete = ()
     left = [case for case in cases if case not in complete]
     suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
     if not process.failed_in_canary and (len(cases) == 1 or not any(case in manifest.started for case in cases)):

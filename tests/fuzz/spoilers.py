@@ -7,9 +7,9 @@ import random
 from typing import Any
 
 HOSTILE: tuple[Any, ...] = (
-    None, True, False, 0, -1, 1, 1.5, -0.0, 1e308, float("inf"), float("nan"), 2**31, 2**53 + 1, 2**63, -(2**63), 10**400,
-    "", "x", "7", "\ud800", "\x1b[31m", "\n::stop-commands::", "\u202e", "a" * 10_000, [], {}, [[]], [None],
-    [1, 2, 3], {"": None}, {"\udcff": {}}, [0] * 1000,
+    None, True, False, 0, -1, 1, 1.5, -0.0, 1e308, float("inf"), float("nan"), 2**31, 2**53 + 1, 2**63, -(2**63),
+    10**400, "", "x", "7", "\ud800", "\x1b[31m", "\n::stop-commands::", "\u202e", "a" * 10_000, [], {}, [[]],
+    [None], [1, 2, 3], {"": None}, {"\udcff": {}}, [0] * 1000,
 )  # fmt: skip
 
 
