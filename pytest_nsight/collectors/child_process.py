@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -181,6 +182,27 @@ def start(
 
 
 _TAIL_BYTES = 1024**2
+MOST_LOG_BYTES = 64 * 1024**2
+"""What stays of a log once its process has ended."""
+
+
+def shorten(log: Path, most_bytes: int = MOST_LOG_BYTES) -> None:
+    """Cuts the beginning off a log that is too long, and says so in its first line.
+
+    Args:
+        log: the log of a process that has ended.
+        most_bytes: how much of its end stays.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        size = log.lstat().st_size
+        if not stat.S_ISREG(log.lstat().st_mode) or size <= most_bytes:
+            return
+        draft = log.with_name(f".{log.name}.part")
+        with log.open("rb") as whole, draft.open("wb") as end:
+            end.write(f"pytest-nsight left out the first {size - most_bytes:,} bytes of this log.\n".encode())
+            whole.seek(size - most_bytes)
+            shutil.copyfileobj(whole, end)
+        draft.replace(log)
 
 
 def read_tail(log: Path) -> str:

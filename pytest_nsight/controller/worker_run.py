@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import ChildProcess
+from pytest_nsight.collectors.child_process import ChildProcess, shorten
 from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.progress import Progress, Tail
@@ -120,6 +120,7 @@ class LiveSource:
             running.pipe.close()
             # Whatever happens, the raw record must not stay: it holds the environment's secrets.
             self._collector.tidy(folder, keep=self._session.keep)
+            shorten(folder / WORKER_LOG)
 
     def close(self) -> None:
         """Ends the processes that wait for an assignment that will not come."""

@@ -261,8 +261,11 @@ def _join_reports(
 ) -> dict[str, tuple[SerialisedReport, ...]]:
     """A case shows the reports of its first run, unless those of a later one failed."""
     joined = dict(known)
+    reports: dict[str, list[SerialisedReport]] = {}
+    for one in manifest.reports:
+        reports.setdefault(one.case, []).append(one.report)
     for case in cases:
-        fresh = tuple(one.report for one in manifest.reports if one.case == case)
+        fresh = tuple(reports.get(case, ()))
         if fresh and (case not in known or any(report["outcome"] == "failed" for report in fresh)):
             joined[case] = fresh
     return joined
