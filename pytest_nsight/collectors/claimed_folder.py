@@ -61,6 +61,13 @@ class Claim:
         self.owner = owner
         self._descriptor = descriptor
 
+    def __enter__(self) -> Claim:  # noqa: PYI034 - typing.Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Gives the folder up."""
+        self.release()
+
     def release(self) -> None:
         """Says that the folder belongs to nobody any more; an empty one goes."""
         if self._descriptor == -1:

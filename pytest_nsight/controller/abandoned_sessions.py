@@ -19,6 +19,7 @@ from pytest_nsight.collectors.claimed_folder import (
     IN_USE,
     Claim,
     Owner,
+    claim,
     remove_abandoned_scratch,
     remove_path,
     seize,
@@ -27,6 +28,7 @@ from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME, remove_pri
 from pytest_nsight.controller.git_revision import remove_worktree
 from pytest_nsight.controller.revision_tree import WORKTREE
 from pytest_nsight.controller.session_folders import KEPT_FILE, RESULT_FILES, find_sessions
+from pytest_nsight.model.errors import unwritable
 from pytest_nsight.protocol.manifest import FILE_NAME
 
 _SHOWN = 4
@@ -47,6 +49,26 @@ class Swept:
 
     def __str__(self) -> str:
         return "\n".join((*self.removed, *self.left) or ("nothing was left behind",))
+
+
+def begin_session(folder: Path, baselines: Path, *, keeps: bool) -> Claim:
+    """Removes what killed sessions left, and marks the folder of a new one as in use.
+
+    Args:
+        folder: the session's.
+        baselines: the folder of all baselines.
+        keeps: whether its recordings are to stay if it is killed.
+
+    Raises:
+        CollectorError: the folder cannot be written.
+    """
+    sweep(folder.parent, baselines)
+    try:
+        claimed = claim(folder, keeps=keeps)
+        (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    return claimed
 
 
 def sweep(sessions: Path, baselines: Path) -> Swept:

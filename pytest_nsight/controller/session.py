@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -16,10 +16,9 @@ from pytest_nsight.baselines import store
 from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
-from pytest_nsight.collectors.claimed_folder import Claim, claim
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
-from pytest_nsight.controller.abandoned_sessions import sweep
+from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
@@ -36,7 +35,6 @@ from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
-from pytest_nsight.model.errors import unwritable
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
@@ -93,7 +91,7 @@ class NsightSession:
         self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
-        self._claim: Claim | None = None
+        self._claim: AbstractContextManager[object] = nullcontext()
         self.result: SessionResult | None = None
         self.errors: tuple[str, ...] = ()
         self.gaps: tuple[str, ...] = ()
@@ -177,7 +175,7 @@ class NsightSession:
         if given.replay:
             self._replay(self._state, given.replay)
         else:
-            self._claim_folder()
+            self._claim = begin_session(self.folder, given.baselines, keeps=given.keep)
             with self._trees() as trees:
                 self._measure_live(self._state, watch, trees)
                 if given.drill and not self._state.is_interrupted:
@@ -185,15 +183,6 @@ class NsightSession:
         if self._state.is_interrupted:
             raise KeyboardInterrupt
         return self.conclude(is_whole=True)
-
-    def _claim_folder(self) -> None:
-        """Removes what killed sessions left, and marks this one's folder as in use until it is concluded."""
-        sweep(self.folder.parent, self._settings.baselines)
-        try:
-            self._claim = claim(self.folder, keeps=self._settings.keep)
-            (self.folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
-        except OSError as error:
-            raise unwritable(self.folder, error) from None
 
     def _replay(self, state: GateState, folder: Path) -> None:
         recording = ReplaySource(folder)
@@ -231,8 +220,7 @@ class NsightSession:
         if self._revision is None:
             yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
             return
-        workspace = Workspace(self._revision, self.folder)
-        given = self._settings
+        workspace, given = Workspace(self._revision, self.folder), self._settings
         try:
             build = Build(given.against_build, given.timeout_s)
             yield workspace.prepare(given.root, given.ini, self._where, self._arguments, build)
@@ -265,12 +253,9 @@ class NsightSession:
         if state is None:
             return {}
         record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
-        try:
+        with self._claim:
             stored = self._load(state.device)
             done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
-        finally:
-            if self._claim is not None:
-                self._claim.release()
         self.result, self.errors, self.gaps = done.result, done.errors, done.gaps
         return done.outcomes
 
