@@ -285,6 +285,12 @@ def test_only_a_regular_file_is_read(make: Callable[[Path], Any], name: str, tmp
     assert not is_used(use, path)
 
 
+@pytest.mark.parametrize("seed", [92730315550425])
+def test_what_a_campaign_has_found(seed: int, tmp_path: Path) -> None:
+    """A kernel with -1 registers divided by zero."""
+    assert not fuzz_chrome_trace(seed, tmp_path)
+
+
 def test_a_pool_that_is_a_bomb_is_not_unpacked(tmp_path: Path) -> None:
     (tmp_path / "bomb.gz").write_bytes(gzip.compress(bytes(2**29 + 1), 9))
 
