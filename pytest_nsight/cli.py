@@ -67,6 +67,10 @@ def _parser() -> argparse.ArgumentParser:
     init = commands.add_parser("init", help="set this repository up: a first perf test, settings, workflows")
     init.set_defaults(run=_init)
 
+    clean = commands.add_parser("clean", help="remove what sessions and commands that were killed have left")
+    _add_folders(clean)
+    clean.set_defaults(run=_clean)
+
     show = commands.add_parser("show", help="show kernels, ranges and gaps of an Nsight Systems export")
     add_show_arguments(show)
     show.set_defaults(run=_show)
@@ -153,12 +157,16 @@ def _add_baselines(parser: argparse.ArgumentParser) -> None:
 
 def _add_history(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="CASE", help="cases with each CASE in their id (default: all)")
-    where = "folder of all baselines, in git or not (default: baselines)"
-    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
-    where = "folder of kept sessions (default: .nsight)"
-    parser.add_argument("--sessions", type=Path, default=Path(".nsight"), metavar="DIR", help=where)
+    _add_folders(parser)
     parser.add_argument("--metric", default="kernel", metavar="NAME", help="the duration (default: kernel)")
     parser.set_defaults(run=_history)
+
+
+def _add_folders(parser: argparse.ArgumentParser) -> None:
+    where = "folder of all baselines, in git or not (default: baselines)"
+    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
+    where = "folder of the sessions (default: .nsight)"
+    parser.add_argument("--sessions", type=Path, default=Path(".nsight"), metavar="DIR", help=where)
 
 
 def _model(_: argparse.Namespace) -> int:
@@ -182,6 +190,13 @@ def _doctor(_: argparse.Namespace) -> int:
     found = checks()
     print(render(found))
     return 0 if all(check.ok for check in found) else 1
+
+
+def _clean(options: argparse.Namespace) -> int:
+    from pytest_nsight.controller.abandoned_sessions import sweep  # noqa: PLC0415
+
+    _print(str(sweep(options.sessions, options.baselines)))
+    return 0
 
 
 def _baselines(options: argparse.Namespace) -> int:

@@ -174,3 +174,19 @@ def test_the_reference_names_every_command() -> None:
     (commands,) = [action.choices for action in parser._actions if isinstance(action, argparse._SubParsersAction)]
 
     assert [name for name in commands if f"`pytest-nsight {name}" not in REFERENCE] == []
+
+
+def threat_model() -> list[list[str]]:
+    """The rows of SECURITY.md's table: what an attacker controls, what may happen, the tests."""
+    lines = (ROOT / "SECURITY.md").read_text(encoding="utf-8").splitlines()
+    rows = [[cell.strip() for cell in line.strip("|").split("|")] for line in lines if line.startswith("|")]
+    return rows[2:]
+
+
+@pytest.mark.parametrize("row", threat_model(), ids=lambda row: row[0][:40])
+def test_each_line_of_the_threat_model_names_tests_that_there_are(row: list[str]) -> None:
+    named = re.findall(r"`(tests/[\w/]+\.py)`", row[-1])
+
+    assert named
+    for name in named:
+        assert "def test_" in (ROOT / name).read_text(encoding="utf-8")

@@ -42,11 +42,11 @@ def estimate_occupancy(shape: Shape, limits: MultiprocessorLimits) -> Occupancy 
         limits: those of a multiprocessor of the device.
     """
     threads = math.prod(shape.block)
-    if shape.kind != "kernel" or not threads:
+    if shape.kind != "kernel" or threads < 1:
         return None
     warps = math.ceil(threads / _WARP)
     allowed = {"warps": limits.warps // warps, "blocks": limits.blocks}
-    if shape.registers:
+    if shape.registers > 0:
         by_warp = _round_up(min(shape.registers, _MOST_REGISTERS) * _WARP, _REGISTER_UNIT)
         resident = limits.registers // by_warp // _WARP_UNIT * _WARP_UNIT
         allowed["registers"] = resident // warps

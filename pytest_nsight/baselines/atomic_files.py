@@ -135,12 +135,19 @@ def replace_bytes(path: Path, content: bytes, elsewhere: str = _BASELINES_ELSEWH
         _flush_folder(path.parent)
 
 
-def remove_drafts(folder: Path) -> None:
-    """Removes the drafts that killed processes left in a folder."""
+def remove_drafts(folder: Path) -> tuple[Path, ...]:
+    """Removes the drafts that killed processes left in a folder.
+
+    Returns:
+        What it removed.
+    """
+    removed = []
     for path in folder.glob(".*.tmp"):
         process = path.name.rsplit(".", 2)[1]
         if process.isdecimal() and not psutil.pid_exists(int(process)):
             path.unlink(missing_ok=True)
+            removed.append(path)
+    return tuple(removed)
 
 
 def _flush_folder(folder: Path) -> None:

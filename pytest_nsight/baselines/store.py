@@ -21,6 +21,7 @@ from pytest_nsight.baselines.atomic_files import (
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import MergeConflictError, NewerFormatError, Runs, by_age
+from pytest_nsight.baselines.folder_lock import FILE_NAME as LOCK_FILE
 from pytest_nsight.baselines.folder_lock import locked
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import CANARIES, RunSummary, Subject
@@ -147,6 +148,27 @@ def save(
         others = f"; saved all the same: {', '.join(map(str, saved))}" if saved else ""
         raise BaselineError("; ".join(failures) + others)
     return tuple(saved)
+
+
+def remove_abandoned_drafts(folder: Path) -> tuple[tuple[Path, ...], tuple[str, ...]]:
+    """Removes the drafts, and the lock files, of savers that were killed.
+
+    Args:
+        folder: the folder of all baselines; it need not exist.
+
+    Returns:
+        The removed drafts; and why the folder of a model was left alone, for each that another process holds.
+    """
+    removed: list[Path] = []
+    left: list[str] = []
+    for home in sorted(folder.iterdir()) if folder.is_dir() else ():
+        if home.is_dir() and (any(home.glob(".*.tmp")) or (home / LOCK_FILE).exists()):
+            try:
+                with locked(home, 0.0):
+                    removed += remove_drafts(home)
+            except BaselineError as error:
+                left.append(str(error))
+    return tuple(removed), tuple(left)
 
 
 def check_writable(folder: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -13,6 +15,7 @@ from pathlib import Path
 from pytest_nsight.baselines.atomic_files import explaining
 from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.pool import ELSEWHERE, join_pools, read_pool
+from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import UsageError
 
 _DEFAULT_TESTS = "perf_tests"
@@ -37,7 +40,15 @@ def collect_pool(path: Path, arguments: Sequence[str], *, runs: int, minutes: fl
     names_tests = any(not one.startswith("-") and Path(one.split("::")[0]).exists() for one in arguments)
     if not names_tests and Path(_DEFAULT_TESTS).is_dir():
         command.append(_DEFAULT_TESTS)
-    return subprocess.run(command, check=False).returncode
+    # A session of its own: an interrupt reaches it once, through this process, whoever sends it.
+    with subprocess.Popen(command, env=tie(os.environ), start_new_session=True) as pytest:
+        try:
+            return pytest.wait()
+        except KeyboardInterrupt:
+            # It stores the runs that it has, and tidies up.
+            pytest.send_signal(signal.SIGINT)
+            pytest.wait()
+            raise
 
 
 def find_pools(

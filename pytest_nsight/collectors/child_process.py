@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
-import secrets
+import shutil
 import signal
 import stat
 import subprocess
@@ -13,11 +13,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-import psutil
-
+from pytest_nsight.collectors.process_family import MARK, ProcessFamily, send
+from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import CollectorError
 
-_MARK = "PYTEST_NSIGHT_PROCESS"
 _POLL_S = 0.02
 _KILL_S = 5.0
 
@@ -36,10 +35,10 @@ class ChildProcess:
         self.pid = popen.pid
         self.log = log
         self._popen = popen
-        self._mark = mark
+        self._family = ProcessFamily(lambda other: other == mark)
+        self._family.add(popen.pid)
         self._overdue = overdue
         self._shell_codes = shell_codes
-        self._seen: dict[int, float] = {}
 
     def __enter__(self) -> ChildProcess:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
@@ -90,22 +89,8 @@ class ChildProcess:
         return self.returncode
 
     def leftovers(self) -> tuple[int, ...]:
-        """Pids of all running processes that this one started, directly or not, itself included.
-
-        Found by a variable that `start` puts into the environment, which a child keeps when it leaves the
-        process group or outlives its parent; and by parent, for those that overwrite their environment to
-        change their title.
-        """
-        family = {self.pid} if self._popen.poll() is None else set()
-        processes = _running()
-        for pid, (_, started) in processes.items():
-            if self._seen.get(pid) == started or _mark_of(pid) == self._mark:
-                family.add(pid)
-        while children := {pid for pid, (parent, _) in processes.items() if parent in family} - family:
-            family |= children
-        # A child whose parent ends first could not be found again by its parent.
-        self._seen = {pid: processes[pid][1] for pid in family if pid in processes}
-        return tuple(sorted(family))
+        """Pids of all running processes that this one started, directly or not, itself included."""
+        return self._family.look()
 
     def interrupt(self, target_pid: int | None = None, grace_s: float = 10.0) -> tuple[int, ...]:
         """Asks the process to stop and, after a while, kills it with everything that it started.
@@ -121,10 +106,10 @@ class ChildProcess:
             Pids that live on although they were killed, because a driver holds them; normally none.
         """
         self._overdue = _never
-        if target_pid is not None and target_pid in (processes := _running()):
-            self._seen[target_pid] = processes[target_pid][1]
+        if target_pid is not None:
+            self._family.add(target_pid)
         if self.leftovers() and self._popen.poll() is None:
-            _send(self.pid, signal.SIGINT)
+            send(self.pid, signal.SIGINT)
         deadline = time.monotonic() + grace_s
         while self.leftovers() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
@@ -138,7 +123,7 @@ class ChildProcess:
         while (left := self.leftovers()) and time.monotonic() < deadline:
             # The started program goes last: its children would otherwise be adopted and write on.
             for pid in sorted(left, key=lambda pid: pid == self.pid):
-                _send(pid, signal.SIGKILL)
+                send(pid, signal.SIGKILL)
             time.sleep(_POLL_S)
         return left
 
@@ -160,7 +145,7 @@ def start(
     shell_codes: bool = False,
     overdue: Callable[[], str] = _never,
 ) -> ChildProcess:
-    """Starts a program in a session of its own, so that Ctrl-C at the terminal does not reach it.
+    """Starts a program that ends with this process, in a session of its own: Ctrl-C does not reach it.
 
     Args:
         argv: program and arguments.
@@ -171,9 +156,9 @@ def start(
         overdue: asked at each poll while the program runs: why it has to be ended, "" if it has not.
 
     Raises:
-        CollectorError: the program or the log file cannot be opened.
+        CollectorError: the program or the log file cannot be opened, or nothing would end it with this process.
     """
-    mark = secrets.token_hex(16)
+    own_environ = tie(environ)
     try:
         log.parent.mkdir(parents=True, exist_ok=True)
         log.unlink(missing_ok=True)
@@ -182,7 +167,7 @@ def start(
             popen = subprocess.Popen(
                 argv,
                 cwd=cwd,
-                env={**environ, _MARK: mark},
+                env=own_environ,
                 stdin=subprocess.DEVNULL,
                 stdout=output,
                 stderr=subprocess.STDOUT,
@@ -193,10 +178,31 @@ def start(
             f"Cannot start {argv[0]} in {cwd} with its output in {log}: {error.strerror or error}; check "
             "that the program, the folder and the log file can be opened."
         ) from error
-    return ChildProcess(popen, log, mark, overdue, shell_codes=shell_codes)
+    return ChildProcess(popen, log, own_environ[MARK], overdue, shell_codes=shell_codes)
 
 
 _TAIL_BYTES = 1024**2
+MOST_LOG_BYTES = 64 * 1024**2
+"""What stays of a log once its process has ended."""
+
+
+def shorten(log: Path, most_bytes: int = MOST_LOG_BYTES) -> None:
+    """Cuts the beginning off a log that is too long, and says so in its first line.
+
+    Args:
+        log: the log of a process that has ended.
+        most_bytes: how much of its end stays.
+    """
+    with contextlib.suppress(FileNotFoundError):
+        size = log.lstat().st_size
+        if not stat.S_ISREG(log.lstat().st_mode) or size <= most_bytes:
+            return
+        draft = log.with_name(f".{log.name}.part")
+        with log.open("rb") as whole, draft.open("wb") as end:
+            end.write(f"pytest-nsight left out the first {size - most_bytes:,} bytes of this log.\n".encode())
+            whole.seek(size - most_bytes)
+            shutil.copyfileobj(whole, end)
+        draft.replace(log)
 
 
 def read_tail(log: Path) -> str:
@@ -226,37 +232,6 @@ def last_lines(log: Path, count: int = 5) -> str:
     # Progress bars overwrite themselves with carriage returns: each state would be a line.
     lines = (line.rsplit("\r", 1)[-1].strip() for line in read_tail(log).replace("\r\n", "\n").split("\n"))
     return "\n".join([line for line in lines if line][-count:])
-
-
-def is_running(pid: int | None) -> bool:
-    """Whether there is such a process, and it has not ended yet."""
-    with contextlib.suppress(psutil.Error):
-        return pid is not None and psutil.Process(pid).status() not in _ENDED
-    return False
-
-
-# A zombie has ended, though nobody has asked for its exit code yet.
-_ENDED = (psutil.STATUS_ZOMBIE, psutil.STATUS_DEAD)
-
-
-def _running() -> dict[int, tuple[int, float]]:
-    """Pid -> parent's pid and time of start, of all running processes but this one."""
-    return {
-        process.pid: (process.info["ppid"], process.info["create_time"])
-        for process in psutil.process_iter(["ppid", "create_time", "status"])
-        if process.pid != os.getpid() and process.info["status"] not in _ENDED
-    }
-
-
-def _mark_of(pid: int) -> str | None:
-    with contextlib.suppress(psutil.Error, OSError):
-        return psutil.Process(pid).environ().get(_MARK)
-    return None
-
-
-def _send(pid: int, number: signal.Signals) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
 
 
 def _kill_group(pid: int) -> None:

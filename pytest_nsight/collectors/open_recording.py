@@ -6,12 +6,9 @@ What starts programs is imported only for reports and folders: reading a small e
 from __future__ import annotations
 
 import os
-import shutil
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
+from pytest_nsight.collectors.claimed_folder import scratch
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.regular_files import unpack_xz
 from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
@@ -49,7 +46,7 @@ def load_trace(path: Path) -> Trace:
 
         return read_chrome_trace(path)
     if path.suffix == ".xz":
-        with _scratch() as folder:
+        with scratch() as folder:
             exported = folder / path.stem
             unpack_xz(path, exported)
             return _read_for(path, exported)
@@ -77,7 +74,7 @@ def _load_report(report: Path) -> Trace:
     from pytest_nsight.collectors.nsys.find import find  # noqa: PLC0415
 
     installation = find()
-    with _scratch() as folder:
+    with scratch() as folder:
         exported = folder / f"{report.stem}.sqlite"
         export(installation, report.absolute(), exported, os.environ)
         return _read_for(report, exported)
@@ -89,18 +86,3 @@ def _read_for(path: Path, exported: Path) -> Trace:
         return read_explained(exported)
     except TraceError as error:
         raise TraceError(str(error).replace(str(exported), str(path))) from None
-
-
-@contextmanager
-def _scratch() -> Iterator[Path]:
-    """A temporary folder that only its user can read. It stays if nsys failed, because it holds the log."""
-    folder = Path(tempfile.mkdtemp(prefix="pytest-nsight-"))
-    try:
-        yield folder
-    except NsysError:
-        raise
-    except BaseException:
-        shutil.rmtree(folder, ignore_errors=True)
-        raise
-    else:
-        shutil.rmtree(folder, ignore_errors=True)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -9,6 +10,7 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import UsageError
 
 # Set where git itself runs us, in a hook say; they would override the repository that is asked for.
@@ -93,12 +95,22 @@ def check_out(revision: Revision, folder: Path) -> None:
         raise UsageError(f"--nsight-against {revision.name}: git made no worktree: {_complaint(made.stderr)}")
 
 
-def remove(revision: Revision, folder: Path) -> None:
-    """Removes the worktree and what git remembers of it."""
-    _ask(revision.repository, "worktree", "remove", "--force", "--force", str(folder))
+def remove_worktree(where: Path, folder: Path) -> None:
+    """Removes a worktree, whole or half made, and what git remembers of it.
+
+    Args:
+        where: a folder of the repository, not in the worktree.
+        folder: the worktree's.
+    """
+    folder = folder.absolute()
+    with contextlib.suppress(UsageError):
+        _ask(where, "worktree", "remove", "--force", "--force", str(folder))
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
-        _ask(revision.repository, "worktree", "prune")
+    with contextlib.suppress(UsageError):
+        # A git that was killed while it checked out has left the worktree locked, which prune respects.
+        _ask(where, "worktree", "unlock", str(folder))
+        _ask(where, "worktree", "prune")
 
 
 def describe_commit(root: Path) -> str:
@@ -112,7 +124,7 @@ def describe_commit(root: Path) -> str:
 
 
 def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    environ = {name: value for name, value in os.environ.items() if name not in _OVERRIDES}
+    environ = tie({name: value for name, value in os.environ.items() if name not in _OVERRIDES})
     command = ["git", "-C", str(folder), *arguments]
     try:
         # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.

@@ -7,7 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.controller.time_limits import read_overdue
-from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
+from pytest_nsight.controller.worker_failure import (
+    describe_crash,
+    describe_failed_start,
+    describe_refusal,
+    has_died_after_tests,
+)
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.protocol.job import WORKER_LOG
@@ -74,7 +79,7 @@ class _ParallelRun:
                         f"{prefix}was ended because {exit_.failed_peer} had come to an end without it; "
                         f"see {self.folder}"
                     )
-            elif manifest.exit_code is None:
+            elif manifest.exit_code is None or has_died_after_tests(manifest, exit_.code):
                 log = self.folder / worker.folder / WORKER_LOG
                 failures.insert(0, prefix + describe_crash(manifest, exit_.code or 0, log))
         return failures[0] if failures else ""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import ChildProcess
+from pytest_nsight.collectors.child_process import ChildProcess, shorten
 from pytest_nsight.controller.gpu_assignment import share_cases
 from pytest_nsight.controller.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.progress import Progress, Tail
@@ -19,7 +19,7 @@ from pytest_nsight.controller.worker_run import POLL_S, LiveSession, LiveSource,
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Case
-from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.ranks import make_barriers, rank_environs
@@ -96,7 +96,9 @@ class ParallelSource(LiveSource):
                 pipe.close()
             for member in (member for group in plan.groups for member in group.members):
                 self._collector.tidy(folder / member.folder, keep=self._session.keep)
+                shorten(folder / member.folder / WORKER_LOG)
             self._collector.tidy(folder, keep=self._session.keep)
+            shorten(folder / WORKER_LOG)
 
     def _lacks(self, ranks: int) -> bool:
         """Whether there are GPUs, but too few for so many ranks; without any, ranks share the processor."""

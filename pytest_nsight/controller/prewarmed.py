@@ -17,7 +17,7 @@ from pathlib import Path
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME
+from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 
 _PATIENCE_S = 5.0
@@ -55,8 +55,13 @@ class PrewarmedWorker:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it ended while it waited, before it had an assignment."""
-        return self.assignment is None and self.process.poll() is not None
+        """Whether it was ended while nobody followed it, before it came to a case or said why it cannot."""
+        if self.process.poll() is None:
+            return False
+        if self.assignment is None or not (self.folder / FILE_NAME).exists():
+            return True
+        manifest = read_manifest(self.folder / FILE_NAME)
+        return not manifest.started and manifest.exit_code is None
 
     def release(self, assignment: Assignment) -> None:
         """Gives it its assignment, once.
@@ -77,8 +82,9 @@ class PrewarmedWorker:
         self.pipe.close()
         try:
             with self.process:
-                # It ends by itself at the next module to import; a profiler then tidies up behind itself.
-                self.process.wait(_PATIENCE_S)
+                if self.assignment is None:
+                    # It ends by itself at the next module to import; a profiler then tidies up behind itself.
+                    self.process.wait(_PATIENCE_S)
         finally:
             collector.tidy(self.folder, keep=False)
             shutil.rmtree(self.folder, ignore_errors=True)

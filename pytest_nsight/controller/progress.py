@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_nsight.collectors.child_process import is_running
+from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.model.values import Subject
 from pytest_nsight.report.escapes import log_line, visible
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_nsight.collectors.child_process import read_tail
 from pytest_nsight.collectors.lookup import read_kept_trace
 from pytest_nsight.controller.parallel_records import TraceReader, read_recorded_parallel_run
 from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment
+from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.worker_plan import has_plan
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
@@ -80,6 +81,8 @@ def _read_record(folder: Path) -> ProcessRecord:
     overdue = read_overdue(folder)
     if manifest.exit_code is None:
         end, failure = ProcessEnd.FAILED, f"the recorded worker process of {folder.name} died"
+    elif (folder / DIED_FILE).exists():
+        end, failure = ProcessEnd.FAILED, read_tail(folder / DIED_FILE)
     if overdue is not None:
         failure = overdue.describe(folder / WORKER_LOG)
     if (folder / INTERRUPTED_FILE).exists():

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import os
 import shlex
 import shutil
@@ -11,16 +9,14 @@ import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import IO
 
 from pytest_nsight.collectors.child_process import last_lines, start
-from pytest_nsight.controller.git_revision import Revision, check_out, remove
-from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
+from pytest_nsight.controller.git_revision import Revision, check_out, remove_worktree
+from pytest_nsight.model.errors import CollectorError, UsageError
 from pytest_nsight.model.units import duration
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, TreeMapping
 
 WORKTREE = "against"
-LOCK_FILE = "against.lock"
 
 TARGET_VARIABLE = "PYTEST_NSIGHT_AGAINST_TARGET"
 """Names, for the build command, a folder that comes first on the revision's sys.path (`pip install --target`)."""
@@ -58,35 +54,6 @@ class Build:
     limit_s: float
 
 
-def _claim(folder: Path) -> IO[bytes] | None:
-    """Marks a session's worktree as in use until the file is closed, which the end of this process does, too.
-
-    None where the file system has no locks.
-    """
-    lock = (folder / LOCK_FILE).open("wb")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        lock.close()
-        return None
-    return lock
-
-
-def remove_abandoned_worktrees(revision: Revision, sessions: Path) -> None:
-    """Removes the worktrees of comparisons whose process has ended without doing so, by SIGKILL for example.
-
-    Args:
-        revision: any of the repository.
-        sessions: the folder that holds the folders of all sessions.
-    """
-    for path in sessions.glob(f"*/{LOCK_FILE}"):
-        # A file that cannot be opened or locked belongs to somebody.
-        with contextlib.suppress(OSError), path.open("rb") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove(revision, path.parent / WORKTREE)
-            path.unlink(missing_ok=True)
-
-
 class Workspace:
     """Made before the first run, removed after the last one, however the session ends."""
 
@@ -102,7 +69,6 @@ class Workspace:
         self._tree = folder / WORKTREE
         self._target = folder / "against-target"
         self._caches = folder / "caches"
-        self._lock: IO[bytes] | None = None
         self._mapping = TreeMapping(
             str(revision.repository),
             str(self._tree.resolve()),
@@ -133,12 +99,6 @@ class Workspace:
                 f"--nsight-against {self._revision.name}: start pytest inside of the repository "
                 f"{self._revision.repository}"
             )
-        try:
-            self._folder.mkdir(parents=True, exist_ok=True)
-            self._folder.parent.joinpath(".gitignore").write_text("*\n", encoding="utf-8")
-        except OSError as error:
-            raise unwritable(self._folder, error) from None
-        self._lock = _claim(self._folder)
         check_out(self._revision, self._tree)
         here, there = (Path(self._mapping.map(str(path))) for path in (where, root))
         for folder in (here, there, self._target):
@@ -150,10 +110,7 @@ class Workspace:
 
     def remove(self) -> None:
         """Removes worktree, build and caches."""
-        remove(self._revision, self._tree)
-        if self._lock is not None:
-            self._lock.close()
-            (self._folder / LOCK_FILE).unlink(missing_ok=True)
+        remove_worktree(self._revision.repository, self._tree)
         for folder in (self._target, self._caches):
             shutil.rmtree(folder, ignore_errors=True)
 

@@ -6,7 +6,7 @@ import os
 import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from datetime import datetime, timezone
 from pathlib import Path
@@ -18,6 +18,7 @@ from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
+from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
@@ -27,7 +28,7 @@ from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
-from pytest_nsight.controller.revision_tree import Build, Tree, Workspace, remove_abandoned_worktrees
+from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
@@ -90,6 +91,7 @@ class NsightSession:
         self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
+        self._claim: AbstractContextManager[object] = nullcontext()
         self.result: SessionResult | None = None
         self.errors: tuple[str, ...] = ()
         self.gaps: tuple[str, ...] = ()
@@ -175,6 +177,7 @@ class NsightSession:
         if given.replay:
             self._replay(self._state, given.replay)
         else:
+            self._claim = begin_session(self.folder, given.baselines, keeps=given.keep)
             with self._trees() as trees:
                 self._measure_live(self._state, watch, trees)
                 if given.drill and not self._state.is_interrupted:
@@ -219,9 +222,7 @@ class NsightSession:
         if self._revision is None:
             yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
             return
-        remove_abandoned_worktrees(self._revision, self.folder.parent)
-        workspace = Workspace(self._revision, self.folder)
-        given = self._settings
+        workspace, given = Workspace(self._revision, self.folder), self._settings
         try:
             build = Build(given.against_build, given.timeout_s)
             yield workspace.prepare(given.root, given.ini, self._where, self._arguments, build)
@@ -254,8 +255,9 @@ class NsightSession:
         if state is None:
             return {}
         record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
-        stored = self._load(state.device)
-        done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
+        with self._claim:
+            stored = self._load(state.device)
+            done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
         self.result, self.errors, self.gaps = done.result, done.errors, done.gaps
         return done.outcomes
 

@@ -15,7 +15,7 @@ KEPT_FILE = "kept"
 """A file of this name in a session's folder keeps it for good."""
 
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
-_RESULT_FILES = {"result.json", "session.json"}
+RESULT_FILES = {"result.json", "session.json"}
 # A session that has written nothing for so long is over.
 _SILENT_S = 3600.0
 
@@ -40,12 +40,7 @@ def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...
         Names of the removed sessions, the oldest first.
     """
     now_s = time.time() if now_s is None else now_s
-    try:
-        folders = [path for path in sessions.iterdir() if _NAME.fullmatch(path.name)]
-    except OSError:
-        return ()
-    # Names begin with the time of the start, so that their order is that of the sessions.
-    removable = sorted(path for path in folders if not path.is_symlink() and not _is_kept(path))
+    removable = [path for path in find_sessions(sessions) if not path.is_symlink() and not _is_kept(path)]
     removed = []
     for folder in removable[: max(0, len(removable) - MOST_SESSIONS)]:
         if now_s - _last_written_s(folder) > _SILENT_S:
@@ -54,8 +49,17 @@ def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...
     return tuple(removed)
 
 
+def find_sessions(sessions: Path) -> list[Path]:
+    """The folders of all sessions, the oldest first; links among them."""
+    try:
+        # Names begin with the time of the start, so that their order is that of the sessions.
+        return sorted(path for path in sessions.iterdir() if _NAME.fullmatch(path.name))
+    except OSError:
+        return []
+
+
 def _is_kept(folder: Path) -> bool:
-    finished_files = {name for name in _RESULT_FILES if (folder / name).exists()}
+    finished_files = {name for name in RESULT_FILES if (folder / name).exists()}
     return (folder / KEPT_FILE).exists() or finished_files == {"result.json"}
 
 

@@ -72,9 +72,16 @@ def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
             cause = "was ended by KeyboardInterrupt"
     running = [case for case in manifest.started if case not in manifest.ended]
     where = f" while {running[-1]} ran" if running else "" if manifest.started else ", before the first test"
+    if has_died_after_tests(manifest, code):
+        where = " after its last test"
     is_full = shutil.disk_usage(log.parent).free < FULL_BYTES
     full = "; the disk is full" if is_full else ""
     return f"the worker process {cause}{where}{full}; its output is in {log}"
+
+
+def has_died_after_tests(manifest: Manifest, code: int | None) -> bool:
+    """Whether a signal ended a worker after its pytest: while Python or a library tidied up, say."""
+    return manifest.exit_code is not None and code is not None and code < 0
 
 
 NEEDED_BYTES = 16_000_000

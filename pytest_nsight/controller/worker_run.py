@@ -13,7 +13,8 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import ChildProcess, is_running
+from pytest_nsight.collectors.child_process import ChildProcess, shorten
+from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.revision_tree import Tree
@@ -23,10 +24,11 @@ from pytest_nsight.controller.worker_failure import (
     describe_failed_start,
     describe_refusal,
     describe_removal,
+    has_died_after_tests,
     prepare,
 )
 from pytest_nsight.model.errors import CollectorError, unwritable
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
+from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.worker_start import start_command
@@ -110,12 +112,15 @@ class LiveSource:
             if record.failed_in_canary:
                 # The next process must not fail the same way, whose cases have done nothing wrong.
                 self._canaries = False
+            if record.failed_in_canary or record.has_died_after_tests:
+                # What is measured again has its turn first.
                 self.close()
             return summarise_records((record,))
         finally:
             running.pipe.close()
             # Whatever happens, the raw record must not stay: it holds the environment's secrets.
             self._collector.tidy(folder, keep=self._session.keep)
+            shorten(folder / WORKER_LOG)
 
     def close(self) -> None:
         """Ends the processes that wait for an assignment that will not come."""
@@ -235,9 +240,14 @@ class LiveSource:
         refusal = describe_refusal(manifest, log)
         if refusal:
             raise CollectorError(refusal)
-        if manifest.exit_code is not None:
+        has_died = has_died_after_tests(manifest, code)
+        if manifest.exit_code is not None and not has_died:
             return self._read_trace(manifest, folder, ProcessEnd.COMPLETE)
-        record = self._read_trace(manifest, folder, ProcessEnd.FAILED, describe_crash(manifest, code, log))
+        failure = describe_crash(manifest, code, log)
+        if has_died:
+            with contextlib.suppress(OSError):
+                (folder / DIED_FILE).write_text(failure, encoding="utf-8", errors="backslashreplace")
+        record = self._read_trace(manifest, folder, ProcessEnd.FAILED, failure)
         overdue = read_overdue(folder)
         return replace(record, overdue=overdue.case) if overdue is not None else record
 

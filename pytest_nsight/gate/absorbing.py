@@ -57,7 +57,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
         return replace(state.with_problems(state.doubts), pending=(), is_exhausted=True)
     again: list[tuple[str, ...]] = []
     for process in processes:
-        cases = [case for case in planned.assignment.cases if _is_asked(process, case)]
+        cases = _list_asked(process, planned.assignment.cases)
         outcome = _sort_cases(process, cases)
         state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
         again += outcome.again
@@ -75,10 +75,14 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     )
 
 
-def _is_asked(process: MeasuredProcess, case: str) -> bool:
-    """Whether a process was to measure a case; in a recording it may have been another than is planned now."""
-    assigned = process.manifest.assigned
-    return (process.cases is None or case in process.cases) and (assigned is None or case in assigned)
+def _list_asked(process: MeasuredProcess, planned: Sequence[str]) -> list[str]:
+    """The planned cases that a process was to measure; in a recording it may have been others than are planned now.
+
+    In the order of the process, so that a replay divides them as the session did.
+    """
+    assigned, wanted = process.manifest.assigned, set(planned)
+    order = planned if assigned is None else [case for case in assigned if case in wanted]
+    return [case for case in order if process.cases is None or case in process.cases]
 
 
 def _leave_out(
@@ -126,6 +130,9 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
     if process.end is ProcessEnd.INTERRUPTED:
         return _CaseOutcomes(complete, {})
+    if process.has_died_after_tests:
+        # Any of them may have caused it.
+        complete = ()
     left = [case for case in cases if case not in complete]
     suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
     if not process.failed_in_canary and (len(cases) == 1 or not any(case in manifest.started for case in cases)):
@@ -258,8 +265,11 @@ def _join_reports(
 ) -> dict[str, tuple[SerialisedReport, ...]]:
     """A case shows the reports of its first run, unless those of a later one failed."""
     joined = dict(known)
+    reports: dict[str, list[SerialisedReport]] = {}
+    for one in manifest.reports:
+        reports.setdefault(one.case, []).append(one.report)
     for case in cases:
-        fresh = tuple(one.report for one in manifest.reports if one.case == case)
+        fresh = tuple(reports.get(case, ()))
         if fresh and (case not in known or any(report["outcome"] == "failed" for report in fresh)):
             joined[case] = fresh
     return joined

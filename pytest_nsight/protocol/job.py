@@ -54,6 +54,9 @@ WORKER_LOG = "worker.log"
 INTERRUPTED_FILE = "interrupted"
 """In the folder of a run whose worker the user's interrupt ended."""
 
+DIED_FILE = "died"
+"""In the folder of a worker that a signal ended after its last test; it says how."""
+
 
 @dataclass(frozen=True, slots=True)
 class TreeMapping:

@@ -1,7 +1,7 @@
-"""The pipe from the controller to a worker: it announces the assignment, and its end ends the worker.
+"""The pipe from the controller to a worker: it announces the assignment, or that there will be none.
 
 A named pipe in the run's folder. The controller holds it open. A byte in it means that the assignment has been
-written; its end means that the controller has closed it or died. A profiler between the two processes does not
+written; its end means that nobody waits for the worker any more. A profiler between the two processes does not
 matter, and waiting costs no processor time.
 """
 
@@ -10,8 +10,6 @@ from __future__ import annotations
 import contextlib
 import os
 import select
-import signal
-import threading
 from pathlib import Path
 
 from pytest_nsight.model.errors import unwritable
@@ -51,7 +49,7 @@ class PipeToWorker:
         os.write(self._pipe, _ASSIGNED)
 
     def close(self) -> None:
-        """Closes the pipe, which ends the worker if it still waits or runs."""
+        """Closes the pipe, which ends the worker if it still waits."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None
@@ -79,7 +77,7 @@ class PipeFromParent:
         return bool(poll.poll(0))
 
     def wait_for_assignment(self) -> Assignment | None:
-        """The assignment, waited for; None if the pipe is closed. From then on this process ends with the pipe."""
+        """The assignment, waited for; None if the pipe is closed."""
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
         try:
@@ -87,14 +85,4 @@ class PipeFromParent:
         except BlockingIOError:
             poll.poll()
             byte = os.read(self._pipe, 1)
-        if not byte:
-            return None
-        threading.Thread(target=self._end_with_parent, daemon=True).start()
-        return Assignment.read(self._folder)
-
-    def _end_with_parent(self) -> None:
-        poll = select.poll()
-        # The end of the pipe is reported without being asked for.
-        poll.register(self._pipe, 0)
-        poll.poll()
-        os.kill(os.getpid(), signal.SIGKILL)
+        return Assignment.read(self._folder) if byte else None

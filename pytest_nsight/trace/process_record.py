@@ -68,6 +68,11 @@ class ProcessRecord:
             Subject(case).is_canary for case in self.manifest.started if case not in is_over
         )
 
+    @property
+    def has_died_after_tests(self) -> bool:
+        """Whether its pytest had come to its end, and the process then failed."""
+        return self.end is ProcessEnd.FAILED and self.manifest.exit_code is not None
+
 
 @dataclass(frozen=True, slots=True)
 class MeasuredProcess:
@@ -85,6 +90,7 @@ class MeasuredProcess:
         overdue: the case that took too long, "" if none did.
         has_trace: whether a record was read.
         failed_in_canary: whether it failed while a canary ran.
+        has_died_after_tests: whether its pytest had come to its end, and the process then failed.
         is_ranked: whether these are the ranks of parallel tests.
         cases: what it was to measure; None if all that was asked for.
         timelines: case -> its median round; of ranks, the first one's.
@@ -102,6 +108,7 @@ class MeasuredProcess:
     overdue: str = ""
     has_trace: bool = True
     failed_in_canary: bool = False
+    has_died_after_tests: bool = False
     is_ranked: bool = False
     cases: tuple[str, ...] | None = None
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
@@ -142,6 +149,7 @@ def _summarise_record(record: ProcessRecord, measured: Mapping[int, _AttributedT
         overdue=record.overdue,
         has_trace=record.trace is not None,
         failed_in_canary=record.failed_in_canary,
+        has_died_after_tests=record.has_died_after_tests,
         is_ranked=bool(record.ranks),
         cases=record.cases,
     )

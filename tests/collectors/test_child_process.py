@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.child_process import last_lines, start
+from pytest_nsight.collectors.child_process import last_lines, shorten, start
 from pytest_nsight.model.errors import CollectorError
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
@@ -181,6 +181,18 @@ def test_our_own_group_is_never_killed(launch):
 def test_a_program_that_does_not_exist_is_named(tmp_path):
     with pytest.raises(CollectorError, match=r"Cannot start /no/program in .* No such file"):
         start(("/no/program",), tmp_path / "log", tmp_path, {})
+
+
+def test_of_a_long_log_the_end_stays(tmp_path):
+    log = tmp_path / "log"
+    log.write_bytes(b"a" * 1000 + b"\nlast\n")
+
+    shorten(log, 1006)
+    assert log.stat().st_size == 1006
+    shorten(log, 6)
+    assert log.read_text() == "pytest-nsight left out the first 1,000 bytes of this log.\n\nlast\n"
+    assert list(tmp_path.iterdir()) == [log]
+    shorten(tmp_path / "missing")
 
 
 def test_last_lines_show_the_final_state_of_progress_bars(tmp_path):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import os
 import stat
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
@@ -15,10 +13,8 @@ from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.nsys.nsys_collector import EXPORT_FILE, REPORT_FILE, NsysCollector
 from pytest_nsight.collectors.nsys.private_folder import (
     FOLDER_NAME,
-    claim,
     is_visible,
     make_private_folder,
-    remove_abandoned,
     remove_private_folder,
 )
 from pytest_nsight.protocol.job import WORKER_LOG
@@ -180,36 +176,6 @@ def test_a_link_in_its_place_is_not_followed(tmp_path):
 
     assert (outside / "file").read_text() == "stays"
     assert not (run / FOLDER_NAME).is_symlink()
-
-
-ABANDONS = """
-import os, sys
-from pathlib import Path
-from pytest_nsight.collectors.nsys.private_folder import claim, make_private_folder
-
-folder = make_private_folder(Path(sys.argv[1]))
-lock = claim(folder)
-(folder / "report.nsys-rep").write_text("planted-hunter2")
-os.kill(os.getpid(), 9)
-"""
-
-
-def test_what_a_killed_session_left_is_removed_and_what_is_in_use_stays(tmp_path):
-    abandoned, used, foreign = (tmp_path / f"session-{number}" / "run-001" for number in (1, 2, 3))
-    subprocess.run([sys.executable, "-c", ABANDONS, str(abandoned)], env=environment(), check=False)
-    lock = claim(make_private_folder(used))
-    make_private_folder(foreign)
-    assert (abandoned / FOLDER_NAME / "report.nsys-rep").exists()
-
-    remove_abandoned(tmp_path)
-
-    assert not (abandoned / FOLDER_NAME).exists()
-    assert (used / FOLDER_NAME).exists()
-    assert (foreign / FOLDER_NAME).exists()
-    assert lock is not None
-    lock.close()
-    remove_abandoned(tmp_path)
-    assert not (used / FOLDER_NAME).exists()
 
 
 def files_with(text: bytes, folder: Path) -> list[Path]:

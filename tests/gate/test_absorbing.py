@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
@@ -11,6 +12,7 @@ from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import plan, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.values import Case
+from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
@@ -42,6 +44,27 @@ def test_a_case_that_crashes_its_process_fails_alone(bad: str) -> None:
     assert measured(state) == set(NAMES) - {bad}
     assert dict(state.problems) == {bad: "died with SIGSEGV"}
     assert (bad,) in [assignment.cases for assignment in machine.assignments]
+
+
+class DyingAtTheEnd(Machine):
+    """A case makes its process die after the last test."""
+
+    bad = NAMES[3]
+
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
+        (process,) = super().execute(assignment, upcoming)
+        if self.bad not in assignment.cases:
+            return (process,)
+        return (replace(process, end=ProcessEnd.FAILED, failure="died late", has_died_after_tests=True),)
+
+
+def test_a_process_that_dies_after_its_last_test_passes_nothing_and_its_culprit_is_found() -> None:
+    machine = DyingAtTheEnd()
+
+    state = run(machine)
+
+    assert measured(state) == set(NAMES) - {machine.bad}
+    assert dict(state.problems) == {machine.bad: "died late"}
 
 
 @pytest.mark.parametrize("bad", NAMES)

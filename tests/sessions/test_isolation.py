@@ -27,6 +27,25 @@ def test_a_test_that_kills_the_process_of_another_run_is_measured_no_more(
     assert result.stdout.str().count("before its time") >= 1
 
 
+def test_a_process_that_dies_after_its_last_test_passes_nothing(
+    gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
+) -> None:
+    bad = """
+@pytest.mark.nsight
+def test_bad():
+    import atexit, signal
+    atexit.register(os.kill, os.getpid(), signal.SIGSEGV)
+    square(torch.ones(100))
+"""
+    result = gate("--nsight-save", "--nsight-runs=1", "--nsight-keep", body=SOUND + bad)
+
+    result.assert_outcomes(passed=4, failed=1)
+    result.stdout.fnmatch_lines(["*test_bad*", "*died with SIGSEGV after its last test*"])
+    (session,) = (pytester.path / ".nsight").glob("2*")
+
+    gate(f"--nsight-replay={session}").assert_outcomes(passed=4, failed=1)
+
+
 def test_a_case_that_blames_the_device_in_company_is_measured_again_alone(
     gate: Callable[..., pytest.RunResult],
 ) -> None:

@@ -108,7 +108,7 @@ def test_the_next_process_imports_while_one_measures_and_measures_after_it(
 
     assert first.manifest.ended == CASES
     assert second.manifest.ended == CASES[::-1]
-    assert second.trace is not None
+    assert second.has_trace
     seen = events(pytester.path)
     assert_one_at_a_time(seen)
     pids = list(dict.fromkeys(pid for _, pid in seen))

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest_nsight
 from pytest_nsight.collectors.child_process import last_lines
+from pytest_nsight.collectors.claimed_folder import scratch
 from pytest_nsight.collectors.nsys.export import export, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
 from pytest_nsight.collectors.nsys.private_folder import check_space, is_visible
@@ -114,8 +115,8 @@ def _check_permissions() -> Check:
 def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[Check, Check]:
     """The checks of one recorded range: did the run work, and is the range in the export?"""
     try:
-        with tempfile.TemporaryDirectory(prefix="pytest-nsight-") as folder:
-            mechanism, found = _probe(installation, Path(folder).resolve(), environ)
+        with scratch() as folder:
+            mechanism, found = _probe(installation, folder, environ)
     except (NsightError, sqlite3.Error, OSError) as error:
         failed = Check("probe run", ok=False, detail=str(error), remedy="as it says")
         return failed, Check("NVTX", ok=False, detail="the probe run failed", remedy="mend the probe run first")

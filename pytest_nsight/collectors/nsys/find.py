@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import NsysError
 
 MINIMUM_VERSION = (2022, 4)
@@ -151,6 +152,7 @@ def _versions(paths: Sequence[Path]) -> dict[Path, tuple[int, ...]]:
         with contextlib.suppress(OSError):
             asked[path] = subprocess.Popen(
                 (path, "--version"),
+                env=tie(os.environ),
                 text=True,
                 errors="replace",
                 stdin=subprocess.DEVNULL,

@@ -6,12 +6,14 @@ the program starts. So it is asked first.
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 from pathlib import Path
 
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.known_errors import quote, recognise
+from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import NsysError
 
 FREQUENCY_HZ = 20_000
@@ -61,7 +63,13 @@ def _ask(program: Path) -> str:
     command = [str(program), "profile", f"{_OPTION}=help"]
     try:
         answer = subprocess.run(
-            command, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=_ASK_S, check=False
+            command,
+            env=tie(os.environ),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=_ASK_S,
+            check=False,
         )
     except (OSError, subprocess.TimeoutExpired) as error:
         raise NsysError(

@@ -4,23 +4,20 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import tempfile
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess
+from pytest_nsight.collectors.claimed_folder import scratch
 from pytest_nsight.collectors.nsys.export import export, find_complaint, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
 from pytest_nsight.collectors.nsys.metric_sampling import FREQUENCY_HZ, check_sampling
 from pytest_nsight.collectors.nsys.private_folder import (
     FOLDER_NAME,
-    claim,
     hide,
     is_visible,
     make_private_folder,
-    remove_abandoned,
     remove_private_folder,
 )
 from pytest_nsight.collectors.nsys.profiling import profile
@@ -51,17 +48,13 @@ class NsysCollector:
     def __init__(self, installation: Installation, options: RecordingOptions = RecordingOptions()) -> None:  # noqa: B008 - frozen
         self._installation = installation
         self._options = options
-        self._claims: dict[Path, IO[bytes] | None] = {}
         self.title = f"nsys {installation.version_text} ({installation.path})"
         sampling = {"gpu metrics": f"{FREQUENCY_HZ} Hz"} if options.gpu_metrics else {}
         self.environment: Mapping[str, str] = {"nsys": installation.version_text, **sampling}
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker under `nsys profile`."""
-        if not self._claims:
-            remove_abandoned(folder.parent.parent)
         private = make_private_folder(folder)
-        self._claims[folder] = claim(private)
         return profile(
             self._installation,
             private / REPORT_FILE,
@@ -101,9 +94,6 @@ class NsysCollector:
                 scrub(exported, folder / KEPT_FILE)
         finally:
             remove_private_folder(folder)
-            lock = self._claims.get(folder)
-            if lock is not None:
-                lock.close()
 
 
 def _keep_report(report: Path, kept: Path) -> None:
@@ -126,9 +116,9 @@ def read_kept(folder: Path) -> Trace | None:
     if not os.path.lexists(packed):
         return None
     check_regular(packed, follows_links=False)
-    with tempfile.TemporaryDirectory(prefix="pytest-nsight-") as scratch:
-        unpack_xz(packed, Path(scratch, KEPT_FILE))
-        return _with_complaint(read_explained(Path(scratch, KEPT_FILE)), folder / WORKER_LOG)
+    with scratch() as unpacked:
+        unpack_xz(packed, unpacked / KEPT_FILE)
+        return _with_complaint(read_explained(unpacked / KEPT_FILE), folder / WORKER_LOG)
 
 
 def _with_complaint(trace: Trace, log: Path) -> Trace:

@@ -4,20 +4,17 @@ A report holds every environment variable that nsys or its target starts with. S
 a process needs to start; the worker gets back the others itself, before it imports anything of the user's. A report
 may also hold the environment of what the worker starts. So all that nsys writes, its report, events, logs and
 sockets, goes to a folder that its owner alone can open, and that is removed once the report has been read. If the
-session is killed before, the next one removes it.
+session is killed before, the next one removes it (controller/abandoned_sessions.py).
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import fnmatch
 import os
 import re
 import shutil
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import IO
 
 from pytest_nsight.model.errors import NsysError
 from pytest_nsight.protocol.worker_start import ProcessState
@@ -27,7 +24,6 @@ NEEDED_BYTES = 256 * 1024**2
 """Free space that a run is given: a million ranges and their launches take some 100 MB."""
 
 STATE_FILE = "state.json"
-LOCK_FILE = "in-use"
 
 # What the dynamic loader, the interpreter, CUDA and nsys read as a process starts.
 _VISIBLE = (
@@ -81,43 +77,6 @@ def remove_private_folder(run: Path) -> None:
         if not folder.exists():
             return
         shutil.rmtree(folder, ignore_errors=not is_last)
-
-
-def claim(folder: Path) -> IO[bytes] | None:
-    """Marks a private folder as in use by this process.
-
-    Args:
-        folder: the private folder.
-
-    Returns:
-        An open file; the folder is in use until it is closed, which the end of this process does, too. None where
-        the file system has no locks.
-    """
-    draft = folder / f".{LOCK_FILE}"
-    lock = draft.open("wb")
-    try:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        # Under its name only once it is locked: nobody can take the folder for abandoned in between.
-        draft.rename(folder / LOCK_FILE)
-    except OSError:
-        lock.close()
-        return None
-    return lock
-
-
-def remove_abandoned(sessions: Path) -> None:
-    """Removes the private folders of sessions whose process has ended without doing so, by SIGKILL for example.
-
-    Args:
-        sessions: the folder that holds the folders of all sessions.
-    """
-    for path in sessions.glob(f"*/run-*/{FOLDER_NAME}/{LOCK_FILE}"):
-        # A file that cannot be opened or locked is in use.
-        with contextlib.suppress(OSError), path.open("rb") as lock:
-            if os.fstat(lock.fileno()).st_uid != os.geteuid():
-                continue
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            remove_private_folder(path.parent.parent)
 
 
 def hide(environ: Mapping[str, str], folder: Path, shown: Sequence[str] = ()) -> dict[str, str]:

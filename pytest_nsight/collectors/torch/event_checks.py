@@ -111,8 +111,12 @@ def _is_small(value: object) -> bool:
     return type(value) is int and abs(value) < _LARGEST_SMALL
 
 
+def _is_count(value: object) -> bool:
+    return _is_integer(value) and value >= 0  # type: ignore[operator]
+
+
 def _is_triple(value: object) -> bool:
-    return isinstance(value, list) and len(value) == 3 and all(map(_is_integer, value))
+    return isinstance(value, list) and len(value) == 3 and all(map(_is_count, value))
 
 
 _Check = Callable[[object], bool]
@@ -128,9 +132,9 @@ _ARGUMENTS: Mapping[str, _Check] = {
     "device": _is_small,
     "stream": _is_integer,
     "correlation": _is_integer,
-    "bytes": _is_integer,
-    "registers per thread": _is_integer,
-    "shared memory": _is_integer,
+    "bytes": _is_count,
+    "registers per thread": _is_count,
+    "shared memory": _is_count,
     "grid": _is_triple,
     "block": _is_triple,
 }

@@ -1,0 +1,228 @@
+"""A folder that belongs to a running process, by a lock which the kernel opens when that process is no more.
+
+Sessions have one below .nsight/, commands one in the temporary folder. Whoever starts removes those whose lock is
+free, because SIGKILL leaves their owner no time to do it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+import stat
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+
+from pytest_nsight.model.errors import NsysError
+
+IN_USE = "in-use"
+_PREFIX = "pytest-nsight-"
+_MOST_BYTES = 4096
+
+
+@dataclass(frozen=True, slots=True)
+class Owner:
+    """The process that a folder belongs to.
+
+    Attributes:
+        process: its id.
+        host: where it runs.
+        since: UTC time of the claim, ISO 8601.
+        keeps: whether the user wants the recordings in the folder to stay.
+    """
+
+    process: int
+    host: str
+    since: str
+    keeps: bool = False
+
+    def __str__(self) -> str:
+        return f"process {self.process} on {self.host!a} since {self.since!a}"
+
+
+class Claim:
+    """A folder's lock, held."""
+
+    def __init__(self, folder: Path, descriptor: int, owner: Owner | None) -> None:
+        """Takes over the open file.
+
+        Args:
+            folder: the folder.
+            descriptor: of the file IN_USE, -1 where the file system has no locks.
+            owner: what is known of the owner, None where its file says nothing.
+        """
+        self.folder = folder
+        self.owner = owner
+        self._descriptor = descriptor
+
+    def __enter__(self) -> Claim:  # noqa: PYI034 - typing.Self needs Python 3.11
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        """Gives the folder up."""
+        self.release()
+
+    def release(self) -> None:
+        """Says that the folder belongs to nobody any more; an empty one goes."""
+        if self._descriptor == -1:
+            return
+        with contextlib.suppress(OSError):
+            (self.folder / IN_USE).unlink(missing_ok=True)
+            self.folder.rmdir()
+        os.close(self._descriptor)
+        self._descriptor = -1
+
+
+def claim(folder: Path, *, keeps: bool = False, mode: int = 0o777) -> Claim:
+    """Makes a folder, if it is not there yet, and marks it as this process's.
+
+    Args:
+        folder: the folder.
+        keeps: see Owner.
+        mode: permissions of a folder that is made.
+
+    Raises:
+        OSError: it cannot be made or written.
+    """
+    now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+    owner = Owner(os.getpid(), os.uname().nodename, now, keeps)
+    path = folder / IN_USE
+    while True:
+        folder.mkdir(mode, parents=True, exist_ok=True)
+        try:
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW | os.O_CLOEXEC, 0o600)
+        except FileNotFoundError:
+            # Somebody else has taken the empty folder for an abandoned one.
+            continue
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        except OSError:
+            # Without locks nobody can know when the owner is gone: the folder is nobody's to remove.
+            os.close(descriptor)
+            path.unlink(missing_ok=True)
+            return Claim(folder, -1, owner)
+        if _is_at(descriptor, path):
+            os.ftruncate(descriptor, 0)
+            os.write(descriptor, json.dumps(asdict(owner)).encode())
+            return Claim(folder, descriptor, owner)
+        os.close(descriptor)
+
+
+def seize(folder: Path) -> Claim | Owner | None:
+    """Takes the lock of a folder whose owner is gone.
+
+    Args:
+        folder: any folder; links are not followed.
+
+    Returns:
+        The lock; or the owner, who runs; or None for a folder that nobody has claimed, or that is not ours.
+    """
+    try:
+        if not _is_own_folder(folder):
+            return None
+        descriptor = os.open(folder / IN_USE, os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except FileNotFoundError:
+        # Its owner was killed before it could claim it. One that is about to makes it again.
+        with contextlib.suppress(OSError):
+            folder.rmdir()
+        return None
+    except OSError:
+        return None
+    if stat.S_ISREG(os.fstat(descriptor).st_mode):
+        owner = _read_owner(descriptor)
+        try:
+            fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            os.close(descriptor)
+            return owner or Owner(0, "?", "?")
+        if _is_at(descriptor, folder / IN_USE):
+            return Claim(folder, descriptor, owner)
+    os.close(descriptor)
+    return None
+
+
+@contextmanager
+def scratch() -> Iterator[Path]:
+    """A temporary folder that only its user can read; those of killed commands go first.
+
+    If nsys failed, its logs stay, whose place the error names.
+    """
+    remove_abandoned_scratch()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX)).resolve()
+    held = claim(folder, mode=0o700)
+    try:
+        yield folder
+    except NsysError:
+        for path in folder.iterdir():
+            if path.suffix != ".log" and path.name != IN_USE:
+                remove_path(path)
+        raise
+    except BaseException:
+        empty(folder)
+        raise
+    else:
+        empty(folder)
+    finally:
+        held.release()
+
+
+def remove_abandoned_scratch() -> tuple[tuple[Path, ...], tuple[tuple[Path, Owner], ...]]:
+    """Removes the temporary folders of commands that no longer run.
+
+    Returns:
+        Those that it removed, and those that are in use, with their owners.
+    """
+    removed, left = [], []
+    for folder in sorted(Path(tempfile.gettempdir()).glob(f"{_PREFIX}*")):
+        seized = seize(folder)
+        if isinstance(seized, Owner):
+            left.append((folder, seized))
+        elif seized is not None:
+            empty(folder)
+            seized.release()
+            removed.append(folder)
+    return tuple(removed), tuple(left)
+
+
+def empty(folder: Path) -> None:
+    """Removes all that is in a folder but the lock, as far as it lets itself be removed."""
+    for path in folder.iterdir():
+        if path.name != IN_USE:
+            remove_path(path)
+
+
+def remove_path(path: Path) -> None:
+    """Removes a file, or a folder with all that is in it; of a link, the link."""
+    if path.is_dir() and not path.is_symlink():
+        shutil.rmtree(path, ignore_errors=True)
+    else:
+        path.unlink(missing_ok=True)
+
+
+def _is_own_folder(folder: Path) -> bool:
+    status = folder.lstat()
+    return stat.S_ISDIR(status.st_mode) and status.st_uid == os.geteuid()
+
+
+def _read_owner(descriptor: int) -> Owner | None:
+    """What the file says; anybody may have written it."""
+    try:
+        fields = json.loads(os.pread(descriptor, _MOST_BYTES, 0))
+        return Owner(
+            int(fields["process"]), str(fields["host"]), str(fields["since"]), keeps=fields["keeps"] is True
+        )
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+
+
+def _is_at(descriptor: int, path: Path) -> bool:
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False

@@ -1,0 +1,166 @@
+"""What killed sessions and commands have left behind: known by their free locks, and removed, secrets first.
+
+Every session does this at its start, and `pytest-nsight clean` at any time.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.baselines.atomic_files import remove_drafts
+from pytest_nsight.baselines.store import remove_abandoned_drafts
+from pytest_nsight.collectors.claimed_folder import (
+    IN_USE,
+    Claim,
+    Owner,
+    claim,
+    remove_abandoned_scratch,
+    remove_path,
+    seize,
+)
+from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME, remove_private_folder
+from pytest_nsight.controller.git_revision import remove_worktree
+from pytest_nsight.controller.revision_tree import WORKTREE
+from pytest_nsight.controller.session_folders import KEPT_FILE, RESULT_FILES, find_sessions
+from pytest_nsight.model.errors import unwritable
+from pytest_nsight.protocol.manifest import FILE_NAME
+
+_SHOWN = 4
+_RUN = "run-"
+
+
+@dataclass(frozen=True, slots=True)
+class Swept:
+    """What a sweep came to.
+
+    Attributes:
+        removed: a sentence for each session, folder or file that is gone, or of which something is gone.
+        left: a sentence for each that stays, with the reason.
+    """
+
+    removed: tuple[str, ...] = ()
+    left: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        return "\n".join((*self.removed, *self.left) or ("nothing was left behind",))
+
+
+def begin_session(folder: Path, baselines: Path, *, keeps: bool) -> Claim:
+    """Removes what killed sessions left, and marks the folder of a new one as in use.
+
+    Args:
+        folder: the session's.
+        baselines: the folder of all baselines.
+        keeps: whether its recordings are to stay if it is killed.
+
+    Raises:
+        CollectorError: the folder cannot be written.
+    """
+    sweep(folder.parent, baselines)
+    try:
+        claimed = claim(folder, keeps=keeps)
+        (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    return claimed
+
+
+def sweep(sessions: Path, baselines: Path) -> Swept:
+    """Removes what belongs to sessions and commands that no longer run.
+
+    Of a killed session its manifests and logs stay, and the recordings if the user wanted to keep them.
+
+    Args:
+        sessions: the folder .nsight/.
+        baselines: the folder of all baselines.
+    """
+    removed: list[str] = []
+    left: list[str] = []
+    with ExitStack() as held:
+        abandoned: list[Claim] = []
+        for folder in find_sessions(sessions):
+            seized = seize(folder)
+            if isinstance(seized, Owner):
+                left.append(f"left {folder}: its session still runs ({seized})")
+            elif seized is not None:
+                held.callback(seized.release)
+                abandoned.append(seized)
+        gone: dict[Path, list[Path]] = {}
+        for one in abandoned:
+            gone[one.folder] = list(_remove_private_folders(one.folder, left))
+        scratch, busy = remove_abandoned_scratch()
+        removed += [f"removed {folder}, which a command that was killed had left" for folder in scratch]
+        left += [f"left {folder}: its command still runs ({owner})" for folder, owner in busy]
+        for one in abandoned:
+            gone[one.folder] += _remove_the_rest(one)
+        removed = [_describe(folder, paths) for folder, paths in gone.items() if paths] + removed
+    drafts, locked = remove_abandoned_drafts(baselines)
+    if sessions.is_dir():
+        drafts += remove_drafts(sessions)
+    removed += [f"removed {path}, the draft of a process that was killed" for path in drafts]
+    return Swept(tuple(removed), (*left, *(f"left what is in {reason}" for reason in locked)))
+
+
+def _describe(folder: Path, paths: list[Path]) -> str:
+    names = [str(path.relative_to(folder)) for path in paths]
+    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
+    return f"removed from {folder}, whose session was killed: {', '.join(names[:_SHOWN])}{more}"
+
+
+def _remove_private_folders(session: Path, left: list[str]) -> Iterator[Path]:
+    """Removes what may hold secrets."""
+    for run in _real_folders(session):
+        for place in (run, *_real_folders(run)):
+            private = place / FOLDER_NAME
+            if place.name == FOLDER_NAME or not os.path.lexists(private):
+                continue
+            try:
+                remove_private_folder(place)
+            except OSError as error:
+                left.append(f"left {private}, which may hold secrets: {error.strerror}; remove it by hand")
+            else:
+                yield private
+
+
+def _remove_the_rest(one: Claim) -> Iterator[Path]:
+    tree = one.folder / WORKTREE
+    if os.path.lexists(tree):
+        # Not from inside the session's folder, which may come from elsewhere with a repository of its own.
+        remove_worktree(one.folder.parent.parent, tree)
+        yield tree
+    keeps = one.owner is not None and one.owner.keeps
+    yield from _reduce(one.folder, keeps=keeps, is_session=True)
+
+
+def _reduce(folder: Path, *, keeps: bool, is_session: bool = False) -> Iterator[Path]:
+    """Removes all but the records of a session, of a run, or of a worker in it."""
+    for path in sorted(folder.iterdir()):
+        is_folder = stat.S_ISDIR(path.lstat().st_mode)
+        if is_folder and (path.name.startswith(_RUN) if is_session else (path / FILE_NAME).exists()):
+            yield from _reduce(path, keeps=keeps)
+            with contextlib.suppress(OSError):
+                path.rmdir()
+        elif is_folder or not _is_record(path, keeps=keeps):
+            with contextlib.suppress(OSError):
+                remove_path(path)
+                yield path
+
+
+def _is_record(path: Path, *, keeps: bool) -> bool:
+    """Whether a file stays: an account of what happened, or part of a recording that was to be kept."""
+    if path.name == IN_USE:
+        return True
+    if not stat.S_ISREG(path.lstat().st_mode) or path.name.startswith("."):
+        return False
+    return keeps or path.suffix == ".log" or path.name in (FILE_NAME, KEPT_FILE, *RESULT_FILES)
+
+
+def _real_folders(folder: Path) -> list[Path]:
+    """The folders in a folder; what a link leads to is not in it."""
+    return [path for path in sorted(folder.iterdir()) if stat.S_ISDIR(path.lstat().st_mode)]
