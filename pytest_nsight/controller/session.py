@@ -19,7 +19,7 @@ from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
-from pytest_nsight.controller.conclusion import SessionRecord, conclude
+from pytest_nsight.controller.conclusion import conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
@@ -28,6 +28,8 @@ from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Build, Tree, Workspace, remove_abandoned_worktrees
+from pytest_nsight.controller.session_folders import make_session
+from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
@@ -168,9 +170,15 @@ class NsightSession:
         # A file that cannot be read or written is better known before minutes of measuring than after.
         if given.pool is None:
             self._load(measured_product())
-        if given.save:
+        if given.save and cases:
             store.check_writable(given.baselines)
-        if given.replay:
+        if given.shard or (self._collector and not cases):
+            # No worker makes it.
+            make_session(self.folder)
+        if not cases:
+            # Nothing is affected, or the shard is empty: that is reported, too.
+            self._state = replace(self._state, device="" if given.shard else measured_product())
+        elif given.replay:
             self._replay(self._state, given.replay)
         else:
             with self._trees() as trees:
