@@ -190,6 +190,11 @@ def runs_of(verdict: Verdict, result: SessionResult) -> list[RunSummary]:
     return [run for run in result.runs if run.subject.case == case and run.subject.part == part]
 
 
+def affected_by(verdict: Verdict, result: SessionResult) -> str:
+    """Why --nsight-affected has chosen the case, "" where it has not been asked."""
+    return visible(result.affected.causes.get(verdict.subject.case, "")) if result.affected else ""
+
+
 def shown_ns(verdict: Verdict) -> float | None:
     """The duration in ns that stands for the case in every table: the compared one, else the median."""
     return verdict.comparison.now_ns if verdict.comparison else verdict.now_ns

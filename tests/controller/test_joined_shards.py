@@ -1,4 +1,4 @@
-"""`pytest-nsight report SHARD...`: all shards of one session are judged once, and nothing else is taken for that."""
+"""`pytest-nsight report SHARD...`: all shards of one session are judged once, and nothing else passes for that."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def unslowed() -> GateState:
     return state(kept)
 
 
-def write(folder: Path, number: int, made: Made = Made(), *, slower: bool = False) -> str:  # noqa: B008
+def write(folder: Path, number: int, made: Made = Made(), *, slower: bool = False) -> str:
     of = state(cases()) if slower else unslowed()
     own = state(of.plan.cases[number - 1 :: 2])
     identity = replace(IDENTITY, shard=Shard(number, 2), session=f"s{number}")
