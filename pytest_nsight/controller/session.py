@@ -120,10 +120,8 @@ class NsightSession:
                 "--nsight-cpu-threads changes that"
             )
         if self._worker_gpus:
-            lines.append(
-                f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; tests without the mark run "
-                "here, one after the other"
-            )
+            text = "each on a GPU of its own; tests without the mark run here, one after the other"
+            lines.append(f"nsight: {len(self._worker_gpus)} workers, {text}")
         return lines + [f"nsight: {note}" for note in self._notes]
 
     @property
@@ -156,12 +154,11 @@ class NsightSession:
         """
         self._collected, self._environment = collected, environment
         given = self._settings
-        measures_only = given.save or given.pool is not None
         self._state = GateState(
             SessionPlan(
                 cases=tuple(cases),
                 runs=given.runs,
-                is_judged=not measures_only,
+                is_judged=not given.save and given.pool is None,
                 is_paired=self._revision is not None,
                 settles=given.strict,
                 seed=self._id if shuffle else None,
@@ -173,10 +170,9 @@ class NsightSession:
         if given.save and cases:
             store.check_writable(given.baselines)
         if given.shard or (self._collector and not cases):
-            # No worker makes it.
             make_session(self.folder)
         if not cases:
-            # Nothing is affected, or the shard is empty: that is reported, too.
+            # Nothing is affected, or the shard is empty.
             self._state = replace(self._state, device="" if given.shard else measured_product())
         elif given.replay:
             self._replay(self._state, given.replay)

@@ -40,6 +40,8 @@ def join_states(states: Sequence[GateState]) -> GateState:
         environment=environment,
         bytes_per_s=next((state.bytes_per_s for state in states if state.bytes_per_s is not None), None),
         seeds=_united(state.seeds for state in states),
+        timelines=_united(state.timelines for state in states),
+        metrics=_united(state.metrics for state in states),
     )
     return joined.with_notes(*(note for state in states for note in state.notes))
 

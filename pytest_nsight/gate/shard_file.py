@@ -14,6 +14,8 @@ from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SerialisedReport, SessionPlan
 from pytest_nsight.model.errors import RecordingError
+from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary, Subject
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
@@ -85,6 +87,8 @@ class ShardFile:
         other_runs: the revision's runs.
         absent: case -> why the revision has none.
         affected: which cases were chosen by what has changed.
+        timelines: case -> a round of its newest run.
+        metrics: case -> sampled counters in its newest run.
     """
 
     format: int
@@ -113,6 +117,8 @@ class ShardFile:
     other_runs: tuple[RunSummary, ...] = ()
     absent: Mapping[str, str] = field(default_factory=dict)
     affected: AffectedCases | None = None
+    timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
+    metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
 
     @property
     def state(self) -> GateState:
@@ -130,6 +136,8 @@ class ShardFile:
             environment=self.environment,
             bytes_per_s=self.bytes_per_s,
             seeds=self.seeds,
+            timelines=self.timelines,
+            metrics=self.metrics,
         )
 
 
@@ -193,6 +201,8 @@ def render_shard(
             other_runs=tuple(run for runs in state.other.runs.values() for run in runs),
             absent=state.other.absent,
             affected=affected,
+            timelines=state.timelines,
+            metrics=state.metrics,
         )
     )
 
