@@ -16,7 +16,7 @@ import pytest
 
 import pytest_nsight
 from pytest_nsight.baselines import store
-from pytest_nsight.controller.changed_files import Changes
+from pytest_nsight.controller.changed_files import ChangedFiles
 from pytest_nsight.controller.import_graph import ImportGraph
 from pytest_nsight.model.values import CANARIES, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
@@ -47,7 +47,7 @@ class Project:
     declared: tuple[str, ...] = ()
 
 
-def find_affected(items: Sequence[pytest.Item], changes: Changes, project: Project) -> AffectedCases:
+def find_affected(items: Sequence[pytest.Item], changes: ChangedFiles, project: Project) -> AffectedCases:
     """The measured tests that the changes concern, and the others.
 
     Args:
@@ -73,7 +73,7 @@ def find_affected(items: Sequence[pytest.Item], changes: Changes, project: Proje
 class _CauseFinder:
     """Looks for the first reason why a case must be measured."""
 
-    def __init__(self, changes: Changes, project: Project) -> None:
+    def __init__(self, changes: ChangedFiles, project: Project) -> None:
         self._changes, self._project = changes, project
         self._root = project.root.resolve()
         self.graph = ImportGraph(changes.revision.repository, changes.missing)

@@ -20,7 +20,7 @@ _FOLDERS_OF_REQUIREMENTS = ("requirements", "constraints")
 
 
 @dataclass(frozen=True, slots=True)
-class Changes:
+class ChangedFiles:
     """What differs from a revision.
 
     Attributes:
@@ -53,7 +53,7 @@ class Changes:
         return None
 
 
-def list_changes(root: Path, name: str) -> Changes:
+def list_changes(root: Path, name: str) -> ChangedFiles:
     """The files that differ between a revision and the working tree as it is.
 
     Args:
@@ -73,7 +73,7 @@ def list_changes(root: Path, name: str) -> Changes:
             raise UsageError(
                 f"--nsight-affected {name}: git cannot list the changes: {lines[-1]}; measure all cases"
             )
-    return Changes(revision, frozenset(top / path for path in _names([differing.stdout, untracked.stdout])))
+    return ChangedFiles(revision, frozenset(top / path for path in _names([differing.stdout, untracked.stdout])))
 
 
 def _names(answers: Iterable[str]) -> list[str]:

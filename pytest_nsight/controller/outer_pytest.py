@@ -16,10 +16,10 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.controller.chosen_tests import ChosenTests
 from pytest_nsight.controller.completeness import Collected, describe_nothing_measured
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText
 from pytest_nsight.controller.progress import ProgressLine
-from pytest_nsight.controller.selection import Selection
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.model.errors import NsightError, UsageError, interrupted_by_signals
@@ -63,7 +63,7 @@ class Controller:
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._outcomes: dict[str, CaseOutcome] = {}
         self._deselected: list[pytest.Item] = []
-        self._selection = Selection(settings)
+        self._chosen = ChosenTests(settings)
 
     def pytest_report_header(self) -> list[str]:
         """Says how and against what is measured."""
@@ -77,13 +77,13 @@ class Controller:
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Leaves the cases that are affected, and those of this shard."""
         try:
-            self._selection.apply(config, items)
+            self._chosen.apply(config, items)
         except NsightError as error:
             raise pytest.UsageError(str(error)) from None
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Says how many cases that leaves."""
-        return self._selection.lines
+        return self._chosen.lines
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
@@ -92,10 +92,10 @@ class Controller:
         deselected = [item.nodeid for item in self._deselected]
         collected = replace(
             Collected.of(session.items, deselected, session.config.args),
-            affected=self._selection.affected,
-            fingerprint=self._selection.fingerprint,
+            affected=self._chosen.affected,
+            fingerprint=self._chosen.fingerprint,
         )
-        is_wanted = bool(items) or self._selection.has_emptied
+        is_wanted = bool(items) or self._chosen.has_emptied
         has_broken_modules = session.testsfailed and not session.config.option.continue_on_collection_errors
         if is_wanted and not session.config.option.collectonly and not has_broken_modules:
             with interrupted_by_signals():
@@ -198,7 +198,7 @@ class Controller:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """What could not be written is never a success, nor under --nsight-strict what was not measured."""
-        if self._selection.has_emptied and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+        if self._chosen.has_emptied and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
         if self._session.errors and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR

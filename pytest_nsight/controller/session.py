@@ -120,8 +120,8 @@ class NsightSession:
                 "--nsight-cpu-threads changes that"
             )
         if self._worker_gpus:
-            text = "each on a GPU of its own; tests without the mark run here, one after the other"
-            lines.append(f"nsight: {len(self._worker_gpus)} workers, {text}")
+            others = "tests without the mark run here, one after the other"
+            lines.append(f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; {others}")
         return lines + [f"nsight: {note}" for note in self._notes]
 
     @property
@@ -172,7 +172,6 @@ class NsightSession:
         if given.shard or (self._collector and not cases):
             make_session(self.folder)
         if not cases:
-            # Nothing is affected, or the shard is empty.
             self._state = replace(self._state, device="" if given.shard else measured_product())
         elif given.replay:
             self._replay(self._state, given.replay)
@@ -296,7 +295,6 @@ class NsightSession:
         if not device or self._revision is not None or self._state is None:
             return StoredRuns()
         if device not in self._stored:
-            slug = store.model_slug(device)
-            cases = self._state.plan.case_ids
-            self._stored[device] = StoredRuns(store.load(self._settings.baselines, slug, cases).runs)
+            found = store.load(self._settings.baselines, store.model_slug(device), self._state.plan.case_ids)
+            self._stored[device] = StoredRuns(found.runs)
         return self._stored[device]

@@ -28,7 +28,7 @@ _FINGERPRINT = 16
 
 
 @dataclass(frozen=True, slots=True)
-class Durations:
+class CaseDurations:
     """How long cases took.
 
     Attributes:
@@ -41,7 +41,7 @@ class Durations:
 
 
 @dataclass(frozen=True, slots=True)
-class Division:
+class ShardDivision:
     """All tests, divided.
 
     Attributes:
@@ -62,7 +62,7 @@ class Division:
 
 def divide(
     groups: Iterable[Sequence[str]], others: Iterable[str], durations: Mapping[str, int], n: int
-) -> Division:
+) -> ShardDivision:
     """Shares tests among shards so that the longest shard is short; the order of the tests does not matter.
 
     Groups go to the shard with the least so far, the longest first (Graham 1969: at most 4/3 of the best).
@@ -87,7 +87,7 @@ def divide(
         # From the last shard on: the first one has the longest case.
         shards[n - 1 - number % n].append(test)
     unknown = sum(len(group) for group in measured) - len(known)
-    return Division(tuple(tuple(sorted(shard)) for shard in shards), tuple(loads) if known else (), unknown)
+    return ShardDivision(tuple(tuple(sorted(shard)) for shard in shards), tuple(loads) if known else (), unknown)
 
 
 def parse_shard(text: str | None, by: str) -> Shard | None:
@@ -120,8 +120,8 @@ def refuse_other_divider(config: pytest.Config) -> None:
         )
 
 
-def read_durations(baselines: Path, session: Path | None, cases: Iterable[str]) -> Durations:
-    """Durations of cases: those of one session, else those that the baselines of all GPU models hold.
+def read_durations(baselines: Path, session: Path | None, cases: Iterable[str]) -> CaseDurations:
+    """CaseDurations of cases: those of one session, else those that the baselines of all GPU models hold.
 
     All models' count, so that machines with different GPUs divide alike.
 
@@ -135,11 +135,11 @@ def read_durations(baselines: Path, session: Path | None, cases: Iterable[str]) 
     """
     wanted = set(cases)
     if session is not None:
-        return Durations(_medians(read_session(session).runs, wanted), f"session {session.name}")
+        return CaseDurations(_medians(read_session(session).runs, wanted), f"session {session.name}")
     models = [path for path in sorted(baselines.glob("*")) if path.is_dir()]
     stored = [store.load(baselines, model.name, wanted).runs for model in models]
     runs = [run for by_subject in stored for runs in by_subject.values() for run in runs]
-    return Durations(_medians(runs, wanted), "the baselines")
+    return CaseDurations(_medians(runs, wanted), "the baselines")
 
 
 def _medians(runs: Iterable[RunSummary], wanted: set[str]) -> dict[str, int]:
@@ -150,7 +150,7 @@ def _medians(runs: Iterable[RunSummary], wanted: set[str]) -> dict[str, int]:
     return {case: statistics.median_low(all_ms) for case, all_ms in known.items()}
 
 
-def divide_items(items: Sequence[pytest.Item], durations: Durations, n: int) -> Division:
+def divide_items(items: Sequence[pytest.Item], durations: CaseDurations, n: int) -> ShardDivision:
     """The collected tests, divided; those that a claim compares stay together."""
     partners = find_partners(items)
     claims = {item.nodeid: partners.get(item.nodeid) for item in items if is_marked(item)}
@@ -158,7 +158,7 @@ def divide_items(items: Sequence[pytest.Item], durations: Durations, n: int) -> 
     return divide(group_by_claims(claims), others, durations.of_case, n)
 
 
-def describe_division(division: Division, shard: Shard, durations: Durations, measured: int) -> str:
+def describe_division(division: ShardDivision, shard: Shard, durations: CaseDurations, measured: int) -> str:
     """A sentence on the size of this machine's shard, and by what it was cut.
 
     Args:

@@ -215,9 +215,8 @@ def test_each_runner_measures_its_shard_and_one_job_judges_all_of_them(tmp_path)
     measured = [call.partition("--nsight-shard ")[2] for call in calls(tmp_path)[:2]]
     assert measured == ["1/2 perf_tests/ a/", "2/2 perf_tests/ a/"]
     assert judged.returncode == 1
-    assert calls(tmp_path)[2].startswith(
-        "pytest-nsight report nsight-shards/nsight-shard-0/shard.json nsight-shards/nsight-shard-1/shard.json --html"
-    )
+    files = [f"nsight-shards/nsight-shard-{number}/shard.json" for number in (0, 1)]
+    assert calls(tmp_path)[2].startswith(f"pytest-nsight report {' '.join(files)} --html nsight.html --report ")
     assert (strategy["fail-fast"], judge["if"], judge["runs-on"]) == (False, "always()", "ubuntu-latest")
 
 

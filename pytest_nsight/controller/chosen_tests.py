@@ -23,7 +23,7 @@ from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.mark import is_marked
 
 
-class Selection:
+class ChosenTests:
     """What --nsight-affected and --nsight-shard leave of a collection.
 
     Attributes:
