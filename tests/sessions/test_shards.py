@@ -62,12 +62,12 @@ def test_two_shards_are_measured_apart_and_judged_together(gate: Gate, pytester:
 
     # A stored run says how long its test took, and shards are cut by it.
     assert all(run[-1] > 0 for subject in stored["subjects"] for run in subject["runs"])
-    first.stdout.fnmatch_lines(["nsight: shard 1/2: 2 cases, about * a run, by the durations of the baselines"])
+    first.stdout.fnmatch_lines(["nsight: shard 1/2: *, about * a run, by the durations of the baselines"])
     assert [result.ret for result in (first, second)] == [pytest.ExitCode.OK, pytest.ExitCode.OK]
     for result in (first, second):
-        result.stdout.fnmatch_lines(["*MEASURED*", "2 verdicts: 2 measured"])
+        result.stdout.fnmatch_lines(["*MEASURED*", "* verdict*: * measured"])
     outcomes = [result.parseoutcomes() for result in (first, second)]
-    assert sorted(found["passed"] for found in outcomes) == [2, 3]
+    assert sum(found["passed"] for found in outcomes) == 5
     assert [found["passed"] + found["deselected"] for found in outcomes] == [5, 5]
     joined = report(pytester, "--report", "json=out.json")
     assert joined.ret == 0
@@ -80,9 +80,7 @@ def test_two_shards_are_measured_apart_and_judged_together(gate: Gate, pytester:
 def test_a_broken_test_fails_its_shard_and_the_union_and_no_verdict_fails_a_shard(
     gate: Gate, pytester: pytest.Pytester
 ) -> None:
-    pytester.makepyfile(
-        test_case=SUITE.replace("BROKEN", "1").replace("@pytest.mark.nsight\n@", "@pytest.mark.nsight\n@")
-    )
+    pytester.makepyfile(test_case=SUITE.replace("BROKEN", "1"))
 
     # Nothing is stored: a strict session would fail each case with NO_BASELINE, a shard leaves that to the union.
     codes = [gate(f"--nsight-shard={number}/2", "--nsight-strict").ret for number in (1, 2)]
