@@ -22,6 +22,7 @@ from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.controller.recorded_session import read_recorded_session
 from pytest_nsight.model.errors import NsightError, RecordingError, UsageError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.report.session_table import read_table
 from pytest_nsight.show.records import list_tables
 from pytest_nsight.trace.launch_rows import list_launches, list_ranges, list_round_launches
 from pytest_nsight.trace.process_record import ProcessRecord
@@ -37,6 +38,7 @@ __all__ = [
     "load_trace",
     "picture",
     "ranges",
+    "sessions",
     "verdicts",
 ]
 
@@ -168,6 +170,25 @@ def verdicts(result: str | Path) -> pd.DataFrame:
     rows = [_flatten(entry) for entry in _read_entries(path)]
     table: pd.DataFrame = pd.DataFrame(rows, columns=[*_VERDICT_COLUMNS, *_COMPARISON_COLUMNS])
     return table
+
+
+def sessions(*paths: str | Path) -> pd.DataFrame:
+    """The verdicts of many sessions as one table, ordered by time.
+
+    Args:
+        paths: sessions' folders below .nsight/, their session.json or result.json, or JSON reports.
+
+    Returns:
+        "session", "recorded" (UTC, ISO 8601), "commit", "machine", "board", "collector", "case", "part", "verdict",
+        "fails", "metric", "now_ns", "runs", "rounds" (of all runs); of the comparison "baseline_ns", "ratio",
+        "low", "high", "p_slower", "adjusted_p_slower", "band", "mde"; "sm_mhz", "power_w", "temperature_c" (medians
+        over the runs); "driver", "torch", "triton", "cuda", "python", "plugin" (versions); "sentence". Missing
+        numbers are NaN, missing texts empty. A session that is there twice counts once.
+
+    Raises:
+        RecordingError: a path holds no session and no result, or is damaged.
+    """
+    return read_table(Path(path) for path in paths)
 
 
 def compare(before: str | Path, after: str | Path) -> pd.DataFrame:

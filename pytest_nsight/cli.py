@@ -81,11 +81,14 @@ def _parser() -> argparse.ArgumentParser:
     add_compare_arguments(comparison)
     comparison.set_defaults(run=_compare)
 
-    report = commands.add_parser("report", help="show recorded sessions, joined into one, again or in another form")
+    report = commands.add_parser("report", help="show recorded sessions, or judge all shards of one")
     report.add_argument("sessions", nargs="+", type=Path, metavar="SESSION", help="a folder below .nsight/")
     report.add_argument("--html", metavar="PATH", help="write one HTML page")
     report.add_argument(
         "--report", action="append", default=[], metavar="NAME=PATH", help="write another form: --nsight-report's"
+    )
+    report.add_argument(
+        "--table", type=Path, metavar="PATH", help="write all verdicts as one table: .parquet or .csv"
     )
     report.set_defaults(run=_report)
 
@@ -220,20 +223,13 @@ def _baselines(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pytest_nsight.model.errors import UsageError  # noqa: PLC0415
-    from pytest_nsight.report import terminal  # noqa: PLC0415
-    from pytest_nsight.report.registry import publish, read_requests  # noqa: PLC0415
-    from pytest_nsight.report.session_file import join_sessions, read_session  # noqa: PLC0415
+    from pytest_nsight.controller.report_command import ReportRequest, report  # noqa: PLC0415
 
-    requests = [*([f"html={options.html}"] if options.html else []), *options.report]
-    files = read_requests(requests, Path.cwd())
-    result = join_sessions([read_session(path) for path in options.sessions])
-    errors = publish(result, files)
-    if errors:
-        raise UsageError("; ".join(errors))
-    if not files:
-        _print(terminal.render(result, shutil.get_terminal_size((120, 24)).columns))
-    return int(any(verdict.kind.fails_in(strict=result.strict) for verdict in result.verdicts))
+    request = ReportRequest(tuple(options.sessions), options.html, tuple(options.report), options.table)
+    done = report(request, shutil.get_terminal_size((120, 24)).columns)
+    if done.text:
+        _print(done.text)
+    return int(done.fails)
 
 
 def _merge_baselines(options: argparse.Namespace) -> int:

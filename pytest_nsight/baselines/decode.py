@@ -244,6 +244,7 @@ def _decode_run(
         work=_decode_work(structure.work),
         reason=origin.reason,
         cases=origin.cases,
+        elapsed_ms=stored.elapsed_ms,
     )
 
 

@@ -74,6 +74,7 @@ class _Encoder:
             foreign=clocks.foreign_processes,
             round_mhz=pack(clocks.round_mhz) if len(set(clocks.round_mhz)) > 1 else "",
             processor_lost=clocks.processor_lost,
+            elapsed_ms=run.elapsed_ms,
         )
         row = [(getattr(stored, field.name), field.default) for field in dataclasses.fields(stored)]
         while row[-1][0] == row[-1][1]:

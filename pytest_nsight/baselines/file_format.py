@@ -193,6 +193,7 @@ class StoredRun:
         foreign: foreign processes on the board.
         round_mhz: packed SM clock of each round.
         processor_lost: share of the time that other programs had the processor.
+        elapsed_ms: time that the test took in its process.
     """
 
     origin: str
@@ -205,6 +206,7 @@ class StoredRun:
     foreign: tuple[str, ...] = ()
     round_mhz: str = ""
     processor_lost: _Share | None = None
+    elapsed_ms: Count = 0
 
 
 @dataclass(frozen=True, slots=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import os
 import re
 import tempfile
@@ -169,6 +170,24 @@ def remove_abandoned_drafts(folder: Path) -> tuple[tuple[Path, ...], tuple[str, 
             except BaselineError as error:
                 left.append(str(error))
     return tuple(removed), tuple(left)
+
+
+def fingerprint(folder: Path) -> str:
+    """A text that is the same for the same files, "" for none.
+
+    Args:
+        folder: the folder of all baselines.
+
+    Raises:
+        BaselineError: a file cannot be read.
+    """
+    with explaining("read", folder):
+        files = sorted(folder.glob("*/*.json"))
+        digest = hashlib.sha256()
+        for path in files:
+            digest.update(f"{path.relative_to(folder).as_posix()}\0".encode(errors="surrogateescape"))
+            digest.update(hashlib.sha256(read_regular_file(path)).digest())
+    return digest.hexdigest()[:16] if files else ""
 
 
 def check_writable(folder: Path) -> None:

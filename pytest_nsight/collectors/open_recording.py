@@ -11,7 +11,7 @@ from pathlib import Path
 from pytest_nsight.collectors.claimed_folder import scratch
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.regular_files import unpack_xz
-from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
+from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
 
 _PROFILER_SUFFIXES = (".json", ".json.gz")

@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.model.units import count
+from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.mark import is_marked
 
 FIXTURE = "nsight"
@@ -23,11 +24,15 @@ class Collected:
         known: node ids of every test of this tree, selected or not.
         unmarked: of those selected ones that use the fixture without the mark: they run, and nothing is measured.
         partial: files whose tests the command line names one by one, so that their others are unknown.
+        affected: which marked tests were chosen by what has changed, None where all are measured.
+        fingerprint: of the division among shards, "" where this plugin has divided nothing.
     """
 
     known: frozenset[str] = frozenset()
     unmarked: tuple[str, ...] = ()
     partial: frozenset[str] = frozenset()
+    affected: AffectedCases | None = None
+    fingerprint: str = ""
 
     @classmethod
     def of(cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str]) -> Collected:
@@ -91,6 +96,31 @@ def describe_removed(removed: Sequence[str]) -> str:
         f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {_list(removed)}; "
         "if that is intended, remove them with: pytest-nsight baselines prune"
     )
+
+
+def describe_affected(affected: AffectedCases | None) -> tuple[str, ...]:
+    """Sentences on the cases that --nsight-affected has chosen, and why; none where all are measured."""
+    if affected is None:
+        return ()
+    total = len(affected.causes) + len(affected.left_out)
+    measured = f"since {affected.since}: {len(affected.causes)} of {count(total, 'case')} affected"
+    sentences = [
+        f"{measured}, {len(affected.left_out)} NOT_AFFECTED and not measured: nothing that they are known to "
+        "depend on has changed"
+        if affected.left_out
+        else measured
+    ]
+    by_cause: dict[str, list[str]] = {}
+    for case, cause in affected.causes.items():
+        by_cause.setdefault(cause, []).append(case)
+    sentences += [f"affected by {cause}: {_list(cases)}" for cause, cases in by_cause.items()]
+    unseen = [f"{file} ({what})" for file, what in affected.unseen.items()]
+    if unseen and affected.left_out:
+        sentences.append(
+            f"changes that --nsight-affected does not see: {_list(unseen)}; declare their files with "
+            "nsight_affected_by"
+        )
+    return tuple(sentences)
 
 
 def describe_nothing_measured(collected: Collected) -> str:

@@ -10,15 +10,20 @@ from pathlib import Path
 from pytest_nsight.baselines import store
 from pytest_nsight.baselines.stored_counters import save_counters
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.completeness import Collected, describe_removed, describe_unmarked
+from pytest_nsight.controller.completeness import (
+    Collected,
+    describe_affected,
+    describe_removed,
+    describe_unmarked,
+)
 from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
+from pytest_nsight.controller.session_result import SessionRecord, list_compared, make_result, write_shard
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes, list_saved, list_subjects, withdraw
+from pytest_nsight.gate.judging import StoredRuns, judge_state, list_measured, list_notes, list_saved, withdraw
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
-from pytest_nsight.model.roofline import find_datasheet
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult
@@ -27,25 +32,6 @@ from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
 from pytest_nsight.report.session_file import FILE_NAME
 
 RESULT_FILE = "result.json"
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRecord:
-    """What is known of a session from its start.
-
-    Attributes:
-        id: unique over all sessions.
-        recorded: UTC time of its start, ISO 8601.
-        folder: where its files go.
-        collector: what records it, None for a replay.
-        notes: sentences on the choice of the collector.
-    """
-
-    id: str
-    recorded: str
-    folder: Path
-    collector: Collector | None
-    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,10 +94,14 @@ def conclude(
         state.other.explain_removed(collected.known), describe_leaked_state(state.leaked_state)
     )
     saved = _Saved()
+    is_shard = settings.shard is not None and not settings.save
     gaps: tuple[str, ...] = ()
     baseline_runs: tuple[RunSummary, ...] = ()
     if settings.pool is not None:
         verdicts = list_saved(state, StoredRuns())
+    elif is_shard:
+        verdicts = list_measured(state, stored)
+        gaps = _find_gaps(settings, state, collected)
     elif settings.save:
         verdicts = list_saved(state, stored)
         if is_whole and verdicts:
@@ -124,37 +114,33 @@ def conclude(
         state = state.with_notes(*list_notes(state, stored))
         verdicts = judge_state(state, stored)
         verdicts = drill.explain(verdicts) if drill else verdicts
-        baseline_runs = tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
+        baseline_runs = list_compared(state, stored)
         gaps = _find_gaps(settings, state, collected)
     if settings.keep_report and session.collector:
         state = state.with_notes(_describe_kept_reports(session.folder, session.collector))
     errors = tuple(filter(None, [saved.error]))
-    result = SessionResult(
+    result = make_result(
+        state,
+        verdicts,
+        baseline_runs,
         session=session.id,
         recorded=session.recorded,
-        collector=session.collector.title if session.collector else f"replay of {settings.replay}",
-        environment={"device": state.device, **state.environment} if state.device else {},
-        verdicts=verdicts,
-        runs=state.summaries,
+        collector=session.collector_title(settings),
         strict=settings.strict,
         saved=saved.paths,
-        notes=(*session.notes, *state.notes, *gaps, *errors),
-        canaries=state.canaries,
-        seeds=state.seeds,
-        limits=state.limits,
-        datasheet=find_datasheet(state.device, state.bytes_per_s),
-        partners=state.plan.partners,
-        baseline_runs=baseline_runs,
-        lines={case.id: case.line for case in state.plan.cases if case.line is not None},
-        timelines=state.timelines,
-        metrics=state.metrics,
+        notes=(*describe_affected(collected.affected), *session.notes, *state.notes, *gaps, *errors),
+        affected=collected.affected,
     )
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     errors += publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )
-    if session.collector:
-        if settings.keep or settings.keep_report or saved.error:
+    if is_shard and is_whole:
+        errors += write_shard(session, settings, state, stored, collected, gaps)
+        # The other shards decide about the gaps, too.
+        gaps = ()
+    if session.collector or is_shard:
+        if settings.keep or settings.keep_report or saved.error or is_shard:
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps)

@@ -1,4 +1,4 @@
-"""The git side of --nsight-against: which commit, its worktree, and that nothing of it stays behind."""
+"""Commits of the repository under test: found by name, checked out in a worktree that leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -55,28 +55,41 @@ def resolve(root: Path, name: str, *, may_build: bool) -> Revision:
     Raises:
         UsageError: no git, no repository, no such commit, or one that a worktree does not hold completely.
     """
-    top = _ask(root, "rev-parse", "--show-toplevel")
-    if top.returncode:
-        raise UsageError(
-            f"--nsight-against {name}: {root} is in no git repository ({_complaint(top.stderr)}); "
-            "without one, compare with stored baselines"
-        )
-    repository = Path(top.stdout.strip()).resolve()
-    found = _ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    if found.returncode:
-        raise UsageError(
-            f"--nsight-against {name}: git knows no such commit; fetch it (a shallow clone holds few), "
-            "or give a branch, a tag or a hash"
-        )
-    commit = found.stdout.strip().splitlines()[-1]
-    entries = _ask(repository, "ls-tree", "-r", commit).stdout.splitlines()
+    found = find_commit(root, name, "--nsight-against", "compare with stored baselines")
+    entries = ask(found.repository, "ls-tree", "-r", found.commit).stdout.splitlines()
     submodules = [entry.partition("\t")[2] for entry in entries if entry.startswith(_SUBMODULE)]
     if submodules and not may_build:
         raise UsageError(
             f"--nsight-against {name}: it has submodules ({', '.join(submodules[:3])}), which a worktree leaves "
             "empty; set nsight_against_build = git submodule update --init --recursive"
         )
-    return Revision(name, commit, repository)
+    return found
+
+
+def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
+    """The commit of that name.
+
+    Args:
+        root: a folder of the repository.
+        name: anything that git takes for a commit.
+        option: which option names it.
+        otherwise: what to do where there is no repository.
+
+    Raises:
+        UsageError: no git, no repository, or no such commit.
+    """
+    top = ask(root, "rev-parse", "--show-toplevel")
+    if top.returncode:
+        raise UsageError(
+            f"{option} {name}: {root} is in no git repository ({_complaint(top.stderr)}); without one, {otherwise}"
+        )
+    found = ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if found.returncode:
+        raise UsageError(
+            f"{option} {name}: git knows no such commit; fetch it (a shallow clone holds few), "
+            "or give a branch, a tag or a hash"
+        )
+    return Revision(name, found.stdout.strip().splitlines()[-1], Path(top.stdout.strip()).resolve())
 
 
 def check_out(revision: Revision, folder: Path) -> None:
@@ -86,7 +99,7 @@ def check_out(revision: Revision, folder: Path) -> None:
         UsageError: git cannot make it.
     """
     # Hooks are for the user's own work, and may do anything.
-    made = _ask(
+    made = ask(
         revision.repository,
         *("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", "--force"),
         *(str(folder), revision.commit),
@@ -104,26 +117,31 @@ def remove_worktree(where: Path, folder: Path) -> None:
     """
     folder = folder.absolute()
     with contextlib.suppress(UsageError):
-        _ask(where, "worktree", "remove", "--force", "--force", str(folder))
+        ask(where, "worktree", "remove", "--force", "--force", str(folder))
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(UsageError):
         # A git that was killed while it checked out has left the worktree locked, which prune respects.
-        _ask(where, "worktree", "unlock", str(folder))
-        _ask(where, "worktree", "prune")
+        ask(where, "worktree", "unlock", str(folder))
+        ask(where, "worktree", "prune")
 
 
 def describe_commit(root: Path) -> str:
     """The commit of a working tree, with "+" when files differ from it; "" where git does not know."""
     try:
-        revision = _ask(root, "rev-parse", "--verify", "--quiet", "HEAD")
-        status = _ask(root, "status", "--porcelain", "--untracked-files=no")
+        revision = ask(root, "rev-parse", "--verify", "--quiet", "HEAD")
+        status = ask(root, "status", "--porcelain", "--untracked-files=no")
     except UsageError:
         return ""
     return "" if revision.returncode else revision.stdout.strip() + ("+" if status.stdout.strip() else "")
 
 
-def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """What git answers; its exit code says whether it could.
+
+    Raises:
+        UsageError: there is no git.
+    """
     environ = tie({name: value for name, value in os.environ.items() if name not in _OVERRIDES})
     command = ["git", "-C", str(folder), *arguments]
     try:
@@ -133,7 +151,7 @@ def _ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
             text=True, errors="backslashreplace", start_new_session=True,
         )  # fmt: skip
     except OSError as error:
-        raise UsageError(f"--nsight-against needs git, which cannot be started: {error.strerror}") from None
+        raise UsageError(f"git is needed and cannot be started ({error.strerror}); install it") from None
     limit_s = CHECK_OUT_S if "worktree" in arguments else ANSWER_S
     try:
         output, complaint = git.communicate(timeout=limit_s)

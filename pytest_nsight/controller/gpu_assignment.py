@@ -60,23 +60,27 @@ def share_cases(cases: Sequence[Case], worker_gpus: int) -> dict[str, int]:
     """
     loads = [0] * max(worker_gpus, 1)
     worker_of: dict[str, int] = {}
-    for group in sorted(_groups(cases), key=len, reverse=True):
+    claims = {case.id: case.policy.faster_than for case in cases}
+    for group in sorted(group_by_claims(claims), key=len, reverse=True):
         worker = loads.index(min(loads))
         loads[worker] += len(group)
         worker_of.update(dict.fromkeys(group, worker))
     return worker_of
 
 
-def _groups(cases: Sequence[Case]) -> list[list[str]]:
-    """Cases that claims tie together, in the order of collection."""
-    leader = {case.id: case.id for case in cases}
-    for case in cases:
-        partner = case.policy.faster_than
+def group_by_claims(claims: Mapping[str, str | None]) -> list[list[str]]:
+    """Cases that claims tie together, in the order of the mapping.
+
+    Args:
+        claims: case -> the case that it claims to beat, None where it claims nothing.
+    """
+    leader = {case: case for case in claims}
+    for case, partner in claims.items():
         if partner in leader:
-            _tie(leader, case.id, partner)
+            _tie(leader, case, partner)
     groups: dict[str, list[str]] = {}
-    for case in cases:
-        groups.setdefault(_find(leader, case.id), []).append(case.id)
+    for case in claims:
+        groups.setdefault(_find(leader, case), []).append(case)
     return list(groups.values())
 
 

@@ -28,6 +28,11 @@ VALUES = {
         "N",
         "threads of an operator where the processor is what is measured (default: $OMP_NUM_THREADS, else 1)",
     ),
+    "shard_by": (
+        "HOW",
+        "who divides tests among shards: duration (default: this plugin) or selection (pytest-split, -k, paths)",
+    ),
+    "durations": ("SESSION", "kept session whose durations divide the tests among shards, not the baselines'"),
     "timeout": ("TIME", "longest that a case may take in one process, such as 90s or 2h (default: 30min)"),
     "json": ("PATH", "write the result as pytest-benchmark's JSON"),
     "markdown": ("PATH", "write the result as Markdown, for a comment or a job's summary"),
@@ -55,6 +60,13 @@ def add_options(parser: pytest.Parser) -> None:
     group.addoption("--nsight-replay", metavar="DIR", help="judge the session recorded in DIR again; needs no GPU")
     text = "measure this tree and the git revision REF in alternation and compare those; needs no baseline"
     group.addoption("--nsight-against", metavar="REF", help=text)
+    text = "measure only the cases that are affected by what has changed since the git revision REF"
+    group.addoption("--nsight-affected", metavar="REF", help=text)
+    text = "file whose change affects all cases: a glob relative to the root folder, in which * also matches /"
+    group.addoption("--nsight-affected-by", metavar="GLOB", action="append", default=None, help=text)
+    parser.addini("nsight_affected_by", f"{text}; several are separated by spaces", type="args", default=[])
+    text = "measure the K-th of N shards and judge nothing; pytest-nsight report joins all shards and judges them"
+    group.addoption("--nsight-shard", metavar="K/N", help=text)
     text = "measure the user's cases only, without the canaries, the plugin's own cases that watch the board"
     group.addoption("--nsight-no-canaries", dest="nsight_canaries", action="store_false", default=None, help=text)
     parser.addini("nsight_canaries", "measure the canaries beside the user's cases", type="bool", default=True)

@@ -11,10 +11,12 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from pytest_nsight.controller.chosen_tests import ChosenTests
 from pytest_nsight.controller.completeness import Collected, describe_nothing_measured
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText
 from pytest_nsight.controller.progress import ProgressLine
@@ -60,7 +62,8 @@ class Controller:
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._outcomes: dict[str, CaseOutcome] = {}
-        self._deselected: list[str] = []
+        self._deselected: list[pytest.Item] = []
+        self._chosen = ChosenTests(settings)
 
     def pytest_report_header(self) -> list[str]:
         """Says how and against what is measured."""
@@ -68,18 +71,36 @@ class Controller:
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
-        self._deselected += [item.nodeid for item in items]
+        self._deselected += items
+
+    @pytest.hookimpl(trylast=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leaves the cases that are affected, and those of this shard."""
+        try:
+            self._chosen.apply(config, items)
+        except NsightError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    def pytest_report_collectionfinish(self) -> list[str]:
+        """Says how many cases that leaves."""
+        return self._chosen.lines
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Has the marked tests measured, then lets pytest run its loop."""
         items = [item for item in session.items if is_marked(item)]
-        collected = Collected.of(session.items, self._deselected, session.config.args)
+        deselected = [item.nodeid for item in self._deselected]
+        collected = replace(
+            Collected.of(session.items, deselected, session.config.args),
+            affected=self._chosen.affected,
+            fingerprint=self._chosen.fingerprint,
+        )
+        is_wanted = bool(items) or self._chosen.has_emptied
         has_broken_modules = session.testsfailed and not session.config.option.continue_on_collection_errors
-        if items and not session.config.option.collectonly and not has_broken_modules:
+        if is_wanted and not session.config.option.collectonly and not has_broken_modules:
             with interrupted_by_signals():
                 self._measure(session, items, collected)
-        if not items and not session.config.option.collectonly:
+        if not is_wanted and not session.config.option.collectonly:
             self._session.gaps = (describe_nothing_measured(collected),)
         return (yield)
 
@@ -114,7 +135,8 @@ class Controller:
                 session.config.hook.pytest_nsight_verdict(config=session.config, verdict=verdict)
 
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
-        ids = {item.nodeid for item in items}
+        # The case to beat may be in another shard.
+        ids = {item.nodeid for item in (*items, *self._deselected) if is_marked(item)}
         _check_text(sorted(ids))
         _check_unique([item.nodeid for item in items])
         cases = []
@@ -176,6 +198,8 @@ class Controller:
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
         """What could not be written is never a success, nor under --nsight-strict what was not measured."""
+        if self._chosen.has_emptied and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
+            session.exitstatus = pytest.ExitCode.OK
         if self._session.errors and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         passes = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)

@@ -20,7 +20,7 @@ from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
-from pytest_nsight.controller.conclusion import SessionRecord, conclude
+from pytest_nsight.controller.conclusion import conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
@@ -29,6 +29,8 @@ from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
+from pytest_nsight.controller.session_folders import make_session
+from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
@@ -120,10 +122,8 @@ class NsightSession:
                 "--nsight-cpu-threads changes that"
             )
         if self._worker_gpus:
-            lines.append(
-                f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; tests without the mark run "
-                "here, one after the other"
-            )
+            others = "tests without the mark run here, one after the other"
+            lines.append(f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; {others}")
         return lines + [f"nsight: {note}" for note in self._notes]
 
     @property
@@ -156,12 +156,11 @@ class NsightSession:
         """
         self._collected, self._environment = collected, environment
         given = self._settings
-        measures_only = given.save or given.pool is not None
         self._state = GateState(
             SessionPlan(
                 cases=tuple(cases),
                 runs=given.runs,
-                is_judged=not measures_only,
+                is_judged=not given.save and given.pool is None,
                 is_paired=self._revision is not None,
                 settles=given.strict,
                 seed=self._id if shuffle else None,
@@ -172,9 +171,13 @@ class NsightSession:
             self._load(measured_product())
         if given.drill:
             load_counters(given.baselines, store.model_slug(measured_product()))
-        if given.save:
+        if given.save and cases:
             store.check_writable(given.baselines)
-        if given.replay:
+        if given.shard or (self._collector and not cases):
+            make_session(self.folder)
+        if not cases:
+            self._state = replace(self._state, device="" if given.shard else measured_product())
+        elif given.replay:
             self._replay(self._state, given.replay)
         else:
             self._claim = begin_session(self.folder, given.baselines, keeps=given.keep)
@@ -296,7 +299,6 @@ class NsightSession:
         if not device or self._revision is not None or self._state is None:
             return StoredRuns()
         if device not in self._stored:
-            slug = store.model_slug(device)
-            cases = self._state.plan.case_ids
-            self._stored[device] = StoredRuns(store.load(self._settings.baselines, slug, cases).runs)
+            found = store.load(self._settings.baselines, store.model_slug(device), self._state.plan.case_ids)
+            self._stored[device] = StoredRuns(found.runs)
         return self._stored[device]

@@ -8,6 +8,8 @@ import shutil
 import time
 from pathlib import Path
 
+from pytest_nsight.model.errors import unwritable
+
 MOST_SESSIONS = 20
 """Sessions that stay beside the kept ones."""
 
@@ -18,6 +20,19 @@ _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 RESULT_FILES = {"result.json", "session.json"}
 # A session that has written nothing for so long is over.
 _SILENT_S = 3600.0
+
+
+def make_session(folder: Path) -> None:
+    """Makes a session's folder, which git ignores.
+
+    Raises:
+        CollectorError: it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
+    except OSError as error:
+        raise unwritable(folder, error) from None
 
 
 def keep_session(folder: Path) -> None:

@@ -15,6 +15,8 @@ import pytest
 from pytest_nsight.collectors.lookup import AUTO, collector_names
 from pytest_nsight.controller.gpu_assignment import ALL_GPUS
 from pytest_nsight.controller.options import VALUES
+from pytest_nsight.controller.shards import parse_shard, refuse_other_divider
+from pytest_nsight.gate.shard_file import Shard, ShardBy
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND
@@ -67,6 +69,10 @@ class Settings:
         ini: file that pytest took its settings from, None for none.
         reports: the reports to write beside the session's own.
         timeout_s: longest that a case may take in one process.
+        affected: measure only the cases affected by what has changed since this git revision, "" for all.
+        affected_by: globs, relative to the root, of files whose change affects all cases.
+        shard: the part of the session that is measured here, None for all of it.
+        durations: session whose durations divide the tests among shards, None for the baselines.
         canaries: whether the plugin's own cases are measured beside the user's.
         workers: processes that measure at once, each on a GPU of its own; ALL_GPUS for one on every GPU.
         most_workers: where that is ALL_GPUS, no more than this many; None for no limit.
@@ -96,6 +102,10 @@ class Settings:
     ini: Path | None = None
     reports: tuple[ReportFile, ...] = ()
     timeout_s: float = DEFAULT_TIMEOUT_S
+    affected: str = ""
+    affected_by: tuple[str, ...] = ()
+    shard: Shard | None = None
+    durations: Path | None = None
     canaries: bool = True
     workers: int = 1
     most_workers: int | None = None
@@ -138,6 +148,11 @@ def read_settings(config: pytest.Config) -> Settings:
         raise UsageError(
             "--nsight-pool stores runs for calibration; it goes with neither --nsight-save nor a replay"
         )
+    shard = parse_shard(config.getoption("nsight_shard"), given("shard_by") or ShardBy.DURATION.value)
+    if shard is not None and shard.by is ShardBy.DURATION:
+        refuse_other_divider(config)
+    if shard is not None and pool:
+        raise UsageError("--nsight-pool stores runs of all cases; run it without --nsight-shard")
     workers, most_workers = config.stash.get(_WORKERS, (1, None))
     return Settings(
         root=config.rootpath,
@@ -168,6 +183,10 @@ def read_settings(config: pytest.Config) -> Settings:
             [*(f"{name}={path}" for name in _REPORT_OPTIONS if (path := given(name))), *given("report")], here
         ),
         timeout_s=parse_timeout("--nsight-timeout", given("timeout") or DEFAULT_TIMEOUT),
+        affected=config.getoption("nsight_affected") or "",
+        affected_by=tuple(given("affected_by")),
+        shard=shard,
+        durations=here / durations if (durations := given("durations")) else None,
         canaries=bool(given("canaries")),
         workers=workers,
         most_workers=most_workers,
@@ -186,7 +205,7 @@ def _drills(config: pytest.Config, *, is_given: bool) -> bool:
 
 def _refuse_empty(config: pytest.Config) -> None:
     """A variable that is not set must not turn a replay into a measurement."""
-    for name in ("reason", "replay", "against", "pool", "pool_minutes", *VALUES):
+    for name in ("reason", "replay", "against", "pool", "pool_minutes", "affected", "shard", *VALUES):
         value = config.getoption(f"nsight_{name}")
         if value is not None and not value.strip():
             option = f"--nsight-{name.replace('_', '-')}"

@@ -28,6 +28,11 @@ class StoredRuns:
         self._runs = dict(runs or {})
         self._comparable: dict[tuple[Subject, tuple[tuple[str, str], ...]], ComparableRuns] = {}
 
+    @property
+    def all(self) -> tuple[RunSummary, ...]:
+        """Every run, comparable or not."""
+        return tuple(run for runs in self._runs.values() for run in runs)
+
     def of(self, subject: Subject, environment: Mapping[str, str]) -> ComparableRuns:
         """The stored runs of a subject that were measured like the new ones; else a sentence on why none were.
 
@@ -133,9 +138,25 @@ def withdraw(verdict: Verdict) -> Verdict:
     return replace(verdict, kind=VerdictKind.NOT_SAVED, sentence=sentence)
 
 
-def _describe(subject: SubjectRuns) -> Verdict:
+def list_measured(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
+    """A verdict MEASURED for each subject of a shard: its runs are judged together with those of the others."""
+    found = []
+    for subject in list_subjects(state, stored):
+        metric = _shown_metric(subject)
+        now_ns = _typical_ns(subject.new, metric)
+        runs = count(len(subject.new), "run")
+        sentence = f"{subject.subject.label}: {duration(now_ns)} in {runs}; the joined shards are judged"
+        found.append(Verdict(subject.subject, VerdictKind.MEASURED, sentence, now_ns, metric=metric))
+    return tuple(found)
+
+
+def _shown_metric(subject: SubjectRuns) -> str:
     metric = subject.policy.metric
-    metric = metric if metric in subject.new[0].rounds else next(iter(subject.new[0].rounds))
+    return metric if metric in subject.new[0].rounds else next(iter(subject.new[0].rounds))
+
+
+def _describe(subject: SubjectRuns) -> Verdict:
+    metric = _shown_metric(subject)
     now_ns = _typical_ns(subject.new, metric)
     runs = count(len(subject.new), "run")
     label = subject.subject.label

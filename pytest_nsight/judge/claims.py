@@ -16,7 +16,7 @@ import numpy as np
 
 from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.location import Location, exp, locate_all
-from pytest_nsight.judge.noise import Prior, expected_spread
+from pytest_nsight.judge.noise import BOARD_PRIOR_DF, SESSION_PRIOR_DF, Prior, expected_spread
 from pytest_nsight.judge.pair_ratio import NEAR_CLAIM, RUNS_NEAR_CLAIM, PairEstimate, estimate_pairs
 from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.subject_runs import LOOKS, SubjectRuns
@@ -192,7 +192,7 @@ def _check_factor(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior)
     """Fail unless the factor is shown: the lower end of its 95 % interval must exceed the claim.
 
     Where every run interleaved the rounds of the two cases, their pairs decide. Elsewhere the cases are paired run
-    by run, so that what a process or a session does to both cancels.
+    by run, so that what a process or a session does to both cancels. Cases of two shards have no session in common.
     """
     policy = given.policy
     label = Subject(policy.faster_than or "").label
@@ -203,6 +203,9 @@ def _check_factor(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior)
         return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, which was not measured")
     own, other = locate_all(given.new, policy.metric), locate_all(partner.new, policy.metric)
     pairs = [(mine, theirs) for mine in own.locations for theirs in other.locations if mine.run == theirs.run]
+    if own.locations and other.locations and not _sessions(own.locations) & _sessions(other.locations):
+        found, where = _estimate_apart(own.locations, other.locations, prior), ", in two sessions"
+        return _conclude_factor(found, label, policy.by, where)
     if not pairs:
         why = own.why_not or other.why_not or "no run measured both"
         return ClaimFinding(ClaimState.OPEN, f"{policy.by:g}x faster than {label} claimed, not checked: {why}")
@@ -213,13 +216,44 @@ def _check_factor(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior)
         prior,
         [mine.within_error**2 + theirs.within_error**2 for mine, theirs in pairs],
     )
+    return _conclude_factor(found, label, policy.by)
+
+
+def _conclude_factor(found: _Estimate, label: str, by: float, where: str = "") -> ClaimFinding:
     factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     phrase = (
-        f"{factor:.3g}x as fast as {label}, {policy.by:g}x claimed "
-        f"(95 % CI {low:.3g} to {high:.3g}x, {count(found.runs, 'run')})"
+        f"{factor:.3g}x as fast as {label}, {by:g}x claimed "
+        f"(95 % CI {low:.3g} to {high:.3g}x, {count(found.runs, 'run')}{where})"
     )
-    is_close = low <= policy.by < high and found.runs < LOOKS[-1]
-    return ClaimFinding(ClaimState.HELD if low > policy.by else ClaimState.FAILED, phrase, is_close)
+    is_close = low <= by < high and found.runs < LOOKS[-1]
+    return ClaimFinding(ClaimState.HELD if low > by else ClaimState.FAILED, phrase, is_close)
+
+
+def _sessions(locations: Sequence[Location]) -> set[str]:
+    return {item.session for item in locations}
+
+
+def _estimate_apart(own: Sequence[Location], other: Sequence[Location], prior: Prior) -> _Estimate:
+    """Estimate the factor between cases of two sessions, which shards are: nothing cancels.
+
+    Beside the error of each mean, the spreads of sessions and, on two boards, of boards widen the interval.
+    """
+    sides = [
+        _estimate(
+            [item.log_ns for item in side],
+            _run_variance(side, prior),
+            prior,
+            [item.within_error**2 for item in side],
+        )
+        for side in (other, own)
+    ]
+    are_apart = {item.board for item in own} != {item.board for item in other}
+    spreads = [expected_spread(exp(side[0].log_ns), side[0].board) for side in (other, own)]
+    between = math.fsum(one.session**2 + (one.board**2 if are_apart else 0.0) for one in spreads)
+    df = BOARD_PRIOR_DF if are_apart else SESSION_PRIOR_DF
+    half = math.hypot(*(side.high - side.mean for side in sides), upper_quantile(_TAIL, df) * math.sqrt(between))
+    mean = sides[0].mean - sides[1].mean
+    return _Estimate(mean, mean - half, mean + half, min(side.runs for side in sides))
 
 
 def _check_pairs(estimates: Sequence[PairEstimate], label: str, given: SubjectRuns, prior: Prior) -> ClaimFinding:

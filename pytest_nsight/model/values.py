@@ -166,6 +166,7 @@ class RunSummary:
         work: what a round has to do, None where it is not declared.
         reason: why these runs became a baseline, as their user wrote; "" for none.
         cases: number of cases that its process measured, 0 when unknown: what ran before a short kernel changes it.
+        elapsed_ms: time that the test took in its process, set-up and teardown included; 0 when unknown.
     """
 
     subject: Subject
@@ -184,6 +185,7 @@ class RunSummary:
     work: Work | None = None
     reason: str = ""
     cases: int = 0
+    elapsed_ms: int = 0
 
     @property
     def ran_on_gpu(self) -> bool:

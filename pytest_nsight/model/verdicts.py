@@ -26,6 +26,8 @@ class VerdictKind(enum.Enum):
     UNCHANGED = "UNCHANGED"
     NOT_SAVED = "NOT_SAVED"
     SAVED = "SAVED"
+    MEASURED = "MEASURED"
+    """By a shard: all shards together get the verdict."""
 
     @property
     def fails(self) -> bool:
@@ -85,6 +87,23 @@ class Verdict:
 
 
 @dataclass(frozen=True, slots=True)
+class AffectedCases:
+    """Which cases --nsight-affected chose.
+
+    Attributes:
+        since: the revision, as the user named it, with its commit.
+        causes: case -> why it is measured: the changed file, and how the case depends on it.
+        left_out: cases that nothing concerns of what has changed; they are not measured and have no verdict.
+        unseen: file -> what of its imports cannot be followed, so that a change there is not noticed.
+    """
+
+    since: str
+    causes: Mapping[str, str]
+    left_out: tuple[str, ...]
+    unseen: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
 class SessionResult:
     """A finished session, ready to be rendered.
 
@@ -107,6 +126,7 @@ class SessionResult:
         lines: case -> line of its test in its file, from 1; absent where that is not known.
         timelines: case -> the median round of its newest run, as far as the recording shows one.
         metrics: case -> sampled counters of its board in its newest run.
+        affected: which cases were chosen by what has changed, None where all selected ones are measured.
     """
 
     session: str
@@ -127,3 +147,4 @@ class SessionResult:
     lines: Mapping[str, int] = field(default_factory=dict)
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
+    affected: AffectedCases | None = None

@@ -1,12 +1,19 @@
-"""The JSON files of a run's folder, read with every value checked: whatever wrote them may have died, or lied."""
+"""The JSON files of sessions and runs, read with every value checked: whatever wrote them may have died, or lied.
+
+JSON has no infinity: the largest double stands for it, and for what is no number.
+"""
 
 from __future__ import annotations
 
 import dataclasses
+import enum
+import json
+import math
 import stat
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import RecordingError
@@ -15,6 +22,7 @@ from pytest_nsight.model.json_text import DecodingError, parse, shown
 T = TypeVar("T")
 
 _MOST_LINE_BYTES = 256 << 20
+_LARGEST = sys.float_info.max
 
 
 def read_known(cls: type[T], fields: Mapping[str, object]) -> T:
@@ -80,4 +88,37 @@ def _parse_object(text: bytes) -> dict[str, object]:
     value = parse(text.decode("utf-8", "replace"))
     if not isinstance(value, dict):
         raise DecodingError("", f"is {shown(value)}, expected an object")
+    return value
+
+
+def write_json(value: object) -> str:
+    """A dataclass as JSON, one line, newline at its end; `read_json_file` and `restored` read it back."""
+    return json.dumps(_plain(value), allow_nan=False, separators=(",", ":")) + "\n"
+
+
+def restored(value: T) -> T:
+    """A dataclass that was read, with infinity where the largest double stands for it."""
+    found: object = value
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        fields = {field.name: restored(getattr(value, field.name)) for field in dataclasses.fields(value)}
+        found = dataclasses.replace(value, **fields)
+    elif isinstance(value, tuple):
+        found = tuple(restored(item) for item in value)
+    elif isinstance(value, float) and abs(value) == _LARGEST:
+        found = math.copysign(math.inf, value)
+    return cast("T", found)
+
+
+def _plain(value: object) -> object:
+    """The value as JSON knows it."""
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
+    if isinstance(value, enum.Enum):
+        return value.value
+    if isinstance(value, Mapping):
+        return {name: _plain(item) for name, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return math.copysign(_LARGEST, value)
     return value

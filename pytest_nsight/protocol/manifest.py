@@ -100,6 +100,10 @@ class Manifest:
     device_failure: CaseFault | None = None
     leaked_state: tuple[LeakedState, ...] = ()
 
+    def elapsed_ms(self, case: str) -> int:
+        """Time that the phases of a case took, in ms; 0 where pytest reported none."""
+        return round(1000 * sum(one.duration_s for one in self.reports if one.case == case))
+
 
 @dataclass(frozen=True, slots=True)
 class _Head:

@@ -15,6 +15,7 @@ from pytest_nsight.model.values import Work
 Amount = Annotated[float, Range(0, math.inf)]
 """A number that cannot be below zero."""
 
+_LONGEST_S = 1e9
 _MOST_CHARACTERS = 200
 """Of an error's text that the journal keeps."""
 
@@ -172,6 +173,12 @@ class PhaseReport:
     def outcome(self) -> str:
         """`passed`, `failed` or `skipped`; other plugins add words of their own."""
         return str(self.report["outcome"])
+
+    @property
+    def duration_s(self) -> float:
+        """How long the phase took; 0 where that is not recorded."""
+        duration_s = self.report.get("duration", 0)
+        return min(max(0.0, float(duration_s)), _LONGEST_S) if isinstance(duration_s, (int, float)) else 0.0
 
     @property
     def stop_s(self) -> float:

@@ -34,7 +34,7 @@ LONGEST = 65_536
 """GitHub refuses longer comments."""
 
 _HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
-_UNMOVED = (VerdictKind.UNCHANGED, VerdictKind.SAVED)
+_UNMOVED = (VerdictKind.UNCHANGED, VerdictKind.SAVED, VerdictKind.MEASURED)
 _LONGEST_REASON = 2_000
 
 
@@ -65,10 +65,11 @@ def _render(result: SessionResult, rows: int, *, has_work: bool) -> str:
     folded = [
         *_folded(count(len(others), "other case"), unmoved),
         *work,
+        *_affected(result, rows),
         *_folded(markdown_summary(setup(result)), [_environment(result)]),
     ]
     if not moved:
-        inside = [*unmoved, *notes, *work, _environment(result)]
+        inside = [*unmoved, *notes, *work, *_affected(result, rows), _environment(result)]
         folded = _folded(markdown_summary(setup(result)), inside)
         notes = []
     sections = [
@@ -112,6 +113,20 @@ def _work(result: SessionResult) -> list[list[str]]:
     table = [_row(head), f"|:--|{'--:|' * (len(head) - 1)}"]
     table += [_row((markdown_code(row[0]), *row[1:])) for row in body]
     return _folded(f"{count(len(body), 'case')} with declared work", [_escaped(limits_lines(result)), table])
+
+
+def _affected(result: SessionResult, rows: int) -> list[list[str]]:
+    """Why each case is measured, and which ones are not."""
+    chosen = result.affected
+    if chosen is None:
+        return []
+    measured = [_row((markdown_code(case), markdown_text(cause))) for case, cause in chosen.causes.items()]
+    table = [_row(("case", "affected by")), "|:--|:--|", *measured[:rows]] if measured else []
+    left_out = [f"- NOT_AFFECTED {markdown_code(case)}" for case in chosen.left_out[:rows]]
+    more = [count(len(cases) - rows, "more case") for cases in (measured, chosen.left_out) if len(cases) > rows]
+    title = f"affected since {markdown_summary(chosen.since)}: {len(measured)} of "
+    total = count(len(measured) + len(chosen.left_out), "case")
+    return _folded(title + total, [table, left_out, [f"... and {', '.join(more)}"] if more else []])
 
 
 def _folded(title: str, sections: Iterable[list[str]]) -> list[list[str]]:

@@ -16,7 +16,7 @@ from collections.abc import Mapping, Sequence
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.declared_work import launches, reach_of
-from pytest_nsight.report.verdict_text import fails, gated_metric, runs_of, summary
+from pytest_nsight.report.verdict_text import affected_by, fails, gated_metric, runs_of, summary
 
 _FORMAT = "5.3.1"
 """The version of pytest-benchmark whose format this is."""
@@ -48,6 +48,7 @@ def render(result: SessionResult) -> str:
             "limits": {board: dataclasses.asdict(limits) for board, limits in result.limits.items()},
             "datasheet": dataclasses.asdict(result.datasheet) if result.datasheet else None,
             "unmeasured": [_verdict(verdict, result) for verdict in unmeasured],
+            **({"affected": dataclasses.asdict(result.affected)} if result.affected else {}),
         },
     }
     return json.dumps(_finite(file), indent=1, allow_nan=False) + "\n"
@@ -107,6 +108,7 @@ def _verdict(verdict: Verdict, result: SessionResult) -> dict[str, object]:
         "verdict": verdict.kind.value,
         "fails": fails(verdict, strict=result.strict),
         "sentence": verdict.sentence,
+        **({"affected_by": cause} if (cause := affected_by(verdict, result)) else {}),
     }
 
 

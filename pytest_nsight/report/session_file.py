@@ -1,30 +1,21 @@
-"""A finished session as a file that loses nothing, read back for `pytest-nsight report`; several joined into one.
-
-JSON has no infinity: the largest double stands for it, and for what is no number.
-"""
+"""A finished session as a file that loses nothing, read back for `pytest-nsight report`; several joined."""
 
 from __future__ import annotations
 
-import dataclasses
-import enum
-import json
-import math
-import sys
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar, cast
+from typing import TypeVar
 
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.protocol.json_files import read_json_file
+from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
 
 FILE_NAME = "session.json"
 """Its name in a session's folder."""
 
 _FORMAT = 1
-_LARGEST = sys.float_info.max
 
 _Value = TypeVar("_Value")
 
@@ -44,7 +35,7 @@ class SessionFile:
 
 def render(result: SessionResult) -> str:
     """The session as JSON, one line, newline at its end."""
-    return json.dumps(_plain(SessionFile(_FORMAT, result)), allow_nan=False, separators=(",", ":")) + "\n"
+    return write_json(SessionFile(_FORMAT, result))
 
 
 def read_session(path: Path) -> SessionResult:
@@ -61,7 +52,7 @@ def read_session(path: Path) -> SessionResult:
         raise RecordingError(
             f"{file} has format {found.format}, {_FORMAT} is known; use the pytest-nsight that wrote it"
         )
-    return _restored(found.result)
+    return restored(found.result)
 
 
 def join_sessions(sessions: Sequence[SessionResult]) -> SessionResult:
@@ -124,31 +115,3 @@ def _joined_values(mappings: Sequence[Mapping[str, str]]) -> dict[str, str]:
 
 def _united(mappings: Iterable[Mapping[str, _Value]]) -> dict[str, _Value]:
     return {name: value for mapping in mappings for name, value in mapping.items()}
-
-
-def _plain(value: object) -> object:
-    """The value as JSON knows it."""
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        return {field.name: _plain(getattr(value, field.name)) for field in dataclasses.fields(value)}
-    if isinstance(value, enum.Enum):
-        return value.value
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    if isinstance(value, (tuple, list)):
-        return [_plain(item) for item in value]
-    if isinstance(value, float) and not math.isfinite(value):
-        return math.copysign(_LARGEST, value)
-    return value
-
-
-def _restored(value: _Value) -> _Value:
-    """The value with infinity where the largest double stands for it."""
-    restored: object = value
-    if dataclasses.is_dataclass(value) and not isinstance(value, type):
-        fields = {field.name: _restored(getattr(value, field.name)) for field in dataclasses.fields(value)}
-        restored = dataclasses.replace(value, **fields)
-    elif isinstance(value, tuple):
-        restored = tuple(_restored(item) for item in value)
-    elif isinstance(value, float) and abs(value) == _LARGEST:
-        restored = math.copysign(math.inf, value)
-    return cast("_Value", restored)

@@ -17,6 +17,7 @@ from pytest_nsight.report.escapes import log_line, visible
 from pytest_nsight.report.table import Column, align, shorten, taken
 from pytest_nsight.report.verdict_text import (
     Cells,
+    affected_by,
     cells,
     describe_metrics,
     detail_lines,
@@ -222,6 +223,8 @@ def _reasons(
         for verdict in subjects:
             for line in detail_lines(verdict):
                 lines += _wrap(line, width, indent="    ")
+            if verbose and (cause := affected_by(verdict, result)):
+                lines += _wrap(f"affected by {cause}", width, indent="    ")
             reach = reach_of(verdict, result)
             means = None if verdict.subject.part else result.metrics.get(verdict.subject.case)
             if verbose and means is not None:

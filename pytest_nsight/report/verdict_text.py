@@ -31,6 +31,7 @@ _NOUNS = {
     VerdictKind.UNCHANGED: ("unchanged", "unchanged"),
     VerdictKind.NOT_SAVED: ("not saved", "not saved"),
     VerdictKind.SAVED: ("saved", "saved"),
+    VerdictKind.MEASURED: ("measured", "measured"),
 }
 
 
@@ -153,10 +154,14 @@ def summary(result: SessionResult) -> str:
     """
     kinds = Counter(verdict.kind for verdict in result.verdicts)
     both = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT)
-    was_judged = any(kind not in (VerdictKind.SAVED, VerdictKind.NOT_SAVED) for kind in kinds)
+    was_judged = any(kind not in (VerdictKind.SAVED, VerdictKind.NOT_SAVED, VerdictKind.MEASURED) for kind in kinds)
     parts = [count(kinds[kind], *_NOUNS[kind]) for kind in both] if was_judged else []
     parts += [count(kinds[kind], *_NOUNS[kind]) for kind in VerdictKind if kinds[kind] and kind not in both]
-    return f"{count(len(result.verdicts), 'verdict')}: {', '.join(parts)}" if parts else "nothing was measured"
+    affected = result.affected
+    left_out = count(len(affected.left_out), "case") + " not affected" if affected and affected.left_out else ""
+    if not parts:
+        return f"nothing was measured: {left_out}" if left_out else "nothing was measured"
+    return ", ".join([f"{count(len(result.verdicts), 'verdict')}: {', '.join(parts)}", *filter(None, [left_out])])
 
 
 def setup(result: SessionResult) -> str:
@@ -183,6 +188,11 @@ def runs_of(verdict: Verdict, result: SessionResult) -> list[RunSummary]:
     """The new runs of the verdict's subject, in their order."""
     case, part = verdict.subject.case, verdict.subject.part
     return [run for run in result.runs if run.subject.case == case and run.subject.part == part]
+
+
+def affected_by(verdict: Verdict, result: SessionResult) -> str:
+    """Why --nsight-affected has chosen the case, "" where it has not been asked."""
+    return visible(result.affected.causes.get(verdict.subject.case, "")) if result.affected else ""
 
 
 def shown_ns(verdict: Verdict) -> float | None:

@@ -136,6 +136,7 @@ def _summary(
         # Work is declared for a whole round only.
         work=None if subject.part else manifest.work.get(subject.case),
         cases=len(set(manifest.started)),
+        elapsed_ms=0 if subject.part else manifest.elapsed_ms(subject.case),
     )
 
 

@@ -71,4 +71,5 @@ summaries = st.builds(
     work=st.none() | st.builds(Work, _counts, _counts),
     reason=_texts,
     cases=_small,
+    elapsed_ms=_small,
 )

@@ -120,7 +120,7 @@ def test_a_partner_that_was_not_measured_leaves_the_claim_open():
 
 def test_partners_without_a_common_run_leave_the_claim_open():
     own = make_runs([100_000], "monday", subject=FUSED)
-    other = make_runs([130_000], "tuesday", subject=UNFUSED)
+    other = make_runs([99_000, 130_000], "monday", subject=UNFUSED)[1:]
     evidence = [
         SubjectRuns(FUSED, Policy(faster_than=UNFUSED.case), (), own),
         SubjectRuns(UNFUSED, Policy(), (), other),
@@ -130,6 +130,27 @@ def test_partners_without_a_common_run_leave_the_claim_open():
 
     assert verdict.kind is VerdictKind.NO_BASELINE
     assert "no run measured both" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("by", "board", "kind"),
+    [
+        (1.28, "GPU-a", VerdictKind.NO_BASELINE),
+        (1.35, "GPU-a", VerdictKind.CLAIM),
+        # Boards differ by about 0.6 %, so that 1.28 is not shown there.
+        (1.28, "GPU-b", VerdictKind.CLAIM),
+        (1.2, "GPU-b", VerdictKind.NO_BASELINE),
+    ],
+)
+def test_partners_of_two_shards_are_compared_with_the_noise_of_sessions_and_boards(by, board, kind):
+    own = make_runs([100_000] * 3, "shard 1", subject=FUSED)
+    other = make_runs([130_000] * 3, "shard 2", subject=UNFUSED, board=board)
+    evidence = [
+        SubjectRuns(FUSED, Policy(faster_than=UNFUSED.case, by=by), (), own),
+        SubjectRuns(UNFUSED, Policy(), (), other),
+    ]
+
+    assert judge(evidence)[0].kind is kind
 
 
 def test_a_claim_of_a_case_is_not_made_of_its_parts():

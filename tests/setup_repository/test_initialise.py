@@ -55,7 +55,14 @@ def test_an_empty_repository_gets_a_test_settings_attributes_and_workflows(repos
         ".gitattributes",
         *(
             f".github/workflows/{name}.yml"
-            for name in ("gpu-gate", "gpu-comment", "gpu-compare", "gpu-runner-check", "update-baselines")
+            for name in (
+                "gpu-gate",
+                "gpu-comment",
+                "gpu-compare",
+                "gpu-runner-check",
+                "gpu-shards",
+                "update-baselines",
+            )
         ),
     }
     assert set(outcomes(steps).values()) == {Outcome.CREATED}

@@ -132,7 +132,7 @@ def test_no_text_of_a_stranger_becomes_part_of_a_script(name):
 
 
 def test_a_fork_waits_for_a_reviewer():
-    for name, job in (("gpu-gate.yml", "measure"), ("gpu-compare.yml", "compare")):
+    for name, job in (("gpu-gate.yml", "measure"), ("gpu-compare.yml", "compare"), ("gpu-shards.yml", "measure")):
         assert "gpu-fork" in jobs(name)[job]["environment"]
     assert "head.repo.full_name == github.repository" in jobs("update-baselines.yml")["measure"]["if"]
 
@@ -197,6 +197,42 @@ def test_a_session_in_which_nothing_was_judged_is_no_pass(tmp_path, verdicts, un
     (tmp_path / "nsight.json").write_text(json.dumps(result))
 
     assert run(shell("gpu-gate.yml", "measure", "Something was judged"), tmp_path).returncode == code
+
+
+def test_each_runner_measures_its_shard_and_one_job_judges_all_of_them(tmp_path):
+    fake(tmp_path, "pytest", "exit 0")
+    fake(tmp_path, "pytest-nsight", "exit 1")
+    for number in (0, 1):
+        (tmp_path / f"nsight-shards/nsight-shard-{number}").mkdir(parents=True)
+        (tmp_path / f"nsight-shards/nsight-shard-{number}/shard.json").touch()
+    strategy = jobs("gpu-shards.yml")["measure"]["strategy"]
+    measure, judge = shell("gpu-shards.yml", "measure", "Measure this shard"), jobs("gpu-shards.yml")["judge"]
+
+    for shard in strategy["matrix"]["shard"]:
+        assert run(measure, tmp_path, NSIGHT_PATHS="perf_tests/ a/", SHARD=shard).returncode == 0
+    judged = run(shell("gpu-shards.yml", "judge", "Judge all shards together"), tmp_path)
+
+    measured = [call.partition("--nsight-shard ")[2] for call in calls(tmp_path)[:2]]
+    assert measured == ["1/2 perf_tests/ a/", "2/2 perf_tests/ a/"]
+    assert judged.returncode == 1
+    files = [f"nsight-shards/nsight-shard-{number}/shard.json" for number in (0, 1)]
+    assert calls(tmp_path)[2].startswith(f"pytest-nsight report {' '.join(files)} --html nsight.html --report ")
+    assert (strategy["fail-fast"], judge["if"], judge["runs-on"]) == (False, "always()", "ubuntu-latest")
+
+
+@pytest.mark.parametrize(
+    ("measured", "judged", "code"),
+    [
+        ("success", "success", 0),
+        ("failure", "success", 1),
+        ("success", "failure", 1),
+        ("cancelled", "skipped", 1),
+    ],
+)
+def test_shards_pass_only_if_all_were_measured_and_judged(tmp_path, measured, judged, code):
+    step = shell("gpu-shards.yml", "result", "Say how it ended")
+
+    assert run(step, tmp_path, MEASURED=measured, JUDGED=judged).returncode == code
 
 
 def test_the_base_of_a_comparison_is_the_first_parent(tmp_path):

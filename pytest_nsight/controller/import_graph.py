@@ -1,0 +1,199 @@
+"""Which files of a project a Python file may import, read from their text; nothing is imported.
+
+Seen are import statements anywhere in a file, `importlib.import_module`, `__import__`, `pytest.importorskip` with
+constant names, `pytest_plugins`, and the `__init__.py` of every package on the way. Not seen are data files, names
+that are computed, and the sources of compiled modules; `unseen` names the last two.
+"""
+
+from __future__ import annotations
+
+import ast
+import sys
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, field
+from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec
+from pathlib import Path
+
+_IMPORTING = ("import_module", "importorskip", "__import__")
+_INSTALLED = ("site-packages", "dist-packages")
+
+
+@dataclass(frozen=True, slots=True)
+class _Names:
+    """What a file imports.
+
+    Attributes:
+        absolute: dotted names; of `from a import b` both a and a.b, which need not be a module.
+        relative: (folder that it starts from, dotted name).
+        is_computed: whether it also imports what only a run can know.
+    """
+
+    absolute: tuple[str, ...] = ()
+    relative: tuple[tuple[Path, str], ...] = ()
+    is_computed: bool = False
+
+
+@dataclass(slots=True)
+class ImportGraph:
+    """The imports of a project's files.
+
+    Attributes:
+        repository: top folder of the project; what lies outside or is installed is not followed.
+        missing: files that are gone; who would import them is said to do so.
+        unseen: file -> what of its imports cannot be followed.
+    """
+
+    repository: Path
+    missing: Collection[Path] = ()
+    unseen: dict[Path, str] = field(default_factory=dict)
+    _imports: dict[Path, frozenset[Path]] = field(default_factory=dict)
+    _specs: dict[str, ModuleSpec | None] = field(default_factory=dict)
+
+    def reach(self, roots: Collection[Path]) -> Mapping[Path, Path]:
+        """Every file that these files import, directly or not, with themselves.
+
+        Returns:
+            File -> the one that imports it, one of them if several do; a root comes from itself.
+        """
+        found = {root: root for root in roots}
+        waiting = list(found)
+        while waiting:
+            importer = waiting.pop()
+            for file in sorted(self._list_imports(importer)):
+                if file not in found:
+                    found[file] = importer
+                    waiting.append(file)
+        return found
+
+    def _list_imports(self, file: Path) -> frozenset[Path]:
+        if file not in self._imports:
+            self._imports[file] = frozenset(self._find_imports(file)) - {file}
+        return self._imports[file]
+
+    def _find_imports(self, file: Path) -> Iterator[Path]:
+        yield from self._packages_of(file)
+        if file.suffix not in SOURCE_SUFFIXES:
+            self.unseen[file] = "the sources that it is built from"
+            return
+        if not file.exists():
+            return
+        try:
+            tree = ast.parse(file.read_bytes())
+        except (OSError, ValueError, SyntaxError):
+            self.unseen[file] = "its imports, because it cannot be parsed"
+            return
+        names = _read_names(tree, file)
+        if names.is_computed:
+            self.unseen[file] = "modules that it imports by a computed name"
+        for name in names.absolute:
+            yield from self._find_module(name)
+        for folder, name in names.relative:
+            yield from self._find_in_folder(folder, name)
+
+    def _packages_of(self, file: Path) -> Iterator[Path]:
+        """The `__init__.py` of every package that the file lies in."""
+        for folder in file.parents:
+            init = folder / "__init__.py"
+            if not self._is_there(init) or not folder.is_relative_to(self.repository):
+                return
+            yield init
+
+    def _find_in_folder(self, folder: Path, name: str) -> Iterator[Path]:
+        path = folder.joinpath(*name.split(".")) if name else folder
+        for candidate in (path.with_name(f"{path.name}.py"), path / "__init__.py"):
+            if self._is_there(candidate):
+                yield candidate
+        # Compiled modules have the platform in their names.
+        yield from (other for other in path.parent.glob(f"{path.name}.*.so") if name)
+
+    def _find_module(self, name: str) -> Iterator[Path]:
+        spec = self._find_spec(name)
+        if spec is None:
+            ending = name.replace(".", "/")
+            for path in self.missing:
+                if f"/{path.as_posix()}".endswith((f"/{ending}.py", f"/{ending}/__init__.py")):
+                    yield path
+            return
+        if spec.origin is not None and spec.has_location:
+            file = Path(spec.origin)
+            file = file if self.is_own(file) else file.resolve()
+            if self.is_own(file):
+                yield file
+
+    def _find_spec(self, name: str) -> ModuleSpec | None:
+        """Where a module is, by what is imported already and by the finders, which import nothing."""
+        if name not in self._specs:
+            self._specs[name] = self._look_up(name)
+        return self._specs[name]
+
+    def _look_up(self, name: str) -> ModuleSpec | None:
+        known: ModuleSpec | None = getattr(sys.modules.get(name), "__spec__", None)
+        if known is not None:
+            return known
+        package, _, _ = name.rpartition(".")
+        places = None
+        if package:
+            parent = self._find_spec(package)
+            if parent is None or parent.submodule_search_locations is None:
+                return None
+            places = list(parent.submodule_search_locations)
+        for finder in sys.meta_path:
+            try:
+                spec = finder.find_spec(name, places)
+            except (ImportError, AttributeError, ValueError, OSError):
+                continue
+            if spec is not None:
+                return spec
+        return None
+
+    def _is_there(self, path: Path) -> bool:
+        return path in self.missing or path.is_file()
+
+    def is_own(self, path: Path) -> bool:
+        """Whether a file belongs to the project and is not installed in it."""
+        return path.is_relative_to(self.repository) and not any(part in _INSTALLED for part in path.parts)
+
+
+def _read_names(tree: ast.Module, file: Path) -> _Names:
+    absolute: list[str] = []
+    relative: list[tuple[Path, str]] = []
+    is_computed = False
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            absolute += [alias.name for alias in node.names]
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            folder, module = file.parents[node.level - 1], node.module or ""
+            names = [module, *(f"{module}.{alias.name}".strip(".") for alias in node.names if alias.name != "*")]
+            relative += [(folder, name) for name in names]
+        elif isinstance(node, ast.ImportFrom):
+            absolute += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+        elif isinstance(node, ast.Call) and _called_name(node) in _IMPORTING and node.args:
+            first = node.args[0]
+            if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+                is_computed = True
+            elif first.value.startswith("."):
+                stripped = first.value.lstrip(".")
+                relative.append((file.parents[len(first.value) - len(stripped) - 1], stripped))
+            else:
+                absolute.append(first.value)
+        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+            absolute += _plugin_names(node)
+    # Importing a.b.c imports a and a.b, too.
+    whole = (".".join(name.split(".")[:end]) for name in absolute for end in range(1, name.count(".") + 2))
+    return _Names(tuple(dict.fromkeys(whole)), tuple(dict.fromkeys(relative)), is_computed)
+
+
+def _called_name(call: ast.Call) -> str:
+    function = call.func
+    if isinstance(function, ast.Attribute):
+        return function.attr
+    return function.id if isinstance(function, ast.Name) else ""
+
+
+def _plugin_names(node: ast.Assign | ast.AnnAssign) -> list[str]:
+    """The modules of `pytest_plugins = "a", "b"`."""
+    targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+    if not any(isinstance(target, ast.Name) and target.id == "pytest_plugins" for target in targets):
+        return []
+    constants = ast.walk(node.value) if node.value is not None else ()
+    return [one.value for one in constants if isinstance(one, ast.Constant) and isinstance(one.value, str)]

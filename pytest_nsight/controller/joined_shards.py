@@ -1,0 +1,182 @@
+"""The shards of one session, joined and judged once: what `pytest-nsight report SHARD...` shows and exits with."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_nsight.controller.completeness import describe_affected
+from pytest_nsight.controller.session_result import list_compared, make_result
+from pytest_nsight.gate.joining import expects_failure, find_own_failures, join_states, join_stored
+from pytest_nsight.gate.judging import judge_state, list_notes
+from pytest_nsight.gate.shard_file import FILE_NAME, ShardBy, ShardFile, read_shard
+from pytest_nsight.gate.state import GateState
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.units import count
+from pytest_nsight.model.verdicts import AffectedCases, SessionResult, Verdict
+
+_MOST_NAMES = 5
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedSession:
+    """The union of all shards.
+
+    Attributes:
+        result: with the verdicts on all cases.
+        failures: case -> why it fails; a gate that had measured all of them would fail the same cases.
+        gaps: sentences on what a strict session must not leave out.
+    """
+
+    result: SessionResult
+    failures: dict[str, str]
+    gaps: tuple[str, ...]
+
+    @property
+    def fails(self) -> bool:
+        """Whether the gate fails."""
+        return bool(self.failures) or (self.result.strict and bool(self.gaps))
+
+
+def is_shard(path: Path) -> bool:
+    """Whether a session's folder, or a file, is that of a shard."""
+    return path.name == FILE_NAME or (path / FILE_NAME).is_file()
+
+
+def join_shards(paths: Sequence[Path]) -> JoinedSession:
+    """Judges the cases of all shards together.
+
+    Args:
+        paths: folders of the shards' sessions, in any order.
+
+    Raises:
+        UsageError: they are not all the shards of one session, each once; the sentence says what to do.
+        RecordingError: one cannot be read.
+    """
+    others = [path for path in paths if not is_shard(path)]
+    if others:
+        raise UsageError(
+            f"{others[0]} holds no {FILE_NAME}, and stands beside shards; a shard that was interrupted has none: "
+            "measure it again, or give shards alone"
+        )
+    shards = sorted((read_shard(path) for path in paths), key=lambda file: file.shard.number)
+    _check_numbers(shards)
+    _check_agreement(shards)
+    _check_cases(shards)
+    state = join_states([file.state for file in shards])
+    stored = join_stored(file.stored for file in shards)
+    own_failures = find_own_failures(state)
+    gaps = tuple(dict.fromkeys(gap for file in shards for gap in file.gaps))
+    state = state.with_notes(
+        f"joined from {count(len(shards), 'shard')} and judged together", _describe_failures(own_failures)
+    )
+    state = state.with_notes(*list_notes(state, stored))
+    verdicts = judge_state(state, stored)
+    affected = _join_affected(shards)
+    strict = shards[0].options.get("--nsight-strict") == "on"
+    result = make_result(
+        state,
+        verdicts,
+        list_compared(state, stored),
+        session=" + ".join(file.session for file in shards),
+        recorded=min(file.recorded for file in shards),
+        collector="; ".join(dict.fromkeys(file.collector for file in shards)),
+        strict=strict,
+        notes=(*describe_affected(affected), *state.notes, *gaps),
+        affected=affected,
+    )
+    return JoinedSession(result, {**_find_failing(state, verdicts, strict=strict), **own_failures}, gaps)
+
+
+def _check_numbers(shards: Sequence[ShardFile]) -> None:
+    """Every shard once."""
+    counts = sorted({file.shard.count for file in shards})
+    if len(counts) > 1:
+        raise UsageError(
+            f"these are shards of different divisions, into {' and '.join(map(str, counts))}; give all of one"
+        )
+    numbers = [file.shard.number for file in shards]
+    twice = next((number for number in numbers if numbers.count(number) > 1), None)
+    if twice is not None:
+        sessions = " and ".join(file.session for file in shards if file.shard.number == twice)
+        raise UsageError(f"shard {twice}/{counts[0]} is there twice, in {sessions}; give each shard once")
+    missing = [f"{number}/{counts[0]}" for number in range(1, counts[0] + 1) if number not in numbers]
+    if missing:
+        raise UsageError(
+            f"{len(shards)} of {count(counts[0], 'shard')} given, {', '.join(missing)} missing; measure it with "
+            f"--nsight-shard {missing[0]} on the same commit, and give all sessions"
+        )
+
+
+def _check_agreement(shards: Sequence[ShardFile]) -> None:
+    """What one session would have only once."""
+    measured = [file for file in shards if file.summaries]
+    for what, remedy, files, values in (
+        ("commits", "check out one commit on all machines", measured, [file.commit for file in measured]),
+        ("GPU models", "shards need machines of one model", measured, [file.device for file in measured]),
+        ("baselines", "check out one commit on all machines", shards, [file.baselines for file in shards]),
+        (
+            "divisions of the tests",
+            "all need the same tests, selection and durations (--nsight-shard-by selection where you divide)",
+            shards,
+            [f"{file.shard.by.value} {file.fingerprint}" for file in shards],
+        ),
+    ):
+        if len(set(values)) > 1:
+            named = ", ".join(f"{f.shard.name}: {v or 'none'}" for f, v in zip(files, values, strict=True))
+            raise UsageError(f"the shards have different {what} ({named}); {remedy}, and measure again")
+    for option in sorted({name for file in shards for name in file.options}):
+        values = [file.options.get(option, "") for file in shards]
+        if len(set(values)) > 1:
+            named = ", ".join(f"{f.shard.name}: {v or 'none'}" for f, v in zip(shards, values, strict=True))
+            raise UsageError(f"the shards have different values of {option} ({named}); give all of them the same")
+
+
+def _check_cases(shards: Sequence[ShardFile]) -> None:
+    """No case in two shards: it would be judged with more runs than the others, or twice."""
+    first: dict[str, ShardFile] = {}
+    for file in shards:
+        for case in file.cases:
+            other = first.setdefault(case.id, file)
+            if other is not file:
+                remedy = "let the selections of the shards not overlap"
+                if file.shard.by is ShardBy.DURATION:
+                    remedy = "measure all shards again"
+                raise UsageError(f"shards {other.shard.name} and {file.shard.name} both hold {case.id}; {remedy}")
+
+
+def _join_affected(shards: Sequence[ShardFile]) -> AffectedCases | None:
+    """Every shard of one division has found the same; of a selection each has found its own."""
+    found = [file.affected for file in shards if file.affected is not None]
+    if not found:
+        return None
+    causes = {case: cause for one in found for case, cause in one.causes.items()}
+    left_out = dict.fromkeys(case for one in found for case in one.left_out)
+    unseen = {file: what for one in found for file, what in one.unseen.items()}
+    return replace(found[0], causes=causes, left_out=tuple(left_out), unseen=unseen)
+
+
+def _find_failing(state: GateState, verdicts: Sequence[Verdict], *, strict: bool) -> dict[str, str]:
+    """Case -> the sentence of a verdict that fails it; a test that is expected to fail must."""
+    failing = {
+        verdict.subject.case: verdict.sentence for verdict in verdicts if verdict.kind.fails_in(strict=strict)
+    }
+    found = {case: sentence for case, sentence in failing.items() if not expects_failure(state, case)}
+    for case, reports in state.reports.items():
+        if (
+            any(report["outcome"] == "failed" for report in reports)
+            and state.has_passed(case)
+            and case not in failing
+        ):
+            found[case] = "it is expected to fail, strictly, and passes"
+    return found
+
+
+def _describe_failures(failures: dict[str, str]) -> str:
+    if not failures:
+        return ""
+    shown = [f"{case}: {why}" for case, why in list(failures.items())[:_MOST_NAMES]]
+    more = f"; and {len(failures) - len(shown)} more" if len(failures) > len(shown) else ""
+    verb = "has" if len(failures) == 1 else "have"
+    return f"{count(len(failures), 'case')} {verb} failed without a verdict: {'; '.join(shown)}{more}"

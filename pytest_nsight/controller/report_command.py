@@ -1,0 +1,89 @@
+"""The command `pytest-nsight report`: sessions that are over, shown again, judged together, or as one table."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.controller.joined_shards import is_shard, join_shards
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.report import terminal
+from pytest_nsight.report.registry import ReportFile, publish, read_requests, step_summary_path, workflow_commands
+from pytest_nsight.report.session_file import join_sessions, read_session
+from pytest_nsight.report.session_table import list_rows, read_table, tabulate, write_table
+
+
+@dataclass(frozen=True, slots=True)
+class ReportRequest:
+    """What to read and to write.
+
+    Attributes:
+        sessions: folders or files of sessions; all shards of one session, or any whole sessions.
+        html: file of the HTML page, None for none.
+        reports: other forms, each NAME=PATH.
+        table: file of the table, None for none.
+    """
+
+    sessions: tuple[Path, ...]
+    html: str | None = None
+    reports: tuple[str, ...] = ()
+    table: Path | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reported:
+    """What the command says.
+
+    Attributes:
+        text: for the terminal; "" where only files were asked for.
+        fails: whether the gate fails.
+    """
+
+    text: str
+    fails: bool
+
+
+def report(request: ReportRequest, width: int) -> Reported:
+    """Writes what was asked for.
+
+    Args:
+        request: what to read and to write.
+        width: columns of the terminal.
+
+    Raises:
+        NsightError: a session cannot be read, shards do not fit, or a file cannot be written.
+    """
+    requests = [*([f"html={request.html}"] if request.html else []), *request.reports]
+    files = read_requests(requests, Path.cwd())
+    if any(is_shard(path) for path in request.sessions):
+        return _report_shards(request, files, width)
+    if request.table is not None:
+        write_table(read_table(request.sessions), request.table)
+        if not files:
+            # A table of many sessions is no gate.
+            return Reported("", fails=False)
+    result = join_sessions([read_session(path) for path in request.sessions])
+    _publish(result, files)
+    fails = any(verdict.kind.fails_in(strict=result.strict) for verdict in result.verdicts)
+    return Reported("" if files else terminal.render(result, width), fails)
+
+
+def _report_shards(request: ReportRequest, files: Sequence[ReportFile], width: int) -> Reported:
+    """Judges all shards; says so in the terminal in any case, as the gate does."""
+    joined = join_shards(request.sessions)
+    if request.table is not None:
+        write_table(tabulate(list_rows(joined.result)), request.table)
+    _publish(joined.result, files, step_summary_path())
+    commands = workflow_commands(joined.result, Path.cwd())
+    lines = [terminal.render(joined.result, width), commands.rstrip("\n")]
+    if joined.result.strict:
+        lines += [f"FAILED --nsight-strict: {gap}" for gap in joined.gaps]
+    return Reported("\n".join(line for line in lines if line), joined.fails)
+
+
+def _publish(result: SessionResult, files: Sequence[ReportFile], step_summary: Path | None = None) -> None:
+    errors = publish(result, files, step_summary=step_summary)
+    if errors:
+        raise UsageError("; ".join(errors))

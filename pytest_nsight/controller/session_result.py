@@ -1,0 +1,133 @@
+"""What becomes of a session's last state: a result, to be rendered, or the file of a shard, to be joined."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from pytest_nsight.baselines import store
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.controller.completeness import Collected
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate import shard_file
+from pytest_nsight.gate.judging import StoredRuns, list_subjects
+from pytest_nsight.gate.shard_file import ShardIdentity, render_shard
+from pytest_nsight.gate.state import GateState
+from pytest_nsight.model.roofline import find_datasheet
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.verdicts import SessionResult, Verdict
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """What is known of a session from its start.
+
+    Attributes:
+        id: unique over all sessions.
+        recorded: UTC time of its start, ISO 8601.
+        folder: where its files go.
+        collector: what records it, None for a replay.
+        notes: sentences on the choice of the collector.
+    """
+
+    id: str
+    recorded: str
+    folder: Path
+    collector: Collector | None
+    notes: tuple[str, ...] = ()
+
+    def collector_title(self, settings: Settings) -> str:
+        """What recorded it, as reports name it."""
+        return self.collector.title if self.collector else f"replay of {settings.replay}"
+
+
+def make_result(
+    state: GateState,
+    verdicts: tuple[Verdict, ...],
+    compared: tuple[RunSummary, ...],
+    **others: Any,
+) -> SessionResult:
+    """The result of a session, to be rendered.
+
+    Args:
+        state: what was measured.
+        verdicts: on it.
+        compared: the runs that it was compared with.
+        others: the other fields of SessionResult.
+    """
+    return SessionResult(
+        environment={"device": state.device, **state.environment} if state.device else {},
+        verdicts=verdicts,
+        runs=state.summaries,
+        canaries=state.canaries,
+        seeds=state.seeds,
+        limits=state.limits,
+        timelines=state.timelines,
+        metrics=state.metrics,
+        datasheet=find_datasheet(state.device, state.bytes_per_s),
+        partners=state.plan.partners,
+        baseline_runs=compared,
+        lines={case.id: case.line for case in state.plan.cases if case.line is not None},
+        **others,
+    )
+
+
+def list_compared(state: GateState, stored: StoredRuns) -> tuple[RunSummary, ...]:
+    """The runs that the new ones are compared with."""
+    return tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
+
+
+def write_shard(
+    session: SessionRecord,
+    settings: Settings,
+    state: GateState,
+    stored: StoredRuns,
+    collected: Collected,
+    gaps: Sequence[str],
+) -> tuple[str, ...]:
+    """Leaves what the shards are joined from.
+
+    Args:
+        session: which one it is.
+        settings: what the user asked for, a shard among it.
+        state: what was measured.
+        stored: the runs to compare with.
+        collected: what pytest collected.
+        gaps: sentences on what a strict session must not leave out.
+
+    Returns:
+        A sentence if it cannot be written.
+
+    Raises:
+        BaselineError: the baselines cannot be read.
+    """
+    assert settings.shard is not None
+    collector = "replay" if session.collector is None else session.collector.name
+    identity = ShardIdentity(
+        shard=settings.shard,
+        fingerprint=collected.fingerprint,
+        session=session.id,
+        recorded=session.recorded,
+        collector=session.collector_title(settings),
+        options={
+            "--nsight-collector": collector,
+            "--nsight-against": state.other.commit or settings.against,
+            "--nsight-strict": "on" if settings.strict else "off",
+            "--nsight-band": str(settings.band),
+            "--nsight-runs": str(settings.runs),
+            "--nsight-rounds": str(settings.rounds or ""),
+            "--nsight-cpu-threads": str(settings.cpu_threads or ""),
+            "--nsight-no-canaries": "off" if settings.canaries else "on",
+            "--nsight-affected": settings.affected,
+        },
+        baselines="" if settings.against else store.fingerprint(settings.baselines),
+    )
+    path = session.folder / shard_file.FILE_NAME
+    try:
+        text = render_shard(identity, state.with_notes(*session.notes), stored, gaps, collected.affected)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        return (f"{path} was not written ({error.strerror}); free the disk and measure this shard again",)
+    return ()

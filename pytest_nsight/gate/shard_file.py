@@ -1,0 +1,239 @@
+"""What a shard of a session leaves for the others: everything that judging needs, in one file of its folder.
+
+The shard itself judges nothing. `pytest-nsight report` reads the files of all shards and judges their union.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from pytest_nsight.gate.judging import StoredRuns
+from pytest_nsight.gate.other_tree import OtherTree
+from pytest_nsight.gate.state import GateState, SerialisedReport, SessionPlan
+from pytest_nsight.model.errors import RecordingError
+from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.round_timeline import RoundTimeline
+from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary, Subject
+from pytest_nsight.model.verdicts import AffectedCases
+from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
+
+FILE_NAME = "shard.json"
+"""Its name in a session's folder."""
+
+_FORMAT = 1
+_MOST_CHARACTERS = 300
+
+
+class ShardBy(enum.Enum):
+    """Who divides the tests."""
+
+    DURATION = "duration"
+    """This plugin, so that every shard takes about as long."""
+    SELECTION = "selection"
+    """The command line has divided them already: pytest-split, -k, paths."""
+
+
+@dataclass(frozen=True, slots=True)
+class Shard:
+    """One of several parts of a suite.
+
+    Attributes:
+        number: which one, from 1.
+        count: how many there are.
+        by: who divides.
+    """
+
+    number: int
+    count: int
+    by: ShardBy = ShardBy.DURATION
+
+    @property
+    def name(self) -> str:
+        """As the user types it: "2/4"."""
+        return f"{self.number}/{self.count}"
+
+
+@dataclass(frozen=True, slots=True)
+class ShardFile:
+    """The content of the file.
+
+    Attributes:
+        format: version of it.
+        shard: which one it is.
+        fingerprint: of the whole division; "" where the command line has divided.
+        session: id of the shard's session.
+        recorded: UTC time of its start, ISO 8601.
+        collector: what recorded it, with its version.
+        commit: of the tested tree, "+" at its end if it had changes; "" where nothing was measured.
+        options: what decides how is measured and judged, by option; the same in all shards.
+        baselines: fingerprint of the folder of baselines.
+        cases: what was to be measured.
+        summaries: one per subject and run.
+        canaries: one per canary and run.
+        stored: the runs that the baselines hold for these cases and for the canaries.
+        reports: case -> outcome of each phase, with the first line of a failure.
+        pairs: case -> rounds interleaved with those of the case that it claims to beat.
+        problems: case -> why there is nothing to judge.
+        notes: sentences about the session.
+        gaps: sentences on what a strict session must not leave out.
+        device: product name of what was measured, "" if nothing was.
+        environment: of the first run.
+        bytes_per_s: memory bandwidth by the recording's own account.
+        seeds: run id -> seed of the order of its cases.
+        other_commit: the revision that this session compares with, "" for stored runs.
+        other_runs: the revision's runs.
+        absent: case -> why the revision has none.
+        affected: which cases were chosen by what has changed.
+        timelines: case -> a round of its newest run.
+        metrics: case -> sampled counters in its newest run.
+    """
+
+    format: int
+    shard: Shard
+    fingerprint: str
+    session: str
+    recorded: str
+    collector: str
+    commit: str
+    options: Mapping[str, str]
+    baselines: str
+    cases: tuple[Case, ...]
+    summaries: tuple[RunSummary, ...] = ()
+    canaries: tuple[RunSummary, ...] = ()
+    stored: tuple[RunSummary, ...] = ()
+    reports: Mapping[str, tuple[Mapping[str, object], ...]] = field(default_factory=dict)
+    pairs: Mapping[str, tuple[InterleavedPairs, ...]] = field(default_factory=dict)
+    problems: Mapping[str, str] = field(default_factory=dict)
+    notes: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
+    device: str = ""
+    environment: Mapping[str, str] = field(default_factory=dict)
+    bytes_per_s: float | None = None
+    seeds: Mapping[str, int] = field(default_factory=dict)
+    other_commit: str = ""
+    other_runs: tuple[RunSummary, ...] = ()
+    absent: Mapping[str, str] = field(default_factory=dict)
+    affected: AffectedCases | None = None
+    timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
+    metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
+
+    @property
+    def state(self) -> GateState:
+        """The state at the end of the shard's loop."""
+        return GateState(
+            plan=SessionPlan(self.cases, runs=1, is_paired=bool(self.other_commit)),
+            summaries=self.summaries,
+            reports=self.reports,
+            problems=self.problems,
+            canaries=self.canaries,
+            pairs=self.pairs,
+            other=OtherTree(self.other_commit, self.absent, _by_subject(self.other_runs)),
+            notes=self.notes,
+            device=self.device,
+            environment=self.environment,
+            bytes_per_s=self.bytes_per_s,
+            seeds=self.seeds,
+            timelines=self.timelines,
+            metrics=self.metrics,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class ShardIdentity:
+    """What must fit among the shards of one session, and names this one.
+
+    Attributes:
+        shard: which one it is.
+        fingerprint: of the whole division.
+        session: id of the shard's session.
+        recorded: UTC time of its start.
+        collector: what recorded it.
+        options: what decides how is measured and judged.
+        baselines: fingerprint of the folder of baselines.
+    """
+
+    shard: Shard
+    fingerprint: str
+    session: str
+    recorded: str
+    collector: str
+    options: Mapping[str, str]
+    baselines: str
+
+
+def render_shard(
+    identity: ShardIdentity,
+    state: GateState,
+    stored: StoredRuns,
+    gaps: Sequence[str],
+    affected: AffectedCases | None,
+) -> str:
+    """The file's text."""
+    commits = sorted({run.commit for run in state.summaries})
+    return write_json(
+        ShardFile(
+            format=_FORMAT,
+            shard=identity.shard,
+            fingerprint=identity.fingerprint,
+            session=identity.session,
+            recorded=identity.recorded,
+            collector=identity.collector,
+            commit=" and ".join(commits),
+            options=identity.options,
+            baselines=identity.baselines,
+            cases=state.plan.cases,
+            summaries=state.summaries,
+            canaries=state.canaries,
+            stored=stored.all,
+            reports={case: tuple(map(_shorten, reports)) for case, reports in state.reports.items()},
+            pairs=state.pairs,
+            problems=state.problems,
+            notes=state.notes,
+            gaps=tuple(gaps),
+            device=state.device,
+            environment=state.environment,
+            bytes_per_s=state.bytes_per_s,
+            seeds=state.seeds,
+            other_commit=state.other.commit,
+            other_runs=tuple(run for runs in state.other.runs.values() for run in runs),
+            absent=state.other.absent,
+            affected=affected,
+            timelines=state.timelines,
+            metrics=state.metrics,
+        )
+    )
+
+
+def read_shard(path: Path) -> ShardFile:
+    """The shard that a session's folder, or its file, holds.
+
+    Raises:
+        RecordingError: it cannot be read, or a newer version has written it.
+    """
+    file = path / FILE_NAME if path.is_dir() else path
+    found = read_json_file(ShardFile, file)
+    if found.format != _FORMAT:
+        raise RecordingError(
+            f"{file} has format {found.format}, {_FORMAT} is known; use the pytest-nsight that wrote it"
+        )
+    return restored(found)
+
+
+def _shorten(report: SerialisedReport) -> dict[str, object]:
+    """A report without its captured output, which may hold anything."""
+    kept = {name: report[name] for name in ("when", "outcome", "wasxfail") if name in report}
+    longrepr = report.get("longrepr")
+    if isinstance(longrepr, Mapping):
+        longrepr = (longrepr.get("reprcrash") or {}).get("message", "")
+    text = str(longrepr or "").strip().partition("\n")[0]
+    return {**kept, "longrepr": text[:_MOST_CHARACTERS]}
+
+
+def _by_subject(runs: Sequence[RunSummary]) -> dict[Subject, tuple[RunSummary, ...]]:
+    found: dict[Subject, tuple[RunSummary, ...]] = {}
+    for run in runs:
+        found[run.subject] = (*found.get(run.subject, ()), run)
+    return found

@@ -1,0 +1,168 @@
+"""Sessions of many boards and months as one table: a row for each verdict of each session."""
+
+from __future__ import annotations
+
+import os
+import statistics
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pytest_nsight.model.errors import RecordingError, UsageError
+from pytest_nsight.model.json_text import DecodingError, parse
+from pytest_nsight.model.verdicts import SessionResult, Verdict
+from pytest_nsight.report import session_file
+from pytest_nsight.report.verdict_text import fails, gated_metric, machine_name, runs_of, shown_ns
+
+_TEXTS_BEFORE = ("session", "recorded", "commit", "machine", "board", "collector", "case", "part", "verdict")
+_COMPARED = ("baseline_ns", "ratio", "low", "high", "p_slower", "adjusted_p_slower", "band", "mde")
+_CLOCKS = ("sm_mhz", "power_w", "temperature_c")
+_VERSIONS = ("driver", "torch", "triton", "cuda", "python", "plugin")
+
+COLUMNS: Mapping[str, str] = {
+    **dict.fromkeys(_TEXTS_BEFORE, "str"),
+    "fails": "bool",
+    "metric": "str",
+    "now_ns": "float64",
+    **dict.fromkeys(("runs", "rounds"), "int64"),
+    **dict.fromkeys((*_COMPARED, *_CLOCKS), "float64"),
+    **dict.fromkeys((*_VERSIONS, "sentence"), "str"),
+}
+"""Columns and their types. Times are in ns, ratios are new / old; missing numbers are NaN, missing texts empty."""
+
+_RESULT_FILE = "result.json"
+_Row = Mapping[str, object]
+
+
+def read_table(paths: Iterable[Path]) -> pd.DataFrame:
+    """One row for each verdict, ordered by the sessions' times; a session that is there twice counts once.
+
+    Args:
+        paths: folders of sessions, their `session.json` or `result.json`, or files that --nsight-json wrote.
+
+    Raises:
+        RecordingError: one of them is none of these, or damaged.
+    """
+    rows = {(row["session"], row["case"], row["part"]): row for path in paths for row in _read_rows(path)}
+    return tabulate(rows.values())
+
+
+def list_rows(session: SessionResult) -> list[_Row]:
+    """The rows of one session."""
+    return [_row(session, verdict) for verdict in session.verdicts]
+
+
+def tabulate(rows: Iterable[_Row]) -> pd.DataFrame:
+    """Rows as a table with typed columns."""
+    ordered = sorted(rows, key=lambda row: (str(row["recorded"]), str(row["session"])))
+    table: pd.DataFrame = pd.DataFrame(ordered, columns=list(COLUMNS))
+    texts = [name for name, kind in COLUMNS.items() if kind == "str"]
+    table[texts] = table[texts].fillna("")
+    typed: pd.DataFrame = table.astype(dict(COLUMNS))
+    return typed
+
+
+def write_table(table: pd.DataFrame, path: Path) -> None:
+    """Writes a table.
+
+    Args:
+        table: any.
+        path: a file whose name ends in .parquet or .csv.
+
+    Raises:
+        UsageError: another ending, no library for Parquet, or a file that cannot be written.
+    """
+    if path.suffix not in (".parquet", ".csv"):
+        raise UsageError(f"--table {path}: the name must end in .parquet or .csv")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if path.suffix == ".csv":
+            table.to_csv(path, index=False)
+        else:
+            table.to_parquet(path, engine="pyarrow", index=False)
+    except ImportError:
+        raise UsageError(
+            f"--table {path}: Parquet needs pyarrow; pip install 'pytest-nsight[parquet]', or give a name that "
+            "ends in .csv"
+        ) from None
+    except OSError as error:
+        raise UsageError(
+            f"{path} was not written ({os.strerror(error.errno or 0)}); choose another place"
+        ) from None
+
+
+def _read_rows(path: Path) -> list[_Row]:
+    if path.is_dir():
+        file = path / session_file.FILE_NAME
+        path = file if file.exists() or not (path / _RESULT_FILE).exists() else path / _RESULT_FILE
+    if not path.exists():
+        raise RecordingError(f"{path} does not exist; give sessions' folders below .nsight/, or JSON reports")
+    try:
+        content = parse(path.read_text(encoding="utf-8"))
+        if isinstance(content, dict) and "benchmarks" in content:
+            return [_row_of_benchmark(content, one) for one in content["benchmarks"]]
+    except (OSError, UnicodeDecodeError, DecodingError, KeyError, TypeError, AttributeError, IndexError) as error:
+        raise RecordingError(
+            f"{path} is no result of pytest-nsight ({type(error).__name__}: {error}); leave it out"
+        ) from None
+    return list_rows(session_file.read_session(path))
+
+
+def _row(session: SessionResult, verdict: Verdict) -> _Row:
+    runs, metric, compared = runs_of(verdict, session), gated_metric(verdict), verdict.comparison
+    newest = runs[-1] if runs else None
+    environment = {**session.environment, **(newest.environment if newest else {})}
+    return {
+        "session": session.session,
+        "recorded": session.recorded,
+        "commit": newest.commit if newest else "",
+        "machine": machine_name(session),
+        "board": "+".join(dict.fromkeys(run.board for run in runs)),
+        "collector": session.collector,
+        "case": verdict.subject.case,
+        "part": verdict.subject.part,
+        "verdict": verdict.kind.value,
+        "fails": fails(verdict, strict=session.strict),
+        "metric": metric,
+        "now_ns": shown_ns(verdict),
+        "runs": len(runs),
+        "rounds": sum(len(run.rounds.get(metric, ())) for run in runs),
+        **{name: getattr(compared, name, None) for name in _COMPARED},
+        **{name: _median([getattr(run.clocks, name) for run in runs]) for name in _CLOCKS},
+        **{name: environment.get(name, "") for name in _VERSIONS},
+        "sentence": verdict.sentence,
+    }
+
+
+def _row_of_benchmark(content: Mapping[str, Any], benchmark: Mapping[str, Any]) -> _Row:
+    """The same of a JSON report, which holds medians in place of rounds."""
+    ours, entry = content["nsight"], benchmark["extra_info"]["nsight"]
+    runs, environment, compared = entry["runs"], entry["environment"], entry["comparison"] or {}
+    machine = next(filter(None, (environment.get(name) for name in ("gpu", "device", "cpu"))), "unknown machine")
+    return {
+        "session": ours["session"],
+        "recorded": content["datetime"],
+        "commit": runs[-1]["commit"] if runs else "",
+        "machine": machine,
+        "board": "+".join(dict.fromkeys(run["board"] for run in runs)),
+        "collector": ours["collector"],
+        "case": entry["case"],
+        "part": entry["part"],
+        "verdict": entry["verdict"],
+        "fails": entry["fails"],
+        "metric": entry["metric"],
+        "now_ns": compared.get("now_ns") or 1e9 * benchmark["stats"]["median"],
+        "runs": len(runs),
+        "rounds": sum(run["rounds"] for run in runs),
+        **{name: compared.get(name) for name in _COMPARED},
+        **{name: _median([run["clocks"].get(name) for run in runs]) for name in _CLOCKS},
+        **{name: environment.get(name, "") for name in _VERSIONS},
+        "sentence": entry["sentence"],
+    }
+
+
+def _median(values: Sequence[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return float(statistics.median(known)) if known else None
