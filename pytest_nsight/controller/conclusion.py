@@ -181,6 +181,7 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
             verdicts=verdicts,
             problem=state.problems.get(case, ""),
             next_steps=() if steps is None else tuple(steps.lines),
+            warnings=state.warnings.get(case, ()),
         )
     if settings.replay:
         for case in state.plan.case_ids:

@@ -10,6 +10,7 @@ import pytest
 
 from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.report.ci_formats import properties
 from pytest_nsight.report.escapes import log_line, visible
 from pytest_nsight.report.verdict_text import detail_lines, headline
@@ -28,6 +29,7 @@ class CaseOutcome:
         problem: why there is nothing to judge, "" if there is.
         is_unrecorded: whether a replayed recording simply does not hold the case.
         next_steps: lines on its baseline, and on how to accept a failing change or check it again.
+        warnings: what it warned of.
     """
 
     serialised: tuple[dict[str, Any], ...] = ()
@@ -35,6 +37,7 @@ class CaseOutcome:
     problem: str = ""
     is_unrecorded: bool = False
     next_steps: tuple[str, ...] = ()
+    warnings: tuple[CaseWarning, ...] = ()
 
     @classmethod
     def missing(cls, folder: str) -> CaseOutcome:

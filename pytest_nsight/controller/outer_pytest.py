@@ -134,6 +134,15 @@ class Controller:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in outcome.reports(item, strict=self._settings.strict):
             item.ihook.pytest_runtest_logreport(report=report)
+        for warning in outcome.warnings:
+            item.ihook.pytest_warning_recorded.call_historic(
+                kwargs={
+                    "warning_message": warning.restore(),
+                    "when": "runtest",
+                    "nodeid": item.nodeid,
+                    "location": None,
+                }
+            )
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import builtins
 import json
 import math
 import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any
+from warnings import WarningMessage
 
 from pytest_nsight.model.decoding import Count, Range
 from pytest_nsight.model.values import Work
@@ -236,6 +238,38 @@ class LeakedState:
     case: str
     names: tuple[str, ...]
     stuck: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWarning:
+    """A warning that a case gave.
+
+    Attributes:
+        case: node id.
+        category: name of its class.
+        module: module of its class.
+        text: what it says.
+        file, line: where it was given.
+    """
+
+    case: str
+    category: str
+    module: str
+    text: str
+    file: str
+    line: int
+
+    @classmethod
+    def of(cls, case: str, given: WarningMessage) -> CaseWarning:
+        """What Python recorded of a warning."""
+        category = given.category
+        return cls(case, category.__name__, category.__module__, str(given.message), given.filename, given.lineno)
+
+    def restore(self) -> WarningMessage:
+        """The same for Python; a class of a module that this process may not have is stood in for by its name."""
+        known = getattr(builtins, self.category, None) if self.module == "builtins" else None
+        category = known or type(self.category, (Warning,), {"__module__": self.module})
+        return WarningMessage(category(self.text), category, self.file, self.line)
 
 
 class Journal:
