@@ -23,20 +23,25 @@ class Collected:
         known: node ids of every test of this tree, selected or not.
         unmarked: of those selected ones that use the fixture without the mark: they run, and nothing is measured.
         partial: files whose tests the command line names one by one, so that their others are unknown.
+        scope: where a script was measured: the node id of its cases, less their own names; else "".
     """
 
     known: frozenset[str] = frozenset()
     unmarked: tuple[str, ...] = ()
     partial: frozenset[str] = frozenset()
+    scope: str = ""
 
     @classmethod
-    def of(cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str]) -> Collected:
+    def of(
+        cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str], scope: str = ""
+    ) -> Collected:
         """What there is to say of a collection.
 
         Args:
             items: the selected tests.
             deselected: node ids of the others.
             arguments: what pytest was asked to collect.
+            scope: of the script that was run, "" for tests.
         """
         named = [argument.partition("::")[0] for argument in arguments if "::" in argument]
         files = {item.nodeid.partition("::")[0] for item in items}
@@ -48,17 +53,23 @@ class Collected:
                 if FIXTURE in getattr(item, "fixturenames", ()) and not is_marked(item)
             ),
             partial=frozenset(file for file in files if any(file.endswith(Path(name).name) for name in named)),
+            scope=scope,
         )
 
     def find_removed(self, stored: Iterable[str], root: Path) -> tuple[str, ...]:
         """The cases that baselines hold and this tree does not have any more, sorted.
 
-        A case counts as removed if its file was collected as a whole without it, or does not exist.
+        A case counts as removed if its file was collected as a whole without it, or does not exist. A script that
+        was run with some arguments says nothing of the cases that it has with others.
 
         Args:
             stored: node ids that baselines hold.
             root: pytest's root folder.
         """
+        if self.scope:
+            return tuple(
+                case for case in sorted(set(stored) - self.known) if case.rpartition("::")[0] == self.scope
+            )
         files = {case.partition("::")[0] for case in self.known} - self.partial
         removed = []
         for case in sorted(set(stored) - self.known):

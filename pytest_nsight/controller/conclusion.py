@@ -148,6 +148,7 @@ def conclude(
         lines={case.id: case.line for case in state.plan.cases if case.line is not None},
         timelines=state.timelines,
         metrics=state.metrics,
+        script=settings.script.command if settings.script is not None else "",
     )
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     errors += publish(
@@ -261,4 +262,5 @@ def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[s
 def _describe_later_save(settings: Settings, folder: Path) -> str:
     """How the user saves without measuring again."""
     recording = settings.replay or folder
-    return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {recording}"
+    switch = "" if settings.script is not None else "--nsight "
+    return f"what was measured is kept: save it with {switch}--nsight-save --nsight-replay {recording}"

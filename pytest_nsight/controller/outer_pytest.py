@@ -25,6 +25,7 @@ from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
 from pytest_nsight.protocol.ranks import is_one_of_many
+from pytest_nsight.protocol.script import FirstPass
 from pytest_nsight.report import terminal
 from pytest_nsight.report.registry import workflow_commands
 
@@ -66,6 +67,20 @@ class Controller:
         """Says how and against what is measured."""
         return self._session.header()
 
+    @property
+    def folder_name(self) -> str:
+        """The session's folder as people read it."""
+        return self._session.folder_name
+
+    def list_calls(self) -> FirstPass:
+        """The calls of the script that is measured in place of tests.
+
+        Raises:
+            NsightError: the script fails, or measures nothing.
+        """
+        with interrupted_by_signals():
+            return self._session.list_calls()
+
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
         self._deselected += [item.nodeid for item in items]
@@ -74,7 +89,9 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Has the marked tests measured, then lets pytest run its loop."""
         items = [item for item in session.items if is_marked(item)]
-        collected = Collected.of(session.items, self._deselected, session.config.args)
+        script = self._settings.script
+        scope = script.scope if script is not None else ""
+        collected = Collected.of(session.items, self._deselected, session.config.args, scope)
         has_broken_modules = session.testsfailed and not session.config.option.continue_on_collection_errors
         if items and not session.config.option.collectonly and not has_broken_modules:
             with interrupted_by_signals():
@@ -86,8 +103,9 @@ class Controller:
     def _measure(self, session: pytest.Session, items: Sequence[pytest.Item], collected: Collected) -> None:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         line = ProgressLine(reporter)
-        # With a limit on failures the order is the user's, so that the first failures are the same ones.
-        shuffle = not session.config.getvalue("maxfail")
+        # With a limit on failures the order is the user's, so that the first failures are the same ones; a script
+        # has no other than its own.
+        shuffle = not session.config.getvalue("maxfail") and self._settings.script is None
         try:
             self._outcomes = self._session.measure(
                 self._cases(items),

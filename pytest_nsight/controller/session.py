@@ -21,6 +21,7 @@ from pytest_nsight.collectors.machine import gpus, measured_product, thread_vari
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
+from pytest_nsight.controller.first_pass import run_first_pass
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.outcomes import CaseOutcome
@@ -37,6 +38,8 @@ from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.protocol.job import Job
+from pytest_nsight.protocol.script import FIRST_PASS, FirstPass, Script
 
 SESSIONS_FOLDER = ".nsight"
 
@@ -86,6 +89,7 @@ class NsightSession:
         self._revision: Revision | None = None
         if settings.against:
             self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
+        self._script: Script | None = None
         self._collected = NOTHING_COLLECTED
         self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
@@ -130,6 +134,33 @@ class NsightSession:
         if self._collector is None or not self._collector.times_processor:
             return {}
         return thread_variables(self._settings.cpu_threads, os.environ)
+
+    def list_calls(self) -> FirstPass:
+        """Runs the script's first pass; of a recorded session, reads what it was.
+
+        Raises:
+            NsightError: the script fails, or measures nothing.
+        """
+        given = self._settings
+        assert given.script is not None
+        if self._collector is None:
+            assert given.replay is not None
+            return FirstPass.read(given.replay / FIRST_PASS)
+        folder = self.folder / FIRST_PASS
+        self._script = replace(given.script, first_pass=str(folder))
+        job = Job(
+            run=f"{self._id}/{FIRST_PASS}",
+            session=self._id,
+            recorded=self._recorded,
+            commit="",
+            collector=self._collector.name,
+            rounds=None,
+            arguments=(),
+            path=tuple(sys.path),
+            environment={},
+            script=self._script,
+        )
+        return run_first_pass(job, folder, self._where, self._thread_variables, given.timeout_s)
 
     def measure(
         self,
@@ -285,6 +316,7 @@ class NsightSession:
             ),
             environment={**self._environment, "collector": self._collector.name},
             variables=self._thread_variables,
+            script=self._script,
         )
 
     def _load(self, device: str) -> StoredRuns:

@@ -107,6 +107,7 @@ class SessionResult:
         lines: case -> line of its test in its file, from 1; absent where that is not known.
         timelines: case -> the median round of its newest run, as far as the recording shows one.
         metrics: case -> sampled counters of its board in its newest run.
+        script: how the script is run that was measured in place of tests, "" for tests.
     """
 
     session: str
@@ -127,3 +128,4 @@ class SessionResult:
     lines: Mapping[str, int] = field(default_factory=dict)
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
+    script: str = ""

@@ -176,7 +176,7 @@ def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromPare
 
 
 def main(folder: Path) -> int:
-    """Runs the job of a run's folder; returns pytest's exit code."""
+    """Runs the job of a run's folder, a pytest or a script; returns its exit code."""
     job = Job.read(folder)
     try:
         parent_pipe = PipeFromParent(folder)
@@ -196,10 +196,15 @@ def main(folder: Path) -> int:
     )
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path
+    if job.mapping is not None:
+        install_mapping(job.mapping)
+    if job.script is not None:
+        from pytest_nsight.worker.script_process import measure_script  # noqa: PLC0415 - no need of pytest's workers
+
+        return measure_script(job, folder, journal, parent_pipe)
     one_process = OneProcessPlugin()
     plugins = [one_process, *_plugins(job, folder, journal, parent_pipe)]
     if job.mapping is not None:
-        install_mapping(job.mapping)
         plugins.append(OtherTreePlugin(journal, job.mapping))
     code = pytest.main(list(job.arguments), plugins=plugins)
     if not one_process.is_interrupted:
