@@ -151,7 +151,11 @@ class CallRouter:
 
     def _next_name(self, base: str) -> str:
         self._counts[base] = self._counts.get(base, 0) + 1
-        return base if self._counts[base] == 1 else f"{base}#{self._counts[base]}"
+        if self._counts[base] == 1:
+            return base
+        # What stands in brackets stays at the end, as in the ids of parametrized tests.
+        name, bracket, rest = base.partition("[")
+        return f"{name}#{self._counts[base]}{bracket}{rest}"
 
 
 def _find_caller() -> FrameType | None:

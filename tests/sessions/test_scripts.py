@@ -83,7 +83,7 @@ def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_b
     pytest.importorskip("triton")
     pytester.copy_example("scripts")
     command = ("bench_calls.py", "--size", "32")
-    fused = ["with_triton", "add[first]", "add[second]", "add[first]#2", "with_flashinfer", "with_tilelang"]
+    fused = ["with_triton", "add[first]", "add[second]", "add#2[first]", "with_flashinfer", "with_tilelang"]
     fused.append("with_tilelang#2")
     every = {f"bench_calls.py::--size 32::{name}" for name in (*fused, "with_triton#2")}
 
@@ -112,7 +112,7 @@ def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_b
     lost.assert_outcomes(failed=7, passed=1)
     lost.stdout.fnmatch_lines_random(
         [
-            "*--size 32::with_flashinfer: other CPU operators*",
+            "--size 32::with_flashinfer: launches gained, 1 -> 3 per round: + 2 launches: mul, clone;*",
             "to accept the change: pytest-nsight run --nsight-save * -- python bench_calls.py --size 32;*",
         ]
     )

@@ -129,7 +129,7 @@ def test_a_report_names_its_points_by_plot_values_and_provider(handler: Handler,
     frame = report.run(return_df=True)
 
     points = ["M=1-N=2-fused", "M=1-N=2-torch", "M=8-N=8-fused", "M=8-N=8-torch"]
-    assert list(handler.calls) == [f"softmax[{point}]{again}" for point in points for again in ("", "#2")]
+    assert list(handler.calls) == [f"softmax{again}[{point}]" for point in points for again in ("", "#2")]
     assert seen == [
         (1, 2, "fused", "half"),
         (1, 2, "torch", "half"),

@@ -108,7 +108,7 @@ def test_calls_of_other_threads_pass_and_are_mentioned(recorder: Recorder) -> No
 def test_labels_replace_places_and_are_made_fit_for_node_ids(recorder: Recorder) -> None:
     with recorder.router.labelled("soft\nmax::[N=64]"):
         assert recorder.bench(label="ignored") == "soft max:[N=64]"
-        assert recorder.bench() == "soft max:[N=64]#2"
+        assert recorder.bench() == "soft max:#2[N=64]"
     assert recorder.bench(label="add[first]") == "add[first]"
 
 
