@@ -82,6 +82,8 @@ def find_module(name: str) -> Path | None:
     path: Sequence[str] | None = [str(Path.cwd()), *sys.path[1:]]
     spec: importlib.machinery.ModuleSpec | None = None
     parts = name.split(".")
+    if not all(parts):
+        return None
     for depth in range(1, len(parts) + 1):
         spec = _find_spec(".".join(parts[:depth]), path)
         if spec is None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import pickle
+import re
 import shlex
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
@@ -99,4 +100,4 @@ def read_values(folder: Path) -> dict[str, bytes]:
 def clean_name(text: str) -> str:
     """The text as a part of a node id: printable, on one line, without the separator of node ids, not too long."""
     printable = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(printable.replace("::", ":").split())[:_MOST_CHARACTERS]
+    return " ".join(re.sub("::+", ":", printable).split())[:_MOST_CHARACTERS]
