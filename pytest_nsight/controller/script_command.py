@@ -41,11 +41,9 @@ def run(options: Sequence[str], command: Sequence[str], name: str | None) -> int
         arguments = given[1:] if given[0] in _PYTESTS else given[2:]
         return int(pytest.main(["--nsight", "-o", "nsight_mark=benchmark", *options, *arguments]))
     script = read_script(given, name)
-    # Where Python itself begins to look for modules: the script's folder, or for `-m` the current one.
-    home = str(Path.cwd() if script.module else Path(script.path).resolve().parent)
-    # What stands first led to this program; with Python's option -P there is no such entry.
-    is_safe = getattr(sys.flags, "safe_path", False)
-    sys.path[: 0 if is_safe else 1] = [home]
+    if not getattr(sys.flags, "safe_path", False):
+        # It led to this program, and a script started by Python would not have it.
+        del sys.path[:1]
     from pytest_nsight.controller.script_plugin import ScriptPlugin  # noqa: PLC0415 - not for pytest's own tests
 
     return int(pytest.main(["--nsight", *options, script.path], plugins=[ScriptPlugin(script)]))
@@ -79,7 +77,7 @@ def read_script(given: Sequence[str], name: str | None = None) -> Script:
 
 def find_module(name: str) -> Path | None:
     """The file that `python -m name` runs, found without importing anything; None if there is none."""
-    path: Sequence[str] | None = [str(Path.cwd()), *sys.path[1:]]
+    path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
     spec: importlib.machinery.ModuleSpec | None = None
     parts = name.split(".")
     if not all(parts):

@@ -125,6 +125,9 @@ def run_script(script: Script, path: str) -> None:
         script: what to run.
         path: its file, in the tree that is measured.
     """
+    home = str(Path.cwd() if script.module else Path(path).resolve().parent)
+    # First, whatever the user's pytest has put before it.
+    sys.path[:] = [home, *(entry for entry in sys.path if entry != home)]
     sys.argv[:] = [path, *script.arguments]
     if script.module:
         runpy.run_module(script.module, run_name="__main__", alter_sys=True)

@@ -93,6 +93,8 @@ def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_b
     saved.assert_outcomes(passed=8)
     saved.stdout.fnmatch_lines(["nsight: script python bench_calls.py --size 32", "*made 8 calls to measure; *"])
     assert set(cases_of(pytester)) == every
+    (pytester.path / "conftest.py").write_text("import sys\nsys.path.insert(0, 'elsewhere')\n")
+    (pytester.mkdir("elsewhere") / "operators.py").write_text("raise ImportError('the wrong one')\n")
     first_output = logs(pytester, "first-pass")
     assert "arguments ['--size', '32']" in first_output
     assert f"folder {pytester.path.name} " in first_output
