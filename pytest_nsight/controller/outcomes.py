@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from warnings import WarningMessage
 
 import pytest
 
@@ -118,6 +120,13 @@ class VerdictText:
             tw.line(sentence, red=True)
         for line in (*self._details, *self._next_steps):
             tw.line(line)
+
+
+def restore_warning(given: CaseWarning) -> WarningMessage:
+    """A warning for pytest; a class of a module that this process may not have is stood in for by its name."""
+    made = type(given.category, (Warning,), {"__module__": given.module})
+    category = getattr(builtins, given.category, made) if given.module == "builtins" else made
+    return WarningMessage(category(given.text), category, given.file, given.line)
 
 
 def _report(item: pytest.Item, outcome: Any, longrepr: Any) -> pytest.TestReport:

@@ -16,7 +16,8 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.completeness import Collected, describe_nothing_measured
-from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText
+from pytest_nsight.controller.first_pass import list_calls
+from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
@@ -72,14 +73,14 @@ class Controller:
         """The session's folder as people read it."""
         return self._session.folder_name
 
-    def list_calls(self) -> FirstPass:
-        """The calls of the script that is measured in place of tests.
+    def list_calls(self, where: Path) -> FirstPass:
+        """The calls of the script that is measured in place of tests, which runs in the folder `where`.
 
         Raises:
             NsightError: the script fails, or measures nothing.
         """
         with interrupted_by_signals():
-            return self._session.list_calls()
+            return list_calls(self._settings, self._session.folder, where, self._session.worker_variables)
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
@@ -155,7 +156,7 @@ class Controller:
         for warning in outcome.warnings:
             item.ihook.pytest_warning_recorded.call_historic(
                 kwargs={
-                    "warning_message": warning.restore(),
+                    "warning_message": restore_warning(warning),
                     "when": "runtest",
                     "nodeid": item.nodeid,
                     "location": None,

@@ -56,7 +56,7 @@ class ScriptPlugin:
         controller: Any = session.config.pluginmanager.get_plugin("nsight-controller")
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         try:
-            self._found = controller.list_calls()
+            self._found = controller.list_calls(session.config.invocation_params.dir)
         except NsightError as error:
             raise pytest.UsageError(str(error)) from None
         if reporter is None or reporter.verbosity < 0:

@@ -21,7 +21,7 @@ from pytest_nsight.collectors.machine import gpus, measured_product, thread_vari
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import SessionRecord, conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
-from pytest_nsight.controller.first_pass import run_first_pass
+from pytest_nsight.controller.first_pass import place_first_pass
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.outcomes import CaseOutcome
@@ -38,8 +38,6 @@ from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
-from pytest_nsight.protocol.job import Job
-from pytest_nsight.protocol.script import FIRST_PASS, FirstPass, Script
 
 SESSIONS_FOLDER = ".nsight"
 
@@ -89,7 +87,6 @@ class NsightSession:
         self._revision: Revision | None = None
         if settings.against:
             self._revision = resolve(settings.root, settings.against, may_build=bool(settings.against_build))
-        self._script: Script | None = None
         self._collected = NOTHING_COLLECTED
         self._environment: Mapping[str, str] = {}
         self._state: GateState | None = None
@@ -116,7 +113,7 @@ class NsightSession:
         if self._revision is not None:
             compared = f"against {self._revision.short} ({self._revision.name})"
         lines = [f"nsight: collector {self._collector.title}, {compared}"]
-        if threads := self._thread_variables.get("OMP_NUM_THREADS"):
+        if threads := self.worker_variables.get("OMP_NUM_THREADS"):
             lines.append(
                 f"nsight: operators run on {count(int(threads), 'thread')} unless a test sets another number; "
                 "--nsight-cpu-threads changes that"
@@ -129,38 +126,11 @@ class NsightSession:
         return lines + [f"nsight: {note}" for note in self._notes]
 
     @property
-    def _thread_variables(self) -> dict[str, str]:
+    def worker_variables(self) -> dict[str, str]:
         """Environment variables of workers whose processor is what is measured."""
         if self._collector is None or not self._collector.times_processor:
             return {}
         return thread_variables(self._settings.cpu_threads, os.environ)
-
-    def list_calls(self) -> FirstPass:
-        """Runs the script's first pass; of a recorded session, reads what it was.
-
-        Raises:
-            NsightError: the script fails, or measures nothing.
-        """
-        given = self._settings
-        assert given.script is not None
-        if self._collector is None:
-            assert given.replay is not None
-            return FirstPass.read(given.replay / FIRST_PASS)
-        folder = self.folder / FIRST_PASS
-        self._script = replace(given.script, first_pass=str(folder))
-        job = Job(
-            run=f"{self._id}/{FIRST_PASS}",
-            session=self._id,
-            recorded=self._recorded,
-            commit="",
-            collector=self._collector.name,
-            rounds=None,
-            arguments=(),
-            path=tuple(sys.path),
-            environment={},
-            script=self._script,
-        )
-        return run_first_pass(job, folder, self._where, self._thread_variables, given.timeout_s)
 
     def measure(
         self,
@@ -315,8 +285,8 @@ class NsightSession:
                 {case.id: case.timeout_s for case in cases if case.timeout_s is not None},
             ),
             environment={**self._environment, "collector": self._collector.name},
-            variables=self._thread_variables,
-            script=self._script,
+            variables=self.worker_variables,
+            script=place_first_pass(self._settings.script, self.folder),
         )
 
     def _load(self, device: str) -> StoredRuns:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import builtins
 import json
 import math
 import os
@@ -246,8 +245,7 @@ class CaseWarning:
 
     Attributes:
         case: node id.
-        category: name of its class.
-        module: module of its class.
+        category, module: name and module of its class.
         text: what it says.
         file, line: where it was given.
     """
@@ -262,14 +260,8 @@ class CaseWarning:
     @classmethod
     def of(cls, case: str, given: WarningMessage) -> CaseWarning:
         """What Python recorded of a warning."""
-        category = given.category
-        return cls(case, category.__name__, category.__module__, str(given.message), given.filename, given.lineno)
-
-    def restore(self) -> WarningMessage:
-        """The same for Python; a class of a module that this process may not have is stood in for by its name."""
-        known = getattr(builtins, self.category, None) if self.module == "builtins" else None
-        category = known or type(self.category, (Warning,), {"__module__": self.module})
-        return WarningMessage(category(self.text), category, self.file, self.line)
+        kind = given.category.__name__, given.category.__module__
+        return cls(case, *kind, str(given.message), given.filename, given.lineno)
 
 
 class Journal:

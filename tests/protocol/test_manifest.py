@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_nsight.controller.outcomes import restore_warning
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
@@ -203,7 +204,7 @@ def test_a_warning_comes_back_as_python_shows_it(tmp_path: Path, category: type[
     journal.write("warning", **asdict(CaseWarning.of("t.py::t", given[0])))
 
     (found,) = read_manifest(tmp_path / FILE_NAME).warnings
-    restored = found.restore()
+    restored = restore_warning(found)
 
     assert found.case == "t.py::t"
     assert (str(restored.message), restored.filename, restored.lineno) == (
