@@ -11,6 +11,7 @@ import os
 import sys
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
+from pathlib import Path
 from typing import Any
 
 import pytest
