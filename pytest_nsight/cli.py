@@ -29,11 +29,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         signal that ended it: 130 for Ctrl-C, 141 if nobody reads on.
     """
     parser = _parser()
-    options, others = parser.parse_known_args(arguments)
-    if others and options.run is not _calibrate:
+    given = list(sys.argv[1:] if arguments is None else arguments)
+    # A script's own command line stands behind the first dashes.
+    end = given.index("--") if given[:1] == ["run"] and "--" in given else len(given)
+    options, others = parser.parse_known_args(given[:end])
+    if others and options.run not in (_calibrate, _run):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
-    # What calibrate does not know is pytest's.
-    options.others = others
+    # What calibrate and run do not know is pytest's.
+    options.others, options.command = others, given[end + 1 :]
     try:
         with interrupted_by_signals():
             code: int = options.run(options)
@@ -109,6 +112,15 @@ def _parser() -> argparse.ArgumentParser:
     _add_baselines(commands.add_parser("baselines", help="list, show or remove stored cases"))
 
     _add_history(commands.add_parser("history", help="show a case over the commits that measured it"))
+
+    run = commands.add_parser(
+        "run",
+        allow_abbrev=False,
+        help="measure what a benchmark script passes to do_bench, Timer and the like, and gate it like tests",
+        usage="pytest-nsight run [-h] [--name NAME] [options of pytest --nsight] -- python bench.py ...",
+    )
+    run.add_argument("--name", help="stands for the script's arguments in the names of its cases")
+    run.set_defaults(run=_run)
 
     calibrate = commands.add_parser(
         "calibrate",
@@ -258,6 +270,12 @@ def _calibrate(options: argparse.Namespace) -> int:
     )
     print(calibrate(pools, stored=options.stored, resamples=options.resamples, seed=options.seed))
     return 0 if code == 0 else 1
+
+
+def _run(options: argparse.Namespace) -> int:
+    from pytest_nsight.controller.script_command import run  # noqa: PLC0415
+
+    return run(options.others, options.command, options.name)
 
 
 def _history(options: argparse.Namespace) -> int:

@@ -66,8 +66,12 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 @pytest.hookimpl(tryfirst=True)
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Refuses wrong marks, with or without --nsight."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Marks what the ini setting nsight_mark names, and refuses wrong marks, with or without --nsight."""
+    if fixture := config.getini("nsight_mark"):
+        from pytest_nsight.protocol.mark import mark_by_fixture
+
+        mark_by_fixture(fixture, items, has_benchmark=config.pluginmanager.hasplugin("benchmark"))
     marked = [item for item in items if item.get_closest_marker("nsight")]
     if marked:
         from pytest_nsight.protocol.mark import check_marks

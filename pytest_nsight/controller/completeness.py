@@ -26,6 +26,7 @@ class Collected:
         partial: files whose tests the command line names one by one, so that their others are unknown.
         affected: which marked tests were chosen by what has changed, None where all are measured.
         fingerprint: of the division among shards, "" where this plugin has divided nothing.
+        scope: where a script was measured: the node id of its cases, less their own names; else "".
     """
 
     known: frozenset[str] = frozenset()
@@ -33,15 +34,19 @@ class Collected:
     partial: frozenset[str] = frozenset()
     affected: AffectedCases | None = None
     fingerprint: str = ""
+    scope: str = ""
 
     @classmethod
-    def of(cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str]) -> Collected:
+    def of(
+        cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str], scope: str = ""
+    ) -> Collected:
         """What there is to say of a collection.
 
         Args:
             items: the selected tests.
             deselected: node ids of the others.
             arguments: what pytest was asked to collect.
+            scope: of the script that was run, "" for tests.
         """
         named = [argument.partition("::")[0] for argument in arguments if "::" in argument]
         files = {item.nodeid.partition("::")[0] for item in items}
@@ -53,17 +58,23 @@ class Collected:
                 if FIXTURE in getattr(item, "fixturenames", ()) and not is_marked(item)
             ),
             partial=frozenset(file for file in files if any(file.endswith(Path(name).name) for name in named)),
+            scope=scope,
         )
 
     def find_removed(self, stored: Iterable[str], root: Path) -> tuple[str, ...]:
         """The cases that baselines hold and this tree does not have any more, sorted.
 
-        A case counts as removed if its file was collected as a whole without it, or does not exist.
+        A case counts as removed if its file was collected as a whole without it, or does not exist. A script that
+        was run with some arguments says nothing of the cases that it has with others.
 
         Args:
             stored: node ids that baselines hold.
             root: pytest's root folder.
         """
+        if self.scope:
+            return tuple(
+                case for case in sorted(set(stored) - self.known) if case.rpartition("::")[0] == self.scope
+            )
         files = {case.partition("::")[0] for case in self.known} - self.partial
         removed = []
         for case in sorted(set(stored) - self.known):

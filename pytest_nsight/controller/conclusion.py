@@ -130,6 +130,7 @@ def conclude(
         saved=saved.paths,
         notes=(*describe_affected(collected.affected), *session.notes, *state.notes, *gaps, *errors),
         affected=collected.affected,
+        script=settings.script.command if settings.script is not None else "",
     )
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     errors += publish(
@@ -167,6 +168,7 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
             verdicts=verdicts,
             problem=state.problems.get(case, ""),
             next_steps=() if steps is None else tuple(steps.lines),
+            warnings=state.warnings.get(case, ()),
         )
     if settings.replay:
         for case in state.plan.case_ids:
@@ -249,4 +251,5 @@ def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[s
 def _describe_later_save(settings: Settings, folder: Path) -> str:
     """How the user saves without measuring again."""
     recording = settings.replay or folder
-    return f"what was measured is kept: save it with --nsight --nsight-save --nsight-replay {recording}"
+    switch = "" if settings.script is not None else "--nsight "
+    return f"what was measured is kept: save it with {switch}--nsight-save --nsight-replay {recording}"

@@ -70,6 +70,8 @@ def add_options(parser: pytest.Parser) -> None:
     text = "measure the user's cases only, without the canaries, the plugin's own cases that watch the board"
     group.addoption("--nsight-no-canaries", dest="nsight_canaries", action="store_false", default=None, help=text)
     parser.addini("nsight_canaries", "measure the canaries beside the user's cases", type="bool", default=True)
+    text = "benchmark: treat every test that uses pytest-benchmark's fixture as if it had the mark nsight"
+    parser.addini("nsight_mark", text, default="")
     # What `pytest-nsight calibrate` starts pytest with.
     group.addoption("--nsight-pool", metavar="FILE", help="store all runs in FILE, judge nothing (see calibrate)")
     group.addoption("--nsight-pool-minutes", metavar="M", help="with --nsight-pool: stop before M minutes are over")

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import builtins
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
+from warnings import WarningMessage
 
 import pytest
 
 from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.report.ci_formats import properties
 from pytest_nsight.report.escapes import log_line, visible
 from pytest_nsight.report.verdict_text import detail_lines, headline
@@ -28,6 +31,7 @@ class CaseOutcome:
         problem: why there is nothing to judge, "" if there is.
         is_unrecorded: whether a replayed recording simply does not hold the case.
         next_steps: lines on its baseline, and on how to accept a failing change or check it again.
+        warnings: what it warned of.
     """
 
     serialised: tuple[dict[str, Any], ...] = ()
@@ -35,6 +39,7 @@ class CaseOutcome:
     problem: str = ""
     is_unrecorded: bool = False
     next_steps: tuple[str, ...] = ()
+    warnings: tuple[CaseWarning, ...] = ()
 
     @classmethod
     def missing(cls, folder: str) -> CaseOutcome:
@@ -115,6 +120,13 @@ class VerdictText:
             tw.line(sentence, red=True)
         for line in (*self._details, *self._next_steps):
             tw.line(line)
+
+
+def restore_warning(given: CaseWarning) -> WarningMessage:
+    """A warning for pytest; a class of a module that this process may not have is stood in for by its name."""
+    made = type(given.category, (Warning,), {"__module__": given.module})
+    category = getattr(builtins, given.category, made) if given.module == "builtins" else made
+    return WarningMessage(category(given.text), category, given.file, given.line)
 
 
 def _report(item: pytest.Item, outcome: Any, longrepr: Any) -> pytest.TestReport:

@@ -12,13 +12,15 @@ import sys
 from collections import Counter
 from collections.abc import Generator, Iterable, Sequence
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from pytest_nsight.controller.chosen_tests import ChosenTests
 from pytest_nsight.controller.completeness import Collected, describe_nothing_measured
-from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText
+from pytest_nsight.controller.first_pass import list_calls
+from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
@@ -27,6 +29,7 @@ from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
 from pytest_nsight.protocol.ranks import is_one_of_many
+from pytest_nsight.protocol.script import FirstPass
 from pytest_nsight.report import terminal
 from pytest_nsight.report.registry import workflow_commands
 
@@ -69,6 +72,20 @@ class Controller:
         """Says how and against what is measured."""
         return self._session.header()
 
+    @property
+    def folder_name(self) -> str:
+        """The session's folder as people read it."""
+        return self._session.folder_name
+
+    def list_calls(self, where: Path) -> FirstPass:
+        """The calls of the script that is measured in place of tests, which runs in the folder `where`.
+
+        Raises:
+            NsightError: the script fails, or measures nothing.
+        """
+        with interrupted_by_signals():
+            return list_calls(self._settings, self._session.folder, where, self._session.worker_variables)
+
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
         self._deselected += items
@@ -90,8 +107,10 @@ class Controller:
         """Has the marked tests measured, then lets pytest run its loop."""
         items = [item for item in session.items if is_marked(item)]
         deselected = [item.nodeid for item in self._deselected]
+        script = self._settings.script
+        scope = script.scope if script is not None else ""
         collected = replace(
-            Collected.of(session.items, deselected, session.config.args),
+            Collected.of(session.items, deselected, session.config.args, scope),
             affected=self._chosen.affected,
             fingerprint=self._chosen.fingerprint,
         )
@@ -107,8 +126,9 @@ class Controller:
     def _measure(self, session: pytest.Session, items: Sequence[pytest.Item], collected: Collected) -> None:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         line = ProgressLine(reporter)
-        # With a limit on failures the order is the user's, so that the first failures are the same ones.
-        shuffle = not session.config.getvalue("maxfail")
+        # With a limit on failures the order is the user's, so that the first failures are the same ones; a script
+        # has no other than its own.
+        shuffle = not session.config.getvalue("maxfail") and self._settings.script is None
         try:
             self._outcomes = self._session.measure(
                 self._cases(items),
@@ -156,6 +176,15 @@ class Controller:
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in outcome.reports(item, strict=self._settings.strict):
             item.ihook.pytest_runtest_logreport(report=report)
+        for warning in outcome.warnings:
+            item.ihook.pytest_warning_recorded.call_historic(
+                kwargs={
+                    "warning_message": restore_warning(warning),
+                    "when": "runtest",
+                    "nodeid": item.nodeid,
+                    "location": None,
+                }
+            )
         item.ihook.pytest_runtest_logfinish(nodeid=item.nodeid, location=item.location)
         return True
 

@@ -22,6 +22,7 @@ from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
+from pytest_nsight.controller.first_pass import place_first_pass
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.outcomes import CaseOutcome
@@ -116,7 +117,7 @@ class NsightSession:
         if self._revision is not None:
             compared = f"against {self._revision.short} ({self._revision.name})"
         lines = [f"nsight: collector {self._collector.title}, {compared}"]
-        if threads := self._thread_variables.get("OMP_NUM_THREADS"):
+        if threads := self.worker_variables.get("OMP_NUM_THREADS"):
             lines.append(
                 f"nsight: operators run on {count(int(threads), 'thread')} unless a test sets another number; "
                 "--nsight-cpu-threads changes that"
@@ -127,7 +128,7 @@ class NsightSession:
         return lines + [f"nsight: {note}" for note in self._notes]
 
     @property
-    def _thread_variables(self) -> dict[str, str]:
+    def worker_variables(self) -> dict[str, str]:
         """Environment variables of workers whose processor is what is measured."""
         if self._collector is None or not self._collector.times_processor:
             return {}
@@ -291,7 +292,8 @@ class NsightSession:
                 {case.id: case.timeout_s for case in cases if case.timeout_s is not None},
             ),
             environment={**self._environment, "collector": self._collector.name},
-            variables=self._thread_variables,
+            variables=self.worker_variables,
+            script=place_first_pass(self._settings.script, self.folder),
         )
 
     def _load(self, device: str) -> StoredRuns:

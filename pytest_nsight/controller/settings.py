@@ -21,6 +21,7 @@ from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND
 from pytest_nsight.protocol.mark_values import parse_band, parse_timeout
+from pytest_nsight.protocol.script import Script
 from pytest_nsight.report.registry import ReportFile, read_requests
 
 DEFAULT_TIMEOUT = "30min"
@@ -36,6 +37,9 @@ _LONGEST_REASON = 500
 _SHOWN = 40
 _MOST = 100_000
 """Runs or rounds: more than any session can measure, and few enough to plan them."""
+
+SCRIPT = pytest.StashKey[Script]()
+"""Where the plugin of `pytest-nsight run` puts what it measures."""
 
 _WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
@@ -76,6 +80,7 @@ class Settings:
         canaries: whether the plugin's own cases are measured beside the user's.
         workers: processes that measure at once, each on a GPU of its own; ALL_GPUS for one on every GPU.
         most_workers: where that is ALL_GPUS, no more than this many; None for no limit.
+        script: what `pytest-nsight run` measures in place of tests, None for tests.
     """
 
     root: Path
@@ -109,6 +114,7 @@ class Settings:
     canaries: bool = True
     workers: int = 1
     most_workers: int | None = None
+    script: Script | None = None
 
 
 def read_settings(config: pytest.Config) -> Settings:
@@ -190,6 +196,7 @@ def read_settings(config: pytest.Config) -> Settings:
         canaries=bool(given("canaries")),
         workers=workers,
         most_workers=most_workers,
+        script=config.stash.get(SCRIPT, None),
     )
 
 

@@ -31,6 +31,7 @@ from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
+from pytest_nsight.protocol.script import Script
 from pytest_nsight.protocol.worker_start import start_command
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
 
@@ -57,6 +58,7 @@ class LiveSession:
         environment: names and values that the controller knows and a comparison depends on.
         limits: how long cases may take.
         variables: environment variables of every worker, beside those of this process.
+        script: what the workers run in place of a pytest, None for a pytest.
     """
 
     id: str
@@ -71,6 +73,7 @@ class LiveSession:
     environment: Mapping[str, str]
     limits: TimeLimits
     variables: Mapping[str, str] = field(default_factory=dict)
+    script: Script | None = None
 
 
 class LiveSource:
@@ -159,6 +162,7 @@ class LiveSource:
             root_pid=os.getpid(),
             tree=tree.name,
             mapping=tree.mapping,
+            script=self._session.script,
         )
 
     def _start(self, module: str, folder: Path, tree_name: str) -> ChildProcess:

@@ -14,6 +14,7 @@ from pytest_nsight.gate.state import GateState, PlannedProcess, SerialisedReport
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 NOTHING_MEASURED = (
@@ -164,6 +165,7 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
     state = replace(
         state,
         reports=reports,
+        warnings=_join_warnings(state.warnings, process.manifest),
         summaries=(*state.summaries, *(one for one in process.summaries if one.subject.case in outcome.complete)),
         timelines={**state.timelines, **_pick(process.timelines, outcome.complete)},
         metrics={**state.metrics, **_pick(process.metrics, outcome.complete)},
@@ -272,6 +274,16 @@ def _join_reports(
         fresh = tuple(reports.get(case, ()))
         if fresh and (case not in known or any(report["outcome"] == "failed" for report in fresh)):
             joined[case] = fresh
+    return joined
+
+
+def _join_warnings(
+    known: Mapping[str, tuple[CaseWarning, ...]], manifest: Manifest
+) -> dict[str, tuple[CaseWarning, ...]]:
+    """Each process warns anew: what a case has warned of already is left out."""
+    joined = dict(known)
+    for one in manifest.warnings:
+        joined[one.case] = tuple(dict.fromkeys((*joined.get(one.case, ()), one)))
     return joined
 
 

@@ -12,7 +12,7 @@ from pytest_nsight.model.roofline import Limits, measure_limits
 from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest_events import LeakedState
+from pytest_nsight.protocol.manifest_events import CaseWarning, LeakedState
 
 _MOST_SHOWN = 3
 
@@ -88,6 +88,7 @@ class GateState:
         bytes_per_s: memory bandwidth of the GPU by the recording's own account, None if it has none.
         seeds: run id -> seed of the order of its cases.
         leaked_state: case -> what it left changed in its process.
+        warnings: case -> what it warned of in this tree, each warning once.
         failures_alone: processes in a row that measured one case alone and failed.
         timelines: case -> a round of its newest run.
         metrics: case -> sampled counters of its board in its newest run; empty where nothing was sampled.
@@ -112,6 +113,7 @@ class GateState:
     bytes_per_s: float | None = None
     seeds: Mapping[str, int] = field(default_factory=dict)
     leaked_state: Mapping[str, LeakedState] = field(default_factory=dict)
+    warnings: Mapping[str, tuple[CaseWarning, ...]] = field(default_factory=dict)
     failures_alone: int = 0
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)

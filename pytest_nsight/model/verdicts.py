@@ -127,6 +127,7 @@ class SessionResult:
         timelines: case -> the median round of its newest run, as far as the recording shows one.
         metrics: case -> sampled counters of its board in its newest run.
         affected: which cases were chosen by what has changed, None where all selected ones are measured.
+        script: how the script is run that was measured in place of tests, "" for tests.
     """
 
     session: str
@@ -148,3 +149,4 @@ class SessionResult:
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
     affected: AffectedCases | None = None
+    script: str = ""

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pytest_nsight.protocol.json_files import read_json_file
+from pytest_nsight.protocol.script import Script
 
 THIS_TREE = ""
 OTHER_TREE = "against"
@@ -117,6 +118,7 @@ class Job:
         tree: which tree is measured, THIS_TREE or OTHER_TREE.
         mapping: redirects imports to that tree, None where they need no redirection.
         unable: case -> why this machine cannot run it.
+        script: what is run in place of a pytest, None for a pytest.
     """
 
     run: str
@@ -135,6 +137,7 @@ class Job:
     tree: str = THIS_TREE
     mapping: TreeMapping | None = None
     unable: dict[str, str] = field(default_factory=dict)
+    script: Script | None = None
 
     def write(self, folder: Path) -> None:
         """Writes the job where the worker looks for it."""

@@ -4,7 +4,8 @@ One JSON object a line, so that everything before a crash stays readable. Events
 run (format, run, session, recorded, commit, pid, tree) · assignment (seed, cases) · device (name, board,
 environment) · device_failure (case, text) · case · round · conditions · report · case_end ·
 work (case, bytes_moved, flops) · canary_fault (case, text) · pair (case, partner, own_rounds, partner_rounds) ·
-pair_fault (case, text) · leaked_state (case, names, stuck) · fault (text: a collection error) ·
+pair_fault (case, text) · leaked_state (case, names, stuck) · warning (case, category, module, text, file, line) ·
+fault (text: a collection error) ·
 only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
 Recordings made before these names had race, race_fault, surplus and leak; they stay readable.
 """
@@ -23,6 +24,7 @@ from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.json_files import damaged, read_json_lines, read_known
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
+    CaseWarning,
     Conditions,
     LeakedState,
     PairedRounds,
@@ -71,6 +73,7 @@ class Manifest:
         device_failure: the case that left the device unusable, after which the worker ended; None if none did.
         pair_faults: cases whose alternating rounds broke off.
         leaked_state: what cases left changed in the process.
+        warnings: what cases warned of.
     """
 
     run: str
@@ -99,6 +102,7 @@ class Manifest:
     assigned: tuple[str, ...] | None = None
     device_failure: CaseFault | None = None
     leaked_state: tuple[LeakedState, ...] = ()
+    warnings: tuple[CaseWarning, ...] = ()
 
     def elapsed_ms(self, case: str) -> int:
         """Time that the phases of a case took, in ms; 0 where pytest reported none."""
@@ -177,6 +181,7 @@ _EVENTS: dict[str, type[Any]] = {
     "only_there": _OnlyThere,
     "wrong_import": WrongImport,
     "leaked_state": LeakedState,
+    "warning": CaseWarning,
     "end": _End,
 }
 
@@ -254,4 +259,5 @@ def read_manifest(path: Path) -> Manifest:
         assigned=assigned.cases if assigned else None,
         device_failure=next(iter(events.of("device_failure", CaseFault)), None),
         leaked_state=events.of("leaked_state", LeakedState),
+        warnings=events.of("warning", CaseWarning),
     )

@@ -8,6 +8,7 @@ import os
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any
+from warnings import WarningMessage
 
 from pytest_nsight.model.decoding import Count, Range
 from pytest_nsight.model.values import Work
@@ -243,6 +244,31 @@ class LeakedState:
     case: str
     names: tuple[str, ...]
     stuck: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class CaseWarning:
+    """A warning that a case gave.
+
+    Attributes:
+        case: node id.
+        category, module: name and module of its class.
+        text: what it says.
+        file, line: where it was given.
+    """
+
+    case: str
+    category: str
+    module: str
+    text: str
+    file: str
+    line: int
+
+    @classmethod
+    def of(cls, case: str, given: WarningMessage) -> CaseWarning:
+        """What Python recorded of a warning."""
+        kind = given.category.__name__, given.category.__module__
+        return cls(case, *kind, str(given.message), given.filename, given.lineno)
 
 
 class Journal:

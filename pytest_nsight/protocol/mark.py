@@ -108,6 +108,36 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[str, Any], Any]]] = {
 }
 
 
+MARKABLE = "benchmark"
+"""The fixture whose tests the ini setting nsight_mark marks: pytest-benchmark's."""
+
+
+def mark_by_fixture(fixture: str, items: Iterable[pytest.Item], *, has_benchmark: bool) -> None:
+    """Marks every test that uses pytest-benchmark's fixture.
+
+    Args:
+        fixture: what the ini setting nsight_mark says.
+        items: the collected tests.
+        has_benchmark: whether pytest-benchmark is loaded.
+
+    Raises:
+        pytest.UsageError: it names another fixture, or the plugin is missing.
+    """
+    if fixture != MARKABLE:
+        raise pytest.UsageError(
+            f"nsight_mark in the ini file is {fixture!r}; give {MARKABLE}, the fixture of pytest-benchmark, or "
+            "mark single tests with @pytest.mark.nsight"
+        )
+    if not has_benchmark:
+        raise pytest.UsageError(
+            "nsight_mark = benchmark marks the tests of pytest-benchmark, which is not loaded here; "
+            "pip install pytest-benchmark"
+        )
+    for item in items:
+        if fixture in getattr(item, "fixturenames", ()) and not is_marked(item):
+            item.add_marker(pytest.mark.nsight)
+
+
 def is_marked(item: pytest.Item) -> bool:
     """Whether the test is one to measure."""
     return item.get_closest_marker("nsight") is not None

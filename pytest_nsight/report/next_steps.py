@@ -53,12 +53,15 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
     if not stored:
         return None
     newest = max(stored, key=lambda run: run.recorded)
-    targets = " ".join(shlex.quote(visible(target)) for target in _targets(cases))
+    start, targets = "pytest --nsight", " ".join(shlex.quote(visible(target)) for target in _targets(cases))
+    if result.script:
+        # A script runs as a whole.
+        start, targets = "pytest-nsight run", f"-- {visible(result.script)}"
     commit = newest.commit.removesuffix("+")
     return NextSteps(
         origin=describe_origin(stored),
-        accept=f'pytest --nsight --nsight-save --nsight-reason "why" {targets}',
-        check=f"pytest --nsight --nsight-against {commit[:_COMMIT]} {targets}" if _is_commit(commit) else "",
+        accept=f'{start} --nsight-save --nsight-reason "why" {targets}',
+        check=f"{start} --nsight-against {commit[:_COMMIT]} {targets}" if _is_commit(commit) else "",
     )
 
 

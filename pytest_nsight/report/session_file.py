@@ -96,6 +96,7 @@ def join_sessions(sessions: Sequence[SessionResult]) -> SessionResult:
         lines=_united(session.lines for session in ordered),
         timelines=_united(session.timelines for session in ordered),
         metrics=_united(session.metrics for session in ordered),
+        script=_common([session.script for session in ordered]),
     )
 
 
@@ -106,6 +107,11 @@ def _without_repeats(runs: Iterable[RunSummary]) -> tuple[RunSummary, ...]:
 
 def _joined(texts: Iterable[str]) -> str:
     return "; ".join(dict.fromkeys(texts))
+
+
+def _common(texts: Sequence[str]) -> str:
+    """The text that all share, else "": no single command repeats them."""
+    return texts[0] if len(set(texts)) == 1 else ""
 
 
 def _joined_values(mappings: Sequence[Mapping[str, str]]) -> dict[str, str]:

@@ -2,35 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import pytest
 from pytest_benchmark.fixture import BenchmarkFixture
+from pytest_benchmark.utils import NameWrapper
 
-from pytest_nsight.worker.fixture import Measurement
+from pytest_nsight.worker.measured_case import CaseMeasurement
 
 T = TypeVar("T")
 
 
 class Benchmark(BenchmarkFixture):  # type: ignore[misc]
-    """What tests call of pytest-benchmark's fixture; a subclass, for pytest-benchmark insists on its own type."""
+    """pytest-benchmark's fixture, whose timing loops are replaced by the rounds of the measurement.
 
-    def __init__(self, name: str, measurement: Measurement) -> None:
-        # Not the base's: it sets up the wall-clock timing that the measurement takes the place of.
-        self.name = self.fullname = name
-        self.group: str | None = None
-        self.extra_info: dict[str, Any] = {}
-        self.disabled = self.skipped = self.has_error = False
-        self.stats = None
-        self._mode: str | None = None
+    All else is the base's own: `extra_info`, `enabled`, `_timer`, `weave`, the refusal of a second use. `stats`
+    holds the host's durations of the rounds, in seconds: kernel times are read only after the process has ended.
+    """
+
+    def __init__(self, measurement: CaseMeasurement, **options: Any) -> None:
+        super().__init__(**options)
         self._measurement = measurement
 
-    def __call__(self, function_to_benchmark: Callable[..., T], *args: Any, **kwargs: Any) -> T:
-        """Measures the call and returns its result."""
-        return self._measurement.measure(lambda: function_to_benchmark(*args, **kwargs), None, None, None)
+    def _raw(self, function_to_benchmark: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+        return self._measure(lambda: function_to_benchmark(*args, **kwargs), None, 1)
 
-    def pedantic(  # noqa: PLR0913, PLR0917 - pytest-benchmark's signature
+    def _raw_pedantic(  # noqa: PLR0913, PLR0917 - the base's signature
         self,
         target: Callable[..., T],
         args: Sequence[Any] = (),
@@ -43,32 +41,71 @@ class Benchmark(BenchmarkFixture):  # type: ignore[misc]
     ) -> T:
         """Measures with every argument given explicitly.
 
-        `rounds` and `warmup_rounds` are minima for wall-clock timing and do not bind the gate, whose own
-        numbers apply; `iterations` repeats the call inside a round, `teardown` runs once, at the end.
+        `rounds` and `warmup_rounds` are minima for wall-clock timing and do not bind the gate, whose own numbers
+        apply. `iterations` repeats the call inside a round. `teardown` runs after each round, outside of it.
         """
         del rounds, warmup_rounds
+        if iterations > 1 and setup is not None:
+            raise ValueError("Can't use more than 1 `iterations` with a `setup` function.")
+        if setup is not None and (args or kwargs):
+            raise TypeError("Can't use `args` or `kwargs` if `setup` returns the arguments.")
+        pending: list[tuple[Sequence[Any], Mapping[str, Any]]] = []
 
-        def body(*prepared: Any, **named: Any) -> T:
+        def tear_down() -> None:
+            while pending and teardown is not None:
+                given, named = pending.pop()
+                teardown(*given, **named)
+
+        def prepare() -> tuple[tuple[Any, ...], dict[str, Any]]:
+            tear_down()
+            given, named = (setup() if setup is not None else None) or (args, kwargs or {})
+            pending.append((given, named))
+            return tuple(given), dict(named)
+
+        def body(*given: Any, **named: Any) -> T:
             for _ in range(iterations):
-                result = target(*prepared, **named)
+                result = target(*given, **named)
             return result
 
-        if setup is None:
-            result = self._measurement.measure(lambda: body(*args, **(kwargs or {})), None, None, None)
-        else:
-            result = self._measurement.measure(body, setup, None, None)
-        if teardown is not None:
-            teardown(*args, **(kwargs or {}))
+        if setup is None and teardown is None:
+            return self._measure(lambda: body(*args, **(kwargs or {})), None, iterations)
+        try:
+            return self._measure(body, prepare, iterations)
+        finally:
+            tear_down()
+
+    def _measure(self, body: Callable[..., T], setup: Callable[[], Any] | None, iterations: int) -> T:
+        result = self._measurement.measure(body, setup, None, None)
+        if self.enabled:
+            stats = self._make_stats(iterations)
+            for wall_ns in self._measurement.walls_ns:
+                stats.update(wall_ns / 1e9)
         return result
 
 
 class BenchmarkPlugin:
     """Puts the fixture in front of pytest-benchmark's own; registered in workers only."""
 
-    def __init__(self, measurement: Callable[[pytest.Item], Measurement]) -> None:
+    def __init__(self, measurement: Callable[[pytest.Item], CaseMeasurement]) -> None:
         self._measurement = measurement
 
     @pytest.fixture
-    def benchmark(self, request: pytest.FixtureRequest) -> Benchmark:
+    def benchmark(self, request: pytest.FixtureRequest) -> Iterator[BenchmarkFixture]:
         """Measures what the test benchmarks, by kernel time."""
-        return Benchmark(request.node.nodeid, self._measurement(request.node))
+        node, session = request.node, request.config._benchmarksession  # type: ignore[attr-defined] # noqa: SLF001
+        mark = node.get_closest_marker("benchmark")
+        options: dict[str, Any] = {**session.options, **(mark.kwargs if mark else {})}
+        if mark and "timer" in mark.kwargs:
+            options["timer"] = NameWrapper(mark.kwargs["timer"])
+        fixture = Benchmark(
+            self._measurement(node),
+            node=node,
+            # The session's own list is for its report and its files, which are of wall-clock times.
+            add_stats=lambda _: None,
+            logger=session.logger,
+            warner=node.warn,
+            disabled=session.disabled,
+            **options,
+        )
+        yield fixture
+        fixture._cleanup()  # noqa: SLF001 - as pytest-benchmark's own fixture ends

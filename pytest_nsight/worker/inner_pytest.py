@@ -10,7 +10,9 @@ from __future__ import annotations
 import gc
 import os
 import sys
+import warnings
 from collections.abc import Callable, Generator
+from dataclasses import asdict
 from pathlib import Path
 
 import pytest
@@ -19,11 +21,10 @@ from pytest_nsight.collectors.base import Recorder
 from pytest_nsight.collectors.lookup import find_factory
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
-from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.device_health import DeviceHealthPlugin
-from pytest_nsight.worker.fixture import Measurement
 from pytest_nsight.worker.inner_plugins import OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
@@ -56,11 +57,8 @@ class Worker:
         """Id of the run that this process is, for conftest files that change with it."""
         return self.run.job.run
 
-    def measurement(self, item: pytest.Item) -> Measurement:
-        """What stands behind the nsight fixture of this test."""
-        return self._measurement(item)
-
-    def _measurement(self, item: pytest.Item) -> CaseMeasurement:
+    def measurement(self, item: pytest.Item) -> CaseMeasurement:
+        """What stands behind the fixture of this test."""
         if item.nodeid not in self._measurements:
             self._measurements[item.nodeid] = CaseMeasurement(self.run, item)
         return self._measurements[item.nodeid]
@@ -107,6 +105,11 @@ class Worker:
         """Records that a case is over."""
         self._journal.write("case_end", case=nodeid)
 
+    def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str) -> None:
+        """Records a warning of a case; those of the collection are the user's pytest's own, too."""
+        if when == "runtest":
+            self._journal.write("warning", **asdict(CaseWarning.of(nodeid, warning_message)))
+
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
@@ -141,7 +144,7 @@ class Worker:
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
         """Measures the whole body of a test that measured nothing itself; its first call was a warm-up."""
         result = yield
-        measurement = self._measurement(pyfuncitem)
+        measurement = self.measurement(pyfuncitem)
         if not measurement.has_measured:
             names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
             arguments = {name: pyfuncitem.funcargs[name] for name in names}
@@ -173,7 +176,7 @@ def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromPare
 
 
 def main(folder: Path) -> int:
-    """Runs the job of a run's folder; returns pytest's exit code."""
+    """Runs the job of a run's folder, a pytest or a script; returns its exit code."""
     job = Job.read(folder)
     try:
         parent_pipe = PipeFromParent(folder)
@@ -193,10 +196,15 @@ def main(folder: Path) -> int:
     )
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path
+    if job.mapping is not None:
+        install_mapping(job.mapping)
+    if job.script is not None:
+        from pytest_nsight.worker.script_process import measure_script  # noqa: PLC0415 - no need of pytest's workers
+
+        return measure_script(job, folder, journal, parent_pipe)
     one_process = OneProcessPlugin()
     plugins = [one_process, *_plugins(job, folder, journal, parent_pipe)]
     if job.mapping is not None:
-        install_mapping(job.mapping)
         plugins.append(OtherTreePlugin(journal, job.mapping))
     code = pytest.main(list(job.arguments), plugins=plugins)
     if not one_process.is_interrupted:

@@ -88,13 +88,19 @@ class MeasuredRun:
 
 
 class CaseMeasurement:
-    """Measures one case, at most once."""
+    """Measures one case, at most once.
+
+    Attributes:
+        has_measured: whether it has.
+        walls_ns: the host's duration of each of its rounds.
+    """
 
     def __init__(self, run: MeasuredRun, item: pytest.Item) -> None:
         self._run = run
         self._item = item
         self._mark = read_mark(item)
         self.has_measured = False
+        self.walls_ns: tuple[int, ...] = ()
         self._is_whole = False
         if self._mark.work is not None:
             self.declare(self._mark.work)
@@ -118,7 +124,9 @@ class CaseMeasurement:
             cold_cache=self._mark.cold_cache,
         )
         label = Subject(self._item.nodeid).label[:200]
-        result = self._run.stopwatch.measure(self._item.nodeid, label, body, setup, plan)
+        stopwatch = self._run.stopwatch
+        result = stopwatch.measure(self._item.nodeid, label, body, setup, plan)
+        self.walls_ns = stopwatch.walls_ns
         if setup is None and not self._is_whole:
             self._run.interleave(PairBody(self._item.nodeid, body, plan))
         return result

@@ -68,6 +68,7 @@ class Stopwatch:
 
     Attributes:
         device: what is measured.
+        walls_ns: the host's durations of the rounds of the case that was measured last.
     """
 
     def __init__(
@@ -83,6 +84,7 @@ class Stopwatch:
         """
         self._barrier = barrier
         self.device = device
+        self.walls_ns: tuple[int, ...] = ()
         self._recorder = recorder
         self._journal = journal
         self._payloads = itertools.count(1)
@@ -125,6 +127,7 @@ class Stopwatch:
         finally:
             self._recorder.stop()
         self._highest_mhz = pacer.highest_mhz
+        self.walls_ns = tuple(walls_ns)
         self._journal.write_conditions(
             Conditions(
                 case=case,

@@ -5,6 +5,8 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import warnings
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +14,13 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from pytest_nsight.controller.outcomes import restore_warning
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
+    CaseWarning,
     Conditions,
     Journal,
     NvmlSample,
@@ -184,3 +188,29 @@ def test_whatever_stands_in_a_field_is_read_or_refused(
     field = data.draw(st.sampled_from(sorted(event)))
     with contextlib.suppress(RecordingError):
         assert isinstance(read(tmp_path, {**event, field: value}), Manifest)
+
+
+class OwnWarning(UserWarning):
+    """Of a module that the controller does not have."""
+
+
+@pytest.mark.parametrize("category", [DeprecationWarning, OwnWarning])
+def test_a_warning_comes_back_as_python_shows_it(tmp_path: Path, category: type[Warning]) -> None:
+    with warnings.catch_warnings(record=True) as given:
+        warnings.simplefilter("always")
+        warnings.warn(category("old :: \n news"), stacklevel=1)
+    journal = Journal(tmp_path / FILE_NAME)
+    journal.write("run", **{name: value for name, value in HEAD.items() if name != "event"})
+    journal.write("warning", **asdict(CaseWarning.of("t.py::t", given[0])))
+
+    (found,) = read_manifest(tmp_path / FILE_NAME).warnings
+    restored = restore_warning(found)
+
+    assert found.case == "t.py::t"
+    assert (str(restored.message), restored.filename, restored.lineno) == (
+        str(given[0].message),
+        given[0].filename,
+        given[0].lineno,
+    )
+    assert (restored.category.__name__, restored.category.__module__) == (category.__name__, category.__module__)
+    assert isinstance(restored.message, Warning)

@@ -1,0 +1,100 @@
+"""The first pass of a script: runs it once, without a profiler, to learn which calls it makes."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+
+from pytest_nsight.collectors.child_process import last_lines, start
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.controller.worker_failure import prepare
+from pytest_nsight.model.errors import UsageError, unwritable
+from pytest_nsight.model.units import duration
+from pytest_nsight.protocol.job import WORKER_LOG, Job
+from pytest_nsight.protocol.script import FIRST_PASS, FirstPass, Script
+from pytest_nsight.protocol.worker_start import start_command
+
+_LOG_LINES = 8
+
+MEASURED = (
+    "triton.testing.do_bench and perf_report, torch.utils.benchmark.Timer, flashinfer.testing.bench_gpu_time, or "
+    "tilelang's do_bench"
+)
+
+
+def place_first_pass(script: Script | None, session: Path) -> Script | None:
+    """The script with the place of its first pass in a session's folder."""
+    return None if script is None else replace(script, first_pass=str(session / FIRST_PASS))
+
+
+def list_calls(settings: Settings, session: Path, where: Path, variables: Mapping[str, str]) -> FirstPass:
+    """The calls of a script: runs its first pass, with its output in worker.log; of a replay, reads what it was.
+
+    Args:
+        settings: name the script.
+        session: the session's folder.
+        where: folder to run the script in.
+        variables: environment variables that it gets beside those of this process.
+
+    Returns:
+        The calls that it made, at least one.
+
+    Raises:
+        UsageError: it fails, takes too long, or makes no call that can be measured.
+        CollectorError: the folder cannot be written.
+        RecordingError: the recorded session is not one of a script.
+    """
+    if settings.replay is not None:
+        return FirstPass.read(settings.replay / FIRST_PASS)
+    script = place_first_pass(settings.script, session)
+    assert script is not None
+    folder = Path(script.first_pass)
+    prepare(folder)
+    job = Job(
+        run=FIRST_PASS,
+        session=session.name,
+        recorded="",
+        commit="",
+        collector="",
+        rounds=None,
+        arguments=(),
+        path=tuple(sys.path),
+        environment={},
+        script=script,
+    )
+    try:
+        job.write(folder)
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    environ = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
+    log, limit_s = folder / WORKER_LOG, settings.timeout_s
+    with start(start_command("pytest_nsight.worker.script_process", folder), log, where, environ) as process:
+        code = process.wait(limit_s)
+    if code != 0:
+        raise UsageError(_describe_failure(script, code, log, limit_s))
+    found = FirstPass.read(folder)
+    if not found.calls:
+        others = "".join(f"; {sentence}" for sentence in found.unmeasured)
+        raise UsageError(
+            f"{script.file} called nothing that can be measured{others}: it has to call {MEASURED}, in its own "
+            f"process; its output is in {log}"
+        )
+    return found
+
+
+def _describe_failure(script: Script, code: int | None, log: Path, limit_s: float) -> str:
+    if code is None:
+        return (
+            f"{script.file} took longer than {duration(1e9 * limit_s)} in its first pass and was ended; its "
+            f"output is in {log}; give it more time with --nsight-timeout, or less to do"
+        )
+    ended = f"failed with exit code {code}" if code > 0 else f"died with {signal.Signals(-code).name}"
+    output = last_lines(log, _LOG_LINES) or "(nothing)"
+    return (
+        f"{script.file} {ended} in its first pass, in which nothing is measured: mend it, it must end with exit "
+        f"code 0; its output ({log}) ends with:\n{output}"
+    )

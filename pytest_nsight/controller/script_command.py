@@ -1,0 +1,151 @@
+"""`pytest-nsight run -- python bench.py`: reads the command after the dashes, and has a pytest measure it."""
+
+from __future__ import annotations
+
+import importlib.machinery
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.protocol.script import Script, clean_name
+
+_USAGE = "give a program of Python after --, such as: pytest-nsight run -- python bench.py"
+_PYTESTS = ("pytest", "py.test")
+_HARMLESS_OPTIONS = ("-u", "-B")
+
+
+def run(options: Sequence[str], command: Sequence[str], name: str | None) -> int:
+    """Measures a script and gates it like tests.
+
+    Args:
+        options: for pytest, those of the gate among them.
+        command: what the user typed after the dashes.
+        name: stands for the script's arguments in the ids of its cases; None for the arguments themselves.
+
+    Returns:
+        pytest's exit code.
+
+    Raises:
+        UsageError: the command is none that can be measured.
+    """
+    given = _without_interpreter(command)
+    if given[0] in _PYTESTS or given[:2] == ("-m", "pytest"):
+        arguments = given[1:] if given[0] in _PYTESTS else given[2:]
+        return int(pytest.main(["--nsight", "-o", "nsight_mark=benchmark", *options, *arguments]))
+    script = read_script(given, name)
+    if not getattr(sys.flags, "safe_path", False):
+        # It led to this program, and a script started by Python would not have it.
+        del sys.path[:1]
+    from pytest_nsight.controller.script_plugin import ScriptPlugin  # noqa: PLC0415 - not for pytest's own tests
+
+    return int(pytest.main(["--nsight", *options, script.path], plugins=[ScriptPlugin(script)]))
+
+
+def read_script(given: Sequence[str], name: str | None = None) -> Script:
+    """The script of a command line.
+
+    Args:
+        given: `bench.py ...` or `-m package.bench ...`.
+        name: stands for the arguments; None for the arguments themselves.
+
+    Raises:
+        UsageError: there is no such file or module.
+    """
+    if given[0] == "-m":
+        module, *arguments = given[1:] or ("",)
+        path = find_module(module)
+        if path is None:
+            raise UsageError(
+                f"there is no module {module!r} that can be run; check its name and the current folder"
+            )
+    else:
+        module, (first, *arguments) = "", given
+        path = Path(first).absolute()
+        if not path.is_file():
+            raise UsageError(f"there is no script {first}; {_USAGE}")
+    stands_for = clean_name(shlex.join(arguments) if name is None else name)
+    return Script(str(path), module, tuple(arguments), stands_for)
+
+
+def find_module(name: str) -> Path | None:
+    """The file that `python -m name` runs, found without importing anything; None if there is none."""
+    path: Sequence[str] | None = [str(Path.cwd()), *sys.path]
+    spec: importlib.machinery.ModuleSpec | None = None
+    parts = name.split(".")
+    if not all(parts):
+        return None
+    for depth in range(1, len(parts) + 1):
+        spec = _find_spec(".".join(parts[:depth]), path)
+        if spec is None:
+            return None
+        path = spec.submodule_search_locations
+        if path is None and depth < len(parts):
+            return None
+    if spec is not None and path is not None:
+        spec = _find_spec(f"{name}.__main__", path)
+    return Path(spec.origin).absolute() if spec is not None and spec.origin and spec.has_location else None
+
+
+def _find_spec(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:
+    found = importlib.machinery.PathFinder.find_spec(name, path)
+    if found is not None:
+        return found
+    # Editable installs have finders of their own.
+    for finder in sys.meta_path:
+        find = getattr(finder, "find_spec", None)
+        if find is not None and found is None:
+            found = find(name, path if "." in name else None)
+    return found
+
+
+def _without_interpreter(command: Sequence[str]) -> tuple[str, ...]:
+    """The command without the interpreter that it begins with, which must be this one.
+
+    Raises:
+        UsageError: it begins with another program, or with options that a worker would not get.
+    """
+    if not command:
+        raise UsageError(_USAGE)
+    first, *rest = command
+    is_python = re.fullmatch(r"python(\d(\.\d+)?t?)?", Path(first).name) is not None
+    if not is_python:
+        if first.endswith(".py") or Path(first).name in _PYTESTS:
+            return (Path(first).name if Path(first).name in _PYTESTS else first, *rest)
+        raise UsageError(f"{first} is no program of Python; {_USAGE}")
+    _check_interpreter(first)
+    while rest and rest[0] in _HARMLESS_OPTIONS:
+        rest = rest[1:]
+    if not rest:
+        raise UsageError(f"{first} without a script; {_USAGE}")
+    if rest[0].startswith("-") and rest[0] != "-m":
+        raise UsageError(
+            f"the option {rest[0]} of {first} does not reach the processes that measure; leave it out, or set its "
+            "environment variable (PYTHONOPTIMIZE, PYTHONWARNINGS and so on)"
+        )
+    return tuple(rest)
+
+
+def _check_interpreter(name: str) -> None:
+    found = shutil.which(name)
+    if found is None:
+        raise UsageError(f"there is no program {name}; {_USAGE}")
+    if (
+        os.path.realpath(found) == os.path.realpath(sys.executable)
+        and Path(found).parent == Path(sys.executable).parent
+    ):
+        return
+    asked = (found, "-c", "import sys; print(sys.prefix)")
+    prefix = subprocess.run(asked, capture_output=True, text=True, check=False).stdout.strip()
+    if os.path.realpath(prefix or found) != os.path.realpath(sys.prefix):
+        raise UsageError(
+            f"{name} is {found}, and this pytest-nsight belongs to {sys.executable}: install it there as well, and "
+            f"start it from there ({found} -m pip install pytest-nsight), or name the script without an interpreter"
+        )

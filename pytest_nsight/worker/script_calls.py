@@ -1,0 +1,196 @@
+"""The calls of a script that count as cases: which ones do, what each is called, and what one consists of.
+
+A call counts if the script makes it. A library makes such calls itself, in its autotuner for example, and these go
+to the library's own function; so do calls inside of a call.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any, TypeVar
+
+from pytest_nsight.protocol.script import clean_name
+
+T = TypeVar("T")
+
+LIBRARIES = frozenset(("triton", "torch", "flashinfer", "tilelang"))
+"""Top-level packages whose own calls do not count."""
+
+_OWN = "pytest_nsight"
+_MAIN = "__main__"
+_MODULE_LEVEL = "module"
+_QUICK_ROUNDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """What a script passed to a benchmarking function.
+
+    Attributes:
+        body: what a round runs.
+        original: calls the library's own function with the script's arguments.
+        value: host durations of rounds in ms -> what the library's function would return, which works on a GPU
+            only; None if it works everywhere.
+        setup: called before each round, outside of it.
+        cold_cache: whether the library's function empties the cache before each repetition.
+        context: entered around all rounds.
+        label: what the script itself calls it, "" if it does not.
+    """
+
+    body: Callable[[], object]
+    original: Callable[[], Any]
+    value: Callable[[list[float]], Any] | None = None
+    setup: Callable[[], None] | None = None
+    cold_cache: bool = True
+    context: Callable[[], AbstractContextManager[Any]] = nullcontext
+    label: str = ""
+
+
+def find_value(call: Call, *, has_gpu: bool) -> Any:
+    """What a call returns where it is not measured: the library's own value, if the library can work here."""
+    if has_gpu or call.value is None:
+        return call.original()
+    return call.value(_time_rounds(call))
+
+
+def _time_rounds(call: Call) -> list[float]:
+    """Durations of a few rounds on the host, in ms, after one to warm up."""
+    durations = []
+    with call.context():
+        for _ in range(1 + _QUICK_ROUNDS):
+            if call.setup is not None:
+                call.setup()
+            start_ns = time.perf_counter_ns()
+            call.body()
+            durations.append((time.perf_counter_ns() - start_ns) / 1e6)
+    return durations[1:]
+
+
+class CallRouter:
+    """Sends the calls that count to one handler, each with its name, and lets the others pass.
+
+    Attributes:
+        unmeasured: sentences on calls that count and cannot be measured, each once.
+    """
+
+    def __init__(self, handle: Callable[[str, Call], Any]) -> None:
+        self._handle = handle
+        self._thread = threading.get_ident()
+        self._is_inside = False
+        self._label = ""
+        self._trusted = ""
+        self._counts: dict[str, int] = {}
+        self._unmeasured: dict[str, None] = {}
+
+    @property
+    def unmeasured(self) -> tuple[str, ...]:
+        """Sentences on calls that count and cannot be measured, each once."""
+        return tuple(self._unmeasured)
+
+    def route(self, original: Callable[[], T], describe: Callable[[], Call]) -> T:
+        """Has a call handled, or lets it pass.
+
+        Args:
+            original: the library's own function with the script's arguments.
+            describe: what the call consists of.
+        """
+        caller = _find_caller()
+        if not self._counts_call(caller):
+            return original()
+        call = describe()
+        self._is_inside = True
+        try:
+            value: T = self._handle(self._next_name(self._label or call.label or find_site(caller)), call)
+            return value
+        finally:
+            self._is_inside = False
+
+    def refuse(self, original: Callable[[], T], sentence: str) -> T:
+        """Lets a call pass that cannot be measured, and keeps the reason if it counts."""
+        if self._counts_call(_find_caller()):
+            self._unmeasured[sentence] = None
+        return original()
+
+    @contextmanager
+    def labelled(self, label: str) -> Iterator[None]:
+        """Names the calls inside, where the script's arguments to a library say more than the place of the call."""
+        before, self._label = self._label, clean_name(label)
+        try:
+            yield
+        finally:
+            self._label = before
+
+    def within(self, module: str, function: Callable[[], T]) -> T:
+        """Calls a library's function whose inner call, made by `module`, is the script's if this one is."""
+        caller = _find_caller()
+        if not self._counts_call(caller):
+            return function()
+        before, self._trusted = self._trusted, module
+        try:
+            with self.labelled(self._label or find_site(caller)):
+                return function()
+        finally:
+            self._trusted = before
+
+    def _counts_call(self, caller: FrameType | None) -> bool:
+        module = _module_of(caller)
+        # Packages beside these bring autotuners of their own, whose calls depend on what is cached.
+        is_library = module.partition(".")[0] in LIBRARIES or "autotun" in module
+        if self._is_inside or (is_library and module != self._trusted):
+            return False
+        if threading.get_ident() != self._thread:
+            self._unmeasured["calls on other threads than the script's first one are not measured"] = None
+            return False
+        return True
+
+    def _next_name(self, base: str) -> str:
+        self._counts[base] = self._counts.get(base, 0) + 1
+        if self._counts[base] == 1:
+            return base
+        # What stands in brackets stays at the end, as in the ids of parametrized tests.
+        name, bracket, rest = base.partition("[")
+        return f"{name}#{self._counts[base]}{bracket}{rest}"
+
+
+def _find_caller() -> FrameType | None:
+    """The innermost frame that is not this package's."""
+    frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the way to a caller's frame
+    while frame is not None and _module_of(frame).partition(".")[0] == _OWN:
+        frame = frame.f_back
+    return frame
+
+
+def _module_of(frame: FrameType | None) -> str:
+    return str(frame.f_globals.get("__name__", "")) if frame is not None else ""
+
+
+def find_site(frame: FrameType | None) -> str:
+    """The function that a call is made in, a name that stays when lines move.
+
+    The script's own function comes first, for helpers of other files are shared by many calls; then the helper.
+    """
+    helper = ""
+    while frame is not None:
+        module, function = _module_of(frame), frame.f_code.co_name
+        if (module, function) == (_MAIN, "<module>"):
+            # What is farther out runs the script.
+            break
+        is_named = not function.startswith("<") and module.partition(".")[0] not in {*LIBRARIES, _OWN}
+        if is_named and module == _MAIN:
+            return clean_name(function)
+        if is_named and not helper and _is_users(frame):
+            helper = f"{module.rpartition('.')[2]}.{function}"
+        frame = frame.f_back
+    return clean_name(helper) or _MODULE_LEVEL
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Whether a frame is neither of the standard library nor of an importer."""
+    module = _module_of(frame).partition(".")[0]
+    return module not in sys.stdlib_module_names

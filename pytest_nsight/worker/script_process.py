@@ -1,0 +1,223 @@
+"""A script in a process of its own: its first pass, which lists its calls, and the later ones, which measure them.
+
+The later ones are workers as those of pytest are: they take an assignment, open the same ranges and write the same
+journal. What is no case of the assignment returns at once what it returned in the first pass, and the script ends
+with its last case.
+"""
+
+from __future__ import annotations
+
+import faulthandler
+import os
+import pickle
+import runpy
+import sys
+import time
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from pytest_nsight.collectors.lookup import find_factory
+from pytest_nsight.collectors.machine import gpu_names
+from pytest_nsight.model.values import Subject
+from pytest_nsight.protocol.job import OTHER_TREE, WORKER_LOG, Assignment, Job
+from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
+from pytest_nsight.protocol.parent_pipe import PipeFromParent
+from pytest_nsight.protocol.ranks import no_barrier
+from pytest_nsight.protocol.script import FirstPass, Script, read_values, write_values
+from pytest_nsight.worker.device_health import is_device_error
+from pytest_nsight.worker.measured_case import MeasuredRun
+from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
+from pytest_nsight.worker.patched_imports import patch_imports
+from pytest_nsight.worker.rounds import RoundPlan
+from pytest_nsight.worker.script_adapters import list_patches
+from pytest_nsight.worker.script_calls import Call, CallRouter, find_value
+from pytest_nsight.worker.script_reports import describe_error, describe_missing, write_reports
+
+
+class EndOfScript(BaseException):
+    """Ends a script whose last case has been measured; no script takes it for an error of its own."""
+
+
+class Listing:
+    """The handler of the first pass: every call returns the library's own value, which is kept.
+
+    Attributes:
+        values: name of a call -> what it returned, pickled.
+    """
+
+    def __init__(self) -> None:
+        self.values: dict[str, bytes] = {}
+        self._has_gpu = bool(gpu_names())
+
+    def handle(self, name: str, call: Call) -> Any:
+        """The value of one call; a call that raises is the script's own affair and no case."""
+        value = find_value(call, has_gpu=self._has_gpu)
+        self.values[name] = pickle.dumps(value)
+        return value
+
+
+class MeasuredPass:
+    """The handler of a later pass: measures the calls of an assignment.
+
+    Attributes:
+        left: cases that are still to be measured.
+        unlisted: names of calls that the first pass did not make.
+        is_done: whether the script was ended because nothing was left to measure.
+        failed: the case that raised last, "" if none has.
+    """
+
+    def __init__(self, run: MeasuredRun, script: Script, assignment: Assignment) -> None:
+        self._run = run
+        self._script = script
+        self._values = read_values(Path(script.first_pass))
+        self._has_gpu = bool(gpu_names())
+        self.left = dict.fromkeys(assignment.cases)
+        self.unlisted: list[str] = []
+        self.is_done = False
+        self.failed = ""
+
+    def handle(self, name: str, call: Call) -> Any:
+        """Measures a case of the assignment.
+
+        Returns:
+            The first pass's value.
+
+        Raises:
+            EndOfScript: this was the last case, or the device has failed.
+        """
+        case = self._script.case(name)
+        if name not in self._values:
+            self.unlisted.append(name)
+            return find_value(call, has_gpu=self._has_gpu)
+        if case in self.left:
+            self._measure(case, call)
+            if not self.left:
+                self.is_done = True
+                raise EndOfScript
+        return pickle.loads(self._values[name])
+
+    def _measure(self, case: str, call: Call) -> None:
+        journal, job = self._run.journal, self._run.job
+        plan = RoundPlan(rounds=job.rounds, cold_cache=call.cold_cache)
+        setup, text, began_s = call.setup, "", time.time()
+        journal.write("case", case=case)
+        del self.left[case]
+        try:
+            with call.context():
+                self._run.stopwatch.measure(case, Subject(case).label[:200], call.body, setup, plan)
+        except Exception as error:
+            self.failed, text = case, describe_error(error)
+            if is_device_error(error):
+                self._run.is_device_lost = True
+                raise EndOfScript from error
+            raise
+        finally:
+            write_reports(journal, case, text, began_s)
+            journal.write("case_end", case=case)
+        self._run.finish_case(case, is_last=not self.left)
+
+
+def run_script(script: Script, path: str) -> None:
+    """Runs the script as Python runs a program, in this process.
+
+    Args:
+        script: what to run.
+        path: its file, in the tree that is measured.
+    """
+    home = str(Path.cwd() if script.module else Path(path).resolve().parent)
+    # First, whatever the user's pytest has put before it.
+    sys.path[:] = [home, *(entry for entry in sys.path if entry != home)]
+    sys.argv[:] = [path, *script.arguments]
+    if script.module:
+        runpy.run_module(script.module, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(path, run_name="__main__")
+
+
+def main(folder: Path) -> int:
+    """The first pass, in its folder: runs the script and lists its calls; returns its exit code."""
+    job = Job.read(folder)
+    assert job.script is not None
+    sys.path[:] = job.path
+    listing = Listing()
+    router = CallRouter(listing.handle)
+    patch_imports(list_patches(router))
+    try:
+        run_script(job.script, job.script.path)
+    except SystemExit as wish:
+        if wish.code not in (None, 0):
+            raise
+    except Exception as error:
+        print(f"Traceback (most recent call last):\n{describe_error(error)}", file=sys.stderr)  # noqa: T201
+        return 1
+    write_values(folder, listing.values)
+    FirstPass(tuple(listing.values), router.unmeasured).write(folder)
+    return 0
+
+
+def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent) -> int:
+    """A later pass: measures the cases of an assignment.
+
+    Returns:
+        0 if all passed, 1 if one failed, as pytest does.
+    """
+    assert job.script is not None
+    faulthandler.enable()
+    assignment = parent_pipe.wait_for_assignment()
+    if assignment is None:
+        os._exit(0)
+    journal.write("assignment", seed=assignment.seed, cases=assignment.cases)
+    run = MeasuredRun(job, journal, find_factory(job.collector).make_recorder(folder), no_barrier)
+    run.assign(assignment, [])
+    measured = MeasuredPass(run, job.script, assignment)
+    patch_imports(list_patches(CallRouter(measured.handle)))
+    path = job.mapping.map(job.script.path) if job.mapping is not None else job.script.path
+    failure = _run_to_the_end(job.script, path, measured)
+    if job.mapping is not None:
+        for found in find_wrong_imports(job.mapping):
+            journal.write("wrong_import", **asdict(found))
+    if failure is not None and measured.failed:
+        # Other processes measure that case alone, and those that it kept from being measured.
+        text = describe_error(failure.__cause__ or failure).splitlines()[-1]
+        journal.write("device_failure", case=measured.failed, text=text)
+    elif measured.left and job.tree != OTHER_TREE:
+        _report_missing(measured, job.script, journal, failure, folder / WORKER_LOG)
+    if measured.unlisted:
+        _warn_of_unlisted(measured, assignment, job.script, journal)
+    code = int(bool(measured.failed or measured.left))
+    journal.write("end", code=code)
+    return code
+
+
+def _run_to_the_end(script: Script, path: str, measured: MeasuredPass) -> BaseException | None:
+    """Runs the script without its output; returns what ended it too early, None if nothing did."""
+    sys.stdout.flush()
+    with Path(os.devnull).open("wb") as nowhere:
+        # The first pass has shown it already.
+        os.dup2(nowhere.fileno(), 1)
+    try:
+        run_script(script, path)
+    except (Exception, SystemExit, EndOfScript) as end:
+        is_regular = isinstance(end, SystemExit) and end.code in (None, 0)
+        return None if is_regular or measured.is_done else end
+    return None
+
+
+def _report_missing(
+    measured: MeasuredPass, script: Script, journal: Journal, failure: BaseException | None, log: Path
+) -> None:
+    """Fails the cases that this pass did not come to."""
+    reason = describe_missing(script, failure, measured.unlisted, log)
+    for case in measured.left:
+        journal.write("case", case=case)
+        write_reports(journal, case, reason, time.time())
+        journal.write("case_end", case=case)
+
+
+def _warn_of_unlisted(measured: MeasuredPass, assignment: Assignment, script: Script, journal: Journal) -> None:
+    names = ", ".join(dict.fromkeys(measured.unlisted))
+    text = f"{script.file} made calls that its first pass did not make, so nothing is measured there: {names}"
+    journal.write(
+        "warning", **asdict(CaseWarning(assignment.cases[0], "UserWarning", "builtins", text, script.path, 1))
+    )

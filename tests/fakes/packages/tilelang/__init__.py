@@ -1,0 +1,1 @@
+"""Stands in for tilelang: its profiler and its autotuner, which work on a GPU only."""

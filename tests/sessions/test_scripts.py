@@ -1,0 +1,306 @@
+"""`pytest-nsight run` measures benchmark scripts that know nothing of it, and gates them like tests."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+Gate = Callable[..., pytest.RunResult]
+
+TESTS = Path(__file__).parents[1]
+# FlashInfer, tilelang and matplotlib as small modules; a collector without torch, whose import takes seconds.
+PACKAGES = (TESTS / "fakes" / "packages", TESTS / "examples" / "clock_collector")
+CLOCK = ("--nsight-collector=clock", "--nsight-no-canaries")
+LOST_FUSION = """
+import torch
+
+
+def scale_and_add(x, y):
+    return torch.clone(x * 2.0 + y)
+"""
+
+
+@pytest.fixture
+def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
+    """Writes `script` into bench.py, if given, and runs the command on it or on another program."""
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, PACKAGES)))
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\n")
+
+    def run(*options: str, script: str | None = None, command: tuple[str, ...] = ("bench.py",)) -> pytest.RunResult:
+        if script is not None:
+            pytester.makepyfile(bench=HEAD + script)
+        nsight = (sys.executable, "-m", "pytest_nsight.cli", "run", "--nsight-rounds=10", *options)
+        return pytester.run(*nsight, "--", sys.executable, *command)
+
+    return run
+
+
+HEAD = """
+import os
+import sys
+from pathlib import Path
+from tilelang.profiler.bench import do_bench
+
+x = 16.0
+passes = Path("passes.txt")
+with passes.open("a") as file:
+    file.write("x")
+is_first = len(passes.read_text()) == 1
+
+"""
+THREE = """
+def alpha():
+    return do_bench(lambda: x + x)
+
+def beta():
+    return do_bench(lambda: x * x if is_first else BREAK)
+
+def gamma():
+    return do_bench(lambda: x - x)
+
+print(alpha(), beta(), gamma())
+"""
+
+
+def cases_of(pytester: pytest.Pytester, path: str = "out.json") -> dict[str, dict[str, object]]:
+    """Case -> what the JSON report says under "nsight"."""
+    benchmarks = json.loads((pytester.path / path).read_text())["benchmarks"]
+    return {one["fullname"]: one["extra_info"]["nsight"] for one in benchmarks}
+
+
+def logs(pytester: pytest.Pytester, folder: str) -> str:
+    """The output of the newest session's processes below a folder."""
+    newest = max((pytester.path / ".nsight").glob("2*"))
+    return "".join(path.read_text() for path in newest.glob(f"{folder}/worker.log"))
+
+
+@pytest.mark.long
+def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_by_name(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytest.importorskip("triton")
+    pytester.copy_example("scripts")
+    command = ("bench_calls.py", "--size", "32")
+    fused = ["with_triton", "add[first]", "add[second]", "add#2[first]", "with_flashinfer", "with_tilelang"]
+    fused.append("with_tilelang#2")
+    every = {f"bench_calls.py::--size 32::{name}" for name in (*fused, "with_triton#2")}
+
+    saved = gate("--nsight-save", "--nsight-runs=1", "--nsight-json=out.json", command=command)
+
+    assert saved.ret == 0
+    saved.assert_outcomes(passed=8)
+    saved.stdout.fnmatch_lines(["nsight: script python bench_calls.py --size 32", "*made 8 calls to measure; *"])
+    assert set(cases_of(pytester)) == every
+    (pytester.path / "conftest.py").write_text("import sys\nsys.path.insert(0, 'elsewhere')\n")
+    (pytester.mkdir("elsewhere") / "operators.py").write_text("raise ImportError('the wrong one')\n")
+    first_output = logs(pytester, "first-pass")
+    assert "arguments ['--size', '32']" in first_output
+    assert f"folder {pytester.path.name} " in first_output
+    assert "with_tilelang (" in first_output
+    assert "with_triton" not in logs(pytester, "run-*")
+
+    unchanged = gate("--nsight-json=out.json", command=command)
+
+    assert unchanged.ret == 0
+    unchanged.assert_outcomes(passed=8)
+    assert {case for case, one in cases_of(pytester).items() if one["verdict"] == "NO_BASELINE"} == set()
+
+    pytester.makepyfile(operators=LOST_FUSION)
+    lost = gate("--nsight-json=out.json", command=command)
+
+    assert lost.ret == pytest.ExitCode.TESTS_FAILED
+    lost.assert_outcomes(failed=7, passed=1)
+    lost.stdout.fnmatch_lines_random(
+        [
+            "--size 32::with_flashinfer: launches gained, 1 -> 3 per round: + 2 launches: mul, clone;*",
+            "to accept the change: pytest-nsight run --nsight-save * -- python bench_calls.py --size 32;*",
+        ]
+    )
+    structure = {case for case, one in cases_of(pytester).items() if one["verdict"] == "STRUCTURE"}
+    assert structure == {f"bench_calls.py::--size 32::{name}" for name in fused}
+    # Later passes end with their last case, so what comes after it happens in first passes only.
+    assert (pytester.path / "results.txt").read_text() == "all printed\n" * 3
+
+
+@pytest.mark.long
+def test_the_points_of_a_report_are_cases_and_may_be_selected(gate: Gate, pytester: pytest.Pytester) -> None:
+    pytest.importorskip("triton")
+    pytester.copy_example("scripts")
+
+    result = gate("-v", "-k", "fused", "--junitxml=junit.xml", command=("-m", "bench_report"))
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=2, deselected=2)
+    result.stdout.fnmatch_lines(
+        [
+            "nsight: script python -m bench_report",
+            "bench_report.py::scale-and-add[[]N=32-fused[]] NO_BASELINE*",
+            "bench_report.py::scale-and-add[[]N=64-fused[]] NO_BASELINE*",
+        ]
+    )
+    assert "GB/s" in logs(pytester, "first-pass")
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("script", "sentence"),
+    [
+        ("raise ValueError('no such size')", "*bench.py failed with exit code 1 in its first pass*ends with:"),
+        ("sys.exit(3)", "*bench.py failed with exit code 3 in its first pass*"),
+        ("os.kill(os.getpid(), 11)", "*bench.py died with SIGSEGV in its first pass*"),
+        ("print('nothing here')", "*bench.py called nothing that can be measured: it has to call triton.testing*"),
+    ],
+)
+def test_a_script_that_fails_or_measures_nothing_gets_a_sentence(gate: Gate, script: str, sentence: str) -> None:
+    result = gate(script=script)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
+    if "ValueError" in script:
+        assert "ValueError: no such size" in result.errlines
+        assert not any("pytest_nsight" in line for line in result.errlines[1:])
+
+
+@pytest.mark.slow
+def test_tests_cannot_be_named_beside_a_script(gate: Gate, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_it="def test_it(): pass")
+
+    result = gate("test_it.py", script=THREE)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: run measures one script, and test_it.py stands before the --; *"])
+    assert not (pytester.path / "passes.txt").exists()
+
+
+@pytest.mark.slow
+def test_collecting_lists_the_calls_and_measures_nothing(gate: Gate, pytester: pytest.Pytester) -> None:
+    result = gate("--collect-only", "-q", "--name", "small", script=THREE.replace("BREAK", "x"))
+
+    assert result.ret == 0
+    assert result.outlines[:3] == [f"bench.py::small::{name}" for name in ("alpha", "beta", "gamma")]
+    assert (pytester.path / "passes.txt").read_text() == "x"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "sentence"),
+    [
+        ("1 / 0", "*ZeroDivisionError: division by zero*"),
+        ("os.kill(os.getpid(), 11)", "*the worker process died with SIGSEGV while bench.py::beta ran*"),
+    ],
+)
+def test_a_call_that_breaks_in_a_later_pass_costs_its_own_case_only(gate: Gate, what: str, sentence: str) -> None:
+    result = gate(*CLOCK, "-v", script=THREE.replace("BREAK", what))
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.assert_outcomes(passed=2, failed=1)
+    result.stdout.fnmatch_lines_random(["bench.py::beta FAILED*", sentence])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("later", "failed", "sentence"),
+    [
+        ("", "gamma", "*bench.py did not make this call in a later pass: a script is run several times*"),
+        ("delta()", "gamma", "*bench.py did not make this call in a later pass (it made others: delta)*"),
+        ("raise OSError('disk full')", "gamma", "OSError: disk full"),
+        ("(delta(), gamma())", "", "*UserWarning: bench.py made calls that its first pass did not make*: delta"),
+    ],
+)
+def test_a_script_that_makes_other_calls_each_time_is_found_out(
+    gate: Gate, later: str, failed: str, sentence: str
+) -> None:
+    script = THREE.replace("BREAK", "x").replace(", gamma())", ")") + (
+        f"def delta(): return do_bench(lambda: x / 2)\nif is_first: gamma()\nelse: {later or 'pass'}\n"
+    )
+    result = gate(*CLOCK, "-v", script=script)
+
+    result.assert_outcomes(
+        passed=2 if failed else 3, failed=1 if failed else 0, warnings=0 if failed and later != "delta()" else 1
+    )
+    result.stdout.fnmatch_lines_random([sentence])
+    assert result.ret == (pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.OK)
+
+
+@pytest.mark.slow
+def test_a_script_decides_by_the_same_numbers_in_every_pass(gate: Gate, pytester: pytest.Pytester) -> None:
+    script = """
+def alpha():
+    return do_bench(lambda: x + x)
+
+value = alpha()
+with open("values.txt", "a") as file:
+    file.write(f"{value!r}\\n")
+print(do_bench(lambda: x * x))
+"""
+    result = gate(*CLOCK, "--nsight-runs=2", script=script)
+
+    result.assert_outcomes(passed=2)
+    values = (pytester.path / "values.txt").read_text().splitlines()
+    assert len(values) == 3
+    assert len(set(values)) == 1
+
+
+@pytest.mark.slow
+def test_a_recorded_session_is_judged_again_and_a_call_that_is_gone_is_named(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    script = THREE.replace("BREAK", "x")
+    gate(*CLOCK, "--nsight-save", "--nsight-runs=1", "--name=other", script=script)
+    assert gate(*CLOCK, "--nsight-save", "--nsight-runs=1", "--nsight-keep").ret == 0
+    (recorded, *_) = sorted((pytester.path / ".nsight").glob("2*"))[-1:]
+    passes = (pytester.path / "passes.txt").read_text()
+
+    replayed = gate(f"--nsight-replay=.nsight/{recorded.name}", "-v")
+
+    assert replayed.ret == 0
+    replayed.assert_outcomes(passed=3)
+    assert (pytester.path / "passes.txt").read_text() == passes
+
+    gone = gate(*CLOCK, script=script.replace(", gamma())", ")"))
+
+    assert gone.ret == 0
+    text = " ".join(" ".join(gone.outlines).split())
+    assert "1 stored case has no test any more, so nothing checks them: bench.py::gamma;" in text
+
+
+@pytest.mark.long
+def test_two_trees_are_compared_by_the_same_script(gate: Gate, pytester: pytest.Pytester) -> None:
+    script = """
+import torch
+from operators import scale_and_add
+x = torch.ones(16, 16)
+print(do_bench(lambda: scale_and_add(x, x)), do_bench(lambda: x - x))
+"""
+    pytester.copy_example("scripts")
+    pytester.makepyfile(bench=HEAD + script)
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for arguments in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "fused")):
+        assert pytester.run("git", *arguments).ret == 0
+    pytester.makepyfile(operators=LOST_FUSION)
+
+    result = gate("--nsight-against=HEAD", "-v")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["bench.py::module STRUCTURE*"])
+    result.assert_outcomes(failed=1, passed=1)
+
+
+@pytest.mark.slow
+def test_pytest_behind_the_dashes_measures_the_tests_of_pytest_benchmark(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(
+        test_it="import torch\n\ndef test_it(benchmark):\n    benchmark(torch.ones, 3)\n\ndef test_other(): pass\n"
+    )
+
+    result = gate("-v", command=("-m", "pytest", "-k", "test_it and not other"))
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, deselected=1)
+    result.stdout.fnmatch_lines(["test_it.py::test_it NO_BASELINE*"])

@@ -1,0 +1,151 @@
+"""Which calls of a script count as cases, and what they are called."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pytest_nsight.worker.script_calls import Call, CallRouter, find_site, find_value
+
+
+class Recorder:
+    """A handler that keeps the names, and answers every call with its name."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.router = CallRouter(self.handle)
+        # Frames of the package's own modules are not the caller's.
+        code = """
+def bench(body=lambda: None, label=""):
+    return router.route(lambda: "original", lambda: Call(body, lambda: "original", label=label))
+"""
+        names = in_module("pytest_nsight.example", code, router=self.router, Call=Call)
+        self.bench: Callable[..., Any] = names["bench"]
+
+    def handle(self, name: str, call: Call) -> str:
+        self.names.append(name)
+        call.body()
+        return name
+
+
+def in_module(name: str, code: str, **values: object) -> dict[str, Any]:
+    """The names that code defines in a module of this name."""
+    names: dict[str, Any] = {**values, "__name__": name}
+    exec(compile(code, f"{name}.py", "exec"), names)
+    return names
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+def test_a_call_is_named_after_the_scripts_function_and_counted(recorder: Recorder) -> None:
+    code = """
+def fused():
+    return bench()
+
+def helper(function):
+    return [function() for _ in range(2)]
+
+found = [helper(fused), fused(), bench(), bench(), (lambda: bench())()]
+"""
+    found = in_module("__main__", code, bench=recorder.bench)["found"]
+
+    assert found == [["fused", "fused#2"], "fused#3", "module", "module#2", "module#3"]
+
+
+def test_the_scripts_own_function_names_a_call_that_a_helper_of_another_file_makes(recorder: Recorder) -> None:
+    helpers = in_module("tools.timing", "def measure(): return bench()", bench=recorder.bench)
+    script = in_module("__main__", "def softmax(): return measure()\nfound = [softmax(), measure()]", **helpers)
+
+    assert script["found"] == ["softmax", "timing.measure"]
+
+
+@pytest.mark.parametrize(
+    "module", ["triton.runtime.autotuner", "torch._inductor.runtime", "tilelang.autotuner", "quack.autotuner"]
+)
+def test_what_a_library_tunes_for_itself_goes_to_its_own_function(recorder: Recorder, module: str) -> None:
+    tune = in_module(module, "def tune(): return bench()", bench=recorder.bench)["tune"]
+
+    assert in_module("__main__", "def kernel(): return tune()\nfound = kernel()", tune=tune)["found"] == "original"
+    with recorder.router.labelled("report[64]"):
+        assert tune() == "original"
+    assert recorder.names == []
+
+
+def test_a_call_inside_a_call_is_part_of_it(recorder: Recorder) -> None:
+    inner: list[str] = []
+
+    recorder.bench(lambda: inner.append(recorder.bench()))
+
+    assert inner == ["original"]
+    assert len(recorder.names) == 1
+
+
+def test_a_call_that_raises_leaves_the_next_one_its_own(recorder: Recorder) -> None:
+    with pytest.raises(ZeroDivisionError):
+        recorder.bench(lambda: 1 / 0)
+
+    name = recorder.bench()
+
+    assert name.endswith("#2")
+
+
+def test_calls_of_other_threads_pass_and_are_mentioned(recorder: Recorder) -> None:
+    found: list[str] = []
+    thread = threading.Thread(target=lambda: found.append(recorder.bench()))
+    thread.start()
+    thread.join()
+
+    assert found == ["original"]
+    assert recorder.router.unmeasured == ("calls on other threads than the script's first one are not measured",)
+
+
+def test_labels_replace_places_and_are_made_fit_for_node_ids(recorder: Recorder) -> None:
+    with recorder.router.labelled("soft\nmax::[N=64]"):
+        assert recorder.bench(label="ignored") == "soft max:[N=64]"
+        assert recorder.bench() == "soft max:#2[N=64]"
+    assert recorder.bench(label="add[first]") == "add[first]"
+
+
+def test_a_librarys_method_may_make_the_call_for_the_script_and_for_nobody_else(recorder: Recorder) -> None:
+    inner = in_module("tilelang.profiler", "def inner(): return bench()", bench=recorder.bench)["inner"]
+    code = "def do_bench(): return within('tilelang.profiler', inner)"
+    profiler = in_module("pytest_nsight.example", code, within=recorder.router.within, inner=inner)
+    tune = in_module("tilelang.autotuner", "def tune(): return do_bench()", **profiler)["tune"]
+    script = in_module("__main__", "def kernel(): return do_bench()\nfound = kernel()", **profiler)
+
+    assert script["found"] == "kernel"
+    assert tune() == "original"
+
+
+def test_a_call_that_cannot_be_measured_is_mentioned_if_it_counts(recorder: Recorder) -> None:
+    tune = in_module("torch.tune", "def tune(): return refuse(lambda: 1, 'inside')", refuse=recorder.router.refuse)
+
+    assert recorder.router.refuse(lambda: 7, "in C++") == 7
+    assert tune["tune"]() == 1
+    assert recorder.router.unmeasured == ("in C++",)
+
+
+def test_no_frame_has_a_place_all_the_same() -> None:
+    assert find_site(None) == "module"
+
+
+def test_without_a_gpu_the_rounds_own_durations_stand_in_for_what_the_library_would_return() -> None:
+    log: list[str] = []
+    call = Call(
+        body=lambda: log.append("body"),
+        original=lambda: "original",
+        value=lambda times_ms: [round(time_ms) for time_ms in times_ms],
+        setup=lambda: log.append("set up"),
+    )
+
+    assert find_value(call, has_gpu=True) == "original"
+    assert log == []
+    assert find_value(call, has_gpu=False) == [0] * 5
+    assert log == ["set up", "body"] * 6
+    assert find_value(Call(body=lambda: None, original=lambda: "everywhere"), has_gpu=False) == "everywhere"
