@@ -218,20 +218,14 @@ def _baselines(options: argparse.Namespace) -> int:
     from pytest_nsight.controller import baselines_command as command  # noqa: PLC0415
 
     width = shutil.get_terminal_size((120, 24)).columns
-    words = tuple(options.words)
-    if options.action != "prune":
-        write = command.list_stored if options.action == "list" else command.show_stored
-        _print(write(command.BaselinesQuery(options.baselines, options.model, words), width))
-        return 0
-    gone = command.find_gone(command.BaselinesQuery(options.baselines, options.model), words)
-    _print(command.describe_gone(gone))
-    if not any(one.cases for one in gone):
-        return 0
-    if options.delete:
-        _print(command.remove_gone(options.baselines, gone))
-        return 0
-    _print("nothing was removed; to remove them, add --delete")
-    return 1
+    query = command.BaselinesQuery(options.baselines, options.model, tuple(options.words))
+    if options.action == "prune":
+        text, code = command.prune(query, is_wanted=options.delete)
+        _print(text)
+        return code
+    write = command.list_stored if options.action == "list" else command.show_stored
+    _print(write(query, width))
+    return 0
 
 
 def _report(options: argparse.Namespace) -> int:
@@ -245,20 +239,10 @@ def _report(options: argparse.Namespace) -> int:
 
 
 def _merge_baselines(options: argparse.Namespace) -> int:
-    from pytest_nsight.baselines.merge import merge_conflict, merge_files  # noqa: PLC0415
-    from pytest_nsight.model.errors import UsageError  # noqa: PLC0415
+    from pytest_nsight.baselines.merge import merge  # noqa: PLC0415
 
-    match options.files:
-        case [path]:
-            merged = merge_conflict(path)
-            origins = f"{merged.from_ours} of them only ours, {merged.from_theirs} only theirs"
-            print(f"{path}: {merged.runs} runs, {origins}; now type: git add {path}")
-        case [base, ours, theirs, *names] if len(names) <= 1:
-            merge_files(base, ours, theirs, str(names[0] if names else ours))
-        case files:
-            raise UsageError(
-                f"{len(files)} files for merge-baselines; give one file in conflict, or git's %O %A %B %P"
-            )
+    if said := merge(options.files):
+        _print(said)
     return 0
 
 

@@ -12,7 +12,7 @@ from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import NewerFormatError, Runs, by_age
 from pytest_nsight.baselines.store import KEPT_RUNS
-from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.errors import BaselineError, UsageError
 from pytest_nsight.model.values import RunSummary
 
 _VERSIONS = ("the common ancestor's version", "our version", "their version")
@@ -62,6 +62,29 @@ def _choose(
     if one == before:
         return other
     return one if one is not None else (None if other == before else other)
+
+
+def merge(files: Sequence[Path]) -> str:
+    """Merges what the command line names: a file in conflict, or base, ours and theirs as git gives them.
+
+    Args:
+        files: one, or three and the name to show.
+
+    Returns:
+        What was merged, "" where git asked.
+
+    Raises:
+        NsightError: the number of files is another, one cannot be read, or the merged one cannot be written.
+    """
+    match files:
+        case [path]:
+            merged = merge_conflict(path)
+            origins = f"{merged.from_ours} of them only ours, {merged.from_theirs} only theirs"
+            return f"{path}: {merged.runs} runs, {origins}; now type: git add {path}"
+        case [base, ours, theirs, *names] if len(names) <= 1:
+            merge_files(base, ours, theirs, str(names[0] if names else ours))
+            return ""
+    raise UsageError(f"{len(files)} files for merge-baselines; give one file in conflict, or git's %O %A %B %P")
 
 
 def merge_files(base: Path, ours: Path, theirs: Path, name: str) -> Merged:

@@ -27,7 +27,7 @@ class BaselinesQuery:
     Attributes:
         folder: folder of all baselines.
         model: name of a model's folder, "" for all models.
-        words: what a case's id must contain, each of them.
+        words: what a case's id must contain, each of them; ids of cases where they are removed.
     """
 
     folder: Path = Path("baselines")
@@ -68,17 +68,32 @@ def show_stored(query: BaselinesQuery, width: int) -> str:
     return "\n\n".join(render_saves(case, width) for cases in _select(query) for case in cases)
 
 
-def find_gone(query: BaselinesQuery, named: Sequence[str] = ()) -> tuple[GoneCases, ...]:
-    """The stored cases whose tests no longer exist, or the named ones, for each GPU model.
+def prune(query: BaselinesQuery, *, is_wanted: bool) -> tuple[str, int]:
+    """Removes the stored cases whose tests no longer exist, or the named ones, for each GPU model.
 
     Args:
-        query: where to look; its words are not used.
-        named: node ids of stored cases, whether they have a test or not; none to ask pytest.
+        query: where to look; its words are node ids of stored cases, whether they have a test or not, none to ask
+            pytest.
+        is_wanted: whether to remove them, and not only list them.
+
+    Returns:
+        What would go or has gone, line by line; and the exit code, 1 if something would.
 
     Raises:
-        NsightError: nothing is stored there, a file is damaged, pytest cannot collect the tests, or a named case is
-            not stored.
+        NsightError: nothing is stored there, a file is damaged or cannot be written, pytest cannot collect the
+            tests, or a named case is not stored.
     """
+    gone = _find_gone(query)
+    text = _describe_gone(gone)
+    if not any(one.cases for one in gone):
+        return text, 0
+    if is_wanted:
+        return f"{text}\n{_remove_gone(query.folder, gone)}", 0
+    return f"{text}\nnothing was removed; to remove them, add --delete", 1
+
+
+def _find_gone(query: BaselinesQuery) -> tuple[GoneCases, ...]:
+    named = query.words
     stored = {
         cases[0].model: {case.subject.case for case in cases if not case.subject.is_canary}
         for cases in _select(BaselinesQuery(query.folder, query.model))
@@ -92,8 +107,7 @@ def find_gone(query: BaselinesQuery, named: Sequence[str] = ()) -> tuple[GoneCas
     return tuple(GoneCases(model, len(stored[model]), cases) for model, cases in found.items())
 
 
-def describe_gone(gone: Sequence[GoneCases]) -> str:
-    """What `remove_gone` would remove, line by line."""
+def _describe_gone(gone: Sequence[GoneCases]) -> str:
     lines = []
     for one in gone:
         lines.append(f"{one.model}: {len(one.cases)} of {count(one.stored, 'stored case')} to remove")
@@ -101,12 +115,7 @@ def describe_gone(gone: Sequence[GoneCases]) -> str:
     return "\n".join(lines)
 
 
-def remove_gone(folder: Path, gone: Sequence[GoneCases]) -> str:
-    """Removes the cases, and says from which files.
-
-    Raises:
-        NsightError: a file is damaged or cannot be written.
-    """
+def _remove_gone(folder: Path, gone: Sequence[GoneCases]) -> str:
     changed = [path for one in gone if one.cases for path in remove_cases(folder, one.model, one.cases)]
     files = "".join(f"\n  {path}" for path in changed)
     return f"removed from {count(len(changed), 'file')}; commit {folder}:{files}"

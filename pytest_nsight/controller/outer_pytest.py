@@ -9,8 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
-from collections import Counter
-from collections.abc import Generator, Iterable, Sequence
+from collections.abc import Generator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -22,9 +21,16 @@ from pytest_nsight.controller.completeness import Collected, describe_nothing_me
 from pytest_nsight.controller.first_pass import list_calls
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
 from pytest_nsight.controller.progress import ProgressLine
+from pytest_nsight.controller.pytest_input import (
+    ask_environment,
+    check_text,
+    check_unique,
+    find_line,
+    worker_arguments,
+)
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.model.errors import NsightError, UsageError, interrupted_by_signals
+from pytest_nsight.model.errors import NsightError, interrupted_by_signals
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
@@ -61,7 +67,7 @@ class Controller:
                 "and mark parallel tests with nsight(ranks=...), which starts their ranks"
             )
         arguments = worker_arguments(config)
-        _check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
+        check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._outcomes: dict[str, CaseOutcome] = {}
@@ -135,7 +141,7 @@ class Controller:
                 line.show,
                 shuffle=shuffle,
                 collected=collected,
-                environment=_ask_environment(session.config),
+                environment=ask_environment(session.config),
             )
         except NsightError as error:
             # What earlier runs have measured is shown and written all the same, if it can be judged at all.
@@ -157,14 +163,14 @@ class Controller:
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
         # The case to beat may be in another shard.
         ids = {item.nodeid for item in (*items, *self._deselected) if is_marked(item)}
-        _check_text(sorted(ids))
-        _check_unique([item.nodeid for item in items])
+        check_text(sorted(ids))
+        check_unique([item.nodeid for item in items])
         cases = []
         for item in items:
             mark = read_mark(item)
             partner = find_partner(item.nodeid, mark.faster_than, ids) if mark.faster_than else None
             policy = mark.policy(self._settings.band, partner)
-            cases.append(Case(item.nodeid, policy, mark.ranks, _line(item), mark.timeout_s))
+            cases.append(Case(item.nodeid, policy, mark.ranks, find_line(item), mark.timeout_s))
         return tuple(cases)
 
     @pytest.hookimpl(tryfirst=True)
@@ -236,57 +242,6 @@ class Controller:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-def _ask_environment(config: pytest.Config) -> dict[str, str]:
-    """What implementations of the hook pytest_nsight_environment add, the first registered ones last.
-
-    Raises:
-        UsageError: one of them is no text.
-    """
-    fields: dict[str, str] = {}
-    for answer in config.hook.pytest_nsight_environment(config=config):
-        for name, value in dict(answer or {}).items():
-            if not isinstance(name, str) or not isinstance(value, str):
-                raise UsageError(
-                    f"pytest_nsight_environment returns {name!r}: {value!r}; give names and values as text"
-                )
-            fields[name] = value
-    return fields
-
-
-def _check_text(texts: Iterable[str]) -> None:
-    """Refuses what does not fit into the files that the processes exchange.
-
-    Raises:
-        UsageError: a text is not UTF-8: Python shows the bytes of such a name as lone surrogates.
-    """
-    for text in texts:
-        if not text.isascii() and text.encode("utf-8", "replace").decode() != text:
-            raise UsageError(
-                f"{text!a} is not UTF-8, which the measuring processes take names in: rename the file or folder, "
-                "or set PYTHONUTF8=1 if it is the locale that is not"
-            )
-
-
-def _check_unique(ids: Sequence[str]) -> None:
-    """Refuses two cases with one id.
-
-    Raises:
-        UsageError: measured, stored and judged they would be one.
-    """
-    for case, number in Counter(ids).items():
-        if number > 1:
-            raise UsageError(
-                f"{number} tests have the same id, {case}: a case is known by its id, so give each its own, or "
-                "leave out --keep-duplicates or the plugin that made them"
-            )
-
-
-def _line(item: pytest.Item) -> int | None:
-    """The line of a test in the file of its id; None where it comes from another file, as inherited tests do."""
-    file, line, _ = item.location
-    return line + 1 if line is not None and item.nodeid.startswith(f"{file}::") else None
-
-
 def _explained(reporter: pytest.TerminalReporter) -> set[str]:
     """Cases whose verdict stands among pytest's own failures."""
     if reporter.config.option.tbstyle in ("no", "line"):
@@ -298,26 +253,3 @@ def _explained(reporter: pytest.TerminalReporter) -> set[str]:
 
 def _speaks_unicode(encoding: str | None) -> bool:
     return (encoding or "").lower().replace("-", "") == "utf8"
-
-
-def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
-    """The user's arguments as a worker gets them: the same, less what two pytests cannot do at once."""
-    arguments = [str(argument) for argument in config.invocation_params.args]
-    # pytest looks for them above every argument that is a path, and a report that an option names may exist by now.
-    arguments.append(f"--rootdir={config.rootpath}")
-    if config.inipath is not None:
-        arguments += ["-c", str(config.inipath)]
-    has = config.pluginmanager.hasplugin
-    if has("cacheprovider"):
-        # The worker's failures are not the user's last failures.
-        arguments += ["-o", "cache_dir=.nsight/worker-cache"]
-    if has("pytest_cov"):
-        arguments.append("--no-cov")
-    if has("xdist"):
-        arguments.append("-n0")
-    if has("terminal"):
-        arguments.append("--color=no")
-    if has("randomly"):
-        # Every process draws the same numbers, the ranks of a parallel test above all.
-        arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
-    return tuple(arguments)

@@ -45,16 +45,6 @@ from pytest_nsight.model.verdicts import SessionResult
 SESSIONS_FOLDER = ".nsight"
 
 
-def _recording_options(settings: Settings) -> RecordingOptions:
-    return RecordingOptions(
-        settings.user_ranges, settings.visible_variables, settings.keep_report, settings.gpu_metrics
-    )
-
-
-def _list_parallel(cases: Sequence[Case]) -> frozenset[str]:
-    return frozenset(case.id for case in cases if case.ranks > 1)
-
-
 class NsightSession:
     """Everything between the selected cases and their outcomes."""
 
@@ -78,11 +68,10 @@ class NsightSession:
         self._collector: Collector | None = None
         self._notes: tuple[str, ...] = ()
         if settings.replay is None:
-            self._collector, self._notes = choose(
-                settings.collector,
-                _recording_options(settings),
-                strict=settings.strict,
+            recorded = RecordingOptions(
+                settings.user_ranges, settings.visible_variables, settings.keep_report, settings.gpu_metrics
             )
+            self._collector, self._notes = choose(settings.collector, recorded, strict=settings.strict)
         self._gpus = () if settings.replay else gpus()
         self._worker_gpus = (
             () if settings.replay else choose_gpus(settings.workers, self._gpus, settings.most_workers)
@@ -243,7 +232,10 @@ class NsightSession:
         assert state is not None
         stored = {} if self._revision else load_counters(given.baselines, store.model_slug(state.device))
         return Drill(
-            profile_with_ncu(self._live_session(state.plan.cases, trees), _list_parallel(state.plan.cases)),
+            profile_with_ncu(
+                self._live_session(state.plan.cases, trees),
+                frozenset(case.id for case in state.plan.cases if case.ranks > 1),
+            ),
             f"{self._revision.short} ({self._revision.name})" if self._revision else "",
             stored,
             state.plan.partners,

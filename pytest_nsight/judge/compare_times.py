@@ -19,6 +19,7 @@ from pytest_nsight.judge.noise import (
     pool_within,
 )
 from pytest_nsight.judge.prepared import PreparedSubject
+from pytest_nsight.model.values import is_gpu
 
 
 def learn_prior(subjects: Sequence[PreparedSubject]) -> Prior:
@@ -59,11 +60,14 @@ def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contr
         stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
     noise = estimate_noise(stored, new, prior, expected_spread(baseline_ns, compared[0].board))
     floor_ns = resolution_ns((*compared, *new))
+    is_paired = bool(subject.given.against)
+    # Pairs of two trees run side by side, so that what changes between sessions cancels.
+    on_processor = not is_paired and not all(is_gpu(location.board) for location in (*compared, *new))
     return replace(
         contrast(compared, new, noise, shift),
-        material=material_change(subject.given.policy.band, floor_ns, baseline_ns),
+        material=material_change(subject.given.policy.band, floor_ns, baseline_ns, on_processor=on_processor),
         floor_ns=floor_ns,
-        is_paired=bool(subject.given.against),
+        is_paired=is_paired,
     )
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -26,6 +26,7 @@ from pytest_nsight.judge.drift_and_modes import (
 from pytest_nsight.model.values import RunSummary
 
 TRIM = 0.25
+LOW_SHARE = 0.1
 BATCHES = 6
 FLOOR_NS = 50.0
 _LARGEST_TICK_NS = 1000
@@ -43,7 +44,7 @@ class Location:
         run: id of the run.
         session: id of its session.
         board: the board it ran on.
-        log_ns: midmean of the natural logarithms of its rounds in ns.
+        log_ns: midmean of the natural logarithms of its rounds in ns; on a processor their 10th percentile.
         within_error: standard error of `log_ns` as far as the rounds alone show it; 0.0 below 4 rounds.
         durations_ns: the rounds.
         board_group: the group of boards that time alike, "" when unknown.
@@ -151,17 +152,30 @@ def midmean(values: Floats) -> Floats:
     return np.asarray(middle.mean(axis=-1), dtype=np.float64)
 
 
-def within_run_error(log_durations: Floats) -> float:
+def low_percentile(values: Floats) -> Floats:
+    """Return the 10th percentile along the last axis.
+
+    On a processor that others share, a disturbance only ever adds time. The middle half of the rounds says how
+    much others did; the fast rounds say what the code takes.
+    """
+    return np.asarray(np.quantile(values, LOW_SHARE, axis=-1), dtype=np.float64)
+
+
+def within_run_error(log_durations: Floats, statistic: Callable[[Floats], Floats] = midmean) -> float:
     """Return the standard error of a run's location by batch means.
 
     There are 6 successive batches, fewer below 12 rounds. Batches keep the autocorrelation of neighbouring
     rounds inside. The first rounds that do not fill a batch are left out.
+
+    Args:
+        log_durations: logarithms of the rounds.
+        statistic: the location of a batch, along the last axis.
     """
     batches = min(BATCHES, log_durations.size // 2)
     if batches < 2:
         return 0.0
     size = log_durations.size // batches
-    means = midmean(log_durations[log_durations.size - batches * size :].reshape(batches, size))
+    means = statistic(log_durations[log_durations.size - batches * size :].reshape(batches, size))
     return float(means.std(ddof=1) / math.sqrt(batches))
 
 
@@ -178,9 +192,7 @@ def locate(
     rounds = tuple(run.rounds.get(metric, ()))
     if not rounds:
         return Unlocated(Unusable.MISSING, run=run.run, metric=metric)
-    found = _locate_rounds(
-        rounds, run.clocks.round_mhz, LARGEST_DRIFT if run.ran_on_gpu else LARGEST_PROCESSOR_DRIFT
-    )
+    found = _locate_rounds(rounds, run.clocks.round_mhz, on_gpu=run.ran_on_gpu)
     if isinstance(found, Unlocated):
         return replace(found, run=run.run, metric=metric)
     return Location(
@@ -199,7 +211,7 @@ def locate(
 
 @lru_cache(maxsize=2**14)
 def _locate_rounds(
-    rounds: tuple[object, ...], round_mhz: tuple[int, ...], largest_drift: float
+    rounds: tuple[object, ...], round_mhz: tuple[int, ...], *, on_gpu: bool
 ) -> _LocatedRounds | Unlocated:
     """Return the location of the rounds; remembered, since every look and every replay asks again."""
     try:
@@ -211,9 +223,11 @@ def _locate_rounds(
         return Unlocated(Unusable.NOT_POSITIVE, int(durations.size) - good, len(rounds))
     logs = np.log(durations)
     modes = find_modes(logs, round_mhz)
-    error = max(within_run_error(logs), modes.error if modes else 0.0)
+    statistic = midmean if on_gpu else low_percentile
+    error = max(within_run_error(logs, statistic), modes.error if modes else 0.0)
+    drift = find_drift(logs, LARGEST_DRIFT if on_gpu else LARGEST_PROCESSOR_DRIFT)
     durations.setflags(write=False)
-    return _LocatedRounds(float(midmean(logs)), error, durations, find_drift(logs, largest_drift), modes)
+    return _LocatedRounds(float(statistic(logs)), error, durations, drift, modes)
 
 
 def locate_all(

@@ -14,6 +14,7 @@ from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.units import count, durations, interval_of_logs, p_value, percent, percent_of_log
+from pytest_nsight.model.values import is_gpu
 
 _SAVED_AT_ONCE = 5
 _MOST_STORED_RUNS = 20
@@ -45,7 +46,8 @@ def _runs(comparison: Comparison) -> str:
 def _band(comparison: Comparison, contrast: Contrast) -> str:
     material = contrast.material
     if comparison.band >= 0 and material > math.log1p(comparison.band):
-        return f"band {percent(math.expm1(material), signed=False)} for the timer's resolution"
+        cause = "the timer's resolution" if is_gpu(contrast.new[0].board) else "runs on a processor"
+        return f"band {percent(math.expm1(material), signed=False)} for {cause}"
     return f"band {percent(comparison.band, signed=False)}"
 
 

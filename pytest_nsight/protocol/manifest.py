@@ -21,11 +21,11 @@ from pytest_nsight.model.decoding import Count
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.json_text import DecodingError
 from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.json_files import damaged, read_json_lines, read_known
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
     CaseWarning,
-    Conditions,
     LeakedState,
     PairedRounds,
     PhaseReport,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.units import count, percent
-from pytest_nsight.model.values import Subject
+from pytest_nsight.model.values import Subject, is_gpu
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
 from pytest_nsight.report.escapes import log_line, visible
@@ -114,20 +114,18 @@ def _table(
 
 
 def _wider_bands(verdicts: Sequence[Verdict], named: dict[Subject, str], width: int) -> list[str]:
-    """Which cases have a wider band than the user asked for: their times are near the timer's resolution."""
+    """Which cases have a wider band than the user asked for, and why."""
     cases: dict[str, list[str]] = {}
     for verdict in verdicts:
         compared = verdict.comparison
         if compared is not None and compared.basis is not None:
             band = math.expm1(min(compared.basis.material, 700.0))
             if percent(band, signed=False) != percent(compared.band, signed=False) and band > compared.band >= 0:
+                on_gpu = all(is_gpu(run.board) for run in compared.basis.runs)
+                cause = "the timer's resolution" if on_gpu else "runs on a processor"
                 text = f"band {percent(band, signed=False)} instead of {percent(compared.band, signed=False)}"
-                cases.setdefault(text, []).append(named[verdict.subject])
-    return [
-        line
-        for text, names in cases.items()
-        for line in _wrap(f"{text}, for the timer's resolution: {_listed(names)}", width)
-    ]
+                cases.setdefault(f"{text}, for {cause}", []).append(named[verdict.subject])
+    return [line for text, names in cases.items() for line in _wrap(f"{text}: {_listed(names)}", width)]
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -14,8 +14,9 @@ import numpy as np
 import pandas as pd
 
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
+from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import Conditions, Round
+from pytest_nsight.protocol.manifest_events import Round
 from pytest_nsight.trace.graph_captures import Captured
 from pytest_nsight.trace.measures import Measured
 

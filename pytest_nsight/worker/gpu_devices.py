@@ -7,7 +7,8 @@ import sys
 from collections.abc import Mapping
 from typing import Any, Final
 
-from pytest_nsight.protocol.manifest_events import BoardActivity, NvmlSample
+from pytest_nsight.protocol.conditions import BoardActivity
+from pytest_nsight.protocol.manifest_events import NvmlSample
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.compiled_canaries import VERSION, make_compiled_canaries
 from pytest_nsight.worker.cuda_driver import CudaDriver, DeviceBuffer, load_driver

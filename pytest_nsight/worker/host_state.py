@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from pytest_nsight import __version__
-from pytest_nsight.protocol.manifest_events import ProcessorTimes
+from pytest_nsight.protocol.conditions import ProcessorTimes
 
 _TASKS = Path("/proc/self/task")
 

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
-from pytest_nsight.protocol.manifest_events import Conditions, Journal, Round
+from pytest_nsight.protocol.conditions import Conditions
+from pytest_nsight.protocol.manifest_events import Journal, Round
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare

@@ -17,11 +17,11 @@ from hypothesis import strategies as st
 from pytest_nsight.controller.outcomes import restore_warning
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
     CaseWarning,
-    Conditions,
     Journal,
     NvmlSample,
     PairedRounds,

@@ -9,8 +9,9 @@ import pytest
 
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.values import RunSummary
+from pytest_nsight.protocol.conditions import Conditions, ProcessorTimes
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import Conditions, ProcessorTimes, Round
+from pytest_nsight.protocol.manifest_events import Round
 from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.measures import measure
 from pytest_nsight.trace.run_summary import summarise

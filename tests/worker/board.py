@@ -8,7 +8,8 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.protocol.manifest_events import BoardActivity, NvmlSample
+from pytest_nsight.protocol.conditions import BoardActivity
+from pytest_nsight.protocol.manifest_events import NvmlSample
 from pytest_nsight.worker import rounds
 
 HIGHEST_MHZ = 1980

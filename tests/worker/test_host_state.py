@@ -12,8 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from pytest_nsight.collectors.machine import thread_variables
+from pytest_nsight.protocol.conditions import ProcessorTimes
 from pytest_nsight.protocol.manifest import read_manifest
-from pytest_nsight.protocol.manifest_events import ProcessorTimes
 from pytest_nsight.worker.host_state import read_processor_times
 
 MS = 1_000_000

@@ -1,0 +1,84 @@
+"""What the outer pytest gives to workers and gate: arguments, ids and lines of tests, environment of hooks."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+import pytest
+
+from pytest_nsight.model.errors import UsageError
+
+
+def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
+    """The user's arguments as a worker gets them: the same, less what two pytests cannot do at once."""
+    arguments = [str(argument) for argument in config.invocation_params.args]
+    # pytest looks for them above every argument that is a path, and a report that an option names may exist by now.
+    arguments.append(f"--rootdir={config.rootpath}")
+    if config.inipath is not None:
+        arguments += ["-c", str(config.inipath)]
+    has = config.pluginmanager.hasplugin
+    if has("cacheprovider"):
+        # The worker's failures are not the user's last failures.
+        arguments += ["-o", "cache_dir=.nsight/worker-cache"]
+    if has("pytest_cov"):
+        arguments.append("--no-cov")
+    if has("xdist"):
+        arguments.append("-n0")
+    if has("terminal"):
+        arguments.append("--color=no")
+    if has("randomly"):
+        # Every process draws the same numbers, the ranks of a parallel test above all.
+        arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
+    return tuple(arguments)
+
+
+def ask_environment(config: pytest.Config) -> dict[str, str]:
+    """What implementations of the hook pytest_nsight_environment add, the first registered ones last.
+
+    Raises:
+        UsageError: one of them is no text.
+    """
+    fields: dict[str, str] = {}
+    for answer in config.hook.pytest_nsight_environment(config=config):
+        for name, value in dict(answer or {}).items():
+            if not isinstance(name, str) or not isinstance(value, str):
+                raise UsageError(
+                    f"pytest_nsight_environment returns {name!r}: {value!r}; give names and values as text"
+                )
+            fields[name] = value
+    return fields
+
+
+def check_text(texts: Iterable[str]) -> None:
+    """Refuses what does not fit into the files that the processes exchange.
+
+    Raises:
+        UsageError: a text is not UTF-8: Python shows the bytes of such a name as lone surrogates.
+    """
+    for text in texts:
+        if not text.isascii() and text.encode("utf-8", "replace").decode() != text:
+            raise UsageError(
+                f"{text!a} is not UTF-8, which the measuring processes take names in: rename the file or folder, "
+                "or set PYTHONUTF8=1 if it is the locale that is not"
+            )
+
+
+def check_unique(ids: Sequence[str]) -> None:
+    """Refuses two cases with one id.
+
+    Raises:
+        UsageError: measured, stored and judged they would be one.
+    """
+    for case, number in Counter(ids).items():
+        if number > 1:
+            raise UsageError(
+                f"{number} tests have the same id, {case}: a case is known by its id, so give each its own, or "
+                "leave out --keep-duplicates or the plugin that made them"
+            )
+
+
+def find_line(item: pytest.Item) -> int | None:
+    """The line of a test in the file of its id; None where it comes from another file, as inherited tests do."""
+    file, line, _ = item.location
+    return line + 1 if line is not None and item.nodeid.startswith(f"{file}::") else None
