@@ -156,8 +156,10 @@ def test_the_readme_of_the_index_is_the_repositorys(dist: Path) -> None:
     (wheel,) = dist.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         metadata = email.message_from_bytes(archive.read(f"pytest_nsight-{VERSION}.dist-info/METADATA"))
+    payload = metadata.get_payload(decode=True)
 
-    assert str(metadata.get_payload()).strip() == (ROOT / "README.md").read_text(encoding="utf-8").strip()
+    assert isinstance(payload, bytes)
+    assert payload.decode().strip() == (ROOT / "README.md").read_text(encoding="utf-8").strip()
 
 
 def test_the_example_of_the_readme_runs_without_the_repository_and_without_a_warning(

@@ -128,7 +128,14 @@ def conclude(
         collector=session.collector_title(settings),
         strict=settings.strict,
         saved=saved.paths,
-        notes=(*describe_affected(collected.affected), *session.notes, *state.notes, *gaps, *errors),
+        notes=(
+            *describe_affected(collected.affected),
+            *session.notes,
+            *state.notes,
+            *gaps,
+            *_describe_reason(settings, saved),
+            *errors,
+        ),
         affected=collected.affected,
     )
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
@@ -244,6 +251,10 @@ def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[s
     except NsightError as error:
         troubles.append(f"the counters were not stored: {error}")
     return troubles
+
+
+def _describe_reason(settings: Settings, saved: _Saved) -> tuple[str, ...]:
+    return (f"stored with the reason: {settings.reason}",) if saved.paths and settings.reason else ()
 
 
 def _describe_later_save(settings: Settings, folder: Path) -> str:
