@@ -276,7 +276,7 @@ def test_a_save_shows_what_it_replaces() -> None:
         ["test_b", "9.00", "us", "SAVED"],
         ["test_c", "9.00", "->", "9.00", "us", "0", "%", "SAVED"],
     ]
-    assert "SAVED test_c: other\n    1 -> 0  fused\n    0 -> 2  exp\n" in text
+    assert "SAVED test_c: new\n    1 -> 0  fused\n    0 -> 2  exp\n" in text
     assert "SAVED test_a:" not in text
 
 
@@ -301,13 +301,16 @@ def test_many_cases_with_one_cause_share_a_line_although_their_figures_differ() 
 
 def test_what_failed_here_and_nowhere_else_is_followed_by_the_commands() -> None:
     result = canned.full()
-    failed = next(one for one in result.verdicts if one.kind is VerdictKind.REGRESSION)
-    stored = dataclasses.replace(
-        result.runs[0], subject=failed.subject, session="before", commit="0123456789abcdef"
-    )
+    failing = [one for one in result.verdicts if one.kind in (VerdictKind.REGRESSION, VerdictKind.STRUCTURE)]
+    case = failing[0].subject
+    stored = dataclasses.replace(result.runs[0], subject=case, session="before", commit="0123456789abcdef")
     result = dataclasses.replace(result, baseline_runs=(stored,))
-    accept = f'to accept the change: pytest --nsight --nsight-save --nsight-reason "why" {shlex.quote(failed.subject.case)}'
 
-    assert accept in terminal.render(result)
-    assert "to check it again: pytest --nsight --nsight-against 0123456789 " in terminal.render(result)
-    assert accept not in terminal.render(result, explained={failed.subject.case})
+    lines = terminal.render(result).splitlines()
+    (accept,) = (line for line in lines if line.startswith("to accept the change: "))
+    (check,) = (line for line in lines if line.startswith("to check it again: "))
+
+    assert accept.startswith('to accept the change: pytest --nsight --nsight-save --nsight-reason "why" ')
+    assert shlex.quote(case.case) in accept
+    assert check.startswith("to check it again: pytest --nsight --nsight-against 0123456789 ")
+    assert "to accept" not in terminal.render(result, explained={one.subject.case for one in failing})
