@@ -264,9 +264,7 @@ def test_a_save_shows_what_it_replaces() -> None:
     verdicts = (
         canned.verdict(VerdictKind.SAVED, "test_a", "test_a: 5 runs stored", now_ns=24_000, before_ns=20_000),
         canned.verdict(VerdictKind.SAVED, "test_b", "test_b: 5 runs stored, the first", now_ns=9_000),
-        canned.verdict(
-            VerdictKind.SAVED, "test_c", "test_c: other", now_ns=9_000, before_ns=9_000, changes=changes
-        ),
+        canned.verdict(VerdictKind.SAVED, "test_c", "test_c: new", now_ns=9_000, before_ns=9_000, changes=changes),
     )
 
     text = terminal.render(canned.session(verdicts))

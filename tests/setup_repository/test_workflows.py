@@ -98,6 +98,27 @@ def test_the_project_is_installed_by_the_files_that_it_has(tmp_path, has, instal
     assert install_commands(tmp_path)[1] == f".venv/bin/pip install {installed}"
 
 
+@pytest.mark.parametrize(
+    ("url", "vcs", "installed"),
+    [
+        ("https://git.example/o/n.git", "git", "'pytest-nsight[gpu] @ git+https://git.example/o/n.git@abc123'"),
+        ("https://git.example/o/n.zip", "", "'pytest-nsight[gpu]'"),
+        ("file:///home/me/n", "git", "'pytest-nsight[gpu]'"),
+        ("https://x/'; touch evil; '", "git", "'pytest-nsight[gpu]'"),
+    ],
+)
+def test_a_copy_that_came_from_git_is_installed_from_there(tmp_path, monkeypatch, url, vcs, installed):
+    """Until the package is on the index, it is the only place."""
+    origin = {"url": url, **({"vcs_info": {"vcs": vcs, "commit_id": "abc123"}} if vcs else {})}
+    metadata = tmp_path / "pytest_nsight-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest-nsight\nVersion: 1.0\n")
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert install_commands(tmp_path / "project")[1] == f".venv/bin/pip install {installed}"
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_no_checkout_leaves_credentials_behind(name):
     for job in jobs(name).values():
