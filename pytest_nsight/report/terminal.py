@@ -238,8 +238,10 @@ def _reasons(
             if verbose and reach is not None:
                 lines += _wrap(reach_sentence(reach), width, indent="    ")
     steps = plan_next_steps(failing, result)
-    # A command that is wrapped cannot be copied.
-    lines += steps.lines if steps is not None else []
+    if steps is not None:
+        origin, *commands = steps.lines
+        # A command that is wrapped cannot be copied.
+        lines += [*_wrap(origin, width), *commands]
     silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in explained)
     if silent:
         kinds = ", ".join(f"{number} {kind.value}" for kind, number in silent.items())

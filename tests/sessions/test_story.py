@@ -139,7 +139,9 @@ def test_from_an_empty_repository_to_a_merged_change(repository: Repository) -> 
     repository.commit("Accept the cost of double precision")
     accepted = repository.stored() - first
     green = repository.gate()
-    assert re.search(r"test_norm +\d.* (->|→) \d.* SAVED", saved)
+    assert re.search(r"test_norm +\d\S* \S+ +\d\S* \S+ +[+-]\S+ % +SAVED", saved), (
+        "the stored time, the new one, the change"
+    )
     assert "1 -> 0  operator rms_norm" in saved
     assert f"note: stored with the reason: {REASON}" in saved
     assert "0 regressions" in green
