@@ -171,7 +171,7 @@ def test_the_example_of_the_readme_runs_without_the_repository_and_without_a_war
     (example,) = (code for code in re.findall(r"```python\n(.*?)```", text, re.DOTALL) if "def test_" in code)
     (tmp_path / "perf_tests").mkdir()
     (tmp_path / "perf_tests" / "test_softmax.py").write_text(example, encoding="utf-8")
-    pytest_ = [python.parent / "pytest", "-W", "error", "-p", "no:cacheprovider", "perf_tests"]
+    pytest_ = [python, "-m", "pytest", "-W", "error", "-p", "no:cacheprovider", "perf_tests"]
     nsight = ["--nsight", "--nsight-collector=torch", "--nsight-rounds=10"]
 
     plain = run(pytest_, tmp_path)
