@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 # Baselines of machines that the repository stores none for.
 SCRATCH := .nsight/baselines
 
-.PHONY: help setup perf test test-slow test-long lint format docs benchmark clean
+.PHONY: help setup perf test test-slow test-long lint format docs pictures benchmark clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -43,6 +43,9 @@ format: $(READY) ## Put the code in the house's format
 
 docs: $(READY) ## Build the documentation site in .nsight/site; a warning is an error
 	$(BIN)/mkdocs build --strict --quiet
+
+pictures: $(READY) ## Draw the pictures of the documents again
+	$(BIN)/python docs/draw_pictures.py
 
 benchmark: $(READY) ## Measure what the plugin itself costs
 	$(BIN)/python -m benchmarks.overhead

@@ -174,6 +174,7 @@ def _add_history(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("words", nargs="*", metavar="CASE", help="cases with each CASE in their id (default: all)")
     _add_folders(parser)
     parser.add_argument("--metric", default="kernel", metavar="NAME", help="the duration (default: kernel)")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write one HTML page with plots instead")
     parser.set_defaults(run=_history)
 
 
@@ -263,12 +264,16 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _history(options: argparse.Namespace) -> int:
-    from pytest_nsight.history.history_report import history  # noqa: PLC0415
+    from pytest_nsight.history.history_page import write_page  # noqa: PLC0415
+    from pytest_nsight.history.history_report import find_histories, render_text  # noqa: PLC0415
 
+    found = find_histories(options.baselines, options.sessions, options.words, options.metric)
+    if options.html:
+        write_page(found, options.html)
+        return 0
     width = shutil.get_terminal_size((120, 24)).columns
     has_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    folders = options.baselines, options.sessions
-    print(history(*folders, options.words, metric=options.metric, width=width, unicode=has_unicode))
+    print(render_text(found, width, unicode=has_unicode))
     return 0
 
 

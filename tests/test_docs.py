@@ -12,6 +12,7 @@ import pytest
 
 from pytest_nsight import cli
 from pytest_nsight.controller import options
+from pytest_nsight.model import errors
 
 ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "pytest_nsight"
@@ -154,6 +155,52 @@ def test_the_messages_page_lists_sentences_and_no_docstrings() -> None:
 
     assert "<folder> is in no git repository; run `git init` there first" in found
     assert not [text for text in found if "Raises" in text]
+
+
+def raised(module: Path) -> list[str]:
+    """The beginnings of the sentences that a module raises as the package's errors: their first literal text."""
+    tree = ast.parse(module.read_text(encoding="utf-8"))
+    calls = [
+        node.exc
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Raise)
+        and isinstance(node.exc, ast.Call)
+        and isinstance(node.exc.func, ast.Name)
+        and isinstance(getattr(errors, node.exc.func.id, None), type)
+        and node.exc.args
+    ]
+    texts = []
+    for call in calls:
+        literal = call.args[0].values if isinstance(call.args[0], ast.JoinedStr) else [call.args[0]]
+        # A bare variable or a sentence of another function is raised on, and listed where it is written.
+        texts += [
+            max(parts, key=len)
+            for parts in [[p.value for p in literal if isinstance(p, ast.Constant) and isinstance(p.value, str)]]
+            if parts
+        ]
+    return texts
+
+
+@pytest.fixture(scope="module")
+def listed() -> dict[Path, str]:
+    """Module -> everything that the messages page says of it."""
+    pytest.importorskip("mkdocs")
+    hooks = runpy.run_path(str(ROOT / "docs" / "site_hooks.py"))
+    return {module: "\n".join(hooks["messages"](module)) for module in sorted(PACKAGE.rglob("*.py"))}
+
+
+def test_the_messages_page_has_every_sentence_that_is_raised(listed: dict[Path, str]) -> None:
+    sentences = {module: raised(module) for module in listed}
+    # One or two words between values are no sentence to search for.
+    missing = [
+        f"{of_root(module)}: {text}"
+        for module, texts in sentences.items()
+        for text in texts
+        if len(text.split()) > 2 and text not in listed[module]
+    ]
+
+    assert sum(map(len, sentences.values())) > 100
+    assert missing == []
 
 
 def test_the_architecture_lists_every_room() -> None:

@@ -9,6 +9,8 @@ from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.collectors.nsys.checks import Check
 from pytest_nsight.collectors.nsys.checks import checks as nsys_checks
 
+_GPU = "GPU"
+
 
 def checks() -> tuple[Check, ...]:
     """One check for each thing that `pytest --nsight` needs; takes some seconds."""
@@ -16,20 +18,30 @@ def checks() -> tuple[Check, ...]:
 
 
 def render(found: Sequence[Check]) -> str:
-    """One line for each check, and its remedy below it where there is one."""
+    """One line for each check, its remedy below it where there is one, and what follows from all of them."""
     width = max(len(check.name) for check in found)
     lines = []
     for check in found:
         lines.append(f"{'ok  ' if check.ok else 'FAIL'}  {check.name:<{width}}  {check.detail}")
         if not check.ok and check.remedy:
             lines.append(f"      {'':<{width}}  -> {check.remedy}")
-    return "\n".join(lines)
+    return "\n".join([*lines, "", _conclude(found)])
+
+
+def _conclude(found: Sequence[Check]) -> str:
+    failed = [check.name for check in found if not check.ok]
+    if not failed:
+        return "GPU kernels can be measured here."
+    first = f"GPU kernels cannot be measured here: see {', '.join(failed)}."
+    if _GPU in failed and importlib.util.find_spec("torch") is not None:
+        return f"{first} CPU operators can: pytest --nsight then takes the collector torch."
+    return first
 
 
 def _gpu() -> Check:
     names = gpu_names()
     return Check(
-        "GPU",
+        _GPU,
         ok=bool(names),
         detail=", ".join(names) if names else "the CUDA driver offers none",
         remedy="install the driver, look at CUDA_VISIBLE_DEVICES, or measure CPU operators (collector torch)",
@@ -56,7 +68,7 @@ def _nvml() -> Check:
 
 def _torch() -> Check:
     if importlib.util.find_spec("torch") is None:
-        return Check("torch", ok=False, detail="not installed", remedy="pip install pytest-nsight[gpu]")
+        return Check("torch", ok=True, detail="not installed; tests of other libraries do not need it")
     import torch  # noqa: PLC0415 - heavy
 
     built_for = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "for CPU only"

@@ -128,7 +128,14 @@ def conclude(
         collector=session.collector_title(settings),
         strict=settings.strict,
         saved=saved.paths,
-        notes=(*describe_affected(collected.affected), *session.notes, *state.notes, *gaps, *errors),
+        notes=(
+            *describe_affected(collected.affected),
+            *session.notes,
+            *state.notes,
+            *gaps,
+            *_describe_reason(settings, saved),
+            *errors,
+        ),
         affected=collected.affected,
         script=settings.script.command if settings.script is not None else "",
     )
@@ -246,6 +253,10 @@ def _save_counters(settings: Settings, state: GateState, drill: Drill) -> list[s
     except NsightError as error:
         troubles.append(f"the counters were not stored: {error}")
     return troubles
+
+
+def _describe_reason(settings: Settings, saved: _Saved) -> tuple[str, ...]:
+    return (f"stored with the reason: {settings.reason}",) if saved.paths and settings.reason else ()
 
 
 def _describe_later_save(settings: Settings, folder: Path) -> str:

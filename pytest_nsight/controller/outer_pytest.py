@@ -73,10 +73,12 @@ class Controller:
         self._outcomes: dict[str, CaseOutcome] = {}
         self._deselected: list[pytest.Item] = []
         self._chosen = ChosenTests(settings)
+        self._header: list[str] = []
 
     def pytest_report_header(self) -> list[str]:
         """Says how and against what is measured."""
-        return self._session.header()
+        self._header = self._session.header()
+        return self._header
 
     @property
     def folder_name(self) -> str:
@@ -209,8 +211,10 @@ class Controller:
             self._write_faults(terminalreporter)
             return
         terminalreporter.section("nsight", sep="=", cyan=True)
+        result = self._session.result
         text = terminal.render(
-            self._session.result,
+            # pytest's header, where it is shown, has said some of the notes.
+            replace(result, notes=tuple(note for note in result.notes if f"nsight: {note}" not in self._header)),
             width=terminalreporter._tw.fullwidth,  # noqa: SLF001 - its only name
             color=terminalreporter._tw.hasmarkup,  # noqa: SLF001
             unicode=_speaks_unicode(sys.stdout.encoding),

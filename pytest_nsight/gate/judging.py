@@ -169,7 +169,15 @@ def _describe(subject: SubjectRuns) -> Verdict:
     found = compare_structure(newest, subject.new, family)
     diff = f"; {write_diff(found.changes)}" if found.changes else ""
     sentence = f"{label}: {durations(before_ns, now_ns)} ({change}), {runs} stored{diff}"
-    return Verdict(subject.subject, VerdictKind.SAVED, sentence, now_ns, changes=found.changes, metric=metric)
+    return Verdict(
+        subject.subject,
+        VerdictKind.SAVED,
+        sentence,
+        now_ns,
+        changes=found.changes,
+        metric=metric,
+        before_ns=before_ns,
+    )
 
 
 def _typical_ns(runs: Sequence[RunSummary], metric: str) -> float:

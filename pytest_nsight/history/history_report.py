@@ -1,4 +1,4 @@
-"""The text of `pytest-nsight history`: one line for each case, or the points and changes of the cases asked for."""
+"""What `pytest-nsight history` found, and its text: a line for each case, or the points and changes of some."""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import itertools
 import math
 import statistics
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.history.case_history import CaseHistory, TimeChange, build_histories
+from pytest_nsight.history.case_history import CaseHistory, HistoryPoint, TimeChange, build_histories
 from pytest_nsight.history.change_points import FEWEST_OBSERVATIONS
 from pytest_nsight.history.git_history import CommitsBetween, GitHistory
 from pytest_nsight.history.measured_runs import find_runs
@@ -24,18 +25,31 @@ _WIDEST_LINE = 40
 _SHORT_HASH = 7
 
 
-def history(
-    baselines: Path, sessions: Path, words: Sequence[str], *, metric: str, width: int, unicode: bool
-) -> str:
-    """The history of the cases whose ids hold every one of these words; of all, in a line each, without words.
+@dataclass(frozen=True, slots=True)
+class FoundHistories:
+    """The cases that were asked for.
+
+    Attributes:
+        histories: in order of model and subject, at least one.
+        notes: sentences on what could not be read.
+        are_chosen: whether words chose them, and not all were asked for.
+        find_commits: the commits between two; None where git does not know both.
+    """
+
+    histories: tuple[CaseHistory, ...]
+    notes: tuple[str, ...]
+    are_chosen: bool
+    find_commits: Callable[[str, str], CommitsBetween | None]
+
+
+def find_histories(baselines: Path, sessions: Path, words: Sequence[str], metric: str) -> FoundHistories:
+    """The history of the cases whose ids hold every one of these words; of all without words.
 
     Args:
         baselines: the folder of all baselines.
         sessions: the folder of sessions.
         words: parts of node ids.
         metric: the duration that is looked at.
-        width: columns of the terminal.
-        unicode: whether it shows more than ASCII.
 
     Raises:
         UsageError: there is no such metric, or no run of such a case.
@@ -51,11 +65,21 @@ def history(
             f"no run {which} is stored in {baselines} or its git history, or recorded in {sessions}{why}; "
             "save one with pytest --nsight --nsight-save"
         )
-    git = GitHistory(baselines)
-    if words:
-        sections = [_describe(one, git.list_between, width, unicode=unicode) for one in histories]
+    return FoundHistories(histories, found.notes, bool(words), GitHistory(baselines).list_between)
+
+
+def render_text(found: FoundHistories, width: int, *, unicode: bool) -> str:
+    """One line for each case, or the points and changes of those that words chose.
+
+    Args:
+        found: the cases.
+        width: columns of the terminal.
+        unicode: whether it shows more than ASCII.
+    """
+    if found.are_chosen:
+        sections = [_describe(one, found, width, unicode=unicode) for one in found.histories]
     else:
-        sections = [_overview(histories, width, unicode=unicode)]
+        sections = [_overview(found.histories, width, unicode=unicode)]
     notes = [f"note: {note}" for note in found.notes]
     text = "\n\n".join("\n".join(section) for section in [*sections, *([notes] if notes else [])])
     return text if unicode else text.encode("ascii", "backslashreplace").decode("ascii")
@@ -79,33 +103,38 @@ def _draw(one: CaseHistory, *, unicode: bool) -> str:
     return draw_sparkline([point.time_ns for point in one.points], unicode=unicode)
 
 
-def _describe(
-    one: CaseHistory, find_commits: Callable[[str, str], CommitsBetween | None], width: int, *, unicode: bool
-) -> list[str]:
+def _describe(one: CaseHistory, found: FoundHistories, width: int, *, unicode: bool) -> list[str]:
     points = one.points
     times = [point.time_ns for point in points]
     starts = {id(change.after) for change in one.changes}
     columns = [
         Column("date", [point.recorded[:16].replace("T", " ") for point in points], is_number=False),
         Column("commit", [write_commit(point.commit) for point in points], is_number=False),
-        Column("board", _shorten_boards([point.board for point in points]), is_number=False),
+        Column("board", shorten_boards([point.board for point in points]), is_number=False),
         Column("runs", [str(point.runs) for point in points]),
         Column("time", [write_duration(time) for time in times]),
         Column("", ["<- change" if id(point) in starts else "" for point in points], is_number=False),
-        Column("", [_remark(point.remark, is_stored=point.is_stored) for point in points], is_number=False),
+        Column("", [write_remark(point) for point in points], is_number=False),
     ]
     lines = [f"{one.subject.label}, {one.model}: {count(len(points), 'session')}"]
     lines.append(f"{draw_sparkline(times, unicode=unicode)}  {durations(min(times), max(times), joined_by=' to ')}")
     # A date that is cut says nothing: a long remark wraps instead.
     lines += align(columns, max(width, columns[0].width + taken(columns[1:])), "…" if unicode else "..")
-    if len(points) < FEWEST_OBSERVATIONS:
-        missing = FEWEST_OBSERVATIONS - len(points)
-        return [*lines, f"change points need {FEWEST_OBSERVATIONS} sessions, {count(missing, 'more session')}"]
+    return [*lines, *explain_changes(one, found)]
+
+
+def explain_changes(one: CaseHistory, found: FoundHistories) -> list[str]:
+    """A line for each change point, below it the commits that it falls between; else why there is none."""
+    if len(one.points) < FEWEST_OBSERVATIONS:
+        missing = FEWEST_OBSERVATIONS - len(one.points)
+        return [f"change points need {FEWEST_OBSERVATIONS} sessions, {count(missing, 'more session')}"]
     if not one.changes:
-        return [*lines, "no change point"]
-    for change in one.changes:
-        lines += _write_change(change, find_commits(change.before.commit, change.after.commit))
-    return lines
+        return ["no change point"]
+    return [
+        line
+        for change in one.changes
+        for line in _write_change(change, found.find_commits(change.before.commit, change.after.commit))
+    ]
 
 
 def _write_change(change: TimeChange, commits: CommitsBetween | None) -> list[str]:
@@ -146,7 +175,7 @@ def write_commit(commit: str) -> str:
     return commit.rstrip("+")[:_SHORT_HASH] + ("+" if commit.endswith("+") else "")
 
 
-def _shorten_boards(boards: Sequence[str]) -> list[str]:
+def shorten_boards(boards: Sequence[str]) -> list[str]:
     """The shortest beginnings, from 8 signs on, that are as different as the names."""
     for length in range(8, max(map(len, boards)) + 1):
         if len({board[:length] for board in boards}) == len(set(boards)):
@@ -154,7 +183,8 @@ def _shorten_boards(boards: Sequence[str]) -> list[str]:
     return list(boards)
 
 
-def _remark(remark: str, *, is_stored: bool) -> str:
-    if is_stored:
-        return f"stored: {remark}" if remark and remark != "SAVED" else "stored"
-    return remark
+def write_remark(point: HistoryPoint) -> str:
+    """Whether a point is a baseline, and why; else the verdict of its session."""
+    if point.is_stored:
+        return f"stored: {point.remark}" if point.remark and point.remark != "SAVED" else "stored"
+    return point.remark

@@ -75,6 +75,7 @@ class Verdict:
         comparison: the numbers, None where nothing was compared on time.
         changes: how the structure changed, empty where it did not.
         metric: the gated duration.
+        before_ns: what a save replaces: the median of the newest stored session in ns; None if nothing was stored.
     """
 
     subject: Subject
@@ -84,6 +85,7 @@ class Verdict:
     comparison: Comparison | None = None
     changes: tuple[ShapeChange, ...] = ()
     metric: str = "kernel"
+    before_ns: float | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.comparison import Comparison, RunLevel
@@ -13,6 +13,7 @@ from pytest_nsight.model.values import Clocks, RunSummary, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import reach_of, reach_sentence
 from pytest_nsight.report.escapes import html_text
+from pytest_nsight.report.html_page import table
 from pytest_nsight.report.svg_plots import Bar, StripRun, bars, strip
 from pytest_nsight.report.svg_timeline import TIMELINE_KEY, describe_round, timeline
 from pytest_nsight.report.verdict_text import (
@@ -88,21 +89,6 @@ def render_case(case: PageCase, result: SessionResult, anchors: Mapping[Subject,
     )
 
 
-def table(head: Sequence[str], rows: Iterable[Sequence[str]], *, numbers_from: int = 1) -> str:
-    """A table of plain texts; columns from `numbers_from` on are aligned to the right. "" without rows."""
-    body = [[html_text(cell) for cell in row] for row in rows]
-    if not body:
-        return ""
-
-    def line(texts: Sequence[str], tag: str) -> str:
-        classes = ["" if place < numbers_from else ' class="number"' for place in range(len(texts))]
-        return "".join(f"<{tag}{name}>{text}</{tag}>" for name, text in zip(classes, texts, strict=True))
-
-    lines = "".join(f"<tr>{line(row, 'td')}</tr>" for row in body)
-    titles = line([html_text(title) for title in head], "th")
-    return f'<div class="scroll"><table><thead><tr>{titles}</tr></thead><tbody>{lines}</tbody></table></div>'
-
-
 def _changes(verdict: Verdict) -> str:
     if verdict.changes:
         rows = [(shape_text(change.shape), str(change.before), str(change.now)) for change in verdict.changes]
@@ -134,8 +120,9 @@ def _rounds(case: PageCase) -> str:
 def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, *, is_new: bool) -> StripRun:
     ns = math.exp(level.log_ns) if level else statistics.median(run.rounds[metric])
     commit = f"commit {run.commit or 'unknown'}"
+    reason = f", {run.reason}" if run.reason else ""
     return StripRun(
-        title=f"{run.run}: {duration(ns)}, {run.board}, {commit}, {run.recorded}",
+        title=f"{run.run}: {duration(ns)}, {run.board}, {commit}, {run.recorded}{reason}",
         group="this session" if is_new else f"{run.recorded[:10]} {run.commit[:8]}",
         is_new=is_new,
         is_compared=level is None or level.is_compared,

@@ -5,18 +5,16 @@ Plots are SVG. The script only filters, searches and takes keys; the page's poli
 
 from __future__ import annotations
 
-import base64
-import hashlib
 from collections import Counter
 from collections.abc import Sequence
-from importlib.resources import files
 
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report.declared_work import limits_lines, reach_of, work_rows
 from pytest_nsight.report.escapes import html_text
-from pytest_nsight.report.html_case import PageCase, kind_class, render_case, table
+from pytest_nsight.report.html_case import PageCase, kind_class, render_case
+from pytest_nsight.report.html_page import render_page, search_bar, table
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.svg_plots import ForestRow, RooflinePoint, forest, roofline
 from pytest_nsight.report.verdict_text import fails, labels, machine_name, setup, summary, worst_first
@@ -29,44 +27,22 @@ def render(result: SessionResult) -> str:
     """The whole page."""
     cases = _page_cases(result)
     anchors = {case.verdict.subject: case.anchor for case in cases}
-    style, script = _resource("html_report.css"), _resource("html_report.js")
-    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'; base-uri 'none'"
     outcome = "failed" if any(fails(case.verdict, strict=result.strict) for case in cases) else "passed"
     sections = [
         _next_steps(result),
         _changes(cases, result),
-        _tools(cases),
+        search_bar(Counter(case.verdict.kind.value for case in cases), "cases and kernels"),
         "".join(render_case(case, result, anchors) for case in cases),
         _work(result),
         _roofline(cases, result),
         _environment(result),
     ]
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta http-equiv="Content-Security-Policy" content="{policy}">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<title>{outcome}: {html_text(machine_name(result))}, nsight {html_text(result.session)}</title>
-<style>{style}</style>
-</head>
-<body>
-<header>
-<h1>GPU kernels: <span class="outcome {outcome}">{outcome}</span></h1>
+    header = f"""<h1>GPU kernels: <span class="outcome {outcome}">{outcome}</span></h1>
 <p>{html_text(summary(result))}</p>
 <p class="soft">{html_text(setup(result))}, recorded {html_text(result.recorded)}</p>
-{"".join(f"<p>Note: {html_text(note)}</p>" for note in result.notes)}
-</header>
-<main>
-{"".join(sections)}
-</main>
-<footer>Written by pytest-nsight. Where scripts run: / searches, j and k go to the next and the previous case,
-Enter opens it, e opens all.</footer>
-<script>{script}</script>
-</body>
-</html>
-"""
+{"".join(f"<p>Note: {html_text(note)}</p>" for note in result.notes)}"""
+    title = f"{outcome}: {machine_name(result)}, nsight {result.session}"
+    return render_page(title, header, "".join(sections))
 
 
 def _page_cases(result: SessionResult) -> list[PageCase]:
@@ -112,19 +88,6 @@ def _changes(cases: list[PageCase], result: SessionResult) -> str:
     )
 
 
-def _tools(cases: list[PageCase]) -> str:
-    numbers = Counter(case.verdict.kind.value for case in cases)
-    buttons = "".join(
-        f'<button type="button" data-kind="{kind}" aria-pressed="false">{kind} {how_many}</button>'
-        for kind, how_many in numbers.items()
-    )
-    return (
-        '<h2>Cases</h2><div class="tools" role="search">'
-        '<input id="search" type="search" placeholder="case or kernel" aria-label="Search cases and kernels">'
-        f'{buttons}<span id="shown" class="soft" aria-live="polite"></span></div>'
-    )
-
-
 def _work(result: SessionResult) -> str:
     rows = work_rows(result)
     if not rows:
@@ -164,7 +127,3 @@ def _by_subject(runs: Sequence[RunSummary]) -> dict[Subject, list[RunSummary]]:
     for run in runs:
         found.setdefault(run.subject, []).append(run)
     return found
-
-
-def _resource(name: str) -> str:
-    return files("pytest_nsight.report").joinpath(name).read_text(encoding="utf-8").strip()

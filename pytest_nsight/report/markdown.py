@@ -27,6 +27,7 @@ from pytest_nsight.report.verdict_text import (
     worst_first,
 )
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
 MARKER = "<!-- pytest-nsight"
 """What the report begins with; the machine's name follows, for each machine has a comment of its own."""
 
@@ -100,7 +101,9 @@ def _table(verdicts: Sequence[Verdict], named: dict[Subject, str]) -> list[str]:
     for verdict in verdicts:
         row = cells(verdict, named[verdict.subject])
         name = f"{row.verdict} (MDE {row.mde})" if row.mde else row.verdict
-        lines.append(_row((name, markdown_code(row.case), row.baseline, row.now, row.change, row.interval)))
+        # A number and its unit stay in one line of a narrow cell.
+        numbers = (text.replace(" ", NO_BREAK) for text in (row.baseline, row.now, row.change, row.interval))
+        lines.append(_row((name, markdown_code(row.case), *numbers)))
     return lines
 
 

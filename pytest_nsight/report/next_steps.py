@@ -78,7 +78,12 @@ def describe_origin(runs: Sequence[RunSummary]) -> str:
     changed = "+" if newest.commit.endswith("+") else ""
     commit = f" from commit {visible(newest.commit)[:_COMMIT].rstrip('+')}{changed}" if newest.commit else ""
     reason = f" ({visible(newest.reason)})" if newest.reason else ""
-    return f"{each} on {boards}, the newest{day}{commit} on {visible(newest.board)[:_BOARD]}{reason}"
+    return f"{each} on {boards}, the newest{day}{commit} on {_shorten_board(newest.board)}{reason}"
+
+
+def _shorten_board(board: str) -> str:
+    """The beginning of a GPU's UUID; a processor is named by its product, which says nothing when cut."""
+    return visible(board)[:_BOARD] if board.startswith(("GPU-", "MIG-")) else visible(board)
 
 
 def _is_commit(text: str) -> bool:

@@ -14,6 +14,7 @@ from pytest_nsight.model.values import Subject, is_gpu
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
 from pytest_nsight.report.escapes import log_line, visible
+from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.table import Column, align, shorten, taken
 from pytest_nsight.report.verdict_text import (
     Cells,
@@ -36,6 +37,9 @@ _ROOM_AT_EASE = 24
 _MOST_NAMES = 3
 # What passes and still asks for something to be done, often the same for many cases.
 _EXPLAINED = (VerdictKind.NO_BASELINE, VerdictKind.ENVIRONMENT)
+# What stands behind it in a sentence is the cause, without the case's own times.
+_CAUSE = " cannot be judged: "
+_FIGURE = re.compile(r"[\d.]+")
 _RESET = "\x1b[0m"
 _RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
 
@@ -149,11 +153,13 @@ def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]
             column("change", lambda row: row.change),
             column("90 % interval", lambda row: row.interval),
         ]
-        return [case, *numbers, verdict, *open_ones]
+        return [case, *(each for each in numbers if any(each.cells)), verdict, *open_ones]
     header = f"baseline {glyphs.arrow} now"
     pair = column(header, lambda row: row.pair.replace("->", glyphs.arrow))
     wide = column(f"change {glyphs.plus_minus} 90 %", lambda row: _change(row, glyphs))
     change = column("change", lambda row: row.change)
+    if not any(row.interval for row in rows):
+        return [case, pair, change, verdict]
     # Columns give way before names do.
     choices = [[pair, wide, verdict, *open_ones], [pair, wide, verdict], [pair, change, verdict]]
     fitting = (others for others in choices if _is_readable(case, width - taken(others), glyphs))
@@ -192,8 +198,8 @@ def _insert(columns: Sequence[Column], work: Sequence[Column], width: int) -> li
 
 
 def _change(row: Cells, glyphs: _Glyphs) -> str:
-    if not row.change:
-        return ""
+    if not row.half_width:
+        return row.change
     return f"{row.change.removesuffix(' %')} {glyphs.plus_minus} {row.half_width}"
 
 
@@ -208,19 +214,19 @@ def _color(verdict: Verdict, *, strict: bool) -> str:
 def _reasons(
     verdicts: Sequence[Verdict], named: dict[Subject, str], result: SessionResult, width: int, *, verbose: bool
 ) -> list[str]:
+    failing = [verdict for verdict in verdicts if fails(verdict, strict=result.strict)]
     explained = [
         verdict
         for verdict in verdicts
-        if verbose or fails(verdict, strict=result.strict) or verdict.kind in _EXPLAINED
+        if verbose or verdict in failing or verdict.kind in _EXPLAINED or _is_changing_save(verdict)
     ]
     lines = []
-    for (kind, text), subjects in _by_reason(explained).items():
-        names = [named[verdict.subject] for verdict in subjects]
-        many = f"{count(len(names), 'case')} ({_listed(names)})" if len(names) > 1 else names[0]
-        lines += _wrap(f"{kind.value} {many}: {text}", width)
+    for (kind, _), subjects in _by_reason(explained, verbose=verbose).items():
+        lines += _wrap(f"{kind.value} {_share(subjects, named)}", width)
         for verdict in subjects:
-            for line in detail_lines(verdict):
-                lines += _wrap(line, width, indent="    ")
+            if verbose or verdict.kind is not VerdictKind.ENVIRONMENT:
+                for line in detail_lines(verdict):
+                    lines += _wrap(line, width, indent="    ")
             if verbose and (cause := affected_by(verdict, result)):
                 lines += _wrap(f"affected by {cause}", width, indent="    ")
             reach = reach_of(verdict, result)
@@ -229,6 +235,11 @@ def _reasons(
                 lines += _wrap(f"GPU metrics: {describe_metrics(means)}", width, indent="    ")
             if verbose and reach is not None:
                 lines += _wrap(reach_sentence(reach), width, indent="    ")
+    steps = plan_next_steps(failing, result)
+    if steps is not None:
+        origin, *commands = steps.lines
+        # A command that is wrapped cannot be copied.
+        lines += [*_wrap(origin, width), *commands]
     silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in explained)
     if silent:
         kinds = ", ".join(f"{number} {kind.value}" for kind, number in silent.items())
@@ -236,11 +247,28 @@ def _reasons(
     return lines
 
 
-def _by_reason(verdicts: Sequence[Verdict]) -> dict[tuple[VerdictKind, str], list[Verdict]]:
-    """Verdicts that say the same thing stand together, unless there is more to say about each."""
+def _is_changing_save(verdict: Verdict) -> bool:
+    """Whether a save makes other launches the baseline; times alone stand in the table."""
+    return verdict.kind is VerdictKind.SAVED and bool(verdict.changes)
+
+
+def _share(subjects: Sequence[Verdict], named: dict[Subject, str]) -> str:
+    """Who has a reason, and the reason; the figures in it are the first one's where they differ."""
+    names = [named[verdict.subject] for verdict in subjects]
+    if len(subjects) == 1:
+        return f"{names[0]}: {reason(subjects[0])}"
+    of_first = "" if len({reason(verdict) for verdict in subjects}) == 1 else ", of the first"
+    return f"{count(len(names), 'case')} ({_listed(names)}){of_first}: {reason(subjects[0])}"
+
+
+def _by_reason(verdicts: Sequence[Verdict], *, verbose: bool) -> dict[tuple[VerdictKind, str], list[Verdict]]:
+    """Verdicts that say the same thing stand together; what passes does so, too, where only its figures differ."""
     groups: dict[tuple[VerdictKind, str], list[Verdict]] = {}
     for verdict in verdicts:
-        groups.setdefault((verdict.kind, reason(verdict)), []).append(verdict)
+        text = reason(verdict)
+        if verdict.kind in _EXPLAINED and not verbose:
+            text = _FIGURE.sub("", text.partition(_CAUSE)[2] or text)
+        groups.setdefault((verdict.kind, text), []).append(verdict)
     return groups
 
 

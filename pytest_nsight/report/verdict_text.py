@@ -87,13 +87,17 @@ def cells(verdict: Verdict, label: str) -> Cells:
     now = "" if verdict.now_ns is None else duration(verdict.now_ns)
     compared = verdict.comparison
     if compared is None:
-        return Cells(label, "", now, now, "", "", "", "", verdict.kind.value)
+        if not verdict.before_ns or verdict.now_ns is None:
+            return Cells(label, "", now, now, "", "", "", "", verdict.kind.value)
+        change = percent(verdict.now_ns / verdict.before_ns - 1)
+        pair = _pair(verdict.before_ns, verdict.now_ns)
+        return Cells(label, duration(verdict.before_ns), now, pair, change, "", "", "", verdict.kind.value)
     is_open = verdict.kind is VerdictKind.INCONCLUSIVE
     return Cells(
         case=label,
         baseline=duration(compared.baseline_ns),
         now=duration(compared.now_ns),
-        pair=_pair(compared),
+        pair=_pair(compared.baseline_ns, compared.now_ns),
         change=percent(compared.ratio - 1),
         interval=_interval(compared),
         half_width=percent((compared.high - compared.low) / 2, signed=False),
@@ -216,12 +220,10 @@ def _interval(compared: Comparison) -> str:
     return interval(compared.low - 1, compared.high - 1)
 
 
-def _pair(compared: Comparison) -> str:
+def _pair(baseline_ns: float, now_ns: float) -> str:
     # In a table the change stands beside it, and says more than a fourth digit would.
-    (before, unit), (now, now_unit) = (duration(ns).split(" ") for ns in (compared.baseline_ns, compared.now_ns))
-    if unit == now_unit:
-        return f"{before} -> {now} {unit}"
-    return durations(compared.baseline_ns, compared.now_ns)
+    (before, unit), (now, now_unit) = (duration(ns).split(" ") for ns in (baseline_ns, now_ns))
+    return f"{before} -> {now} {unit}" if unit == now_unit else durations(baseline_ns, now_ns)
 
 
 def _extents(shape: Shape) -> tuple[tuple[str, tuple[int, int, int]], ...]:

@@ -16,10 +16,9 @@ TEMPLATES = Path(__file__).parent / "templates"
 ATTRIBUTES = "baselines/**/*.json -diff linguist-generated merge=pytest-nsight"
 MERGE_DRIVER = {
     "merge.pytest-nsight.name": "unite the runs of both baselines",
-    "merge.pytest-nsight.driver": "pytest-nsight merge-baselines %O %A %B",
+    "merge.pytest-nsight.driver": "pytest-nsight merge-baselines %O %A %B %P",
 }
 _SETTINGS = ('nsight_band = "1%"', 'nsight_baselines = "baselines"')
-_PYTEST_SECTIONS = {"pyproject.toml": "[tool.pytest", "tox.ini": "[pytest]", "setup.cfg": "[tool:pytest]"}
 _PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
 
 

@@ -5,7 +5,10 @@ The workflows of this project's own repository are made from the same templates;
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Mapping, Sequence
+from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 
 ACTIONS = {
@@ -43,12 +46,28 @@ def render_workflows(
 
 def install_commands(root: Path) -> tuple[str, ...]:
     """Shell commands that install the project and the plugin in .venv, by the files that the project has."""
-    packages = ["'pytest-nsight[gpu]'"]
+    packages = [f"'{_requirement()}'"]
     if (root / "pyproject.toml").exists() or (root / "setup.py").exists():
         packages.append("--editable .")
     if (root / "requirements.txt").exists():
         packages.append("--requirement requirements.txt")
     return "python3 -m venv .venv", f".venv/bin/pip install {' '.join(packages)}"
+
+
+def _requirement() -> str:
+    """What pip installs the plugin from: the git commit that this copy came from, if it did, else the index.
+
+    Source of the file: PEP 610, "Recording the Direct URL Origin of installed distributions".
+    """
+    try:
+        recorded = distribution("pytest-nsight").read_text("direct_url.json")
+    except PackageNotFoundError:
+        recorded = None
+    origin = json.loads(recorded) if recorded else {}
+    version_control, url = origin.get("vcs_info", {}), str(origin.get("url", ""))
+    if version_control.get("vcs") != "git" or not re.fullmatch(r"(https|ssh)://[\w@:%./~+-]+", url):
+        return "pytest-nsight[gpu]"
+    return f"pytest-nsight[gpu] @ git+{url}@{version_control['commit_id']}"
 
 
 def _fill(template: str, values: Mapping[str, str], install: Sequence[str]) -> str:

@@ -2,8 +2,9 @@ from __future__ import annotations
 
 import pytest
 
+from pytest_nsight.collectors import doctor as whole
 from pytest_nsight.collectors.nsys import checks as doctor
-from pytest_nsight.collectors.nsys.checks import checks
+from pytest_nsight.collectors.nsys.checks import Check, checks
 from pytest_nsight.collectors.nsys.find import CHOICE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nsys")]
@@ -74,3 +75,33 @@ def test_a_range_that_does_not_arrive_is_told(installation, monkeypatch):
     assert found["probe run"].ok
     assert not found["NVTX"].ok
     assert "is not in the export (none)" in found["NVTX"].detail
+
+
+@pytest.mark.parametrize(
+    ("failed", "has_torch", "said"),
+    [
+        ((), True, "GPU kernels can be measured here."),
+        (("nsys",), True, "GPU kernels cannot be measured here: see nsys."),
+        (
+            ("GPU", "NVML"),
+            True,
+            "see GPU, NVML. CPU operators can: pytest --nsight then takes the collector torch.",
+        ),
+        (("GPU",), False, "GPU kernels cannot be measured here: see GPU."),
+    ],
+)
+def test_the_last_line_says_what_can_be_measured(monkeypatch, failed, has_torch, said):
+    monkeypatch.setattr(whole.importlib.util, "find_spec", lambda name: object() if has_torch else None)
+    found = [Check(name, ok=name not in failed, detail="x", remedy="y") for name in ("GPU", "NVML", "nsys")]
+
+    assert whole.render(found).splitlines()[-1].endswith(said)
+
+
+def test_a_machine_without_torch_is_able(monkeypatch):
+    """Kernels of CuPy, JAX or Numba are measured, too."""
+    monkeypatch.setattr(whole, "nsys_checks", lambda: ())
+    monkeypatch.setattr(whole, "gpu_names", lambda: ["NVIDIA H200"])
+    monkeypatch.setattr(whole, "_nvml", lambda: Check("NVML", ok=True, detail="driver 580"))
+    monkeypatch.setattr(whole.importlib.util, "find_spec", lambda name: None)
+
+    assert [check.ok for check in whole.checks()] == [True, True, True]

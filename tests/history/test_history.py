@@ -3,56 +3,19 @@
 from __future__ import annotations
 
 import json
-import subprocess
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pytest_nsight.baselines.encode import encode
 from pytest_nsight.cli import main
 from pytest_nsight.history.case_history import HistoryRun, PointSource, build_histories
 from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.history.history_report import draw_sparkline, write_commit
-from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.model.values import Subject
+from tests.history.saves import CASE, MODEL, git, stored, write_baseline
 
 pytestmark = pytest.mark.slow
-
-CASE = "perf/test_norm.py::test_norm[fused]"
-OTHER = "perf/test_norm.py::test_norm[unfused]"
-MODEL = "nvidia-h200"
-
-
-def git(where: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=T", "-c", "user.email=t@example.org", "-c", "commit.gpgsign=false")
-    command = ["git", "-C", str(where), *identity, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
-
-
-def stored(day: int, middle_ns: int, commit: str, case: str = CASE, reason: str = "") -> tuple[RunSummary, ...]:
-    return tuple(
-        RunSummary(
-            Subject(case),
-            run=f"s{day:02}/{number}",
-            session=f"s{day:02}",
-            board="GPU-1111",
-            rounds={"kernel": (middle_ns - 10, middle_ns, middle_ns + 10 + number)},
-            environment={"gpu": "NVIDIA H200"},
-            recorded=f"2026-03-{day:02}T12:00:00+00:00",
-            commit=commit,
-            reason=reason,
-        )
-        for number in range(3)
-    )
-
-
-def write_baseline(root: Path, *runs: tuple[RunSummary, ...]) -> None:
-    by_subject: dict[Subject, tuple[RunSummary, ...]] = {}
-    for own in runs:
-        by_subject[own[0].subject] = (*by_subject.get(own[0].subject, ()), *own)
-    path = root / "baselines" / MODEL / "perf.test_norm.json"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(encode(by_subject), encoding="utf-8")
 
 
 def write_session(root: Path, day: int, middle_ns: int, commit: str, verdict: str = "UNCHANGED") -> Path:
@@ -75,26 +38,6 @@ def write_session(root: Path, day: int, middle_ns: int, commit: str, verdict: st
     path.parent.mkdir(parents=True)
     path.write_text(json.dumps({"benchmarks": [{"extra_info": {"nsight": entry}}]}), encoding="utf-8")
     return path
-
-
-@pytest.fixture
-def repository(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Ten saves, one commit each. The last five are slower. A file keeps only the newest two saves."""
-    git(tmp_path, "init", "-q", "-b", "main")
-    saves: list[tuple[RunSummary, ...]] = []
-    for day in range(1, 11):
-        (tmp_path / "kernel.py").write_text(f"VERSION = {day}\n", encoding="utf-8")
-        git(tmp_path, "add", "-A")
-        git(tmp_path, "commit", "-q", "-m", f"kernel, version {day}")
-        time_ns = 20_000 + 13 * (day % 3) + (1_500 if day > 5 else 0)
-        reason = "clearer code" if day == 6 else ""
-        saves.append(stored(day, time_ns, git(tmp_path, "rev-parse", "HEAD"), reason=reason))
-        write_baseline(tmp_path, *saves[-2:], stored(day, 90_000, "", OTHER))
-        git(tmp_path, "add", "-A")
-        git(tmp_path, "commit", "-q", "-m", f"save {day}")
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("COLUMNS", "120")
-    return tmp_path
 
 
 def run_history(capsys: pytest.CaptureFixture[str], *arguments: str) -> str:

@@ -5,10 +5,7 @@ from __future__ import annotations
 import dataclasses
 import html
 import math
-import os
 import re
-import shutil
-import subprocess
 import xml.etree.ElementTree as ET
 from pathlib import Path
 
@@ -21,10 +18,9 @@ from pytest_nsight.model.verdicts import SessionResult, VerdictKind
 from pytest_nsight.report import html_report
 from pytest_nsight.report.svg_plots import Bar, ForestRow, StripRun, bars, forest, strip
 from pytest_nsight.report.svg_timeline import timeline
+from tests.browser import dump
 from tests.report import canned
 from tests.report.test_escapes import HOSTILE, hostile
-
-CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
 
 
 def with_baseline() -> SessionResult:
@@ -206,27 +202,6 @@ def test_bars_without_time_are_left_out() -> None:
     assert bars([]) == ""
     assert bars([Bar("a", None, 0.0, "")]) == ""
     assert ET.fromstring(bars([Bar("a<b>", 2.0, 1.0, "x")])).tag == "div"
-
-
-def dump(page: str, folder: Path, *, script: str = "", blocks_scripts: bool = False) -> str:
-    """The page as Chromium has built it, after `script` has run; only blocked scripts are on its console."""
-    if CHROMIUM is None:
-        if os.environ.get("PYTEST_NSIGHT_REQUIRE_CHROMIUM") == "1":
-            pytest.fail("PYTEST_NSIGHT_REQUIRE_CHROMIUM=1, but Chromium is not installed")
-        pytest.skip("Chromium is not installed")
-    if script:
-        page = re.sub(r'<meta http-equiv="Content-Security-Policy"[^>]*>', "", page)
-        page = page.replace("</body>", f"<script>{script}</script></body>")
-    file = folder / "page.html"
-    file.write_text(page, encoding="utf-8")
-    flags = "headless no-sandbox disable-gpu disable-quic no-first-run disable-background-networking "
-    flags += "disable-component-update disable-sync disable-dev-shm-usage enable-logging=stderr"
-    command = [CHROMIUM, *(f"--{flag}" for flag in flags.split()), f"--user-data-dir={folder / 'profile'}"]
-    done = subprocess.run(
-        [*command, "--dump-dom", file.as_uri()], capture_output=True, text=True, timeout=120, check=True
-    )
-    assert ("CONSOLE" in done.stderr) == blocks_scripts, done.stderr
-    return done.stdout
 
 
 @pytest.mark.slow

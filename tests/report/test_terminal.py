@@ -5,13 +5,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import re
+import shlex
 
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.model.values import Subject
-from pytest_nsight.model.verdicts import SessionResult, VerdictKind
+from pytest_nsight.model.values import Shape, Subject
+from pytest_nsight.model.verdicts import SessionResult, ShapeChange, Verdict, VerdictKind
 from pytest_nsight.report import terminal, verdict_text
 from pytest_nsight.report.declared_work import work_rows
 from pytest_nsight.report.table import shorten, shorten_all
@@ -256,3 +257,58 @@ def test_tests_of_one_name_in_two_files_have_their_files_named() -> None:
     assert labels[other.subject] == other.subject.label
     assert labels[one.subject] == one.subject.case
     assert labels[twin.subject] == "elsewhere/test_other.py::test_op[a]"
+
+
+def test_a_save_shows_what_it_replaces() -> None:
+    changes = (ShapeChange(Shape("kernel", "fused"), 1, 0), ShapeChange(Shape("kernel", "exp"), 0, 2))
+    verdicts = (
+        canned.verdict(VerdictKind.SAVED, "test_a", "test_a: 5 runs stored", now_ns=24_000, before_ns=20_000),
+        canned.verdict(VerdictKind.SAVED, "test_b", "test_b: 5 runs stored, the first", now_ns=9_000),
+        canned.verdict(VerdictKind.SAVED, "test_c", "test_c: new", now_ns=9_000, before_ns=9_000, changes=changes),
+    )
+
+    text = terminal.render(canned.session(verdicts))
+
+    assert [row.split() for row in table_of(text)] == [
+        ["test_a", "20.0", "->", "24.0", "us", "+20.0", "%", "SAVED"],
+        ["test_b", "9.00", "us", "SAVED"],
+        ["test_c", "9.00", "->", "9.00", "us", "0", "%", "SAVED"],
+    ]
+    assert "SAVED test_c: new\n    1 -> 0  fused\n    0 -> 2  exp\n" in text
+    assert "SAVED test_a:" not in text
+
+
+def test_many_cases_with_one_cause_share_a_line_although_their_figures_differ() -> None:
+    def shared(number: int) -> Verdict:
+        sentence = (
+            f"kernel time 1 -> {number} us cannot be judged: others had it in {number}.5 % of the time; end them"
+        )
+        compared = canned.comparison(1000, 1 + number, 0.01, 0.5)
+        return canned.verdict(
+            VerdictKind.ENVIRONMENT, f"test_x[{number}]", f"test_x[{number}]: {sentence}", compared
+        )
+
+    result = canned.session(tuple(map(shared, range(1, 6))))
+    lines = " ".join(terminal.render(result).split())
+    verbose = " ".join(terminal.render(result, verbose=True).split())
+
+    assert lines.count("end them") == 1
+    assert "ENVIRONMENT 5 cases (test_x[5], test_x[4], test_x[3] and 2 more), of the first: kernel time" in lines
+    assert verbose.count("end them") == 5
+
+
+def test_what_failed_here_and_nowhere_else_is_followed_by_the_commands() -> None:
+    result = canned.full()
+    failing = [one for one in result.verdicts if one.kind in (VerdictKind.REGRESSION, VerdictKind.STRUCTURE)]
+    case = failing[0].subject
+    stored = dataclasses.replace(result.runs[0], subject=case, session="before", commit="0123456789abcdef")
+    result = dataclasses.replace(result, baseline_runs=(stored,))
+
+    lines = terminal.render(result).splitlines()
+    (accept,) = (line for line in lines if line.startswith("to accept the change: "))
+    (check,) = (line for line in lines if line.startswith("to check it again: "))
+
+    assert accept.startswith('to accept the change: pytest --nsight --nsight-save --nsight-reason "why" ')
+    assert shlex.quote(case.case) in accept
+    assert check.startswith("to check it again: pytest --nsight --nsight-against 0123456789 ")
+    assert "to accept" not in terminal.render(result, explained={one.subject.case for one in failing})

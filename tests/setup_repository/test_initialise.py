@@ -66,7 +66,7 @@ def test_an_empty_repository_gets_a_test_settings_attributes_and_workflows(repos
         ),
     }
     assert set(outcomes(steps).values()) == {Outcome.CREATED}
-    assert git(repository, "config", "merge.pytest-nsight.driver") == "pytest-nsight merge-baselines %O %A %B"
+    assert git(repository, "config", "merge.pytest-nsight.driver") == "pytest-nsight merge-baselines %O %A %B %P"
     assert git(repository, "check-attr", "merge", "baselines/nvidia-h200/test_x.json").endswith("pytest-nsight")
     assert 'branches: ["trunk"]' in (repository / ".github/workflows/gpu-gate.yml").read_text()
 

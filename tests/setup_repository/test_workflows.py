@@ -29,7 +29,7 @@ RENDERED = render_workflows(
     paths="perf_tests/",
     install=INSTALL,
 )
-ALL = {**RENDERED, "test.yml": (OURS / "test.yml").read_text()}
+ALL = {**RENDERED, **{name: (OURS / name).read_text() for name in ("test.yml", "publish.yml")}}
 Job = dict[str, Any]
 
 
@@ -98,6 +98,27 @@ def test_the_project_is_installed_by_the_files_that_it_has(tmp_path, has, instal
     assert install_commands(tmp_path)[1] == f".venv/bin/pip install {installed}"
 
 
+@pytest.mark.parametrize(
+    ("url", "vcs", "installed"),
+    [
+        ("https://git.example/o/n.git", "git", "'pytest-nsight[gpu] @ git+https://git.example/o/n.git@abc123'"),
+        ("https://git.example/o/n.zip", "", "'pytest-nsight[gpu]'"),
+        ("file:///home/me/n", "git", "'pytest-nsight[gpu]'"),
+        ("https://x/'; touch evil; '", "git", "'pytest-nsight[gpu]'"),
+    ],
+)
+def test_a_copy_that_came_from_git_is_installed_from_there(tmp_path, monkeypatch, url, vcs, installed):
+    """Until the package is on the index, it is the only place."""
+    origin = {"url": url, **({"vcs_info": {"vcs": vcs, "commit_id": "abc123"}} if vcs else {})}
+    metadata = tmp_path / "pytest_nsight-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest-nsight\nVersion: 1.0\n")
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(tmp_path)
+
+    assert install_commands(tmp_path / "project")[1] == f".venv/bin/pip install {installed}"
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_no_checkout_leaves_credentials_behind(name):
     for job in jobs(name).values():
@@ -112,7 +133,7 @@ def test_a_job_that_runs_code_of_the_repository_has_no_write_token(name):
     for job in workflow["jobs"].values():
         commands = " ".join(step.get("run", "") for step in job["steps"])
         granted = {**workflow["permissions"], **job.get("permissions", {})}
-        if job["runs-on"] != "ubuntu-latest" or re.search(r"pytest --|\.ci/run|make |pip install", commands):
+        if job["runs-on"] != "ubuntu-latest" or re.search(r"pytest -|\.ci/run|make |pip install", commands):
             assert "write" not in granted.values()
             assert "github.token" not in json.dumps(job)
             assert "secrets." not in json.dumps(job)
@@ -142,14 +163,60 @@ def test_zizmor_finds_nothing(tmp_path):
     folder.mkdir(parents=True)
     for name, text in ALL.items():
         (folder / name).write_text(text)
-    zizmor = shutil.which("zizmor", path=Path(sys.executable).parent)
-    assert zizmor, "zizmor is not installed: make setup"
+    command = [tool("zizmor"), "--offline", "--no-progress", str(folder)]
 
-    done = subprocess.run(
-        [zizmor, "--offline", "--no-progress", str(folder)], capture_output=True, text=True, check=False
-    )
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout
+
+
+def tool(name: str) -> str:
+    found = shutil.which(name, path=Path(sys.executable).parent)
+    assert found, f"{name} is not installed: make setup"
+    return found
+
+
+def test_the_workflows_follow_the_schema_of_github(tmp_path):
+    """Unknown keys, wrong types and missing fields; the schema comes with the tool."""
+    for name, text in ALL.items():
+        (tmp_path / name).write_text(text)
+    command = [tool("check-jsonschema"), "--builtin-schema", "vendor.github-workflows"]
+
+    done = subprocess.run([*command, *map(str, tmp_path.iterdir())], capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_shellcheck_finds_nothing_in_the_steps(name, tmp_path):
+    for place, step in enumerate(step for job in jobs(name).values() for step in job["steps"] if "run" in step):
+        script = tmp_path / f"{place}.sh"
+        # As GitHub starts a step whose shell is "bash".
+        script.write_text(f"set -eo pipefail\n{step['run']}")
+        done = subprocess.run(
+            [tool("shellcheck"), "--shell=bash", str(script)], capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout
+
+
+def test_only_the_job_that_publishes_has_an_identity_and_it_runs_no_code():
+    publish = yaml.safe_load(ALL["publish.yml"])
+    granted = {name: job.get("permissions", publish["permissions"]) for name, job in publish["jobs"].items()}
+
+    assert granted == {"build": {"contents": "read"}, "publish": {"id-token": "write"}}
+    assert publish["jobs"]["publish"]["environment"] == "pypi"
+    assert [step for step in publish["jobs"]["publish"]["steps"] if "run" in step] == []
+    assert not [name for name in ALL if name != "publish.yml" and "id-token" in ALL[name]]
+
+
+@pytest.mark.parametrize(("tag", "code"), [("v1.2.0", 0), ("v1.2", 1)])
+def test_a_tag_that_is_not_the_version_publishes_nothing(tmp_path, tag, code):
+    (tmp_path / "dist").mkdir()
+    (tmp_path / "dist" / "pytest_nsight-1.2.0-py3-none-any.whl").touch()
+
+    done = run(shell("publish.yml", "build", "The version is the tag's"), tmp_path, TAG=tag)
+
+    assert done.returncode == code
 
 
 @pytest.mark.parametrize(
@@ -255,18 +322,20 @@ class TestComment:
         (tmp_path / "nsight-pull-request.txt").write_text("17\n")
         return tmp_path
 
-    def post(self, folder, *, head="abc", comments=""):
+    def post(self, folder, *, head="abc", comments="", page=""):
         fake(
             folder,
             "gh",
             f"""case "$*" in
   *pulls/17*) echo {head} ;;
+  *runs/9/artifacts*) echo "{page}" ;;
   *--paginate*) printf '{comments}' ;;
   *) cat comment.md >posted.md ;;
 esac""",
         )
         step = shell("gpu-comment.yml", "comment", "Post the comment")
-        return run(step, folder, GH_TOKEN="t", REPOSITORY="o/n", MEASURED="abc")
+        server = "https://git.example"
+        return run(step, folder, GH_TOKEN="t", REPOSITORY="o/n", MEASURED="abc", RUN="9", SERVER=server)
 
     def test_the_first_report_is_a_new_comment_that_notifies_nobody(self, folder):
         assert self.post(folder).returncode == 0
@@ -299,6 +368,14 @@ esac""",
         assert self.post(folder).returncode == 1
         assert not (folder / "posted.md").exists()
 
+    @pytest.mark.parametrize(("page", "is_linked"), [("123", True), ("", False), ("1) evil", False)])
+    def test_the_comment_links_to_the_html_page_of_its_run(self, folder, page, is_linked):
+        assert self.post(folder, page=page).returncode == 0
+
+        link = "(https://git.example/o/n/actions/runs/9/artifacts/123)"
+        assert (link in (folder / "posted.md").read_text()) == is_linked
+        assert ("actions/runs/9/artifacts/" in (folder / "posted.md").read_text()) == is_linked
+
     def test_a_long_report_is_cut_to_what_github_takes(self, folder):
         (folder / "nsight.md").write_text("<!-- pytest-nsight: x -->\n" + "y" * 200_000)
 
@@ -312,12 +389,12 @@ esac""",
         assert calls(folder) == []
 
     def test_a_failure_of_the_api_posts_no_second_comment(self, folder):
-        fake(
-            folder, "gh", 'case "$*" in *pulls/17*) echo abc ;; *--paginate*) exit 1 ;; *) touch posted.md ;; esac'
-        )
+        answers = "*pulls/17*) echo abc ;; */artifacts*) ;; *--paginate*) exit 1 ;; *) touch posted.md ;;"
+        fake(folder, "gh", f'case "$*" in {answers} esac')
         step = shell("gpu-comment.yml", "comment", "Post the comment")
 
-        assert run(step, folder, GH_TOKEN="t", REPOSITORY="o/n", MEASURED="abc").returncode != 0
+        environ = {"GH_TOKEN": "t", "REPOSITORY": "o/n", "MEASURED": "abc", "RUN": "9", "SERVER": "s"}
+        assert run(step, folder, **environ).returncode != 0
         assert not (folder / "posted.md").exists()
 
 
