@@ -72,9 +72,9 @@ def test_more_stored_runs_are_advised_where_they_settle_it():
 
 
 def test_a_wider_band_is_advised_where_runs_do_not_settle_it_and_it_does_settle_it():
-    verdict = verdict_of(make_evidence(ratio=1.0, board="Intel Xeon", sd=0.03))
+    verdict = verdict_of(make_evidence(ratio=1.0, sd=0.06))
     band = float(verdict.sentence.rsplit("a band of ", 1)[1].split(" %")[0]) / 100
-    wider = verdict_of(make_evidence(ratio=1.0, board="Intel Xeon", sd=0.03, policy=Policy(band=band)))
+    wider = verdict_of(make_evidence(ratio=1.0, sd=0.06, policy=Policy(band=band)))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert wider.kind is VerdictKind.UNCHANGED
@@ -106,10 +106,25 @@ def test_no_stored_runs_is_no_baseline():
 
 
 @pytest.mark.parametrize("new", [1, 9])
-def test_a_processor_does_not_cry_wolf_at_ten_percent(new):
-    verdict = verdict_of(make_evidence(ratio=1.10, board="Intel Xeon", sd=0.02, new=new))
+@pytest.mark.parametrize("sd", [0.02, 0.15])
+@pytest.mark.parametrize("ratio", [0.7, 1.1, 1.3])
+def test_a_processor_does_not_cry_wolf_below_fifty_percent(ratio, sd, new):
+    verdict = verdict_of(make_evidence(ratio=ratio, board="Intel Xeon", sd=sd, new=new))
 
-    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.kind in (VerdictKind.UNCHANGED, VerdictKind.INCONCLUSIVE)
+
+
+def test_a_processor_finds_a_doubled_time_and_says_why_its_band_is_wide():
+    verdict = verdict_of(make_evidence(ratio=2.0, board="Intel Xeon", sd=0.1, new=9))
+
+    assert verdict.kind is VerdictKind.REGRESSION
+    assert "band 50 % for runs on a processor" in verdict.sentence
+
+
+def test_two_trees_in_pairs_on_a_processor_keep_the_band():
+    evidence = dataclasses.replace(make_evidence(ratio=1.4, board="Intel Xeon", sd=0.001, new=9), against="main")
+
+    assert verdict_of(evidence).kind is VerdictKind.REGRESSION
 
 
 def test_another_board_is_compared_with_more_doubt_than_the_same():
