@@ -68,7 +68,10 @@ FAULTS = (
         name="a test that leaves no memory to the others of its process",
         command=WITH_NSYS,
         test=DEVICE
-        + SOUND.replace("nsight(work)", "nsight(work); torch.cuda.set_per_process_memory_fraction(1e-9)"),
+        + SOUND.replace(
+            "nsight(work)",
+            "nsight(work); torch.cuda.empty_cache(); torch.cuda.set_per_process_memory_fraction(1e-9)",
+        ),
         code=0,
         says=("2 passed",),
         needs=("nsys",),

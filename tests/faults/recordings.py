@@ -34,7 +34,7 @@ def _manifest(*events: Mapping[str, object], **head: object) -> str:
 
 
 def _replay(
-    name: str, *prepare: Prepare, says: tuple[str, ...], code: int = 4, is_fast: bool = False, **more: object
+    name: str, *prepare: Prepare, says: tuple[str, ...], code: int = 4, is_fast: bool = True, **more: object
 ) -> Fault:
     return Fault(
         name=f"a replayed session {name}",
@@ -47,7 +47,7 @@ def _replay(
     )
 
 
-def _show(name: str, *prepare: Prepare, file: str, says: tuple[str, ...] = (), is_fast: bool = False) -> Fault:
+def _show(name: str, *prepare: Prepare, file: str, says: tuple[str, ...] = (), is_fast: bool = True) -> Fault:
     return Fault(
         name=f"show of {name}",
         command=(*COMMAND, "show", file),
@@ -85,7 +85,6 @@ FAULTS = (
         "whose manifest is a pipe",
         pipe(f"{RUN}/manifest.jsonl"),
         says=("manifest.jsonl is not a regular file; remove ",),
-        is_fast=True,
     ),
     _replay("whose manifest is /dev/zero", link(f"{RUN}/manifest.jsonl", "/dev/zero"), says=("manifest.jsonl",)),
     _replay(
@@ -109,14 +108,15 @@ FAULTS = (
         write(f"{RUN}/manifest.jsonl", _manifest(format=99)),
         says=("upgrade",),
     ),
-    _replay("whose manifest has no end", sparse(f"{RUN}/manifest.jsonl", 2**33), says=("manifest.jsonl",)),
+    _replay(
+        "whose manifest has no end", sparse(f"{RUN}/manifest.jsonl", 2**33), says=("manifest.jsonl",), is_fast=False
+    ),
     _replay(
         "whose trace is a pipe",
         *_changed("manifest.jsonl", bytes),
         _remove(TRACE),
         pipe(f"{RUN}/{TRACE}"),
         says=("is a pipe",),
-        is_fast=True,
     ),
     _replay(
         "whose trace is a link to /dev/zero",
@@ -129,6 +129,7 @@ FAULTS = (
         "whose trace unpacks to zeros",
         *_changed(TRACE, lambda _: lzma.compress(ZEROS, preset=0)),
         says=("cannot be replayed",),
+        is_fast=False,
     ),
     _replay("whose trace is cut short", *_changed(TRACE, lambda packed: packed[: len(packed) // 2]), says=(TRACE,)),
     _replay(
@@ -170,7 +171,7 @@ FAULTS = (
         write("baselines/nvidia-h200/test_case.json", "{"),
         says=("test_case.json", "is invalid JSON"),
     ),
-    _show("a pipe", pipe("x.sqlite"), file="x.sqlite", says=("x.sqlite is a pipe",), is_fast=True),
+    _show("a pipe", pipe("x.sqlite"), file="x.sqlite", says=("x.sqlite is a pipe",)),
     _show("/dev/zero", link("x.sqlite", "/dev/zero"), file="x.sqlite", says=("x.sqlite",)),
     _show("a report that is a pipe", pipe("x.nsys-rep"), file="x.nsys-rep", says=("x.nsys-rep",)),
     _show(
@@ -178,12 +179,14 @@ FAULTS = (
         write("x.json.gz", lambda: gzip.compress(ZEROS, 1)),
         file="x.json.gz",
         says=("x.json.gz",),
+        is_fast=False,
     ),
     _show(
         "an export that unpacks to zeros",
         write("x.sqlite.xz", lambda: lzma.compress(ZEROS, preset=0)),
         file="x.sqlite.xz",
         says=("x.sqlite.xz",),
+        is_fast=False,
     ),
     _show(
         "a trace nested a million deep",
