@@ -201,7 +201,7 @@ FAULTS = (
     Fault(
         name="a killed nsys",
         command=WITH_NSYS,
-        test="ENDED = os.path.exists('../begun')\n" + SOUND + "    begin(); time.sleep(0 if ENDED else 600)\n",
+        test="ENDED = os.path.exists(BEGUN)\n" + SOUND + "    begin(); time.sleep(0 if ENDED else 600)\n",
         meanwhile=(begun, send(signal.SIGKILL, "nsys")),
         code=1,
         says=("SIGKILL",),

@@ -11,7 +11,7 @@ from tests.faults.steps import REPOSITORY, appears, begun, send
 SLOW = "@pytest.mark.nsight\ndef test_slow(nsight):\n    begin()\n    nsight(time.sleep, 600)\n"
 SLOW_WITH_GIL = "@pytest.mark.nsight\ndef test_slow(nsight):\n    begin()\n    ctypes.PyDLL(None).sleep(600)\n"
 # The second session must find nothing to wait for.
-SLOW_ONCE = SLOW.replace("    begin()", "    if os.path.exists('../begun'): return nsight(work)\n    begin()")
+SLOW_ONCE = SLOW.replace("    begin()", "    if os.path.exists(BEGUN): return nsight(work)\n    begin()")
 
 OF_KILLED = ("project/.nsight/2*/run-*/clock.jsonl", "project/.nsight/2*/run-*/parent.pipe")
 """What a killed session leaves for good beside its manifests; none of it holds a secret."""
