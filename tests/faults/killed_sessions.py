@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
+from typing import Any
 
 from tests.faults.fault import COMMAND, SESSION, SOUND, WITH_NSYS, Fault, Step
 from tests.faults.hangs import FAKE_NSYS
@@ -52,6 +54,13 @@ CALIBRATE = (
 SHOW = (*COMMAND, "show", "r.nsys-rep")
 HANGING_EXPORT = {"r.nsys-rep": b"report", "nsys": FAKE_NSYS}
 FAKE_ENVIRONMENT = {"PYTEST_NSIGHT_NSYS": "{folder}/nsys", "NSYS_FAKE": "export-never-ends"}
+
+IN_EXPORT: Mapping[str, Any] = {
+    "files": {"nsys": FAKE_NSYS, "shown.py": SHOWN},
+    "prepare": (lambda folder: (folder / "nsys").chmod(0o755),),
+    "options": ("-p", "shown"),
+    "environ": FAKE_ENVIRONMENT,
+}
 
 
 def _show(name: str, number: signal.Signals, code: int) -> Fault:
@@ -109,16 +118,29 @@ FAULTS = (
     Fault(
         name="nsys is killed in its export",
         command=WITH_NSYS,
-        files={
-            "nsys": FAKE_NSYS,
-            "shown.py": SHOWN,
-        },
-        prepare=(lambda folder: (folder / "nsys").chmod(0o755),),
-        options=("-p", "shown"),
-        environ=FAKE_ENVIRONMENT,
+        **IN_EXPORT,
         meanwhile=(send(KILL, "export"),),
         code=4,
         says=("measure again",),
+    ),
+    Fault(
+        name="a session that is killed while nsys exports",
+        command=WITH_NSYS,
+        **IN_EXPORT,
+        meanwhile=(runs("export"), send(KILL)),
+        afterwards=SESSION,
+        code=-9,
+        leaves=OF_KILLED,
+    ),
+    Fault(
+        name="a session that is killed while the revision is built",
+        command=(*WORKTREE, "--nsight-against-build=sleep 600"),
+        prepare=REPOSITORY,
+        meanwhile=(runs("sleep"), send(KILL)),
+        afterwards=SESSION,
+        code=-9,
+        leaves=OF_KILLED,
+        needs=("git",),
     ),
     Fault(
         name="the agent of nsys is killed",
