@@ -60,7 +60,7 @@ def _find(running: Running, what: str) -> list[int]:
         pids = {int(match[1]) for match in matches if match}
         return [process.pid for process in running.processes() if process.pid in pids]
     # The real nsys is a program, the fake one a script: its first argument is the second or the third word.
-    word = {"nsys": "profile"}.get(what, what)
+    word = {"nsys": "profile", "agent": "--start-agent"}.get(what, what)
     found = []
     for process in running.processes():
         with contextlib.suppress(psutil.Error):
