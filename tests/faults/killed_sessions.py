@@ -139,7 +139,7 @@ FAULTS = (
         meanwhile=(runs("sleep"), send(KILL)),
         afterwards=SESSION,
         code=-9,
-        leaves=OF_KILLED,
+        leaves=(*OF_KILLED, "project/.nsight/2*/against-build.log"),
         needs=("git",),
     ),
     Fault(
