@@ -16,6 +16,7 @@ from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.collectors.child_process import ChildProcess
+from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
@@ -55,13 +56,16 @@ class PrewarmedWorker:
 
     @property
     def is_lost(self) -> bool:
-        """Whether it was ended while nobody followed it, before it came to a case or said why it cannot."""
-        if self.process.poll() is None:
-            return False
-        if self.assignment is None or not (self.folder / FILE_NAME).exists():
-            return True
-        manifest = read_manifest(self.folder / FILE_NAME)
-        return not manifest.started and manifest.exit_code is None
+        """Whether it ended while nobody followed it, before it came to a case or said why it cannot.
+
+        A profiler around it may still run.
+        """
+        journal = self.folder / FILE_NAME
+        if not journal.exists():
+            return self.process.poll() is not None
+        manifest = read_manifest(journal)
+        has_said_why = manifest.started or manifest.exit_code is not None
+        return not has_said_why and not is_running(manifest.pid)
 
     def release(self, assignment: Assignment) -> None:
         """Gives it its assignment, once.

@@ -21,13 +21,14 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     if has("cacheprovider"):
         # The worker's failures are not the user's last failures.
         arguments += ["-o", "cache_dir=.nsight/worker-cache"]
-    if has("pytest_cov"):
+    # Plugins of others by their options: their names differ with how they were loaded.
+    if hasattr(config.option, "no_cov"):
         arguments.append("--no-cov")
-    if has("xdist"):
+    if hasattr(config.option, "numprocesses"):
         arguments.append("-n0")
     if has("terminal"):
         arguments.append("--color=no")
-    if has("randomly"):
+    if hasattr(config.option, "randomly_seed"):
         # Every process draws the same numbers, the ranks of a parallel test above all.
         arguments.append(f"--randomly-seed={config.getoption('randomly_seed')}")
     return tuple(arguments)

@@ -225,9 +225,12 @@ def take_workers(config: pytest.Config) -> None:
     Raises:
         pytest.UsageError: workers on other machines are asked for.
     """
-    if not config.pluginmanager.hasplugin("xdist"):
-        return
     option = config.option
+    # By its options: its name differs with how it was loaded.
+    if not hasattr(option, "numprocesses") or not hasattr(option, "tx"):
+        return
+    if hasattr(config, "workerinput"):
+        raise pytest.UsageError("--nsight reached a worker of pytest-xdist; start pytest with -n, not its workers")
     if option.tx and not option.numprocesses:
         raise pytest.UsageError("--tx with --nsight: tests are measured on this machine only; give -n instead")
     most = option.maxprocesses or None

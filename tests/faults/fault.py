@@ -22,11 +22,12 @@ HEAD = """
 import ctypes, os, signal, subprocess, sys, threading, time
 import pytest
 
+BEGUN = os.environ["BEGUN"]
 IS_WORKER = "pytest_nsight.worker.inner_pytest" in " ".join(sys.orig_argv)
 
 def begin():
     \'\'\'Tells the table that the fault's place is reached.\'\'\'
-    open("../begun", "w").close()
+    open(BEGUN, "w").close()
 
 def work(*_):
     \'\'\'What is measured: operators for torch's profiler, else whatever takes time.\'\'\'

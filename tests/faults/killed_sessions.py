@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import signal
+from collections.abc import Mapping
+from typing import Any
 
 from tests.faults.fault import COMMAND, SESSION, SOUND, WITH_NSYS, Fault, Step
 from tests.faults.hangs import FAKE_NSYS
-from tests.faults.steps import REPOSITORY, appears, begun, send
+from tests.faults.steps import REPOSITORY, begun, runs, send
 
 SLOW = "@pytest.mark.nsight\ndef test_slow(nsight):\n    begin()\n    nsight(time.sleep, 600)\n"
-SLOW_WITH_GIL = "@pytest.mark.nsight\ndef test_slow(nsight):\n    begin()\n    ctypes.PyDLL(None).sleep(600)\n"
 # The second session must find nothing to wait for.
-SLOW_ONCE = SLOW.replace("    begin()", "    if os.path.exists('../begun'): return nsight(work)\n    begin()")
+SLOW_ONCE = SLOW.replace("    begin()", "    if os.path.exists(BEGUN): return nsight(work)\n    begin()")
+SLOW_WITH_GIL = SLOW_ONCE.replace("nsight(time.sleep, 600)", "ctypes.PyDLL(None).sleep(600)")
 
 OF_KILLED = ("project/.nsight/2*/run-*/clock.jsonl", "project/.nsight/2*/run-*/parent.pipe")
 """What a killed session leaves for good beside its manifests; none of it holds a secret."""
@@ -53,6 +55,13 @@ SHOW = (*COMMAND, "show", "r.nsys-rep")
 HANGING_EXPORT = {"r.nsys-rep": b"report", "nsys": FAKE_NSYS}
 FAKE_ENVIRONMENT = {"PYTEST_NSIGHT_NSYS": "{folder}/nsys", "NSYS_FAKE": "export-never-ends"}
 
+IN_EXPORT: Mapping[str, Any] = {
+    "files": {"nsys": FAKE_NSYS, "shown.py": SHOWN},
+    "prepare": (lambda folder: (folder / "nsys").chmod(0o755),),
+    "options": ("-p", "shown"),
+    "environ": FAKE_ENVIRONMENT,
+}
+
 
 def _show(name: str, number: signal.Signals, code: int) -> Fault:
     return Fault(
@@ -61,7 +70,7 @@ def _show(name: str, number: signal.Signals, code: int) -> Fault:
         files=HANGING_EXPORT,
         prepare=(lambda folder: (folder / "nsys").chmod(0o755),),
         environ=FAKE_ENVIRONMENT,
-        meanwhile=(appears("../temporary/*/r.sqlite"), send(number)),
+        meanwhile=(runs("export"), send(number)),
         code=code,
         # What a killed command leaves goes with the next one.
         afterwards=() if number != KILL else (*COMMAND, "show", "nothing"),
@@ -80,7 +89,6 @@ FAULTS = (
         send(KILL),
         code=-9,
         test=SLOW_WITH_GIL,
-        afterwards=(*SESSION, "--collect-only"),
     ),
     _ended("killed while its worker is stopped", send(signal.SIGSTOP, "worker"), send(KILL), code=-9),
     _ended("killed under nsys", send(KILL), code=-9, command=WITH_NSYS, needs=("nsys",)),
@@ -110,22 +118,35 @@ FAULTS = (
     Fault(
         name="nsys is killed in its export",
         command=WITH_NSYS,
-        files={
-            "nsys": FAKE_NSYS,
-            "shown.py": SHOWN,
-        },
-        prepare=(lambda folder: (folder / "nsys").chmod(0o755),),
-        options=("-p", "shown"),
-        environ=FAKE_ENVIRONMENT,
-        meanwhile=(appears(".nsight/2*/run-001/nsys/export.sqlite"), send(KILL, "export")),
+        **IN_EXPORT,
+        meanwhile=(send(KILL, "export"),),
         code=4,
         says=("measure again",),
+    ),
+    Fault(
+        name="a session that is killed while nsys exports",
+        command=WITH_NSYS,
+        **IN_EXPORT,
+        meanwhile=(runs("export"), send(KILL)),
+        afterwards=SESSION,
+        code=-9,
+        leaves=OF_KILLED,
+    ),
+    Fault(
+        name="a session that is killed while the revision is built",
+        command=(*WORKTREE, "--nsight-against-build=sleep 600"),
+        prepare=REPOSITORY,
+        meanwhile=(runs("sleep"), send(KILL)),
+        afterwards=SESSION,
+        code=-9,
+        leaves=(*OF_KILLED, "project/.nsight/2*/against-build.log"),
+        needs=("git",),
     ),
     Fault(
         name="the agent of nsys is killed",
         command=WITH_NSYS,
         test=SOUND + "    begin(); time.sleep(3)\n",
-        meanwhile=(begun, send(KILL, "nsys-agent")),
+        meanwhile=(begun, send(KILL, "agent")),
         code=1,
         needs=("nsys",),
     ),
@@ -147,9 +168,10 @@ FAULTS = (
     ),
     Fault(
         name="calibrate is killed",
-        test=SLOW,
+        test=SLOW_ONCE,
         command=CALIBRATE,
         meanwhile=(begun, send(KILL)),
+        afterwards=SESSION,
         code=-9,
         leaves=("project/.nsight/pool*", *OF_KILLED),
     ),

@@ -33,7 +33,7 @@ SLOW = """
 @pytest.mark.nsight
 def test_slow(nsight):
     nsight(work)
-    if not os.path.exists("../begun"):
+    if not os.path.exists(BEGUN):
         begin()
         time.sleep(600)
 """
@@ -68,7 +68,10 @@ FAULTS = (
         name="a test that leaves no memory to the others of its process",
         command=WITH_NSYS,
         test=DEVICE
-        + SOUND.replace("nsight(work)", "nsight(work); torch.cuda.set_per_process_memory_fraction(1e-9)"),
+        + SOUND.replace(
+            "nsight(work)",
+            "nsight(work); torch.cuda.empty_cache(); torch.cuda.set_per_process_memory_fraction(1e-9)",
+        ),
         code=0,
         says=("2 passed",),
         needs=("nsys",),
@@ -77,7 +80,7 @@ FAULTS = (
     Fault(
         name="nsys is killed while a kernel is measured",
         command=WITH_NSYS,
-        test=f"ENDED = os.path.exists('../begun')\n{DEVICE}{SOUND}    begin(); time.sleep(0 if ENDED else 600)\n",
+        test=f"ENDED = os.path.exists(BEGUN)\n{DEVICE}{SOUND}    begin(); time.sleep(0 if ENDED else 600)\n",
         meanwhile=(begun, send(signal.SIGKILL, "nsys")),
         code=0,
         says=("2 passed",),

@@ -126,7 +126,7 @@ FAULTS = (
     ),
     Fault(
         name="torchrun starts the session",
-        environ={"RANK": "0", "WORLD_SIZE": "2", "LOCAL_RANK": "0"},
+        environ={"RANK": "0", "WORLD_SIZE": "2", "MASTER_ADDR": "localhost"},
         code=4,
         says=("--nsight under torchrun would measure all on every rank: run pytest once, without torchrun",),
         is_fast=True,

@@ -149,6 +149,7 @@ class Running:
             "OMP_NUM_THREADS": "1",
             # Only the plugins that a fault names: they differ from one developer to the next.
             "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1",
+            "BEGUN": str(self.root / "begun"),
             MARK: self.mark,
             **dict.fromkeys(SECRETS, self.secret),
             **{name: self.fill(value) for name, value in fault.environ.items()},

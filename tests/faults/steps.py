@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 import signal
@@ -9,6 +10,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pytest_nsight.baselines.store import model_slug, save
@@ -25,17 +27,9 @@ def begun(running: Running) -> None:
     running.wait_for((running.root / "begun").exists, "begin()")
 
 
-def appears(pattern: str, text: str = "") -> Step:
-    """Waits for a file in the project, and for a text in it."""
-
-    def step(running: Running) -> None:
-        def is_there() -> bool:
-            found = running.folder.glob(pattern)
-            return any(not text or text in path.read_text(errors="replace") for path in found)
-
-        running.wait_for(is_there, f"{pattern} with {text!r}")
-
-    return step
+def runs(what: str) -> Step:
+    """Waits for one of the session's processes, named as for `send`."""
+    return lambda running: running.wait_for(lambda: bool(_find(running, what)), f"a process {what}")
 
 
 def send(number: signal.Signals, to: str = "session") -> Step:
@@ -50,7 +44,8 @@ def send(number: signal.Signals, to: str = "session") -> Step:
 
         running.wait_for(is_there, f"a process {to}")
         for pid in found:
-            os.kill(pid, number)
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)
 
     return step
 
@@ -64,20 +59,14 @@ def _find(running: Running, what: str) -> list[int]:
         matches = [re.search(r'"pid": ?(\d+)', path.read_text()) for path in sorted(manifests)]
         pids = {int(match[1]) for match in matches if match}
         return [process.pid for process in running.processes() if process.pid in pids]
-    words = {"nsys": "profile", "export": "export"}.get(what, what)
-    found = [
-        process for process in running.processes() if words in process.cmdline()[1:2] or words == process.name()
-    ]
-    return [process.pid for process in found]
-
-
-def until_ended(what: str) -> Step:
-    """Waits until a process is gone."""
-
-    def step(running: Running) -> None:
-        running.wait_for(lambda: not _find(running, what), f"the end of {what}")
-
-    return step
+    # The real nsys is a program, the fake one a script: its first argument is the second or the third word.
+    word = {"nsys": "profile", "agent": "--start-agent"}.get(what, what)
+    found = []
+    for process in running.processes():
+        with contextlib.suppress(psutil.Error):
+            if word in process.cmdline()[1:3] or word == process.name():
+                found.append(process.pid)
+    return found
 
 
 def pipe(name: str) -> Prepare:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import ast
 from pathlib import Path
 
 import pytest
 
-from tests.faults import shared_check
-from tests.faults.fault import Fault
+from tests.faults import on_gpu, shared_check
+from tests.faults.fault import HEAD, Fault
 from tests.faults.running import check_needs, started
 from tests.faults.table import FAULTS
 
@@ -29,6 +30,16 @@ def parameters() -> list[object]:
 @pytest.mark.parametrize("fault", parameters())
 def test_a_fault_costs_what_it_must_and_nothing_else(fault: Fault, tmp_path: Path) -> None:
     check_fault(fault, tmp_path)
+
+
+def test_every_project_is_python_and_every_name_stands_once() -> None:
+    faults = (*FAULTS, *on_gpu.FAULTS)
+
+    assert len({fault.name for fault in faults}) == len(faults)
+    for fault in faults:
+        for name, text in {"test_case.py": HEAD + fault.test, **fault.files}.items():
+            if name.endswith(".py") and isinstance(text, str):
+                ast.parse(text, f"{fault.name}: {name}")
 
 
 def check_fault(fault: Fault, root: Path) -> None:

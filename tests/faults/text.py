@@ -10,6 +10,7 @@ WRITTEN = ("project/o.*",)
 NO_UTF8 = "is not UTF-8, which the measuring processes take names in: rename the file or folder"
 ESCAPES = "\\x1b[31mred\\x1b]0;title\\x07 \\u202e \\u2066"
 COMMANDS = "\\n::stop-commands::x\\n::error::mine\\n##[error]mine"
+HOSTILE = ESCAPES.replace("\\x", "\\u00") + COMMANDS
 LATIN = {"PYTHONIOENCODING": "latin-1"}
 ASCII = {"PYTHONIOENCODING": "ascii", "LC_ALL": "C", "PYTHONUTF8": "0", "PYTHONCOERCECLOCALE": "0"}
 
@@ -22,8 +23,7 @@ def test_it(nsight, x):
 
 SAME_IDS = """
 def pytest_collection_modifyitems(items):
-    for item in items:
-        item._nodeid = items[0].nodeid
+    items.append(items[0])
 """
 
 
@@ -57,7 +57,7 @@ def _path(name: str, file: str, **more: object) -> Fault:
         },
         options=(file, "--nsight-save", "--nsight-runs=1", "--import-mode=importlib"),
         code=more.pop("code", 0),
-        leaves=("project/baselines*",),
+        leaves=more.pop("leaves", ("project/baselines*",)),
         **more,
     )
 
@@ -75,12 +75,19 @@ FAULTS = (
     _id("with a name in Chinese on a terminal that speaks ASCII", "\\u4e2d\\u6587", environ=ASCII, is_fast=True),
     _path("with a name that is not UTF-8", "test_\udcff.py", code=4, says=(NO_UTF8,)),
     _path("with a name in Chinese in the C locale", "test_\u4e2d.py", environ=ASCII, code=4, says=(NO_UTF8,)),
-    _path("with a path near the limit", "/".join(["d" * 60] * 40) + "/test_deep.py"),
+    _path(
+        "with a path near the limit",
+        "/".join(["d" * 100] * 6) + "/test_deep.py",
+        code=4,
+        says=("file name too long; shorten the path of the test module", "NOT_SAVED"),
+        leaves=("project/baselines*", "project/.nsight/2*/run-*/clock.jsonl"),
+    ),
     _path(
         "with a name near the limit",
         "test_" + "d" * 240 + ".py",
         code=4,
         says=("file name too long; shorten the path of the test module", "NOT_SAVED"),
+        leaves=("project/baselines*", "project/.nsight/2*/run-*/clock.jsonl"),
     ),
     Fault(
         name="two parameters with one id",
@@ -89,7 +96,7 @@ FAULTS = (
         says=("2 passed",),
     ),
     Fault(
-        name="a plugin gives two tests one id",
+        name="a plugin collects a test twice",
         files={"conftest.py": SAME_IDS},
         code=4,
         says=("ERROR: 2 tests have the same id, test_case.py::test_sound[0]",),
@@ -125,17 +132,11 @@ FAULTS = (
     Fault(
         name="stored values of the environment with escapes and commands",
         command=SESSION,
-        prepare=(
-            damage(
-                lambda text: text.replace("570.86", ESCAPES.replace("\\x", "\\u00") + COMMANDS).replace(
-                    "_rms_norm_fused", "k" + ESCAPES.replace("\\x", "\\u00") + COMMANDS
-                )
-            ),
-        ),
+        prepare=(damage(lambda text: text.replace('"collector":"nsys"', f'"collector":"{HOSTILE}"')),),
         options=REPORTS,
         environ={"GITHUB_ACTIONS": "true", "GITHUB_STEP_SUMMARY": "{folder}/o.summary"},
-        code=1,
-        says=("STRUCTURE",),
+        code=0,
+        says=("not compared with its baseline", "::stop-commands::x"),
         never=("\x1b[31m", "\x1b]0;", "\n::stop-commands::", "\n##["),
         leaves=WRITTEN,
     ),
