@@ -115,7 +115,9 @@ class ChildProcess:
             time.sleep(_POLL_S)
         if target_pid is not None:
             _kill_group(target_pid)
-        return self._kill_leftovers()
+        left = self._kill_leftovers()
+        self._popen.poll()
+        return left
 
     def _kill_leftovers(self) -> tuple[int, ...]:
         deadline = time.monotonic() + _KILL_S

@@ -12,6 +12,8 @@ from pytest_nsight.show.layout import Section, column, share, time
 
 _MOST_CATEGORIES = 6
 """Categories with a column; the others share one."""
+_SIDE_BY_SIDE = 3
+"""Categories that stand side by side on the narrowest terminal."""
 
 
 def tabulate_mixes(mixes: Sequence[RangeMix], top: int) -> Section | None:
@@ -42,7 +44,8 @@ def tabulate_mixes(mixes: Sequence[RangeMix], top: int) -> Section | None:
                 column("launches", [f"{one.launches:,}" for one in shown]),
                 column("kernels", [time(one.kernel_ns) for one in shown]),
             ],
-            columns,
+            columns[:_SIDE_BY_SIDE],
+            columns[_SIDE_BY_SIDE:],
         ],
         "shares of the kernel time of all instances of a range",
     )

@@ -105,7 +105,8 @@ def test_the_library_has_the_same_tables(trace: Trace) -> None:
     assert tables["work"]["per_s"].tolist() == [pytest.approx(6e6)]
 
 
-def test_the_command_shows_both(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_shows_both(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "160")
     assert main(["show", str(RECORDING), "--work", "infer=2048tokens"]) == 0
 
     shown = capsys.readouterr().out

@@ -103,7 +103,7 @@ def test_a_browser_filters_the_cases_and_reports_no_error(repository: Path) -> N
 
 
 @settings(deadline=None)
-@given(st.lists(st.tuples(st.floats(0, 1e17), st.booleans()), min_size=1, max_size=60), st.data())
+@given(st.lists(st.tuples(st.just(0.0) | st.floats(1, 1e17), st.booleans()), min_size=1, max_size=60), st.data())
 def test_any_times_are_finite_svg(times: list[tuple[float, bool]], data: st.DataObject) -> None:
     points = [PlotPoint("a<b>", "2026-03-01", ns, is_stored, not is_stored) for ns, is_stored in times]
     starts = sorted({0, *data.draw(st.lists(st.integers(0, len(points) - 1), max_size=3))})
