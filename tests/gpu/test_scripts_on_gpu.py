@@ -85,5 +85,5 @@ def test_a_lost_fusion_fails_both_tools_cases_and_no_other(saved: ScriptProject)
     for case in ("with_triton", "add[large]"):
         subject = saved.subject(f"::{case}")
         assert subject["verdict"] == "STRUCTURE", saved.said
-        assert "1 -> 3 per round" in subject["sentence"]
+        assert "launches gained, 1 -> 2 per round" in subject["sentence"]
     assert saved.subject("::module")["verdict"] not in ("STRUCTURE", "REGRESSION"), saved.said
