@@ -189,6 +189,7 @@ def listed() -> dict[Path, str]:
     return {module: "\n".join(hooks["messages"](module)) for module in sorted(PACKAGE.rglob("*.py"))}
 
 
+@pytest.mark.slow
 def test_the_messages_page_has_every_sentence_that_is_raised(listed: dict[Path, str]) -> None:
     sentences = {module: raised(module) for module in listed}
     # One or two words between values are no sentence to search for.

@@ -14,6 +14,8 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.verdicts import AffectedCases
 from tests.gate.test_joining import NAMES, SLOWER, cases, state, stored
 
+pytestmark = pytest.mark.slow
+
 IDENTITY = ShardIdentity(Shard(1, 2), "f1", "s", "2026-01-01", "nsys 2025.1", {"--nsight-strict": "off"}, "b1")
 
 

@@ -26,6 +26,7 @@ groups_of_tests = st.lists(names, unique=True, max_size=30).flatmap(
 )
 
 
+@pytest.mark.slow
 @given(
     groups_of_tests, st.lists(names.map("plain".__add__), unique=True), st.integers(1, 7), st.randoms(), st.data()
 )

@@ -63,6 +63,7 @@ def test_unfused_in_steps_takes_heads_that_lie_apart(draw: Random, monkeypatch: 
 LAUNCHING = {"ones", "triu", "bmm", "mul", "masked_fill", "_to_copy", "_softmax"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("batch", "length", "launches"), [(1, 128, 2 + 7), (8, 512, 2 + 7), (4, 2048, 2 + 7), (32, 2048, 2 + 8 * 7)]
 )

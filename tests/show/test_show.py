@@ -211,6 +211,7 @@ def test_names_cannot_steer_the_terminal(tmp_path):
     assert not set(text) & set("\x1b\r\x07")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECORDINGS, ids=lambda path: path.name.partition(".")[0])
 @pytest.mark.parametrize("width", [80, 120, 160])
 def test_every_recording_fits_the_width(path, width):

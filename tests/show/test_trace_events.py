@@ -34,6 +34,7 @@ def kinds(trace: Trace) -> Counter[tuple[str, int, int, int]]:
     )
 
 
+@pytest.mark.slow
 def test_all_that_was_recorded_is_read_again_to_the_nanosecond(trace: Trace, tmp_path: Path) -> None:
     write_trace_events(trace, tmp_path / "out.json")
 
