@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 # Baselines of machines that the repository stores none for.
 SCRATCH := .nsight/baselines
 
-.PHONY: help setup perf test test-slow test-long lint format docs pictures benchmark clean
+.PHONY: help setup perf replay test test-slow test-long lint format docs pictures benchmark clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -22,6 +22,10 @@ perf: $(READY) ## Measure perf_tests/ on this machine and judge them
 	folder=baselines && { [ -d $$folder/$$model ] || folder=$(SCRATCH); } && \
 	{ [ -d $$folder/$$model ] || $(BIN)/pytest --nsight --nsight-save --nsight-baselines $$folder perf_tests/; } && \
 	set -x && $(BIN)/pytest --nsight --nsight-baselines $$folder perf_tests/
+
+replay: $(READY) ## Show a lost fusion without a GPU: judge a session that was recorded on an H200
+	$(BIN)/pytest --nsight --nsight-replay tests/data/sessions/unfused \
+		--nsight-baselines tests/data/sessions/baselines perf_tests/test_rms_norm.py; test $$? -eq 1
 
 test: $(READY) ## Run the test suite, all that takes under a minute
 	$(PYTEST) tests -n auto --dist loadgroup -m 'not slow and not long'
