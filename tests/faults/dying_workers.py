@@ -178,7 +178,7 @@ FAULTS = (
         name="the session's folder cannot be made",
         files={".nsight": "in the way"},
         code=4,
-        says=("run-001 cannot be written (Not a directory)",),
+        says=("cannot be written (Not a directory)",),
         is_fast=True,
     ),
     Fault(

@@ -109,7 +109,7 @@ FAULTS = (
         command=AGAINST,
         environ={"PATH": "/nowhere"},
         code=4,
-        says=("--nsight-against needs git, which cannot be started",),
+        says=("git is needed and cannot be started",),
         is_fast=True,
     ),
     Fault(
