@@ -11,7 +11,7 @@ from tests.collectors.ncu_output import plant_ncu, raw_page
 
 Gate = Callable[..., pytest.RunResult]
 
-pytestmark = pytest.mark.slow
+pytestmark = pytest.mark.long
 
 BODY = """
 @pytest.mark.nsight

@@ -146,7 +146,7 @@ def test_the_points_of_a_report_are_cases_and_may_be_selected(gate: Gate, pytest
     assert "GB/s" in logs(pytester, "first-pass")
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("script", "sentence"),
     [
@@ -166,7 +166,7 @@ def test_a_script_that_fails_or_measures_nothing_gets_a_sentence(gate: Gate, scr
         assert not any("pytest_nsight" in line for line in result.errlines[1:])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_tests_cannot_be_named_beside_a_script(gate: Gate, pytester: pytest.Pytester) -> None:
     pytester.makepyfile(test_it="def test_it(): pass")
 
@@ -177,7 +177,7 @@ def test_tests_cannot_be_named_beside_a_script(gate: Gate, pytester: pytest.Pyte
     assert not (pytester.path / "passes.txt").exists()
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_collecting_lists_the_calls_and_measures_nothing(gate: Gate, pytester: pytest.Pytester) -> None:
     result = gate("--collect-only", "-q", "--name", "small", script=THREE.replace("BREAK", "x"))
 
@@ -186,7 +186,7 @@ def test_collecting_lists_the_calls_and_measures_nothing(gate: Gate, pytester: p
     assert (pytester.path / "passes.txt").read_text() == "x"
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("what", "sentence"),
     [
@@ -202,7 +202,7 @@ def test_a_call_that_breaks_in_a_later_pass_costs_its_own_case_only(gate: Gate, 
     result.stdout.fnmatch_lines_random(["bench.py::beta FAILED*", sentence])
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("later", "failed", "sentence"),
     [
@@ -227,7 +227,7 @@ def test_a_script_that_makes_other_calls_each_time_is_found_out(
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.OK)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_script_decides_by_the_same_numbers_in_every_pass(gate: Gate, pytester: pytest.Pytester) -> None:
     script = """
 def alpha():
@@ -246,7 +246,7 @@ print(do_bench(lambda: x * x))
     assert len(set(values)) == 1
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_recorded_session_is_judged_again_and_a_call_that_is_gone_is_named(
     gate: Gate, pytester: pytest.Pytester
 ) -> None:
@@ -291,7 +291,7 @@ print(do_bench(lambda: scale_and_add(x, x)), do_bench(lambda: x - x))
     result.assert_outcomes(failed=1, passed=1)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_pytest_behind_the_dashes_measures_the_tests_of_pytest_benchmark(
     gate: Gate, pytester: pytest.Pytester
 ) -> None:
