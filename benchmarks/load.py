@@ -125,8 +125,8 @@ def load_sessions(folder: Path) -> None:
     first, _, _ = run(folder, *LIVE, "--nsight-runs=1")
     then, megabytes, _ = run(folder, *LIVE, "--nsight-runs=1")
     print(
-        f"a session of one case: {before:.2f} s alone, {first:.2f} s beside {SESSIONS} sessions, half of which it "
-        f"removes, {then:.2f} s beside the other half, {megabytes:.0f} MB"
+        f"a session of one case: {before:.2f} s alone; {first:.2f} s beside {SESSIONS} sessions, half "
+        f"removed; {then:.2f} s beside the other half; {megabytes:.0f} MB"
     )
 
 

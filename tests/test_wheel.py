@@ -55,9 +55,6 @@ def checkout(folder: Path) -> Path:
 
 def build(tree: Path, *arguments: str) -> Path:
     """The folder with what was built, by the tools of this environment."""
-    for name in ("build", "setuptools_scm"):
-        if importlib.util.find_spec(name) is None:
-            pytest.skip(f"{name} is not installed: make setup")
     out = tree.parent / f"dist{len(list(tree.parent.iterdir()))}"
     run([sys.executable, "-m", "build", "--no-isolation", "--outdir", out, *arguments, tree], tree.parent)
     return out

@@ -40,7 +40,7 @@ class Swept:
     """What a sweep came to.
 
     Attributes:
-        removed: a sentence for each session, folder or file that is gone, or of which something is gone.
+        removed: a sentence for each folder or file that is gone, and for each session that lost files.
         left: a sentence for each that stays, with the reason.
     """
 

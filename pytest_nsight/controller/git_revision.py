@@ -21,7 +21,7 @@ ANSWER_S = 120.0
 """How long git may take to answer: looking at every file of a large tree for changes takes it some ten seconds."""
 
 CHECK_OUT_S = 1800.0
-"""How long it may take to make or remove a worktree, of which large repositories fetch the files one by one."""
+"""How long it may take to make or remove a worktree: some large repositories fetch its files one by one."""
 
 
 @dataclass(frozen=True, slots=True)

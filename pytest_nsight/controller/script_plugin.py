@@ -106,8 +106,8 @@ class ScriptCall(pytest.Item):
         self.add_marker(pytest.mark.nsight)
 
     def runtest(self) -> None:
-        """Never called: the controller replays what the workers reported."""
-        raise NotImplementedError(f"{self.nodeid} is measured by a worker")
+        """Fails: the controller replays what workers reported, and calls this only for what none has measured."""
+        pytest.fail(f"no worker measured {self.nodeid}; run it with pytest-nsight run", pytrace=False)
 
     def reportinfo(self) -> tuple[Path, None, str]:
         """Where it is: a call has no line, for many calls share one."""

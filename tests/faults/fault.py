@@ -75,7 +75,7 @@ class Fault:
         has_own_traceback: whether the project's own code prints one.
         needs: names of modules and programs; without one the fault is skipped. `nsys` is the real one, `mount` the
             right to mount a tmpfs.
-        is_fast: whether it belongs to the third of the table that CI runs with every change.
+        is_fast: whether CI runs it with every change.
         limit_s: how long it may take at most: a guard against hangs, not a measurement.
     """
 

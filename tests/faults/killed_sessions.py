@@ -34,7 +34,7 @@ def _ended(name: str, *steps: Step, code: int, **more: object) -> Fault:
     )
 
 
-# The fake is told what to do by a variable that the real one must not see.
+# The fake reads a variable that the real nsys must not see.
 SHOWN = """
 from pytest_nsight.collectors.nsys import private_folder
 private_folder._VISIBLE = (*private_folder._VISIBLE, "NSYS_FAKE")

@@ -14,7 +14,7 @@ from tests.faults.table import FAULTS
 
 
 def parameters() -> list[object]:
-    """The faults with their marks: all are long, a third of them is in CI, too."""
+    """The faults with their marks: all are long, and CI runs the fast ones, too."""
     found = []
     for fault in FAULTS:
         marks = [pytest.mark.long]
