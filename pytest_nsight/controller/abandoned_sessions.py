@@ -27,7 +27,7 @@ from pytest_nsight.collectors.claimed_folder import (
 from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME, remove_private_folder
 from pytest_nsight.controller.git_revision import remove_worktree
 from pytest_nsight.controller.revision_tree import WORKTREE
-from pytest_nsight.controller.session_folders import KEPT_FILE, RESULT_FILES, find_sessions
+from pytest_nsight.controller.session_folders import KEPT_FILE, RESULT_FILES, find_sessions, make_session
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.protocol.manifest import FILE_NAME
 
@@ -65,9 +65,9 @@ def begin_session(folder: Path, baselines: Path, *, keeps: bool) -> Claim:
     sweep(folder.parent, baselines)
     try:
         claimed = claim(folder, keeps=keeps)
-        (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise unwritable(folder, error) from None
+    make_session(folder)
     return claimed
 
 
