@@ -12,6 +12,8 @@ import pytest
 from pytest_nsight import api
 from pytest_nsight.trace.process_record import summarise_records
 
+pytestmark = pytest.mark.slow
+
 ROOT = Path(__file__).parents[1]
 SESSIONS = ROOT / "tests/data/sessions"
 GOLDEN = ROOT / "tests/report/golden/full.json"
@@ -27,7 +29,6 @@ def launches(session: api.Session) -> pd.DataFrame:
     return api.launches(session)
 
 
-@pytest.mark.slow
 def test_the_launches_of_a_round_add_up_to_its_kernel_time(session: api.Session, launches: pd.DataFrame) -> None:
     kernels = launches[launches["kind"] == "kernel"]
     sums = kernels.groupby(["run", "case", "round"])["duration_ns"].sum()
@@ -110,7 +111,6 @@ def test_what_is_not_there_is_named(tmp_path: Path) -> None:
         api.verdicts(tmp_path / "nothing.json")
 
 
-@pytest.mark.slow
 def test_the_example_of_the_readme_runs(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

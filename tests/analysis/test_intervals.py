@@ -33,6 +33,7 @@ def spell(times: TimeSet) -> set[tuple[int, int]]:
     return set(found)
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(one=intervals, other=intervals)
 def test_sets_of_time_are_sets_of_instants(one: list[Interval], other: list[Interval]) -> None:

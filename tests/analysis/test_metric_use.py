@@ -87,6 +87,7 @@ def test_a_sample_half_inside_is_not_counted() -> None:
     assert samples.time_ns[chosen].tolist() == [400, 500, 800], "(300, 400], (400, 500]; (700, 800] by nine tenths"
 
 
+@pytest.mark.slow
 @given(
     st.lists(st.integers(1, 400), min_size=1, max_size=60),
     st.lists(st.tuples(st.integers(0, 300), st.integers(0, 300)), max_size=12),

@@ -69,6 +69,7 @@ def test_unknown_names_are_a_note_and_no_samples(tmp_path: Path) -> None:
     assert "the recording has GPU metrics under names that are not known: Warp Speed" in trace.notes
 
 
+@pytest.mark.slow
 def test_a_recording_of_an_h200_holds_what_sql_says(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"
     path.write_bytes(lzma.decompress(RECORDING.read_bytes()))

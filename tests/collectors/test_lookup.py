@@ -93,6 +93,7 @@ def test_a_folder_without_a_trace_says_how_to_record_one(tmp_path):
         read_kept_trace(tmp_path)
 
 
+@pytest.mark.slow
 def test_looking_a_recorder_up_imports_neither_pandas_nor_the_reader_of_the_other_collector(tmp_path):
     """A worker needs one recorder, and every millisecond of its start is waited for."""
     code = (

@@ -79,6 +79,7 @@ def test_values_wider_than_expected_are_read_in_full(column, tmp_path):
     assert [shape.name for shape in wide.shapes] == [shape.name for shape in plain.shapes]
 
 
+@pytest.mark.slow
 def test_rows_are_the_same_over_the_borders_of_chunks(tmp_path, monkeypatch):
     path = write_synthetic_export(tmp_path / "trace.sqlite", kernels=1000, ranges=100)
     whole = read(path)

@@ -102,6 +102,7 @@ def test_a_browser_filters_the_cases_and_reports_no_error(repository: Path) -> N
     assert "<title>2 1 1 true</title>" in shown
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(st.lists(st.tuples(st.just(0.0) | st.floats(1, 1e17), st.booleans()), min_size=1, max_size=60), st.data())
 def test_any_times_are_finite_svg(times: list[tuple[float, bool]], data: st.DataObject) -> None:

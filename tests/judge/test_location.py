@@ -8,6 +8,7 @@ from pytest_nsight.judge.location import Location, Unlocated, locate, midmean, r
 from tests.judge.runs import make_runs, place, rounds_around
 
 
+@pytest.mark.slow
 @given(st.lists(st.floats(1, 1e9), min_size=1, max_size=60))
 def test_midmean_is_scipys_trimmed_mean(values):
     array = np.log(np.array(values))

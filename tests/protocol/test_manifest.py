@@ -180,6 +180,7 @@ _values = st.recursive(
 )
 
 
+@pytest.mark.slow
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
 @given(st.sampled_from([HEAD, ROUND, CONDITIONS, REPORT]), st.data(), _values)
 def test_whatever_stands_in_a_field_is_read_or_refused(

@@ -142,6 +142,7 @@ def test_a_case_shows_the_timeline_of_one_round() -> None:
     assert 'class="timeline"' not in html_report.render(canned.full())
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.tuples(st.integers(0, 10**15), st.integers(0, 10**15)), min_size=1, max_size=9),
@@ -164,6 +165,7 @@ def test_foreign_text_adds_no_element(text: str) -> None:
     assert tags(hostile(text)) == tags(hostile("plain"))
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(
@@ -181,6 +183,7 @@ def test_a_forest_of_any_changes_is_finite_svg(rows: list[ForestRow]) -> None:
     assert not rows or ET.fromstring(text).tag == "div"
 
 
+@pytest.mark.slow
 @settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 10**12), min_size=1, max_size=9), max_size=6), st.floats(1, 1e12) | st.none()

@@ -62,6 +62,7 @@ TOKENS = [match.span() for match in re.finditer(r'-?\d+(?:\.\d+)?(?:e[-+]?\d+)?|
 PIECES = ["", "null", "-1", "0", "1e999", "1e308", "[]", "{}", '"x"', '""', "true", "NaN"]
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(st.sampled_from(TOKENS) | st.integers(0, len(TEXT)).map(lambda at: (at, at + 9)), st.sampled_from(PIECES))
 def test_damage_of_any_kind_is_refused_or_harmless(span: tuple[int, int], piece: str) -> None:

@@ -230,6 +230,7 @@ def test_a_recording_s_counts_are_shown():
     assert "device 0: NVIDIA H200 GPU-" in text
 
 
+@pytest.mark.slow
 def test_the_parts_of_a_replayed_graph_are_those_of_its_capture():
     """4 blocks; plain SQL counts 20 nodes made in the scores, 4 of them memory sets, 4 in softmax, 8 in value."""
     parts = section(show(KEPT["h200_llama_block_graph_node"], 160), "Parts of replayed CUDA graphs: 3 ranges")

@@ -79,6 +79,7 @@ def test_a_fixed_rest_stays_and_its_slowed_rounds_are_recorded() -> None:
     assert pacer.rest_ns == 0
 
 
+@pytest.mark.slow
 @given(st.lists(st.builds(NvmlSample, st.none() | st.integers(200, 2000), st.none() | st.floats(0, 800))))
 def test_the_same_readings_give_the_same_rest_and_it_never_shrinks(readings: list[NvmlSample]) -> None:
     one, other = (Pacer(200_000, fixed_ns=None, limit_w=700, highest_mhz=1980) for _ in range(2))
