@@ -29,9 +29,10 @@ from benchmarks.cupti.launch_identity import (
     digest,
     number_streams,
 )
-from benchmarks.cupti.libcupti import Activity, ActivityRecorder, Cupti
 from benchmarks.cupti.machine_code import CubinError, KernelCode, read_kernels
 from benchmarks.cupti.mutations import MUTATIONS
+from pytest_nsight.collectors.cupti.activity import Activity, ActivityRecorder
+from pytest_nsight.collectors.cupti.library import Cupti
 
 _WARMUP = 3
 _ROUNDS = 2

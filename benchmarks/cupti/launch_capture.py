@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from benchmarks.cupti.launch_identity import Allocation
-from benchmarks.cupti.libcupti import Cupti
+from pytest_nsight.collectors.cupti.library import Cupti
 
 _DRIVER_DOMAIN, _RUNTIME_DOMAIN, _RESOURCE_DOMAIN = 1, 2, 3
 _MODULE_LOADED = 6

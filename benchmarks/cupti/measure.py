@@ -23,7 +23,8 @@ import torch
 
 from benchmarks.context.direct import middle_half
 from benchmarks.cupti.cases import CASES, Body, CollectorCase
-from benchmarks.cupti.libcupti import DRIVER, RUNTIME, ActivityRecorder, Cupti
+from pytest_nsight.collectors.cupti.activity import DRIVER, RUNTIME, ActivityRecorder
+from pytest_nsight.collectors.cupti.library import Cupti
 
 COLLECTORS = ("cupti", "cupti-api", "torch", "none")
 _WARMUP = 5

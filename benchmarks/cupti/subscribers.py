@@ -21,7 +21,8 @@ from typing import Any
 import torch
 
 from benchmarks.cupti.launch_capture import LaunchCapture
-from benchmarks.cupti.libcupti import ActivityRecorder, Cupti, CuptiError
+from pytest_nsight.collectors.cupti.activity import ActivityRecorder
+from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
 
 ROOT = Path(__file__).parents[2]
 _LAUNCHES = 50

@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cupti import launch_capture, libcupti
+from benchmarks.cupti import launch_capture
 from benchmarks.cupti.launch_capture import LaunchCapture
 from benchmarks.cupti.launch_identity import Allocation
+from pytest_nsight.collectors.cupti import activity as activity_records
 
 DRIVER_DOMAIN, RUNTIME_DOMAIN, RESOURCE_DOMAIN, MODULE_LOADED = 1, 2, 3, 6
 FUNCTION = 77
@@ -156,7 +157,7 @@ def test_memory_is_looked_up(callbacks: Callbacks) -> None:
 
 
 def test_records_have_the_layout_of_the_headers() -> None:
-    kernel, copy, memset = libcupti._Kernel, libcupti._Copy, libcupti._Set
+    kernel, copy, memset = activity_records._Kernel, activity_records._Copy, activity_records._Set
     found = [kernel.correlation, kernel.name, kernel.graph_node, kernel.graph, kernel.cluster]
     found += [copy.start, copy.correlation, copy.graph_node, memset.start, memset.correlation, memset.graph_node]
 
@@ -165,12 +166,12 @@ def test_records_have_the_layout_of_the_headers() -> None:
 
 
 def test_a_kernels_record_is_decoded() -> None:
-    raw = libcupti._Kernel()
+    raw = activity_records._Kernel()
     raw.kind, raw.registers, raw.start, raw.end, raw.stream, raw.correlation = 10, 12, 100, 350, 7, 9
     raw.name, raw.graph_node, raw.dynamic_shared = b"scale", 3, 64
     raw.grid[:], raw.block[:] = (4, 2, 1), (128, 1, 1)
 
-    activity = libcupti._decode(ctypes.addressof(raw))
+    activity = activity_records._decode(ctypes.addressof(raw))
 
     assert activity is not None
     assert (activity.kind, activity.name, activity.duration_ns) == ("kernel", "scale", 250)
