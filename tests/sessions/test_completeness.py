@@ -50,7 +50,7 @@ def test_a_strict_session_that_measures_nothing_fails(gate: Gate) -> None:
 
 @pytest.mark.slow
 def test_a_test_with_the_fixture_and_without_the_mark_is_named_and_fails_strict(gate: Gate) -> None:
-    gate("--nsight-save", "--nsight-runs=3", "--nsight-collector=torch", body=ONE + UNMARKED)
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE + UNMARKED)
 
     loose, strict = gate("--nsight-band=90%"), gate("--nsight-band=90%", *STRICT)
 
@@ -62,7 +62,7 @@ def test_a_test_with_the_fixture_and_without_the_mark_is_named_and_fails_strict(
 
 @pytest.mark.slow
 def test_a_stored_case_whose_test_is_gone_is_named_and_fails_strict(gate: Gate, pytester: pytest.Pytester) -> None:
-    gate("--nsight-save", "--nsight-runs=3", "--nsight-collector=torch", body=ONE)
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE)
     body = ONE.replace("test_one", "test_other")
 
     result = gate(*STRICT, body=body)
@@ -77,9 +77,9 @@ def test_a_stored_case_whose_test_is_gone_is_named_and_fails_strict(gate: Gate, 
 
 @pytest.mark.slow
 def test_a_save_says_what_it_changes(gate: Gate) -> None:
-    gate("--nsight-save", "--nsight-runs=2", body=ONE)
+    gate("--nsight-save", "--nsight-runs=1", body=ONE)
 
-    result = gate("--nsight-save", "--nsight-runs=2", "-v", body=ONE.replace("1000))", "1000)).exp()"))
+    result = gate("--nsight-save", "--nsight-runs=1", "-v", body=ONE.replace("1000))", "1000)).exp()"))
 
     text = " ".join(result.stdout.str().split())
     assert "SAVED test_one: " in text

@@ -28,8 +28,6 @@ from pytest_nsight.calibrate.resampling import Situation
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.validation.collections import make_collection
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -43,6 +41,7 @@ def study(folder: Path) -> Study:
     return loaded
 
 
+@pytest.mark.slow
 def test_pools_are_told_apart(study: Study) -> None:
     assert [len(study.sound), len(study.injected), len(study.controls["idle"])] == [56, 54, 9]
     assert list(study.boards.values()) == ["A", "B"]
@@ -50,6 +49,7 @@ def test_pools_are_told_apart(study: Study) -> None:
     assert len(study.live) == 20
 
 
+@pytest.mark.slow
 def test_a_case_that_is_left_out_is_gone(folder: Path, study: Study) -> None:
     name = study.subjects[0].case.rpartition("[")[2].removesuffix("]")
 
@@ -58,6 +58,7 @@ def test_a_case_that_is_left_out_is_gone(folder: Path, study: Study) -> None:
         load_study([folder], ["typo"])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
@@ -75,6 +76,7 @@ def test_a_wrong_argument_is_told(
     assert sentence in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_findings_are_told_by_what_the_work_really_cost(study: Study) -> None:
     share_study(study)
     found = measure_power([0.02], 2, 1, 1, is_real=True)
@@ -87,6 +89,7 @@ def test_findings_are_told_by_what_the_work_really_cost(study: Study) -> None:
     assert by_cost(found, odd) == []
 
 
+@pytest.mark.slow
 def test_the_truth_of_an_injection_is_measured(study: Study) -> None:
     found = measure_truth(study)
 
@@ -97,6 +100,7 @@ def test_the_truth_of_an_injection_is_measured(study: Study) -> None:
     assert all(0.0002 < truth.error < 0.001 for truth in found)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("situation", MDE_SITUATIONS)
 def test_one_case_is_slower_in_an_injected_resample_and_no_other(study: Study, situation: Situation) -> None:
     subject, _, position = list(injectable(study.subjects))[2]
@@ -135,6 +139,7 @@ def test_multiplied_and_injected_slowdowns_are_found_alike(study: Study) -> None
         assert not any(finding.others for finding in findings)
 
 
+@pytest.mark.slow
 def test_false_alarms_are_the_same_however_many_processes_count_them(study: Study) -> None:
     one, two = (
         measure_false_alarms(Situation.SAME_BOARD, 0.02, 60, 1, processes, with_rules=True) for processes in (1, 2)
@@ -146,6 +151,7 @@ def test_false_alarms_are_the_same_however_many_processes_count_them(study: Stud
     assert one.gate.gate.suites.hits == 0
 
 
+@pytest.mark.slow
 def test_tests_on_rounds_raise_alarms_over_unchanged_code_where_a_wide_band_does_not(study: Study) -> None:
     share_study(study)
     found = measure_false_alarms(Situation.SAME_BOARD, 0.02, 20, 1, 1, with_rules=True)
@@ -157,6 +163,7 @@ def test_tests_on_rounds_raise_alarms_over_unchanged_code_where_a_wide_band_does
     assert rates["mean > +5 %"] == 0
 
 
+@pytest.mark.slow
 def test_a_strict_check_settles_what_a_wide_band_lets_it_and_tells_what_no_band_settles(study: Study) -> None:
     share_study(study)
     wide, narrow = (measure_strictness(Situation.SAME_BOARD, band, 20, 1, 1) for band in (0.05, 0.0001))
@@ -169,6 +176,7 @@ def test_a_strict_check_settles_what_a_wide_band_lets_it_and_tells_what_no_band_
     assert [count for _, count in narrow.worst] == [20, 20, 20]
 
 
+@pytest.mark.slow
 def test_p_values_of_alternating_runs_are_nearly_uniform(study: Study) -> None:
     described = describe_p_values(collect_p_values(Situation.SAME_SESSION, 40, 1))
 
@@ -177,6 +185,7 @@ def test_p_values_of_alternating_runs_are_nearly_uniform(study: Study) -> None:
     assert described["below_0.05"] < 0.1
 
 
+@pytest.mark.slow
 def test_a_harmless_control_fails_nothing(study: Study) -> None:
     found = judge_controls(study, 1)["idle"]
 
@@ -220,5 +229,6 @@ def test_collecting_stops_in_time_and_tells_what_it_has(tmp_path: Path, monkeypa
     assert json.loads((tmp_path / "c" / "collection.json").read_text()) == log
 
 
+@pytest.mark.slow
 def test_a_check_without_a_result_has_no_verdicts(tmp_path: Path) -> None:
     assert read_verdicts(tmp_path / "missing.json") == {}
