@@ -66,7 +66,7 @@ def test_a_trace_gives_all_its_launches_and_ranges(session: api.Session, launche
 
 def test_the_picture_of_a_trace_is_a_table_for_each_question() -> None:
     recording = Path(__file__).parent / "data" / "recordings" / "h200_llama_block_graph_node.sqlite.xz"
-    tables = api.picture(api.load_trace(recording), name="train_step")
+    tables = api.picture(api.load_trace(str(recording)), name="train_step")
 
     categories, kernels = tables["categories"], tables["kernels"]
     assert categories["total_ns"].sum() == kernels["total_ns"].sum()

@@ -22,12 +22,12 @@ KINDS = (
 )
 
 
-def load_trace(path: Path) -> Trace:
+def load_trace(recording: str | Path) -> Trace:
     """The trace in a recording; the notes of one without ranges or kernels say why that may be.
 
     Args:
-        path: an export, packed or not; a report, which the newest installed nsys exports to a temporary folder;
-            a trace of the PyTorch profiler; or the folder of a run that was recorded with --nsight-keep.
+        recording: an export, packed or not; a report, which the newest installed nsys exports to a temporary
+            folder; a trace of the PyTorch profiler; or the folder of a run that was recorded with --nsight-keep.
 
     Raises:
         UsageError: the path does not exist, or it is the folder of a session with several runs.
@@ -35,6 +35,7 @@ def load_trace(path: Path) -> Trace:
         NsysError: no installed nsys can export the report.
         TraceError: the export cannot be read.
     """
+    path = Path(recording)
     if path.is_dir():
         return _load_folder(path)
     if not path.exists():

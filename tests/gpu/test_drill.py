@@ -24,7 +24,7 @@ def drilled(gpu: Installation, tmp_path_factory: pytest.TempPathFactory) -> Proj
         pytest.skip(str(error))
     project = make_project(tmp_path_factory.mktemp("drill"), "perf_drill")
     options = ("--nsight-collector=nsys", "--nsight-no-canaries", "--nsight-drill")
-    assert project.pytest(*options, "--nsight-save", "--nsight-runs=5") == 0, project.said
+    assert project.pytest(*options, "--nsight-save", "--nsight-runs=3") == 0, project.said
     if "may not read the GPU's counters" in " ".join(project.said.split()):
         if os.environ.get("PYTEST_NSIGHT_REQUIRE_NCU") == "1":
             pytest.fail(project.said)
