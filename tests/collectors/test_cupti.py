@@ -14,12 +14,12 @@ import pytest
 from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.cupti import activity as activities
 from pytest_nsight.collectors.cupti import availability, cupti_collector
-from pytest_nsight.collectors.cupti import recorder as recorders
+from pytest_nsight.collectors.cupti import cupti_recorder as recorders
 from pytest_nsight.collectors.cupti.activity import ActivityRecorder
 from pytest_nsight.collectors.cupti.cupti_collector import FACTORY, CuptiCollector
+from pytest_nsight.collectors.cupti.cupti_recorder import CuptiRecorder
 from pytest_nsight.collectors.cupti.library import VARIABLE, Cupti, CuptiError
 from pytest_nsight.collectors.cupti.recorded_tables import demangle
-from pytest_nsight.collectors.cupti.recorder import CuptiRecorder
 from pytest_nsight.collectors.machine import Gpu
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Trace

@@ -12,9 +12,9 @@ import numpy as np
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess, start
 from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working
+from pytest_nsight.collectors.cupti.cupti_recorder import CuptiRecorder
 from pytest_nsight.collectors.cupti.library import VARIABLE, CuptiError
 from pytest_nsight.collectors.cupti.packed_trace import read_trace
-from pytest_nsight.collectors.cupti.recorder import CuptiRecorder
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Calls, Launches, Ranges, Table, Trace
