@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+import subprocess
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -25,6 +27,7 @@ from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.trace.measures import measure
 from tests.collectors.fake_cupti import ADD, FakeDevice
+from tests.collectors.real import environment
 
 Body = Callable[[], object]
 
@@ -185,7 +188,7 @@ def profile_inside(device: FakeDevice) -> None:
     ("spoil", "words"),
     [
         (lambda device: device.drop(3), r"CUPTI has dropped 6 records because its memory was full; measure fewer"),
-        (profile_inside, rf"CUPTI has no record of any call in 2 of 2 rounds: {TAKEN}"),
+        (profile_inside, rf"CUPTI has no record of any call in the last 2 of 2 rounds: {TAKEN}"),
         (
             lambda device: device.set_number("hides_kernels", 1) or device.launch(),
             rf"CUPTI has no kernel of 2 launches \(cudaLaunchKernel_v7000\): {TAKEN}",
@@ -219,6 +222,56 @@ def test_what_is_lost_damages_its_own_case_only(spoil, words, device, tmp_path):
     assert trace.notes == (trace.damage,)
     assert sorted(trace.ranges.payload) == [1, 4]
     assert counts(trace) == [1, 1]
+
+
+def test_a_part_between_rounds_needs_no_call(device, tmp_path):
+    """A set-up may open one."""
+    recorder = CuptiRecorder(tmp_path)
+    recorder.push("around the measurement", 1)
+    with case(recorder):
+        recorder.push("set-up", 2)
+        recorder.pop()
+        run_round(recorder, device, device.launch, 3)
+    recorder.pop()
+
+    trace = FACTORY.read_kept(tmp_path)
+
+    assert trace.damage == ""
+    assert counts(trace) == [0, 1]
+
+
+def test_what_cannot_be_collected_damages_the_case_and_hides_no_error_of_the_test(device, tmp_path, monkeypatch):
+    recorder = CuptiRecorder(tmp_path)
+
+    def refuse():
+        raise CuptiError("cuptiActivityFlushAll: CUPTI_ERROR_UNKNOWN (999)")
+
+    with pytest.raises(ZeroDivisionError), case(recorder):
+        monkeypatch.setattr(recorder._activity, "_flush", refuse)
+        run_round(recorder, device, lambda: 1 / 0)
+
+    assert FACTORY.read_kept(tmp_path).damage == (
+        "its records cannot be collected: cuptiActivityFlushAll: CUPTI_ERROR_UNKNOWN (999); measure it again"
+    )
+
+
+def test_calls_after_the_interpreters_end_need_no_buffer(device, tmp_path):
+    """The library calls CUDA in a destructor, as torch does."""
+    code = (
+        "import sys\n"
+        "from pathlib import Path\n"
+        "from pytest_nsight.collectors.cupti.cupti_collector import FACTORY\n"
+        "from tests.collectors.fake_cupti import FakeDevice\n"
+        f"device = FakeDevice(Path({str(device.path)!r}))\n"
+        f"recorder = FACTORY.make_recorder(Path({str(tmp_path)!r}))\n"
+        "recorder.start()\n"
+        "recorder.push('case', 1); device.launch(); device.synchronize(); recorder.pop()\n"
+        "recorder.stop()\n"
+    )
+    environ = environment(FAKE_CUPTI_CALLS_AT_EXIT="1")
+    done = subprocess.run([sys.executable, "-c", code], env=environ, capture_output=True, text=True, check=False)
+
+    assert (done.returncode, done.stderr) == (0, "called at exit, 0 enabled\n")
 
 
 def test_a_profiler_around_a_whole_case_loses_nothing(device, tmp_path):

@@ -149,9 +149,17 @@ class ActivityRecorder:
             CuptiError: they cannot be read.
         """
         records = self.collect()
+        self.disable()
+        return sorted(list_activities(records), key=lambda activity: activity.start_ns)
+
+    def disable(self) -> None:
+        """Ends; what was not collected is lost.
+
+        Raises:
+            CuptiError: CUPTI refuses.
+        """
         for kind in self._kinds:
             self._cupti.call("cuptiActivityDisable", c_uint32(kind))
-        return sorted(list_activities(records), key=lambda activity: activity.start_ns)
 
     def _flush(self) -> None:
         self._cupti.call("cuptiActivityFlushAll", c_uint32(_FORCED))

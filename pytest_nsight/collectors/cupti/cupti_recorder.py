@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import threading
 import time
@@ -13,7 +14,7 @@ import numpy as np
 
 from pytest_nsight.collectors.cupti.activity import BUFFER_BYTES, ActivityRecorder
 from pytest_nsight.collectors.cupti.boards import read_boards
-from pytest_nsight.collectors.cupti.library import Cupti
+from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
 from pytest_nsight.collectors.cupti.packed_trace import write_trace
 from pytest_nsight.collectors.cupti.record_layouts import CONCURRENT_KERNEL, COPY, DRIVER, PEER_COPY, RUNTIME, SET
 from pytest_nsight.collectors.cupti.record_losses import drop_nested, find_loss
@@ -59,7 +60,11 @@ class CuptiRecorder:
         self._activity = ActivityRecorder(self._cupti)
         self._activity.is_discarding = True
         self._activity.start(KINDS)
+        # Calls after the interpreter's end, those of destructors, must not ask Python for a buffer.
+        atexit.register(self._activity.disable)
         self._tables: RecordedTables | None = None
+        self._failure = ""
+        self._depth = 0
         self._open: list[_OpenRange] = []
         self._closed: list[_ClosedRange] = []
         self._written = 0
@@ -67,11 +72,16 @@ class CuptiRecorder:
         self._rounds_at_once = 1
 
     def start(self) -> None:
-        """Begins to keep records."""
+        """Begins to keep records.
+
+        Raises:
+            CuptiError: CUPTI refuses.
+        """
         self._activity.start(KINDS)
         self._activity.is_discarding = False
         self._tables = RecordedTables(self._cupti)
         self._closed.clear()
+        self._failure, self._depth = "", len(self._open)
         self._rounds, self._rounds_at_once = 0, 1
 
     def stop(self) -> None:
@@ -93,7 +103,7 @@ class CuptiRecorder:
         """Closes the range opened last; after a round, may collect what CUPTI has recorded."""
         end_ns = self._cupti.now_ns()
         opened = self._open.pop()
-        is_round = not self._open
+        is_round = len(self._open) == self._depth
         if self._tables is None:
             return
         self._closed.append(
@@ -105,9 +115,15 @@ class CuptiRecorder:
                 self._collect(self._tables)
 
     def _collect(self, tables: RecordedTables) -> None:
-        """Takes the records over, and finds out after how many rounds they have to be taken over again."""
+        """Takes the records over, and finds out after how many rounds they have to be taken over again.
+
+        An error stays in the record: raised, it would hide what the test itself may be raising.
+        """
         before = self._activity.collected_bytes
-        tables.add(self._activity.collect())
+        try:
+            tables.add(self._activity.collect())
+        except CuptiError as error:
+            self._failure = self._failure or f"its records cannot be collected: {error}; measure it again"
         per_round = (self._activity.collected_bytes - before) // max(self._rounds, 1)
         self._rounds_at_once = max(1, _FULL // max(per_round, 1))
         self._rounds = 0
@@ -117,7 +133,9 @@ class CuptiRecorder:
         ranges = self._to_ranges(tables, process)
         calls, failed, launches = drop_nested(*tables.calls(process), tables.launches(process))
         is_round = np.array([one.is_round for one in self._closed], np.bool_)
-        damage = find_loss(ranges.take(is_round), calls, failed, launches, tables.strings, self._activity.dropped)
+        damage = self._failure or find_loss(
+            ranges.take(is_round), calls, failed, launches, tables.strings, self._activity.dropped
+        )
         return Trace(
             ranges=ranges,
             calls=calls,

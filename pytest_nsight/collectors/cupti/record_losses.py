@@ -3,7 +3,8 @@
 CUPTI gives the records of a process to one tool only, and reports to the other one nothing at all: no error and no
 dropped record. So a record is taken as complete only if it holds what cannot have been left out:
 
-* Each round ends with a synchronisation inside its range, so each round holds a call.
+* A round ends with a synchronisation inside its range, so the last round holds a call. What another tool has taken over
+  does not come back before the next case.
 * Each call that launches a kernel, and succeeds, has its kernel, unless it was captured into a CUDA graph.
 * Each launch of a CUDA graph has work on the device.
 * Work on the device that CUPTI could time has an end.
@@ -76,7 +77,7 @@ def find_loss(
     """What is missing, why, and what to do: a sentence without its full stop, "" where nothing is.
 
     Args:
-        rounds: the ranges of the rounds, which do not overlap.
+        rounds: the ranges of the rounds, and those between them; they do not overlap.
         calls: without nested ones.
         failed: shape (calls,), whether each returned an error.
         launches: what the calls launched.
@@ -92,9 +93,9 @@ def find_loss(
         return ""
     at = np.searchsorted(start_ns, calls.start_ns, side="right") - 1
     is_inside = (at >= 0) & (calls.start_ns < end_ns[np.maximum(at, 0)])
-    empty = len(order) - len(np.unique(at[is_inside]))
-    if empty:
-        return f"CUPTI has no record of any call in {empty} of {count(len(order), 'round')}: {_REMEDY}"
+    silent = int((start_ns > calls.start_ns.max(initial=np.iinfo(np.int64).min)).sum())
+    if silent:
+        return f"CUPTI has no record of any call in the last {silent} of {count(len(order), 'round')}: {_REMEDY}"
     wanted = is_inside & ~failed & (calls.correlation != 0)
     has_work = np.isin(calls.correlation, launches.correlation)
     lost = wanted & _is_named(calls, strings, _LAUNCH) & ~has_work & ~_is_captured(calls, strings)
