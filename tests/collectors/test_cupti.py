@@ -43,9 +43,11 @@ def case(recorder: CuptiRecorder) -> Iterator[None]:
 
 def run_round(recorder: CuptiRecorder, device: FakeDevice, body: Body, payload: int = 1) -> None:
     recorder.push("case", payload)
-    body()
-    device.synchronize()
-    recorder.pop()
+    try:
+        body()
+        device.synchronize()
+    finally:
+        recorder.pop()
 
 
 def record(device: FakeDevice, folder: Path, *bodies: Body) -> Trace:
@@ -246,9 +248,11 @@ def test_what_cannot_be_collected_damages_the_case_and_hides_no_error_of_the_tes
     def refuse():
         raise CuptiError("cuptiActivityFlushAll: CUPTI_ERROR_UNKNOWN (999)")
 
-    with pytest.raises(ZeroDivisionError), case(recorder):
-        monkeypatch.setattr(recorder._activity, "_flush", refuse)
+    recorder.start()
+    monkeypatch.setattr(recorder._activity, "_flush", refuse)
+    with pytest.raises(ZeroDivisionError):
         run_round(recorder, device, lambda: 1 / 0)
+    recorder.stop()
 
     assert FACTORY.read_kept(tmp_path).damage == (
         "its records cannot be collected: cuptiActivityFlushAll: CUPTI_ERROR_UNKNOWN (999); measure it again"

@@ -3,8 +3,8 @@
 CUPTI gives the records of a process to one tool only, and reports to the other one nothing at all: no error and no
 dropped record. So a record is taken as complete only if it holds what cannot have been left out:
 
-* A round ends with a synchronisation inside its range, so the last round holds a call. What another tool has taken over
-  does not come back before the next case.
+* A round ends with a synchronisation inside its range, so the last round holds a call. What another tool has taken
+  over does not come back before the next case.
 * Each call that launches a kernel, and succeeds, has its kernel, unless it was captured into a CUDA graph.
 * Each launch of a CUDA graph has work on the device.
 * Work on the device that CUPTI could time has an end.
