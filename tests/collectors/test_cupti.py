@@ -259,6 +259,7 @@ def test_what_cannot_be_collected_damages_the_case_and_hides_no_error_of_the_tes
     )
 
 
+@pytest.mark.slow
 def test_calls_after_the_interpreters_end_need_no_buffer(device, tmp_path):
     """The library calls CUDA in a destructor, as torch does."""
     code = (
@@ -309,6 +310,7 @@ def test_many_launches_need_no_more_memory_than_some_rounds(device, tmp_path, mo
     assert len(recorder._activity._buffers) <= 2
 
 
+@pytest.mark.slow
 def test_a_round_larger_than_a_buffer_is_whole(device, tmp_path):
     device.limit_buffers(4000)
 
@@ -350,6 +352,7 @@ def test_names_are_demangled_as_cpp_has_them(mangled, text):
     assert demangle(mangled) == text
 
 
+@pytest.mark.slow
 def test_a_worker_gets_the_library_that_was_tried(device, tmp_path, monkeypatch):
     found = availability.find_working()
     started = {}
@@ -361,6 +364,7 @@ def test_a_worker_gets_the_library_that_was_tried(device, tmp_path, monkeypatch)
     assert started == {"A": "1", VARIABLE: str(device.path), "TEARDOWN_CUPTI": "0"}
 
 
+@pytest.mark.slow
 def test_a_cupti_that_refuses_is_named_with_its_reason_and_a_remedy(device, monkeypatch):
     monkeypatch.setenv("FAKE_CUPTI_REFUSES", "1")
 
@@ -374,6 +378,7 @@ def test_a_cupti_that_refuses_is_named_with_its_reason_and_a_remedy(device, monk
     )
 
 
+@pytest.mark.slow
 def test_a_library_that_is_none_is_named(tmp_path, monkeypatch):
     monkeypatch.setenv(VARIABLE, str(tmp_path / "no.so"))
 
@@ -401,6 +406,7 @@ def test_without_a_gpu_it_is_refused():
         FACTORY.make_collector(RecordingOptions())
 
 
+@pytest.mark.slow
 def test_nothing_recorded_is_an_error_and_nothing_stays_but_what_is_kept(device, tmp_path, monkeypatch):
     collector = CuptiCollector(availability.find_working())
     with pytest.raises(TraceError, match=r"CUPTI left no record in .*: no test got as far"):
