@@ -23,8 +23,9 @@ import torch
 
 from benchmarks.context.direct import middle_half
 from benchmarks.cupti.cases import CASES, Body, CollectorCase
-from pytest_nsight.collectors.cupti.activity import DRIVER, RUNTIME, ActivityRecorder
+from pytest_nsight.collectors.cupti.activity import ActivityRecorder
 from pytest_nsight.collectors.cupti.library import Cupti
+from pytest_nsight.collectors.cupti.record_layouts import DRIVER, RUNTIME
 
 COLLECTORS = ("cupti", "cupti-api", "torch", "none")
 _WARMUP = 5

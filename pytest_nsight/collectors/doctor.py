@@ -5,16 +5,21 @@ from __future__ import annotations
 import importlib.util
 from collections.abc import Sequence
 
+from pytest_nsight.collectors.cupti.availability import find_working
+from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.collectors.nsys.checks import Check
 from pytest_nsight.collectors.nsys.checks import checks as nsys_checks
 
-_GPU = "GPU"
+_GPU, _CUPTI = "GPU", "CUPTI"
+_OF_NSYS = frozenset(("nsys", "importer", "probe run", "NVTX"))
 
 
 def checks() -> tuple[Check, ...]:
     """One check for each thing that `pytest --nsight` needs; takes some seconds."""
-    return (_gpu(), _nvml(), _torch(), *nsys_checks())
+    of_nsys = nsys_checks()
+    has_nsys = all(check.ok for check in of_nsys if check.name in _OF_NSYS)
+    return (_gpu(), _nvml(), _torch(), _cupti(is_needed=not has_nsys), *of_nsys)
 
 
 def render(found: Sequence[Check]) -> str:
@@ -32,6 +37,11 @@ def _conclude(found: Sequence[Check]) -> str:
     failed = [check.name for check in found if not check.ok]
     if not failed:
         return "GPU kernels can be measured here."
+    if _OF_NSYS.issuperset(failed) and any(check.name == _CUPTI for check in found):
+        return (
+            f"Nsight Systems cannot measure here: see {', '.join(failed)}. CUPTI can: pytest --nsight then takes "
+            "the collector cupti."
+        )
     first = f"GPU kernels cannot be measured here: see {', '.join(failed)}."
     if _GPU in failed and importlib.util.find_spec("torch") is not None:
         return f"{first} CPU operators can: pytest --nsight then takes the collector torch."
@@ -46,6 +56,18 @@ def _gpu() -> Check:
         detail=", ".join(names) if names else "the CUDA driver offers none",
         remedy="install the driver, look at CUDA_VISIBLE_DEVICES, or measure CPU operators (collector torch)",
     )
+
+
+def _cupti(*, is_needed: bool) -> Check:
+    """Whether CUPTI records in a process; beside Nsight Systems, which has its own, nothing depends on it."""
+    if not gpu_names():
+        return Check(_CUPTI, ok=True, detail="not tried: the CUDA driver offers no GPU")
+    try:
+        found = find_working()
+    except CuptiError as error:
+        spare = "" if is_needed else "Nsight Systems does without, the collector cupti does not: "
+        return Check(_CUPTI, ok=not is_needed, detail=f"{spare}{error}", remedy="as it says" if is_needed else "")
+    return Check(_CUPTI, ok=True, detail=f"{found.path}, version {found.version}")
 
 
 def _nvml() -> Check:

@@ -23,6 +23,7 @@ AUTO = "auto"
 
 _BUILT_IN = (
     EntryPoint("nsys", "pytest_nsight.collectors.nsys.nsys_collector:FACTORY", GROUP),
+    EntryPoint("cupti", "pytest_nsight.collectors.cupti.cupti_collector:FACTORY", GROUP),
     EntryPoint("torch", "pytest_nsight.collectors.torch.torch_collector:FACTORY", GROUP),
 )
 _METHODS = ("make_collector", "make_recorder", "read_kept")
@@ -51,14 +52,24 @@ def choose(wanted: str, options: RecordingOptions, *, strict: bool) -> tuple[Col
         return _make(wanted, options), ()
     if not gpu_names():
         obstacle = "no CUDA device here, so CPU operators are measured instead of kernels"
-    else:
-        try:
-            return _make("nsys", options), ()
-        except NsysError as error:
-            obstacle = f"torch.profiler instead of Nsight Systems: {error}"
+        _refuse_fallback(obstacle, strict=strict)
+        return _make("torch", options), (obstacle,)
+    try:
+        return _make("nsys", options), ()
+    except NsysError as error:
+        reason = str(error)
+    obstacle = f"CUPTI in the measuring process instead of Nsight Systems: {reason}"
+    _refuse_fallback(obstacle, strict=strict)
+    try:
+        return _make("cupti", options), (obstacle,)
+    except CollectorError as error:
+        obstacle = f"torch.profiler instead of Nsight Systems and of CUPTI: {reason}; {error}"
+    return _make("torch", options), (obstacle,)
+
+
+def _refuse_fallback(obstacle: str, *, strict: bool) -> None:
     if strict:
         raise CollectorError(f"--nsight-strict refuses a fallback collector: {obstacle}")
-    return _make("torch", options), (obstacle,)
 
 
 def find_factory(name: str) -> CollectorFactory:

@@ -264,9 +264,10 @@ class Stopwatch:
                 result = body(*args, **kwargs)
                 # Inside the range: what a round launches also ends in it, whatever comes after.
                 self.device.synchronize()
+                # Before the range is closed: a recorder may then collect what it has recorded.
+                wall_ns = time.perf_counter_ns() - start_ns
             finally:
                 self._recorder.pop()
-            wall_ns = time.perf_counter_ns() - start_ns
         finally:
             self._parts = None
             if collecting:

@@ -3,12 +3,15 @@ from __future__ import annotations
 import pytest
 
 from pytest_nsight.collectors import doctor as whole
+from pytest_nsight.collectors.cupti.availability import CuptiInstallation
+from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.nsys import checks as doctor
 from pytest_nsight.collectors.nsys.checks import Check, checks
 from pytest_nsight.collectors.nsys.find import CHOICE
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nsys")]
 
+NAMED = ("GPU", "NVML", "CUPTI", "nsys")
 NAMES = [
     "nsys",
     "importer",
@@ -88,13 +91,40 @@ def test_a_range_that_does_not_arrive_is_told(installation, monkeypatch):
             "see GPU, NVML. CPU operators can: pytest --nsight then takes the collector torch.",
         ),
         (("GPU",), False, "GPU kernels cannot be measured here: see GPU."),
+        (("nsys", "CUPTI"), True, "GPU kernels cannot be measured here: see CUPTI, nsys."),
     ],
 )
 def test_the_last_line_says_what_can_be_measured(monkeypatch, failed, has_torch, said):
     monkeypatch.setattr(whole.importlib.util, "find_spec", lambda name: object() if has_torch else None)
-    found = [Check(name, ok=name not in failed, detail="x", remedy="y") for name in ("GPU", "NVML", "nsys")]
+    found = [
+        Check(name, ok=name not in failed, detail="x", remedy="y")
+        for name in NAMED
+        if name in failed or name != "CUPTI"
+    ]
 
     assert whole.render(found).splitlines()[-1].endswith(said)
+
+
+def test_without_nsys_the_last_line_says_that_cupti_measures():
+    found = [Check(name, ok=name != "nsys", detail="x", remedy="y") for name in ("GPU", "NVML", "CUPTI", "nsys")]
+
+    assert whole.render(found).splitlines()[-1] == (
+        "Nsight Systems cannot measure here: see nsys. CUPTI can: pytest --nsight then takes the collector cupti."
+    )
+
+
+@pytest.mark.parametrize("has_nsys", [True, False])
+def test_cupti_has_to_work_only_where_nsys_does_not(monkeypatch, has_nsys):
+    def refuse():
+        raise CuptiError("no CUPTI can record here (x: too new); install the one of your CUDA's major version")
+
+    monkeypatch.setattr(whole, "nsys_checks", lambda: (Check("nsys", ok=has_nsys, detail="x", remedy="y"),))
+    monkeypatch.setattr(whole, "gpu_names", lambda: ["NVIDIA H200"])
+    monkeypatch.setattr(whole, "find_working", refuse)
+
+    (check,) = [check for check in whole.checks() if check.name == "CUPTI"]
+
+    assert (check.ok, "too new" in check.detail, bool(check.remedy)) == (has_nsys, True, not has_nsys)
 
 
 def test_a_machine_without_torch_is_able(monkeypatch):
@@ -104,4 +134,6 @@ def test_a_machine_without_torch_is_able(monkeypatch):
     monkeypatch.setattr(whole, "_nvml", lambda: Check("NVML", ok=True, detail="driver 580"))
     monkeypatch.setattr(whole.importlib.util, "find_spec", lambda name: None)
 
-    assert [check.ok for check in whole.checks()] == [True, True, True]
+    monkeypatch.setattr(whole, "find_working", lambda: CuptiInstallation("libcupti.so.13", 130000))
+
+    assert [check.ok for check in whole.checks()] == [True, True, True, True]

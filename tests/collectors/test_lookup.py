@@ -9,9 +9,11 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.collectors import lookup
 from pytest_nsight.collectors.base import RecordingOptions
+from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.lookup import choose, collector_names, find_factory, read_kept_trace
-from pytest_nsight.model.errors import CollectorError, RecordingError
+from pytest_nsight.model.errors import CollectorError, NsysError, RecordingError
 
 GOOD = """
 class Factory:
@@ -41,9 +43,42 @@ def install(tmp_path, monkeypatch):
 
 
 def test_the_packages_own_collectors_can_be_loaded():
-    assert {"auto", "nsys", "torch"} <= set(collector_names())
+    assert {"auto", "nsys", "cupti", "torch"} <= set(collector_names())
     assert find_factory("nsys")
+    assert find_factory("cupti")
     assert find_factory("torch")
+
+
+class Made:
+    """A collector of which only the name matters."""
+
+    def __init__(self, name):
+        self.name = name
+
+
+@pytest.mark.parametrize(
+    ("working", "chosen", "note"),
+    [
+        (("nsys", "cupti", "torch"), "nsys", ()),
+        (("cupti", "torch"), "cupti", ("CUPTI in the measuring process instead of Nsight Systems: no nsys",)),
+        (("torch",), "torch", ("torch.profiler instead of Nsight Systems and of CUPTI: no nsys; no cupti",)),
+    ],
+)
+def test_auto_takes_nsys_then_cupti_then_torch(working, chosen, note, monkeypatch):
+    def make(name, options):
+        if name not in working:
+            raise {"nsys": NsysError, "cupti": CuptiError}[name](f"no {name}")
+        return Made(name)
+
+    monkeypatch.setattr(lookup, "gpu_names", lambda: ("NVIDIA H200",))
+    monkeypatch.setattr(lookup, "_make", make)
+
+    collector, notes = choose("auto", RecordingOptions(), strict=False)
+
+    assert (collector.name, notes) == (chosen, note)
+    if note:
+        with pytest.raises(CollectorError, match=r"refuses a fallback collector: CUPTI in .*: no nsys"):
+            choose("auto", RecordingOptions(), strict=True)
 
 
 def test_an_installed_collector_is_chosen_by_its_name(install):
@@ -84,7 +119,7 @@ def test_a_name_that_two_packages_take_is_refused(name, install):
 
 
 def test_an_unknown_collector_is_refused_with_all_that_there_are():
-    with pytest.raises(CollectorError, match=r"no collector 'xyz'; choose one of auto, nsys, torch"):
+    with pytest.raises(CollectorError, match=r"no collector 'xyz'; choose one of auto, nsys, cupti, torch"):
         find_factory("xyz")
 
 

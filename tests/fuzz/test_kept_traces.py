@@ -176,7 +176,7 @@ def circle(path: Path) -> None:
     path.symlink_to(path)
 
 
-@pytest.mark.parametrize("name", ["trace.sqlite", "trace.sqlite.xz", "trace-0001.json.gz"])
+@pytest.mark.parametrize("name", ["trace.sqlite", "trace.sqlite.xz", "trace-0001.json.gz", "cupti-0001.gz"])
 @pytest.mark.parametrize("make", [os.mkfifo, device, listening, Path.mkdir, link_outside, dangling, circle])
 def test_only_a_regular_file_of_the_folder_is_read(make: Callable[[Path], None], name: str, tmp_path: Path) -> None:
     run = tmp_path / "run-001"

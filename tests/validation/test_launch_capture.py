@@ -11,7 +11,6 @@ import pytest
 from benchmarks.cupti import launch_capture
 from benchmarks.cupti.launch_capture import LaunchCapture
 from benchmarks.cupti.launch_identity import Allocation
-from pytest_nsight.collectors.cupti import activity as activity_records
 
 DRIVER_DOMAIN, RUNTIME_DOMAIN, RESOURCE_DOMAIN, MODULE_LOADED = 1, 2, 3, 6
 FUNCTION = 77
@@ -154,27 +153,3 @@ def test_a_failure_within_a_callback_is_kept_and_not_raised(callbacks: Callbacks
 def test_memory_is_looked_up(callbacks: Callbacks) -> None:
     assert callbacks.capture.find_allocation(0x10010) == Allocation(0x10000, 4096)
     assert callbacks.capture.find_allocation(0x20000) is None
-
-
-def test_records_have_the_layout_of_the_headers() -> None:
-    kernel, copy, memset = activity_records._Kernel, activity_records._Copy, activity_records._Set
-    found = [kernel.correlation, kernel.name, kernel.graph_node, kernel.graph, kernel.cluster]
-    found += [copy.start, copy.correlation, copy.graph_node, memset.start, memset.correlation, memset.graph_node]
-
-    # As offsetof() gives them for CUDA 13.0's cupti_activity.h.
-    assert [field.offset for field in found] == [92, 104, 144, 156, 176, 16, 44, 64, 16, 44, 64]
-
-
-def test_a_kernels_record_is_decoded() -> None:
-    raw = activity_records._Kernel()
-    raw.kind, raw.registers, raw.start, raw.end, raw.stream, raw.correlation = 10, 12, 100, 350, 7, 9
-    raw.name, raw.graph_node, raw.dynamic_shared = b"scale", 3, 64
-    raw.grid[:], raw.block[:] = (4, 2, 1), (128, 1, 1)
-
-    activity = activity_records._decode(ctypes.addressof(raw))
-
-    assert activity is not None
-    assert (activity.kind, activity.name, activity.duration_ns) == ("kernel", "scale", 250)
-    assert (activity.grid, activity.block, activity.shared_bytes) == ((4, 2, 1), (128, 1, 1), 64)
-    assert (activity.stream, activity.correlation, activity.graph_node, activity.registers) == (7, 9, 3, 12)
-    assert activity.is_on_device

@@ -1,116 +1,42 @@
-"""What the device does between two moments, as CUPTI's activity records; in the measuring process.
-
-The layouts of the records are those of CUDA 13.0's cupti_activity.h; later versions only append to them.
-"""
+"""What the device does between two moments, as CUPTI's activity records; in the measuring process."""
 
 from __future__ import annotations
 
 import ctypes
-from collections.abc import Iterator, Sequence
-from ctypes import POINTER, c_char_p, c_int32, c_int64, c_size_t, c_uint8, c_uint16, c_uint32, c_uint64, c_void_p
+from collections.abc import Iterator, Mapping, Sequence
+from ctypes import POINTER, c_size_t, c_uint32, c_void_p
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any
+
+import numpy as np
 
 from pytest_nsight.collectors.cupti.library import Cupti
+from pytest_nsight.collectors.cupti.record_layouts import (
+    CONCURRENT_KERNEL,
+    COPY,
+    DRIVER,
+    PEER_COPY,
+    RUNTIME,
+    SET,
+    Rows,
+    read_texts,
+    split_records,
+)
 
-COPY, SET, DRIVER, RUNTIME, CONCURRENT_KERNEL = 1, 2, 4, 5, 10
-_KINDS = {COPY: "copy", SET: "set", DRIVER: "driver", RUNTIME: "runtime", CONCURRENT_KERNEL: "kernel"}
-_BUFFER_BYTES = 64 << 20
-"""So large that CUPTI returns a buffer only when asked to: its own thread would need Python's lock to do so."""
+_KINDS = {
+    COPY: "copy", PEER_COPY: "copy", SET: "set", DRIVER: "driver", RUNTIME: "runtime", CONCURRENT_KERNEL: "kernel",
+}  # fmt: skip
+BUFFER_BYTES = 64 << 20
+"""So large that CUPTI seldom fills a buffer by itself.
+
+It asks for a buffer in the thread of the call that it records, and that thread then waits for Python's lock. A
+process that holds this lock and waits for the other thread would never end. So a recording asks for its buffers at
+the first call after `collect`, and has them collected between rounds.
+"""
 
 _ALIGNMENT = 8
 _FORCED = 1
-
-
-class _Kernel(ctypes.Structure):
-    _pack_ = 1
-    _fields_: ClassVar = [
-        ("kind", c_uint32),
-        ("configuration", c_uint8 * 2),
-        ("registers", c_uint16),
-        ("partition", c_uint32 * 2),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("completed", c_uint64),
-        ("device", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("grid", c_int32 * 3),
-        ("block", c_int32 * 3),
-        ("static_shared", c_int32),
-        ("dynamic_shared", c_int32),
-        ("local_per_thread", c_uint32),
-        ("local_total", c_uint32),
-        ("correlation", c_uint32),
-        ("grid_id", c_int64),
-        ("name", c_char_p),
-        ("reserved", c_void_p),
-        ("queued", c_uint64),
-        ("submitted", c_uint64),
-        ("launch", c_uint8 * 4),
-        ("executed_shared", c_uint32),
-        ("graph_node", c_uint64),
-        ("limit", c_uint32),
-        ("graph", c_uint32),
-        ("window", c_void_p),
-        ("channel", c_uint32 * 2),
-        ("cluster", c_uint32 * 3),
-    ]
-
-
-class _Copy(ctypes.Structure):
-    _pack_ = 1
-    _fields_: ClassVar = [
-        ("kind", c_uint32),
-        ("direction", c_uint8),
-        ("places", c_uint8 * 3),
-        ("bytes", c_uint64),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("device", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("correlation", c_uint32),
-        ("runtime_correlation", c_uint32),
-        ("padding", c_uint32),
-        ("reserved", c_void_p),
-        ("graph_node", c_uint64),
-    ]
-
-
-class _Set(ctypes.Structure):
-    _pack_ = 1
-    _fields_: ClassVar = [
-        ("kind", c_uint32),
-        ("value", c_uint32),
-        ("bytes", c_uint64),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("device", c_uint32),
-        ("context", c_uint32),
-        ("stream", c_uint32),
-        ("correlation", c_uint32),
-        ("flags", c_uint16 * 2),
-        ("padding", c_uint32),
-        ("reserved", c_void_p),
-        ("graph_node", c_uint64),
-    ]
-
-
-class _Api(ctypes.Structure):
-    _pack_ = 1
-    _fields_: ClassVar = [
-        ("kind", c_uint32),
-        ("callback", c_uint32),
-        ("start", c_uint64),
-        ("end", c_uint64),
-        ("process", c_uint32),
-        ("thread", c_uint32),
-        ("correlation", c_uint32),
-    ]
-
-
-_LAYOUTS: dict[int, Any] = {COPY: _Copy, SET: _Set, DRIVER: _Api, RUNTIME: _Api, CONCURRENT_KERNEL: _Kernel}
+_MOST_SPARE = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,96 +89,137 @@ _Completed = ctypes.CFUNCTYPE(None, c_void_p, c_uint32, c_void_p, c_size_t, c_si
 
 
 class ActivityRecorder:
-    """Records what the device does between `start` and `stop`.
+    """Records what the device does from `start` on.
 
     Attributes:
-        dropped: records that CUPTI says it lost.
+        dropped: records that CUPTI says it lost since `start`.
+        collected_bytes: records collected since `start`.
+        is_discarding: whether records are thrown away as they come, so that the time between two cases needs no
+            memory.
     """
 
     def __init__(self, cupti: Cupti) -> None:
         self.dropped = 0
+        self.collected_bytes = 0
+        self.is_discarding = False
         self._cupti = cupti
-        self._given: dict[int, Any] = {}
+        self._buffers: dict[int, Any] = {}
+        self._spare: list[int] = []
         self._completed: list[tuple[int, int]] = []
         self._kinds: Sequence[int] = ()
         # Kept as attributes: CUPTI holds their addresses.
         self._callbacks = (_Requested(self._give_buffer), _Completed(self._take_buffer))
 
-    def start(self, kinds: Sequence[int] = (CONCURRENT_KERNEL, COPY, SET)) -> None:
-        """Begins.
+    def start(self, kinds: Sequence[int] = (CONCURRENT_KERNEL, COPY, PEER_COPY, SET)) -> None:
+        """Begins, also where another tool has taken the records over meanwhile; forgets what was not collected.
 
         Raises:
             CuptiError: CUPTI refuses, as where another profiler is active.
         """
         self._cupti.call("cuptiActivityRegisterCallbacks", *self._callbacks)
         for kind in kinds:
-            self._cupti.call("cuptiActivityEnable", kind)
+            self._cupti.call("cuptiActivityEnable", c_uint32(kind))
+        if self._kinds:
+            self._flush()
         self._kinds = kinds
+        while self._completed:
+            self._release(self._completed.pop()[0])
+        self.dropped = self.collected_bytes = 0
+
+    def collect(self) -> dict[int, Rows]:
+        """The records since the last call, by kind.
+
+        Raises:
+            CuptiError: they cannot be read.
+        """
+        self._flush()
+        parts: dict[int, list[Rows]] = {}
+        while self._completed:
+            buffer, valid_bytes = self._completed.pop(0)
+            for kind, rows in split_records(self._cupti, buffer, valid_bytes):
+                parts.setdefault(kind, []).append(rows)
+            self.collected_bytes += valid_bytes
+            self._release(buffer)
+        return {kind: np.concatenate(rows) for kind, rows in parts.items()}
 
     def stop(self) -> list[Activity]:
-        """Ends, and gives the records in the order of their start."""
-        self._cupti.call("cuptiActivityFlushAll", _FORCED)
+        """Ends, and gives the records that were not collected, in the order of their start.
+
+        Raises:
+            CuptiError: they cannot be read.
+        """
+        records = self.collect()
+        self.disable()
+        return sorted(list_activities(records), key=lambda activity: activity.start_ns)
+
+    def disable(self) -> None:
+        """Ends; what was not collected is lost.
+
+        Raises:
+            CuptiError: CUPTI refuses.
+        """
         for kind in self._kinds:
-            self._cupti.call("cuptiActivityDisable", kind)
-        return sorted(self._read(), key=lambda activity: activity.start_ns)
+            self._cupti.call("cuptiActivityDisable", c_uint32(kind))
 
-    def _give_buffer(self, buffer: Any, size: Any, most_records: Any) -> None:
-        memory = ctypes.create_string_buffer(_BUFFER_BYTES + _ALIGNMENT)
-        address = -(-ctypes.addressof(memory) // _ALIGNMENT) * _ALIGNMENT
-        self._given[address] = memory
-        buffer[0], size[0], most_records[0] = address, _BUFFER_BYTES, 0
-
-    def _take_buffer(self, context: int, stream: int, buffer: int, _: int, valid_bytes: int) -> None:
-        self._completed.append((buffer, valid_bytes))
+    def _flush(self) -> None:
+        self._cupti.call("cuptiActivityFlushAll", c_uint32(_FORCED))
         dropped = c_size_t()
-        self._cupti.call(
-            "cuptiActivityGetNumDroppedRecords", c_void_p(context), c_uint32(stream), ctypes.byref(dropped)
-        )
+        self._cupti.call("cuptiActivityGetNumDroppedRecords", None, c_uint32(0), ctypes.byref(dropped))
         self.dropped += dropped.value
 
-    def _read(self) -> Iterator[Activity]:
-        for buffer, valid_bytes in self._completed:
-            record = c_void_p()
-            while valid_bytes and self._cupti.next_record(buffer, valid_bytes, record):
-                activity = _decode(record.value or 0)
-                if activity is not None:
-                    yield activity
-            self._given.pop(buffer, None)
-        self._completed.clear()
+    def _give_buffer(self, buffer: Any, size: Any, most_records: Any) -> None:
+        try:
+            address = self._spare.pop()
+        except IndexError:
+            memory = ctypes.create_string_buffer(BUFFER_BYTES + _ALIGNMENT)
+            address = -(-ctypes.addressof(memory) // _ALIGNMENT) * _ALIGNMENT
+            self._buffers[address] = memory
+        buffer[0], size[0], most_records[0] = address, BUFFER_BYTES, 0
+
+    def _take_buffer(self, _context: int, _stream: int, buffer: int, _size: int, valid_bytes: int) -> None:
+        if buffer not in self._buffers:
+            # Of another tool, which has asked for records before this one did.
+            return
+        if self.is_discarding:
+            self._release(buffer)
+        else:
+            self._completed.append((buffer, valid_bytes))
+
+    def _release(self, buffer: int) -> None:
+        if len(self._spare) < _MOST_SPARE:
+            self._spare.append(buffer)
+        else:
+            del self._buffers[buffer]
 
 
-def _decode(address: int) -> Activity | None:
-    kind = c_uint32.from_address(address).value
-    layout = _LAYOUTS.get(kind)
-    if layout is None:
-        return None
-    raw = layout.from_address(address)
-    label = _KINDS[kind]
-    if layout is _Api:
-        return Activity(label, str(raw.callback), raw.start, raw.end, raw.correlation)
-    if layout is _Kernel:
-        return Activity(
-            kind=label,
-            name=(raw.name or b"").decode(),
-            start_ns=raw.start,
-            end_ns=raw.end,
-            correlation=raw.correlation,
-            stream=raw.stream,
-            graph_node=raw.graph_node,
-            grid=tuple(raw.grid),
-            block=tuple(raw.block),
-            cluster=tuple(raw.cluster),
-            registers=raw.registers,
-            shared_bytes=raw.dynamic_shared,
-        )
-    name = str(raw.direction if layout is _Copy else raw.value)
+def list_activities(records: Mapping[int, Rows]) -> Iterator[Activity]:
+    """Collected records one by one.
+
+    Args:
+        records: of `ActivityRecorder.collect`; the modules of their kernels are still loaded.
+    """
+    for kind, rows in records.items():
+        names = read_texts(rows["name"]) if kind == CONCURRENT_KERNEL else {}
+        for row in rows:
+            yield _to_activity(kind, row, names)
+
+
+def _to_activity(kind: int, row: Any, names: Mapping[int, str]) -> Activity:
+    times = (int(row["start"]), int(row["end"]), int(row["correlation"]))
+    if kind in (DRIVER, RUNTIME):
+        return Activity(_KINDS[kind], str(row["number"]), *times)
+    place = (int(row["stream"]), int(row["graph_node"]))
+    if kind != CONCURRENT_KERNEL:
+        name = str(row["value"] if kind == SET else row["direction"])
+        return Activity(_KINDS[kind], name, *times, *place, bytes_moved=int(row["bytes"]))
     return Activity(
-        kind=label,
-        name=name,
-        start_ns=raw.start,
-        end_ns=raw.end,
-        correlation=raw.correlation,
-        stream=raw.stream,
-        graph_node=raw.graph_node,
-        bytes_moved=raw.bytes,
+        _KINDS[kind],
+        names[int(row["name"])],
+        *times,
+        *place,
+        grid=tuple(row["grid"].tolist()),
+        block=tuple(row["block"].tolist()),
+        cluster=tuple(row["cluster"].tolist()),
+        registers=int(row["registers"]),
+        shared_bytes=int(row["dynamic_shared"]),
     )

@@ -13,6 +13,7 @@ from typing import Any
 from pytest_nsight.model.errors import CollectorError
 
 VARIABLE = "CUPTI_LIBRARY"
+DRIVER_DOMAIN, RUNTIME_DOMAIN = 1, 2
 _END_OF_BUFFER = 12
 
 
@@ -27,7 +28,7 @@ def find_library() -> ctypes.CDLL:
         CuptiError: none is found.
     """
     tried = []
-    for name in _candidates():
+    for name in candidates():
         try:
             return ctypes.CDLL(name)
         except OSError as error:  # noqa: PERF203 - a few names
@@ -35,7 +36,8 @@ def find_library() -> ctypes.CDLL:
     raise CuptiError(f"no libcupti found; set {VARIABLE} to its path (tried {'; '.join(tried)})")
 
 
-def _candidates() -> Iterator[str]:
+def candidates() -> Iterator[str]:
+    """Paths and names to try, best first: $CUPTI_LIBRARY, packages, the toolkit, the system's loader."""
     if named := os.environ.get(VARIABLE):
         yield named
         return
@@ -80,11 +82,33 @@ class Cupti:
         self.call("cuptiGetTimestamp", ctypes.byref(found))
         return found.value
 
-    def next_record(self, buffer: int, valid_bytes: int, record: c_void_p) -> bool:
-        """Moves `record` to the next one of a buffer; whether there is one."""
-        code = self._library.cuptiActivityGetNextRecord(
-            c_void_p(buffer), c_size_t(valid_bytes), ctypes.byref(record)
-        )
-        if code and code != _END_OF_BUFFER:
+    def call_name(self, domain: int, number: int) -> str:
+        """The name of a function of the runtime or the driver, with its version as in "cudaLaunchKernel_v7000".
+
+        Args:
+            domain: DRIVER_DOMAIN or RUNTIME_DOMAIN.
+            number: of the function in its domain.
+        """
+        name = c_char_p()
+        code = self._library.cuptiGetCallbackName(domain, c_uint32(number), ctypes.byref(name))
+        return f"call {number}" if code or not name.value else name.value.decode()
+
+    def record_addresses(self, buffer: int, valid_bytes: int) -> list[int]:
+        """Where the records of a completed buffer begin.
+
+        Args:
+            buffer: its address.
+            valid_bytes: how much of it holds records.
+
+        Raises:
+            CuptiError: there is a record that CUPTI itself does not know.
+        """
+        record, found = c_void_p(), list[int]()
+        arguments = (c_void_p(buffer), c_size_t(valid_bytes), ctypes.byref(record))
+        next_record = self._library.cuptiActivityGetNextRecord
+        # One call a record, of which there may be a million: no method in between.
+        while valid_bytes and not (code := next_record(*arguments)):
+            found.append(record.value or 0)
+        if valid_bytes and code != _END_OF_BUFFER:
             raise CuptiError(f"cuptiActivityGetNextRecord: {self.text_of(code)} ({code})")
-        return bool(code == 0)
+        return found

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_nsight.collectors.cupti.record_layouts import copy_shape
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.kernel_names import normalise
@@ -18,14 +19,6 @@ KERNEL = "CUPTI_ACTIVITY_KIND_KERNEL"
 MEMCPY = "CUPTI_ACTIVITY_KIND_MEMCPY"
 MEMSET = "CUPTI_ACTIVITY_KIND_MEMSET"
 GRAPH = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
-
-COPY_KINDS = {
-    1: "HtoD", 2: "DtoH", 3: "HtoA", 4: "AtoH", 5: "AtoA", 6: "AtoD", 7: "DtoA", 8: "DtoD", 9: "HtoH",
-    10: "PtoP", 11: "UVM HtoD", 12: "UVM DtoH", 13: "UVM DtoD",
-}  # fmt: skip
-"""CUPTI's kinds of copies; their table in the export is empty before 2023.4."""
-
-MEMORY_KINDS = {0: "pageable", 1: "pinned", 2: "device", 3: "array", 4: "managed", 5: "device static"}
 
 PLACE = (
     ExportColumn("start"),
@@ -130,9 +123,8 @@ def _kernel_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shap
 
 
 def _memcpy_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature
-    name = f"memcpy {COPY_KINDS.get(values['copyKind'], 'of kind ' + str(values['copyKind']))}"
-    source, target = (MEMORY_KINDS.get(values[end], "unknown") for end in ("srcKind", "dstKind"))
-    return Shape(kind="memcpy", name=name, full_name=f"{name} ({source} to {target})")
+    # Nsight Systems counts the kinds of memory from 0, CUPTI from 1; neither uses the number of unknown memory.
+    return copy_shape(values["copyKind"], values["srcKind"] + 1, values["dstKind"] + 1)
 
 
 def _memset_shape(values: Mapping[str, int], strings: Mapping[int, str]) -> Shape:  # noqa: ARG001 - one signature

@@ -29,3 +29,4 @@ PARTS = {
 """Case and part -> kernels of a round."""
 
 ROUNDS = 12
+LONG_CHAIN = 1000

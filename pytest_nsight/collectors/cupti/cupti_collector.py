@@ -1,0 +1,147 @@
+"""The collector through CUPTI's activity records, inside the worker: no program beside it, no export."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pytest_nsight.collectors.base import Recorder, RecordingOptions
+from pytest_nsight.collectors.child_process import ChildProcess, start
+from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working
+from pytest_nsight.collectors.cupti.cupti_recorder import CuptiRecorder
+from pytest_nsight.collectors.cupti.library import VARIABLE, CuptiError
+from pytest_nsight.collectors.cupti.packed_trace import read_trace
+from pytest_nsight.collectors.machine import gpu_names
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.trace import Calls, Launches, Ranges, Table, Trace
+from pytest_nsight.model.values import Shape
+from pytest_nsight.protocol.job import WORKER_LOG
+
+KEPT_FILES = "cupti-*.gz"
+
+
+class CuptiCollector:
+    """Starts workers as they are: they record themselves."""
+
+    name = "cupti"
+    is_shared = False
+    times_processor = False
+
+    def __init__(self, installation: CuptiInstallation) -> None:
+        self._installation = installation
+        self.title = f"cupti {installation.version} ({installation.path})"
+        self.environment: Mapping[str, str] = {"cupti": str(installation.version)}
+
+    def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
+        """Starts the worker, with the library that was tried."""
+        # After its own use torch.profiler would otherwise take CUPTI out of the process, for the next cases, too.
+        own = {**environ, VARIABLE: self._installation.path, "TEARDOWN_CUPTI": "0"}
+        return start(worker, folder / WORKER_LOG, cwd, own)
+
+    def collect(self, folder: Path) -> Trace:
+        """Reads what the worker wrote.
+
+        Raises:
+            TraceError: it wrote nothing, or something else.
+        """
+        trace = read_kept(folder)
+        if trace is None:
+            raise TraceError(f"CUPTI left no record in {folder}: no test got as far as measuring anything")
+        return trace
+
+    def tidy(self, folder: Path, *, keep: bool) -> None:
+        """Removes the records unless they are to be kept; they hold nothing secret."""
+        if not keep:
+            for path in folder.glob(KEPT_FILES):
+                path.unlink()
+
+
+def read_kept(folder: Path) -> Trace | None:
+    """Reads the records in a run's folder; None if there are none.
+
+    Raises:
+        TraceError: a file is cut off or holds something else.
+    """
+    paths = sorted(folder.glob(KEPT_FILES))
+    return join_cases([read_trace(path) for path in paths]) if paths else None
+
+
+def join_cases(traces: Sequence[Trace]) -> Trace:
+    """One trace of the cases of a process. Of a damaged one nothing is in it but what is wrong with it.
+
+    Args:
+        traces: at least one, of one process.
+    """
+    whole = [trace for trace in traces if not trace.damage]
+    strings: dict[str, int] = {}
+    shapes: dict[Shape, int] = {}
+    ranges, calls, launches = [], [], []
+    for trace in whole:
+        text = np.array([strings.setdefault(one, len(strings)) for one in trace.strings], np.int32)
+        shape = np.array([shapes.setdefault(one, len(shapes)) for one in trace.shapes], np.int32)
+        ranges.append(
+            dataclasses.replace(trace.ranges, name=text[trace.ranges.name], domain=text[trace.ranges.domain])
+        )
+        calls.append(dataclasses.replace(trace.calls, name=text[trace.calls.name]))
+        launches.append(dataclasses.replace(trace.launches, shape=shape[trace.launches.shape]))
+    damages = tuple(dict.fromkeys(trace.damage for trace in traces if trace.damage))
+    return dataclasses.replace(
+        traces[-1],
+        ranges=Ranges(**_join(Ranges, ranges)),
+        calls=Calls(**_join(Calls, calls)),
+        launches=Launches(**_join(Launches, launches)),
+        shapes=tuple(shapes),
+        strings=tuple(strings),
+        damage="; ".join(damages),
+        notes=damages,
+    )
+
+
+def _join(table: type[Table], parts: Sequence[Table]) -> dict[str, Any]:
+    empty = table.empty()
+    return {
+        name: np.concatenate([getattr(part, name) for part in (empty, *parts)]) for name in table.column_names()
+    }
+
+
+class _CuptiFactory:
+    """Makes what measures with CUPTI."""
+
+    def make_collector(self, options: RecordingOptions) -> CuptiCollector:
+        """The collector.
+
+        Raises:
+            CuptiError: there is no GPU or no CUPTI that works, or more is wanted than it records.
+        """
+        if not gpu_names():
+            raise CuptiError("the collector cupti needs a CUDA device; see pytest-nsight doctor")
+        for is_wanted, option in (
+            (options.gpu_metrics, "--nsight-gpu-metrics"),
+            (options.user_ranges, "--nsight-user-ranges"),
+            (options.keep_report, "--nsight-keep-report"),
+        ):
+            if is_wanted:
+                raise CuptiError(
+                    f"{option} needs Nsight Systems, which the collector cupti does without; leave the option out, "
+                    "or take --nsight-collector nsys"
+                )
+        return CuptiCollector(find_working())
+
+    def make_recorder(self, folder: Path) -> Recorder:
+        """The recorder, in the worker."""
+        return CuptiRecorder(folder)
+
+    def read_kept(self, folder: Path) -> Trace | None:
+        """The trace in a run's folder; None if there is none.
+
+        Raises:
+            TraceError: it cannot be read.
+        """
+        return read_kept(folder)
+
+
+FACTORY = _CuptiFactory()

@@ -1,0 +1,226 @@
+"""A trace as one file: a line of JSON, and the columns of its tables behind it; packed with gzip.
+
+The worker writes it, the controller reads it. It may come from elsewhere, so everything in it is checked.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import gzip
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from pytest_nsight.collectors.regular_files import read_bounded
+from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.trace import Calls, Launches, MultiprocessorLimits, Ranges, Table, Trace, TraceDevice
+from pytest_nsight.model.values import Shape
+
+FORMAT = 1
+MOST_BYTES = 2 * 1024**3
+"""Unpacked, of one case: 10 000 rounds of 100 launches take about 0.1 GB."""
+
+_TABLES: Mapping[str, type[Table]] = {"ranges": Ranges, "calls": Calls, "launches": Launches}
+_LATEST_NS = 2**62
+_MOST_MOVED = 2**48
+_LARGEST = 2**31
+_LONGEST_NAME = 2**16
+_KINDS = ("kernel", "memcpy", "memset")
+
+
+class _PackedTraceError(ValueError):
+    """What is wrong with a file, as part of a sentence."""
+
+
+def write_trace(path: Path, trace: Trace) -> None:
+    """Writes ranges, calls, launches, boards and damage of a trace; the file appears whole or not at all.
+
+    Args:
+        path: the file.
+        trace: its nodes, samples, diagnostics and notes are left out.
+    """
+    header = {
+        "format": FORMAT,
+        "rows": {name: len(getattr(trace, name)) for name in _TABLES},
+        "strings": trace.strings,
+        "shapes": [dataclasses.astuple(shape) for shape in trace.shapes],
+        "devices": [dataclasses.asdict(device) for device in trace.devices],
+        "damage": trace.damage,
+        "tool": trace.tool,
+        "epoch_ns": trace.epoch_ns,
+    }
+    draft = path.with_name(f".{path.name}.part")
+    with gzip.open(draft, "wb", compresslevel=1) as file:
+        file.write(json.dumps(header).encode() + b"\n")
+        for name, table in _TABLES.items():
+            for column in table.column_names():
+                file.write(getattr(getattr(trace, name), column).astype(_stored(table, column)).tobytes())
+    draft.replace(path)
+
+
+def read_trace(path: Path) -> Trace:
+    """Reads what `write_trace` wrote.
+
+    Raises:
+        TraceError: it is no regular file, is cut short, or holds something else than it should.
+    """
+    line, _, rest = read_bounded(path, MOST_BYTES).partition(b"\n")
+    try:
+        header = json.loads(line)
+        if not isinstance(header, dict) or header.get("format") != FORMAT:
+            found = header.get("format") if isinstance(header, dict) else None
+            raise _PackedTraceError(f"its format is {str(found)[:60]!r}, not {FORMAT}")
+        return _build(header, rest)
+    except (ValueError, RecursionError, MemoryError, OverflowError) as error:
+        reason = str(error) if isinstance(error, _PackedTraceError) else type(error).__name__
+        raise TraceError(f"{path} is no record of CUPTI ({reason}); record the session again") from None
+
+
+def _stored(table: type[Table], column: str) -> np.dtype[Any]:
+    """The type of a column in the file, whatever the machine's order of bytes."""
+    found: np.dtype[Any] = table.dtype_of(column).newbyteorder("<")
+    return found
+
+
+def _build(header: Mapping[str, Any], data: bytes) -> Trace:
+    tables = _read_tables(header.get("rows"), data)
+    strings = tuple(_text(text, "strings") for text in _list(header, "strings"))
+    shapes = tuple(map(_read_shape, _list(header, "shapes")))
+    ranges, calls, launches = tables["ranges"], tables["calls"], tables["launches"]
+    for values, size, what in (
+        (ranges["name"], len(strings), "the name of a range"),
+        (ranges["domain"], len(strings), "the domain of a range"),
+        (calls["name"], len(strings), "the name of a call"),
+        (launches["shape"], len(shapes), "the shape of a launch"),
+        (launches["device"], _LARGEST, "the device of a launch"),
+        (launches["bytes_moved"], _MOST_MOVED, "the bytes of a copy"),
+    ):
+        _check(values, 0, size, what)
+    for name, columns in tables.items():
+        for column in ("start_ns", "end_ns"):
+            _check(columns[column], -_LATEST_NS, _LATEST_NS, f"a time in {name}")
+        columns["end_ns"] = np.maximum(columns["start_ns"], columns["end_ns"])
+    epoch_ns = header.get("epoch_ns")
+    return Trace(
+        ranges=Ranges(**ranges),
+        calls=Calls(**calls),
+        launches=Launches(**launches),
+        shapes=shapes,
+        strings=strings,
+        devices=tuple(map(_read_device, _list(header, "devices"))),
+        damage=_line(header.get("damage"), "damage"),
+        tool=_line(header.get("tool"), "tool"),
+        epoch_ns=None if epoch_ns is None else _integer(epoch_ns, "epoch_ns", -_LATEST_NS, _LATEST_NS),
+    )
+
+
+def _read_tables(rows: object, data: bytes) -> dict[str, dict[str, npt.NDArray[Any]]]:
+    if not isinstance(rows, dict):
+        raise _PackedTraceError("it does not say how many rows its tables have")
+    sizes = {name: _integer(rows.get(name), f"the number of {name}", 0, MOST_BYTES) for name in _TABLES}
+    needed = sum(
+        sizes[name] * table.dtype_of(column).itemsize
+        for name, table in _TABLES.items()
+        for column in table.column_names()
+    )
+    if needed != len(data):
+        raise _PackedTraceError(f"its tables take {needed} bytes, and it has {len(data)}")
+    found: dict[str, dict[str, npt.NDArray[Any]]] = {}
+    at = 0
+    for name, table in _TABLES.items():
+        found[name] = {}
+        for column in table.column_names():
+            dtype = _stored(table, column)
+            values = np.frombuffer(data, np.uint8 if column in table.FLAGS else dtype, sizes[name], at)
+            found[name][column] = values.astype(table.dtype_of(column))
+            at += sizes[name] * dtype.itemsize
+    return found
+
+
+def _check(values: npt.NDArray[Any], low: int, high: int, what: str) -> None:
+    wrong = values[(values < low) | (values >= high)]
+    if len(wrong):
+        raise _PackedTraceError(f"{what} is {int(wrong[0])}")
+
+
+def _list(header: Mapping[str, Any], name: str) -> list[Any]:
+    found = header.get(name)
+    if not isinstance(found, list):
+        raise _PackedTraceError(f"{name} is no list")
+    return found
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str) or len(value) > _LONGEST_NAME:
+        raise _PackedTraceError(f"{what} holds no name, or one that is too long")
+    return value
+
+
+def _line(value: object, what: str) -> str:
+    """A text for a message: what cannot be printed would do something to the terminal."""
+    text = _text(value, what)
+    if not text.isprintable():
+        raise _PackedTraceError(f"{what} has signs that cannot be printed")
+    return text
+
+
+def _integer(value: object, what: str, low: int, high: int) -> int:
+    # Not isinstance: booleans are integers to Python.
+    if type(value) is not int or not low <= value < high:
+        raise _PackedTraceError(f"{what} is {str(value)[:60]!r}")
+    return value
+
+
+def _triple(value: object, what: str) -> tuple[int, int, int]:
+    if not isinstance(value, list) or len(value) != 3:
+        raise _PackedTraceError(f"{what} has no three numbers")
+    x, y, z = (_integer(number, what, 0, _LARGEST) for number in value)
+    return (x, y, z)
+
+
+def _read_shape(fields: object) -> Shape:
+    if not isinstance(fields, list) or len(fields) != len(dataclasses.fields(Shape)):
+        raise _PackedTraceError("a shape has other fields")
+    kind, name, full_name, grid, block, registers, shared_bytes = fields
+    if kind not in _KINDS:
+        raise _PackedTraceError(f"the kind of a shape is {str(kind)[:60]!r}")
+    return Shape(
+        kind=kind,
+        name=_text(name, "a shape"),
+        full_name=_text(full_name, "a shape"),
+        grid=_triple(grid, "a grid"),
+        block=_triple(block, "a block"),
+        registers=_integer(registers, "the registers of a shape", 0, _LARGEST),
+        shared_bytes=_integer(shared_bytes, "the shared memory of a shape", 0, 2 * _LARGEST),
+    )
+
+
+def _read_device(fields: object) -> TraceDevice:
+    if not isinstance(fields, dict):
+        raise _PackedTraceError("a device is no object")
+    bandwidth, limits = fields.get("bytes_per_s"), fields.get("limits")
+    if bandwidth is not None and not (type(bandwidth) in (int, float) and 0 < bandwidth < 1e18):
+        raise _PackedTraceError(f"the bandwidth of a device is {str(bandwidth)[:60]!r}")
+    return TraceDevice(
+        process=_integer(fields.get("process"), "the process of a device", 0, _LATEST_NS),
+        ordinal=_integer(fields.get("ordinal"), "the number of a device", 0, _LARGEST),
+        uuid=_line(fields.get("uuid"), "a device"),
+        name=_line(fields.get("name"), "a device"),
+        bytes_per_s=None if bandwidth is None else float(bandwidth),
+        limits=None if limits is None else _read_limits(limits),
+    )
+
+
+def _read_limits(fields: object) -> MultiprocessorLimits:
+    if not isinstance(fields, dict) or not isinstance(fields.get("capability"), list):
+        raise _PackedTraceError("the limits of a device are no object")
+    warps, blocks, registers = (
+        _integer(fields.get(name), f"{name} of a device", 1, _LARGEST) for name in ("warps", "blocks", "registers")
+    )
+    shared_bytes = _integer(fields.get("shared_bytes"), "shared memory of a device", 0, _LARGEST)
+    major, minor = _triple([*fields["capability"], 0], "the capability of a device")[:2]
+    return MultiprocessorLimits(warps, blocks, registers, shared_bytes, (major, minor))
