@@ -25,6 +25,7 @@ _CHUNK_BYTES = 1 << 20
 _BUILT = (".so", ".pyd")
 """Modules that were built on one machine are the same on no other; the graph names them as not seen."""
 
+_SHOWN = 100
 _CONFTEST = "conftest.py"
 
 
@@ -70,7 +71,7 @@ class TreeEvidence:
         for file in files:
             if file not in self.files:
                 raise RecordingError(
-                    f"{FILE_NAME} names tests in {file!a} and holds no hash of it; record it again"
+                    f"{FILE_NAME} names tests in {file[:_SHOWN]!a} and holds no hash of it; record it again"
                 )
         if not files:
             raise RecordingError(f"{FILE_NAME} names no test; record the session again with --nsight-keep")
@@ -212,7 +213,7 @@ def read_evidence(session: Path) -> TreeEvidence:
     if found.format != _FORMAT:
         raise RecordingError(f"{file} has format {found.format}, {_FORMAT} is known; upgrade pytest-nsight")
     if not is_inside(found.root):
-        raise RecordingError(f"{file} is damaged: its root folder {found.root!a} is outside of the tree")
+        raise RecordingError(f"{file} is damaged: its root folder {found.root[:_SHOWN]!a} is outside of the tree")
     return found
 
 
