@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Protocol
 
 from pytest_nsight.controller.commit_list import CommitLine
-from pytest_nsight.controller.revision_measurement import RevisionMeasurement, UnmeasurableError
+from pytest_nsight.controller.git_revision import Revision
+from pytest_nsight.controller.revision_measurement import UnmeasurableError
 from pytest_nsight.gate.commit_search import CommitSearch
 from pytest_nsight.gate.revision_oracle import (
     compare_launches,
@@ -38,6 +40,19 @@ class SearchLimits:
     ends_s: float | None = None
 
 
+class Measurement(Protocol):
+    """What measures one case in commits: RevisionMeasurement, whose methods say more."""
+
+    def see(self, revision: Revision) -> tuple[RunSummary, ...]:
+        """What a commit launches."""
+
+    def compare(self, before: Revision, now: Revision, is_settled: Callable[[Verdict], bool]) -> Verdict:
+        """The gate's verdict on one commit compared with another."""
+
+    def keep_only(self, commits: Collection[str]) -> None:
+        """Says that all other commits are no longer needed."""
+
+
 @dataclass
 class FirstBadCommit:
     """A search; what it has found so far survives an interrupt.
@@ -52,7 +67,7 @@ class FirstBadCommit:
 
     line: CommitLine
     case: str
-    measurement: RevisionMeasurement
+    measurement: Measurement
     limits: SearchLimits
     say: Callable[[str], None]
     _oracle: Oracle = Oracle.STRUCTURE
@@ -71,7 +86,7 @@ class FirstBadCommit:
         self._look_at_ends()
         self._search = CommitSearch.over(len(self.line.commits))
         while (position := self._search.next_position) is not None:
-            if self.limits.ends_s is not None and time.monotonic() > self.limits.ends_s:
+            if not self._has_time:
                 self._sentences.append("the time of --minutes is over: give more, or begin from these commits")
                 break
             self._take(position)
@@ -98,6 +113,10 @@ class FirstBadCommit:
     def _last_good(self) -> Commit:
         low = self._search.low if self._search is not None else -1
         return self.line.commits[low] if low >= 0 else self.line.good
+
+    @property
+    def _has_time(self) -> bool:
+        return self.limits.ends_s is None or time.monotonic() < self.limits.ends_s
 
     def _look_at_ends(self) -> None:
         good, bad = self.line.good, self.line.bad
@@ -194,7 +213,7 @@ class FirstBadCommit:
         good, bad = found.last_good, found.candidates[-1]
         difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
         comparison, sentences = None, [*found.sentences, *self._describe_merge(found), *self._describe_rest(bad)]
-        if self._oracle is Oracle.STRUCTURE:
+        if self._oracle is Oracle.STRUCTURE and self._has_time:
             try:
                 comparison = self._compare(good, bad, lambda verdict: verdict.kind in _SETTLED).comparison
             except UnmeasurableError as error:

@@ -123,12 +123,14 @@ def hash_tree(tests: Mapping[str, Path], parts: TreeParts, commit: str = "") -> 
     reached = set(graph.reach([path for path in sorted(roots) if graph.is_own(path)]))
     reached |= {path.resolve() for path in (parts.ini,) if path is not None}
     reached |= set(_find_declared(root, parts.declared))
-    files = {
-        path.relative_to(top).as_posix(): hash_file(path)
-        for path in sorted(reached)
-        if graph.is_own(path) and path.is_file() and path.suffix not in _BUILT
-    }
-    unseen = {path.relative_to(top).as_posix(): what for path, what in sorted(graph.unseen.items())}
+    files, unseen = {}, {path.relative_to(top).as_posix(): what for path, what in sorted(graph.unseen.items())}
+    for path in sorted(reached):
+        if graph.is_own(path) and path.is_file() and path.suffix not in _BUILT:
+            name = path.relative_to(top).as_posix()
+            try:
+                files[name] = hash_file(path)
+            except OSError as error:
+                unseen[name] = f"all of it, because it cannot be read ({error.strerror})"
     relative = root.relative_to(top).as_posix() if root.is_relative_to(top) else ""
     return TreeEvidence(_FORMAT, commit, "" if relative == "." else relative, tuple(tests), files, unseen)
 
@@ -168,9 +170,17 @@ def find_changed(evidence: TreeEvidence, top: Path) -> tuple[tuple[str, ...], tu
         path = _find_inside(top, name)
         if path is None:
             missing.append(name)
-        elif hash_file(path) != digest:
+        elif _try_to_hash(path) != digest:
             other.append(name)
     return tuple(other), tuple(missing)
+
+
+def _try_to_hash(path: Path) -> str:
+    """The hash of a file; "", which no file has, where it cannot be read."""
+    try:
+        return hash_file(path)
+    except OSError:
+        return ""
 
 
 def _find_inside(top: Path, name: str) -> Path | None:
