@@ -40,7 +40,7 @@ class SearchLimits:
     ends_s: float | None = None
 
 
-class Measurement(Protocol):
+class CommitMeasurement(Protocol):
     """What measures one case in commits: RevisionMeasurement, whose methods say more."""
 
     def see(self, revision: Revision) -> tuple[RunSummary, ...]:
@@ -67,7 +67,7 @@ class FirstBadCommit:
 
     line: CommitLine
     case: str
-    measurement: Measurement
+    measurement: CommitMeasurement
     limits: SearchLimits
     say: Callable[[str], None]
     _oracle: Oracle = Oracle.STRUCTURE
