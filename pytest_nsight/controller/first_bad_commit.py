@@ -156,9 +156,11 @@ class FirstBadCommit:
                     "give --improvement to find the commit that made it faster"
                 )
         if verdict.kind is not wanted or found is None:
+            is_equal = verdict.kind is VerdictKind.UNCHANGED
             raise UsageError(
-                f"bisect: GOOD ({good.short}) and BAD ({bad.short}) launch the same and do not differ in time, so "
-                f"there is no commit to find: {verdict.kind.value}, {verdict.sentence}"
+                f"bisect: GOOD ({good.short}) and BAD ({bad.short}) launch the same, and their times "
+                + ("do not differ, so there is no commit to find" if is_equal else "do not show a difference")
+                + f": {verdict.kind.value}, {verdict.sentence}"
             )
         return found
 

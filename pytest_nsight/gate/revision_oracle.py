@@ -85,7 +85,8 @@ def stand_by_time(verdict: Verdict, of_bad: Comparison) -> Standing | None:
     """What a commit proves to be by its time, compared with GOOD's; None while more runs may settle it.
 
     The gate's own verdict decides. Where it has none, the interval does if it lies on one side of half the way from
-    GOOD to BAD, on a logarithmic scale: that is far from both, whatever the noise.
+    GOOD to BAD, on a logarithmic scale: that is far from both, whatever the noise. Times that the machine has
+    spoiled settle nothing.
 
     Args:
         verdict: the gate's, on the commit against GOOD.
@@ -99,7 +100,7 @@ def stand_by_time(verdict: Verdict, of_bad: Comparison) -> Standing | None:
     if verdict.kind in (better, VerdictKind.UNCHANGED):
         return Standing.GOOD
     found = verdict.comparison
-    if found is None:
+    if found is None or verdict.kind is VerdictKind.ENVIRONMENT:
         return None
     half_way = math.sqrt(of_bad.ratio)
     if found.low <= half_way <= found.high:

@@ -138,7 +138,7 @@ def test_a_faster_bad_is_refused_until_it_is_asked_for() -> None:
 def test_ends_that_do_not_differ_are_refused_after_one_comparison() -> None:
     measured = Drawn(lambda _: ("k",))
 
-    with pytest.raises(UsageError, match=r"launch the same and do not differ in time, .* UNCHANGED, "):
+    with pytest.raises(UsageError, match=r"launch the same, and their times do not differ, .* UNCHANGED, "):
         search(measured, commits(8))
     assert measured.seen == [0, 8]
     assert len(measured.compared) == 1

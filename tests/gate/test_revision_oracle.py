@@ -80,3 +80,9 @@ def test_without_a_verdict_the_side_of_half_the_way_decides() -> None:
     assert at(2.1, 8.0) is Standing.BAD
     assert at(1.9, 2.1) is None
     assert stand_by_time(dataclasses.replace(undecided, comparison=None), of_bad) is None
+
+
+def test_times_that_the_machine_has_spoiled_settle_nothing() -> None:
+    spoiled = dataclasses.replace(verdict_at(4.0), kind=VerdictKind.ENVIRONMENT)
+
+    assert stand_by_time(spoiled, compared(4.0)) is None

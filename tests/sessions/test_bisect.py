@@ -151,6 +151,8 @@ def test_a_slowdown_among_32_commits_that_all_launch_the_same(tmp_path: Path) ->
     )
 
     result = bisect(folder, hashes[0], hashes[32], "-k", "test_work", "--json", str(tmp_path / "answer.json"))
+    if result.returncode and "other programs had the processor" in result.stdout + result.stderr:
+        pytest.skip("other programs had the processor: no time can be compared")
 
     assert result.returncode == 0, result.stdout + result.stderr
     answer = json.loads((tmp_path / "answer.json").read_text())
@@ -209,7 +211,7 @@ def test_ends_that_do_not_differ_or_lack_the_case_are_refused(tmp_path: Path) ->
     assert without.returncode == alike.returncode == 2
     assert f"bisect: GOOD ({hashes[0][:7]}) cannot be measured: not in {hashes[0][:7]}" in without.stderr
     said = " ".join(alike.stderr.split())
-    assert f"GOOD ({hashes[1][:7]}) and BAD ({hashes[3][:7]}) launch the same and do not differ in time" in said
+    assert f"GOOD ({hashes[1][:7]}) and BAD ({hashes[3][:7]}) launch the same, and their times do not " in said
     assert_clean(folder)
 
 
