@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import signal
 import subprocess
 import sys
@@ -13,6 +14,7 @@ from pathlib import Path
 import pytest
 
 COMMAND = (sys.executable, "-m", "pytest_nsight.cli", "bisect")
+CLOCK = Path(__file__).parents[1] / "examples/clock_collector"
 
 FUSED = "import torch\n\ndef work(x):\n    return x * 2.0\n"
 UNFUSED = "import torch\n\ndef work(x):\n    return (x + x).clone()\n"
@@ -140,6 +142,55 @@ def test_a_lost_fusion_among_32_commits(tmp_path: Path) -> None:
     assert len(answer["bisection"]["measured"]) <= 7
     assert "  " + hashes[21][:7] in result.stdout
     assert "commit 21" in result.stdout
+    assert_clean(folder)
+
+
+# The measured code moves on the clock that the collector of the examples reads, and no other program takes the
+# processor away: everything else (worktrees, workers, pairs, the gate) is as it always is.
+VIRTUAL = """
+import random, time, types
+import clock_collector
+from pytest_nsight.protocol.conditions import ProcessorTimes
+from pytest_nsight.worker import device
+
+NOW_NS = [0]
+clock_collector.time = types.SimpleNamespace(perf_counter_ns=lambda: NOW_NS[0])
+device.read_processor_times = lambda: ProcessorTimes(0, 0, 0, 0, 0, 0)
+OF_THIS_RUN = random.gauss(0, 0.002)
+
+def spend(ns):
+    NOW_NS[0] += round(ns * (1 + OF_THIS_RUN + random.gauss(0, 0.002)))
+"""
+TIMED = """
+import pytest
+import ops
+
+@pytest.mark.nsight(rounds=10, rest="0ms")
+def test_work(nsight):
+    nsight(ops.work)
+"""
+TAKES = "import virtual\n\ndef work():\n    virtual.spend({})\n"
+
+
+@pytest.mark.long
+def test_3_percent_among_32_commits_that_all_launch_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(CLOCK), prepend=os.pathsep)
+    folder = tmp_path / "repository"
+    files = {"src/ops.py": TAKES.format(200_000), "src/virtual.py": VIRTUAL, "test_case.py": TIMED}
+    hashes = make_repository(folder, 32, {0: files, 11: {"src/ops.py": TAKES.format(206_000)}})
+
+    options = ("-k", "test_work", "--nsight-collector=clock", "--nsight-no-canaries")
+    result = bisect(folder, hashes[0], hashes[32], *options, "--json", str(tmp_path / "answer.json"))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["first_bad"] == hashes[11]
+    found = answer["bisection"]
+    assert found["oracle"] == "time"
+    assert len(found["measured"]) <= 9
+    assert f"kernel time from GOOD ({hashes[0][:7]}) to {hashes[11][:7]}, bad: " in " ".join(result.stdout.split())
     assert_clean(folder)
 
 
