@@ -13,7 +13,14 @@ from pathlib import Path
 
 from pytest_nsight import __version__
 from pytest_nsight.compare.compare_command import add_compare_arguments, compare, write_changes
-from pytest_nsight.model.argument_types import positive_number, whole_number
+from pytest_nsight.controller.command_arguments import (
+    add_baselines_arguments,
+    add_bisect_arguments,
+    add_calibrate_arguments,
+    add_folders,
+    add_history_arguments,
+    add_verify_arguments,
+)
 from pytest_nsight.model.errors import NsightError, interrupted_by_signals
 from pytest_nsight.show.show_command import add_show_arguments, write_shown
 
@@ -33,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # A script's own command line stands behind the first dashes.
     end = given.index("--") if given[:1] == ["run"] and "--" in given else len(given)
     options, others = parser.parse_known_args(given[:end])
-    if others and options.run not in (_calibrate, _run):
+    if others and options.run not in (_bisect, _calibrate, _run, _verify):
         parser.error(f"unrecognized arguments: {' '.join(others)}")
-    # What calibrate and run do not know is pytest's.
+    # What these do not know is pytest's.
     options.others, options.command = others, given[end + 1 :]
     try:
         with interrupted_by_signals():
@@ -71,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     init.set_defaults(run=_init)
 
     clean = commands.add_parser("clean", help="remove what sessions and commands that were killed have left")
-    _add_folders(clean)
+    add_folders(clean)
     clean.set_defaults(run=_clean)
 
     show = commands.add_parser("show", help="show kernels, ranges and gaps of an Nsight Systems export")
@@ -109,9 +116,22 @@ def _parser() -> argparse.ArgumentParser:
     )
     merge.set_defaults(run=_merge_baselines)
 
-    _add_baselines(commands.add_parser("baselines", help="list, show or remove stored cases"))
+    baselines = commands.add_parser("baselines", help="list, show or remove stored cases")
+    for action in add_baselines_arguments(baselines):
+        action.set_defaults(run=_baselines)
 
-    _add_history(commands.add_parser("history", help="show a case over the commits that measured it"))
+    bisect = commands.add_parser(
+        "bisect",
+        allow_abbrev=False,
+        help="find the commit after which a case launches other kernels or is slower",
+        epilog="Other arguments go to pytest. Exit code: 0 one commit, 1 several may be it, 2 nothing to search.",
+    )
+    add_bisect_arguments(bisect)
+    bisect.set_defaults(run=_bisect)
+
+    history = commands.add_parser("history", help="show a case over the commits that measured it")
+    add_history_arguments(history)
+    history.set_defaults(run=_history)
 
     run = commands.add_parser(
         "run",
@@ -122,67 +142,24 @@ def _parser() -> argparse.ArgumentParser:
     run.add_argument("--name", help="stands for the script's arguments in the names of its cases")
     run.set_defaults(run=_run)
 
+    verify = commands.add_parser(
+        "verify",
+        allow_abbrev=False,
+        help="say whether a kept session belongs to this very tree, and judge it again; needs no GPU",
+        epilog="Other arguments go to pytest. Exit code: 0 it does and the gate passes, 1 not so, 4 unknown.",
+    )
+    add_verify_arguments(verify)
+    verify.set_defaults(run=_verify)
+
     calibrate = commands.add_parser(
         "calibrate",
         allow_abbrev=False,
         help="measure unchanged code: its noise, and how often the gate fails it (false alarms)",
         epilog="Other arguments go to pytest; without a path, perf_tests/ is measured.",
     )
-    calibrate.add_argument(
-        "--runs", type=positive_number, default=10, metavar="N", help="fresh processes (default: 10)"
-    )
-    calibrate.add_argument("--minutes", type=float, metavar="M", help="stop before M minutes are over")
-    calibrate.add_argument("--output", type=Path, metavar="FILE", help="the pool's file (default: in .nsight/)")
-    calibrate.add_argument(
-        "--from", dest="pools", nargs="+", type=Path, default=[], metavar="POOL", help="measure nothing, read pools"
-    )
-    calibrate.add_argument(
-        "--stored", type=positive_number, default=5, metavar="K", help="stored runs (default: 5)"
-    )
-    calibrate.add_argument(
-        "--resamples",
-        type=whole_number,
-        default=200,
-        metavar="N",
-        help="random resamples of the runs (default: 200), 0 for none",
-    )
-    calibrate.add_argument("--seed", type=int, default=1, help="of the random resamples (default: 1)")
+    add_calibrate_arguments(calibrate)
     calibrate.set_defaults(run=_calibrate)
     return parser
-
-
-def _add_baselines(parser: argparse.ArgumentParser) -> None:
-    actions = parser.add_subparsers(required=True, metavar="ACTION")
-    texts = {
-        "list": "a line for each stored case",
-        "show": "every save of the cases: when, from which commit, on which board, why",
-        "prune": "name the stored cases whose tests no longer exist; with --delete, remove them",
-    }
-    for name, text in texts.items():
-        action = actions.add_parser(name, help=text)
-        words = ("CASE", "node ids of cases to remove; none to ask pytest which ones have no test")
-        metavar, which = words if name == "prune" else ("WORD", "only cases with each WORD in their id")
-        action.add_argument("words", nargs="*", metavar=metavar, help=which)
-        where = "folder of all baselines (default: baselines)"
-        action.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
-        action.add_argument("--model", default="", metavar="NAME", help="only the baselines of this GPU model")
-        action.set_defaults(run=_baselines, action=name)
-    action.add_argument("--delete", action="store_true", help="remove the cases; without it they are only named")
-
-
-def _add_history(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("words", nargs="*", metavar="CASE", help="cases with each CASE in their id (default: all)")
-    _add_folders(parser)
-    parser.add_argument("--metric", default="kernel", metavar="NAME", help="the duration (default: kernel)")
-    parser.add_argument("--html", type=Path, metavar="PATH", help="write one HTML page with plots instead")
-    parser.set_defaults(run=_history)
-
-
-def _add_folders(parser: argparse.ArgumentParser) -> None:
-    where = "folder of all baselines, in git or not (default: baselines)"
-    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
-    where = "folder of the sessions (default: .nsight)"
-    parser.add_argument("--sessions", type=Path, default=Path(".nsight"), metavar="DIR", help=where)
 
 
 def _model(_: argparse.Namespace) -> int:
@@ -229,6 +206,15 @@ def _baselines(options: argparse.Namespace) -> int:
     return 0
 
 
+def _bisect(options: argparse.Namespace) -> int:
+    from pytest_nsight.controller.bisect_command import BisectRequest, bisect  # noqa: PLC0415
+
+    given = options.good, options.bad, options.case, options.improvement, options.minutes, options.json
+    text, code = bisect(BisectRequest(*given), options.others, shutil.get_terminal_size((120, 24)).columns)
+    _print(text)
+    return code
+
+
 def _report(options: argparse.Namespace) -> int:
     from pytest_nsight.controller.report_command import ReportRequest, report  # noqa: PLC0415
 
@@ -261,6 +247,18 @@ def _run(options: argparse.Namespace) -> int:
     from pytest_nsight.controller.script_command import run  # noqa: PLC0415
 
     return run(options.others, options.command, options.name)
+
+
+def _verify(options: argparse.Namespace) -> int:
+    from pytest_nsight.controller.verify_command import CANNOT, verify  # noqa: PLC0415
+
+    try:
+        found = verify(options.session, options.tree, options.others)
+    except NsightError as error:
+        print(f"pytest-nsight: {error}", file=sys.stderr)
+        return CANNOT
+    _print(found.text)
+    return found.code
 
 
 def _history(options: argparse.Namespace) -> int:

@@ -39,14 +39,17 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Decides once what this process is: a plain pytest, the controller, or a worker (which comes registered)."""
+    """Decides once what this process is: a plain pytest, the controller, or what comes registered.
+
+    That is a worker or a bisection.
+    """
     config.addinivalue_line(
         "markers",
         "nsight(rounds, warmup, rest, cold_cache, band, metric, launches, kernels, max_time, faster_than, by, "
         "bytes, flops, min_share_of_limit, ranks, timeout): measure this test's GPU kernels under --nsight and "
         "judge them.",
     )
-    if config.pluginmanager.hasplugin("nsight-worker"):
+    if config.pluginmanager.hasplugin("nsight-worker") or config.pluginmanager.hasplugin("nsight-bisect"):
         return
     if config.getoption("nsight"):
         from pytest_nsight.controller.settings import read_settings

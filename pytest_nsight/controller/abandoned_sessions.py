@@ -129,11 +129,12 @@ def _remove_private_folders(session: Path, left: list[str]) -> Iterator[Path]:
 
 
 def _remove_the_rest(one: Claim) -> Iterator[Path]:
-    tree = one.folder / WORKTREE
-    if os.path.lexists(tree):
-        # Not from inside the session's folder, which may come from elsewhere with a repository of its own.
-        remove_worktree(one.folder.parent.parent, tree)
-        yield tree
+    for place in (one.folder, *_real_folders(one.folder)):
+        tree = place / WORKTREE
+        if os.path.lexists(tree):
+            # Not from inside the session's folder, which may come from elsewhere with a repository of its own.
+            remove_worktree(one.folder.parent.parent, tree)
+            yield tree
     keeps = one.owner is not None and one.owner.keeps
     yield from _reduce(one.folder, keeps=keeps, is_session=True)
 

@@ -63,7 +63,7 @@ class ChosenTests:
             root=settings.root,
             baselines=settings.baselines if has_baselines else None,
             stored=_newest_runs(settings.baselines, [item.nodeid for item in marked]) if has_baselines else None,
-            plugins=_plugin_files(config),
+            plugins=list_plugin_files(config),
             declared=settings.affected_by,
         )
         self.affected = find_affected(marked, list_changes(settings.root, settings.affected), project)
@@ -97,7 +97,7 @@ def _newest_runs(baselines: Path, cases: Sequence[str]) -> Mapping[str, RunSumma
     return {subject.case: stored[-1] for subject, stored in runs.items() if stored and not subject.part}
 
 
-def _plugin_files(config: pytest.Config) -> tuple[Path, ...]:
+def list_plugin_files(config: pytest.Config) -> tuple[Path, ...]:
     """The files of all modules that are registered as plugins."""
     files = (getattr(plugin, "__file__", None) for plugin in config.pluginmanager.get_plugins())
     return tuple(Path(file) for file in files if file)

@@ -32,11 +32,13 @@ class Revision:
         name: what the user called it.
         commit: its full hash.
         repository: top folder of the user's working tree.
+        option: which option or command names it.
     """
 
     name: str
     commit: str
     repository: Path
+    option: str = "--nsight-against"
 
     @property
     def short(self) -> str:
@@ -56,14 +58,24 @@ def resolve(root: Path, name: str, *, may_build: bool) -> Revision:
         UsageError: no git, no repository, no such commit, or one that a worktree does not hold completely.
     """
     found = find_commit(root, name, "--nsight-against", "compare with stored baselines")
-    entries = ask(found.repository, "ls-tree", "-r", found.commit).stdout.splitlines()
-    submodules = [entry.partition("\t")[2] for entry in entries if entry.startswith(_SUBMODULE)]
-    if submodules and not may_build:
-        raise UsageError(
-            f"--nsight-against {name}: it has submodules ({', '.join(submodules[:3])}), which a worktree leaves "
-            "empty; set nsight_against_build = git submodule update --init --recursive"
-        )
+    if not may_build:
+        refuse_submodules(found)
     return found
+
+
+def refuse_submodules(revision: Revision) -> None:
+    """Refuses a revision that a worktree does not hold completely.
+
+    Raises:
+        UsageError: it has submodules.
+    """
+    entries = ask(revision.repository, "ls-tree", "-r", revision.commit).stdout.splitlines()
+    submodules = [entry.partition("\t")[2] for entry in entries if entry.startswith(_SUBMODULE)]
+    if submodules:
+        raise UsageError(
+            f"{revision.option} {revision.name}: it has submodules ({', '.join(submodules[:3])}), which a worktree "
+            "leaves empty; set nsight_against_build = git submodule update --init --recursive"
+        )
 
 
 def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
@@ -89,7 +101,7 @@ def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
             f"{option} {name}: git knows no such commit; fetch it (a shallow clone holds few), "
             "or give a branch, a tag or a hash"
         )
-    return Revision(name, found.stdout.strip().splitlines()[-1], Path(top.stdout.strip()).resolve())
+    return Revision(name, found.stdout.strip().splitlines()[-1], Path(top.stdout.strip()).resolve(), option)
 
 
 def check_out(revision: Revision, folder: Path) -> None:
@@ -105,7 +117,7 @@ def check_out(revision: Revision, folder: Path) -> None:
         *(str(folder), revision.commit),
     )
     if made.returncode:
-        raise UsageError(f"--nsight-against {revision.name}: git made no worktree: {_complaint(made.stderr)}")
+        raise UsageError(f"{revision.option} {revision.name}: git made no worktree: {_complaint(made.stderr)}")
 
 
 def remove_worktree(where: Path, folder: Path) -> None:

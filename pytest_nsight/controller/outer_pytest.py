@@ -29,6 +29,7 @@ from pytest_nsight.controller.pytest_input import (
     worker_arguments,
 )
 from pytest_nsight.controller.session import NsightSession
+from pytest_nsight.controller.session_evidence import EvidenceOfSession
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.model.errors import NsightError, interrupted_by_signals
 from pytest_nsight.model.values import Case
@@ -74,6 +75,7 @@ class Controller:
         self._deselected: list[pytest.Item] = []
         self._chosen = ChosenTests(settings)
         self._header: list[str] = []
+        self._evidence_notes: tuple[str, ...] = ()
 
     def pytest_report_header(self) -> list[str]:
         """Says how and against what is measured."""
@@ -137,6 +139,7 @@ class Controller:
         # With a limit on failures the order is the user's, so that the first failures are the same ones; a script
         # has no other than its own.
         shuffle = not session.config.getvalue("maxfail") and self._settings.script is None
+        evidence = EvidenceOfSession(self._settings, session.config, items)
         try:
             self._outcomes = self._session.measure(
                 self._cases(items),
@@ -145,6 +148,7 @@ class Controller:
                 collected=collected,
                 environment=ask_environment(session.config),
             )
+            self._evidence_notes = evidence.write(self._session.folder)
         except NsightError as error:
             # What earlier runs have measured is shown and written all the same, if it can be judged at all.
             with contextlib.suppress(NsightError):
@@ -228,6 +232,8 @@ class Controller:
         self._write_faults(terminalreporter)
 
     def _write_faults(self, terminalreporter: pytest.TerminalReporter) -> None:
+        for note in self._evidence_notes:
+            terminalreporter.write_line(f"nsight: {note}")
         for error in self._session.errors:
             terminalreporter.write_line(f"ERROR: {error}", red=True)
         if self._settings.strict:

@@ -62,7 +62,7 @@ class Workspace:
 
         Args:
             revision: what to compare with.
-            folder: the session's folder.
+            folder: where they are: the session's folder, or one in it.
         """
         self._revision = revision
         self._folder = folder
@@ -96,7 +96,7 @@ class Workspace:
         """
         if not self._mapping.owns(str(where)):
             raise UsageError(
-                f"--nsight-against {self._revision.name}: start pytest inside of the repository "
+                f"{self._revision.option} {self._revision.name}: start it inside of the repository "
                 f"{self._revision.repository}"
             )
         check_out(self._revision, self._tree)

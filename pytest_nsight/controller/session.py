@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import os
-import secrets
 import sys
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
-from datetime import datetime, timezone
 from pathlib import Path
 from types import MappingProxyType
 
@@ -30,7 +28,7 @@ from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
-from pytest_nsight.controller.session_folders import make_session
+from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_session, name_session
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
@@ -41,8 +39,6 @@ from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
-
-SESSIONS_FOLDER = ".nsight"
 
 
 class NsightSession:
@@ -62,9 +58,7 @@ class NsightSession:
         self._settings = settings
         self._arguments = arguments
         self._where = where
-        now = datetime.now(timezone.utc)
-        self._recorded = now.isoformat(timespec="seconds")
-        self._id = f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+        self._id, self._recorded = name_session()
         self._collector: Collector | None = None
         self._notes: tuple[str, ...] = ()
         if settings.replay is None:

@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import re
+import secrets
 import shutil
 import time
+from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_nsight.model.errors import unwritable
+
+SESSIONS_FOLDER = ".nsight"
+"""Where all sessions are, in pytest's root folder."""
 
 MOST_SESSIONS = 20
 """Sessions that stay beside the kept ones."""
@@ -20,6 +25,12 @@ _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 RESULT_FILES = {"result.json", "session.json"}
 # A session that has written nothing for so long is over.
 _SILENT_S = 3600.0
+
+
+def name_session() -> tuple[str, str]:
+    """The id of a session that begins now, unique over all sessions, and its UTC time, ISO 8601."""
+    now = datetime.now(timezone.utc)
+    return f"{now:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}", now.isoformat(timespec="seconds")
 
 
 def make_session(folder: Path) -> None:

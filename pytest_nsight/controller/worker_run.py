@@ -79,18 +79,19 @@ class LiveSession:
 class LiveSource:
     """Starts a worker for every run and reads what it and the profiler leave behind."""
 
-    def __init__(self, session: LiveSession, watch: Callable[[Progress], None]) -> None:
+    def __init__(self, session: LiveSession, watch: Callable[[Progress], None], *, started: int = 0) -> None:
         """Prepares a source.
 
         Args:
             session: what all workers have in common.
             watch: called whenever a worker has moved on.
+            started: workers that other sources have started in the session's folder.
         """
         self._session = session
         self._collector = session.collector
         self._canaries = session.canaries
         self._watch = watch
-        self._started = 0
+        self.started = started
         self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
@@ -143,8 +144,8 @@ class LiveSource:
 
     def _next_run(self) -> tuple[Path, str]:
         """Folder and id of the run that begins."""
-        self._started += 1
-        return self._session.folder / f"run-{self._started:03}", f"{self._session.id}/{self._started:03}"
+        self.started += 1
+        return self._session.folder / f"run-{self.started:03}", f"{self._session.id}/{self.started:03}"
 
     def _job(self, run: str, tree_name: str) -> Job:
         tree = self._session.trees[tree_name]

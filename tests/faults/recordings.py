@@ -55,6 +55,11 @@ def _replay(name: str, *prepare: Prepare, says: tuple[str, ...], code: int = 4, 
     )
 
 
+def _verify(name: str, *prepare: Prepare, says: tuple[str, ...]) -> Fault:
+    command = (*COMMAND, "verify", "recorded")
+    return Fault(name=f"verify of a session {name}", command=command, prepare=prepare, code=4, says=says)
+
+
 def _show(name: str, *prepare: Prepare, file: str, says: tuple[str, ...] = (), is_fast: bool = True) -> Fault:
     return Fault(
         name=f"show of {name}",
@@ -201,6 +206,21 @@ FAULTS = (
     ),
     _show("what is no trace", write("x.json", "{}"), file="x.json", says=("x.json",)),
     _show("nothing", file="nowhere.sqlite", says=("there is no nowhere.sqlite",)),
+    _verify("whose evidence is a pipe", pipe("recorded/evidence.json"), says=("evidence.json is a pipe",)),
+    _verify(
+        "whose evidence is a link to /dev/zero",
+        link("recorded/evidence.json", "/dev/zero"),
+        says=("evidence.json is a link",),
+    ),
+    _verify(
+        "whose evidence has no end", sparse("recorded/evidence.json", 2**33), says=("evidence.json is damaged",)
+    ),
+    _verify(
+        "whose evidence is nested a million deep",
+        write("recorded/evidence.json", "[" * 1_000_000),
+        says=("evidence.json is damaged",),
+    ),
+    _verify("without evidence", _recorded, says=("does not say which files it measured",)),
     Fault(
         name="compare of a pipe",
         command=(*COMMAND, "compare", "a.json", "b.json"),

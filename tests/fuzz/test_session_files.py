@@ -27,6 +27,7 @@ from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.pool import read_pool, write_pool
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
+from pytest_nsight.controller.tree_evidence import find_changed, read_evidence
 from pytest_nsight.judge.judge import judge
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.errors import BaselineError, NsightError
@@ -233,12 +234,41 @@ def fuzz_chrome_trace(seed: int, folder: Path) -> bool:
     return is_used(use_chrome_trace, path)
 
 
+# What a kept session says of its tree, and a tree that it may try to lead out of.
+
+EVIDENCE = {
+    "format": 1,
+    "commit": "1a2b3c4+",
+    "root": "project",
+    "cases": ["test_case.py::test_a"],
+    "files": {"project/test_case.py": "0" * 64, "src/ops.py": "1" * 64},
+    "unseen": {"src/ops.py": "modules that it imports by a computed name"},
+    "changed": [],
+}
+
+
+def use_evidence(session: Path) -> None:
+    evidence = read_evidence(session)
+    evidence.test_files()
+    find_changed(evidence, session)
+
+
+def fuzz_evidence(seed: int, folder: Path) -> bool:
+    choose = random.Random(seed)
+    text = json.dumps(EVIDENCE).encode()
+    (folder / "evidence.json").write_bytes(
+        garbled(text, lambda: json.dumps(spoil_json(EVIDENCE, choose)).encode(), choose)
+    )
+    return is_used(use_evidence, folder)
+
+
 CAMPAIGNS: dict[str, Callable[[int, Path], bool]] = {
     "result": fuzz_result,
     "manifest": fuzz_manifest,
     "pool": fuzz_pool,
     "canaries": fuzz_canaries,
     "chrome": fuzz_chrome_trace,
+    "evidence": fuzz_evidence,
 }
 
 
@@ -255,6 +285,11 @@ def sound(name: str, folder: Path) -> tuple[Use, Path, bytes]:
         "manifest": (lambda path: use_manifest(path.parents[1]), folder / "run-001" / FILE_NAME, manifest),
         "pool": (use_pool, folder / "pool.json.gz", gzip.compress(pool_text().encode())),
         "canaries": (use_canaries, folder / f"model/{CANARIES}.json", canary_text().encode()),
+        "evidence": (
+            lambda path: use_evidence(path.parent),
+            folder / "evidence.json",
+            json.dumps(EVIDENCE).encode(),
+        ),
         "chrome": (use_chrome_trace, folder / "trace.json", json.dumps(document()).encode()),
     }
     return files[name]

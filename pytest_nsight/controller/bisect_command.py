@@ -1,0 +1,202 @@
+"""`pytest-nsight bisect GOOD BAD -k CASE`: a pytest collects the case and searches commits, and runs no test."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.baselines.atomic_files import explaining
+from pytest_nsight.controller.commit_list import list_commits
+from pytest_nsight.controller.first_bad_commit import FirstBadCommit, SearchLimits, describe_search
+from pytest_nsight.controller.options import given_options
+from pytest_nsight.controller.progress import ProgressLine
+from pytest_nsight.controller.pytest_input import ask_environment, check_text, worker_arguments
+from pytest_nsight.controller.revision_measurement import Invocation, RevisionMeasurement
+from pytest_nsight.controller.settings import Settings, read_settings
+from pytest_nsight.model.bisection import Bisection
+from pytest_nsight.model.errors import NsightError, UsageError, interrupted_by_signals
+from pytest_nsight.model.values import Case, Policy
+from pytest_nsight.protocol.mark import is_marked, read_mark
+from pytest_nsight.report.bisection_report import render_json, render_text
+
+_OPTIONS = frozenset(
+    f"--nsight-{name}"
+    for name in (
+        *("against-build", "band", "collector", "cpu-threads", "no-canaries", "rounds", "strict", "timeout"),
+        *("user-ranges", "visible-variables"),
+    )
+)
+"""Options of the gate that a bisection takes."""
+
+_MOST_SHOWN = 5
+_LOG_WIDTH = 100
+
+
+@dataclass(frozen=True, slots=True)
+class BisectRequest:
+    """What the user typed.
+
+    Attributes:
+        good: a commit in which the case is as it should be.
+        bad: a later one in which it is not.
+        case: for pytest's -k; "" where other arguments select the case.
+        wants_improvement: whether BAD may be faster than GOOD.
+        minutes: begin no further commit after so many; None for no limit.
+        json: file for the answer as JSON, None for none.
+    """
+
+    good: str
+    bad: str
+    case: str = ""
+    wants_improvement: bool = False
+    minutes: float | None = None
+    json: Path | None = None
+
+
+def bisect(request: BisectRequest, arguments: Sequence[str], width: int) -> tuple[str, int]:
+    """Searches for the first bad commit.
+
+    Args:
+        request: what to search.
+        arguments: for pytest: where the case is, and options of the gate.
+        width: columns of the terminal.
+
+    Returns:
+        The answer, and 0 if it is one commit, 1 if several may be the first bad one.
+
+    Raises:
+        NsightError: there is nothing to search, or GOOD or BAD cannot be measured.
+        KeyboardInterrupt: the user has ended it; pytest's output says what was found so far.
+    """
+    if request.minutes is not None and not request.minutes > 0:
+        raise UsageError(f"--minutes is {request.minutes:g}; give a number above 0")
+    plugin = BisectPlugin(request)
+    selected = ["-k", request.case] if request.case else []
+    code = int(pytest.main(["--nsight", *selected, *arguments], plugins=[plugin]))
+    if plugin.error is not None:
+        raise plugin.error
+    found = plugin.found
+    if plugin.interrupt is not None:
+        raise plugin.interrupt
+    if found is None:
+        raise UsageError(f"bisect: nothing was measured: pytest ended with exit code {code}, see above")
+    if request.json is not None:
+        with explaining("write", request.json, "choose another place with --json"):
+            request.json.write_text(render_json(found), encoding="utf-8")
+    return f"\n{render_text(found, width)}", 0 if found.first_bad is not None else 1
+
+
+class BisectPlugin:
+    """The hooks of `pytest-nsight bisect`, in place of the controller's.
+
+    Attributes:
+        found: the answer.
+        error: why there is none.
+        interrupt: the user's.
+    """
+
+    __name__ = "nsight-bisect"  # pytest registers a plugin object under this name
+
+    def __init__(self, request: BisectRequest) -> None:
+        self._request = request
+        self._settings: Settings | None = None
+        self.found: Bisection | None = None
+        self.error: NsightError | None = None
+        self.interrupt: KeyboardInterrupt | None = None
+
+    def pytest_configure(self, config: pytest.Config) -> None:
+        """Reads the settings.
+
+        Raises:
+            pytest.UsageError: one makes no sense, or none for a bisection.
+        """
+        for option in given_options(config):
+            if option not in _OPTIONS:
+                raise pytest.UsageError(f"bisect compares commits and writes no report; run it without {option}")
+        try:
+            self._settings = read_settings(config)
+        except NsightError as error:
+            raise pytest.UsageError(str(error)) from None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
+        """Searches; no test runs in this process."""
+        if session.config.option.collectonly:
+            return None
+        if session.testsfailed and not session.config.option.continue_on_collection_errors:
+            # pytest's own loop says so.
+            return None
+        try:
+            with interrupted_by_signals():
+                self._search(session)
+        except NsightError as error:
+            self.error = error
+        except KeyboardInterrupt as interrupt:
+            self.interrupt = interrupt
+        return True
+
+    def _search(self, session: pytest.Session) -> None:
+        config, request, settings = session.config, self._request, self._settings
+        assert settings is not None
+        case = _choose_case(session.items, request.case, settings)
+        line = list_commits(settings.root, request.good, request.bad)
+        arguments, where = worker_arguments(config), config.invocation_params.dir
+        check_text((*arguments, str(settings.root), str(where), case.id))
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        progress = ProgressLine(reporter)
+
+        def say(sentence: str) -> None:
+            progress.clear()
+            if reporter is not None:
+                reporter.write_line(f"nsight: {sentence}")
+
+        invocation = Invocation(arguments, where, ask_environment(config))
+        limits = SearchLimits(
+            request.wants_improvement,
+            None if request.minutes is None else time.monotonic() + 60 * request.minutes,
+        )
+        with RevisionMeasurement(settings, case, invocation, progress.show) as measurement:
+            say(f"collector {measurement.title}; {describe_search(line)}")
+            for note in measurement.notes:
+                say(note)
+            search = FirstBadCommit(line, case.id, measurement, limits, say)
+            try:
+                self.found = search.find()
+            except KeyboardInterrupt:
+                so_far = search.so_far()
+                for text in render_text(so_far, _LOG_WIDTH).splitlines() if so_far is not None else ():
+                    say(text)
+                raise
+            finally:
+                progress.clear()
+
+
+def _choose_case(items: Sequence[pytest.Item], name: str, settings: Settings) -> Case:
+    """The one case to measure: the only one selected, or the one of exactly this name.
+
+    Raises:
+        UsageError: none is, or several are.
+    """
+    marked = [item for item in items if is_marked(item)]
+    exact = [item for item in marked if name in (item.nodeid, item.name)]
+    found = exact or marked
+    if not found:
+        raise UsageError(
+            f"bisect: no test with the mark nsight matches {name or 'the arguments'!r} in the working tree; check "
+            "out a commit that has the test, or name it as pytest -k does"
+        )
+    if len(found) > 1:
+        names = ", ".join(item.nodeid for item in found[:_MOST_SHOWN])
+        more = ", ..." if len(found) > _MOST_SHOWN else ""
+        raise UsageError(f"bisect: {len(found)} cases match: {names}{more}; give more of the name of one")
+    (item,) = found
+    mark = read_mark(item)
+    if mark.ranks > 1:
+        raise UsageError(f"bisect: {item.nodeid} runs on {mark.ranks} ranks; bisect measures cases of one process")
+    given = mark.policy(settings.band, None)
+    # Claims are about one tree alone, whatever the other one does.
+    return Case(item.nodeid, Policy(band=given.band, metric=given.metric), timeout_s=mark.timeout_s)

@@ -1,0 +1,96 @@
+"""Arguments of the commands of `pytest-nsight` that work on baselines, commits, pools and sessions.
+
+Apart from the commands themselves: every start of the program loads this module.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from pytest_nsight.model.argument_types import positive_number, whole_number
+
+_TEXTS_OF_BASELINES = {
+    "list": "a line for each stored case",
+    "show": "every save of the cases: when, from which commit, on which board, why",
+    "prune": "name the stored cases whose tests no longer exist; with --delete, remove them",
+}
+
+
+def add_baselines_arguments(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:
+    """Declares the actions of `pytest-nsight baselines`.
+
+    Returns:
+        The parser of each action.
+    """
+    actions = parser.add_subparsers(required=True, metavar="ACTION")
+    added = []
+    for name, text in _TEXTS_OF_BASELINES.items():
+        action = actions.add_parser(name, help=text)
+        words = ("CASE", "node ids of cases to remove; none to ask pytest which ones have no test")
+        metavar, which = words if name == "prune" else ("WORD", "only cases with each WORD in their id")
+        action.add_argument("words", nargs="*", metavar=metavar, help=which)
+        where = "folder of all baselines (default: baselines)"
+        action.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
+        action.add_argument("--model", default="", metavar="NAME", help="only the baselines of this GPU model")
+        action.set_defaults(action=name)
+        added.append(action)
+    action.add_argument("--delete", action="store_true", help="remove the cases; without it they are only named")
+    return added
+
+
+def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what `pytest-nsight bisect` takes beside pytest's own arguments."""
+    parser.add_argument("good", metavar="GOOD", help="a commit in which the case is as it should be")
+    parser.add_argument("bad", metavar="BAD", help="a later one in which it is not")
+    parser.add_argument("-k", dest="case", default="", metavar="CASE", help="the case, as pytest's -k selects it")
+    text = "search for the commit that made BAD faster, where it is"
+    parser.add_argument("--improvement", action="store_true", help=text)
+    text = "begin no further commit after M minutes, and say what is left"
+    parser.add_argument("--minutes", type=float, metavar="M", help=text)
+    parser.add_argument("--json", type=Path, metavar="PATH", help="write the answer as JSON, too")
+
+
+def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what `pytest-nsight calibrate` takes beside pytest's own arguments."""
+    parser.add_argument(
+        "--runs", type=positive_number, default=10, metavar="N", help="fresh processes (default: 10)"
+    )
+    parser.add_argument("--minutes", type=float, metavar="M", help="stop before M minutes are over")
+    parser.add_argument("--output", type=Path, metavar="FILE", help="the pool's file (default: in .nsight/)")
+    parser.add_argument(
+        "--from", dest="pools", nargs="+", type=Path, default=[], metavar="POOL", help="measure nothing, read pools"
+    )
+    parser.add_argument("--stored", type=positive_number, default=5, metavar="K", help="stored runs (default: 5)")
+    parser.add_argument(
+        "--resamples",
+        type=whole_number,
+        default=200,
+        metavar="N",
+        help="random resamples of the runs (default: 200), 0 for none",
+    )
+    parser.add_argument("--seed", type=int, default=1, help="of the random resamples (default: 1)")
+
+
+def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what `pytest-nsight verify` takes beside pytest's own arguments."""
+    where = "folder of a session that was measured with --nsight-keep, here or elsewhere"
+    parser.add_argument("session", type=Path, metavar="SESSION", help=where)
+    where = "top folder of the tree (default: the current folder)"
+    parser.add_argument("--tree", type=Path, default=Path(), metavar="DIR", help=where)
+
+
+def add_history_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what `pytest-nsight history` takes."""
+    parser.add_argument("words", nargs="*", metavar="CASE", help="cases with each CASE in their id (default: all)")
+    add_folders(parser)
+    parser.add_argument("--metric", default="kernel", metavar="NAME", help="the duration (default: kernel)")
+    parser.add_argument("--html", type=Path, metavar="PATH", help="write one HTML page with plots instead")
+
+
+def add_folders(parser: argparse.ArgumentParser) -> None:
+    """Declares where baselines and sessions are."""
+    where = "folder of all baselines, in git or not (default: baselines)"
+    parser.add_argument("--baselines", type=Path, default=Path("baselines"), metavar="DIR", help=where)
+    where = "folder of the sessions (default: .nsight)"
+    parser.add_argument("--sessions", type=Path, default=Path(".nsight"), metavar="DIR", help=where)

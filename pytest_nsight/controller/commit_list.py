@@ -1,0 +1,86 @@
+"""The commits that a bisection searches: from one commit to another along first parents, as git describes them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.controller.git_revision import Revision, ask, find_commit
+from pytest_nsight.model.bisection import Commit
+from pytest_nsight.model.errors import UsageError
+
+COMMAND = "bisect"
+
+_FORMAT = "%H%x00%aI%x00%P%x00%s"
+_FIELDS = 4
+
+
+@dataclass(frozen=True, slots=True)
+class CommitLine:
+    """A line of commits.
+
+    Attributes:
+        repository: top folder of the user's working tree.
+        good: where it begins.
+        commits: all after it, the oldest first; at least one.
+    """
+
+    repository: Path
+    good: Commit
+    commits: tuple[Commit, ...]
+
+    @property
+    def bad(self) -> Commit:
+        """Where it ends."""
+        return self.commits[-1]
+
+    def revision(self, commit: Commit) -> Revision:
+        """A commit as worktrees are made of it."""
+        return Revision(commit.short, commit.hash, self.repository, COMMAND)
+
+    def fork_of(self, merge: Commit) -> str:
+        """Where the branch that a merge brought in had begun, "" if the commit is no merge."""
+        if len(merge.parents) != 2:
+            return ""
+        found = ask(self.repository, "merge-base", *merge.parents)
+        return found.stdout.strip() if found.returncode == 0 else ""
+
+
+def list_commits(root: Path, good: str, bad: str) -> CommitLine:
+    """The commits from one to another, along first parents: what was merged counts as one commit, its merge.
+
+    Args:
+        root: a folder of the repository.
+        good: anything that git takes for a commit.
+        bad: likewise; GOOD must be one of its ancestors.
+
+    Raises:
+        UsageError: no git, no repository, no such commit, or GOOD is no ancestor of BAD.
+    """
+    otherwise = "there is nothing to search"
+    first, last = (find_commit(root, name, COMMAND, otherwise) for name in (good, bad))
+    if first.commit == last.commit:
+        raise UsageError(f"bisect: {good} and {bad} are the same commit, {first.short}; give two")
+    top = first.repository
+    if ask(top, "merge-base", "--is-ancestor", first.commit, last.commit).returncode:
+        if ask(top, "merge-base", "--is-ancestor", last.commit, first.commit).returncode == 0:
+            raise UsageError(f"bisect: {bad} is older than {good}; give GOOD, the older one, first")
+        raise UsageError(
+            f"bisect: {good} ({first.short}) is no ancestor of {bad} ({last.short}), so no line of commits leads "
+            f"from one to the other; give their common ancestor as GOOD: git merge-base {good} {bad}"
+        )
+    span = f"{first.commit}..{last.commit}"
+    listed = ask(top, "log", "--first-parent", "--reverse", "-z", f"--format={_FORMAT}", span)
+    shown = ask(top, "log", "--max-count=1", "-z", f"--format={_FORMAT}", first.commit)
+    for answer in (listed, shown):
+        if answer.returncode:
+            lines = answer.stderr.strip().splitlines() or ["git said nothing"]
+            raise UsageError(f"bisect: git cannot list the commits {good}..{bad}: {lines[-1]}; fetch them")
+    (start,) = _parse(shown.stdout)
+    return CommitLine(top, start, tuple(_parse(listed.stdout)))
+
+
+def _parse(text: str) -> list[Commit]:
+    fields = text.removesuffix("\0").split("\0")
+    rows = [fields[at : at + _FIELDS] for at in range(0, len(fields), _FIELDS)]
+    return [Commit(hash_, date, subject, tuple(parents.split())) for hash_, date, parents, subject in rows]

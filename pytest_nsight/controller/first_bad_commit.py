@@ -1,0 +1,256 @@
+"""The search for the first bad commit: measures GOOD and BAD, chooses the oracle, and halves what lies between."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Protocol
+
+from pytest_nsight.controller.commit_list import CommitLine
+from pytest_nsight.controller.git_revision import Revision
+from pytest_nsight.controller.revision_measurement import UnmeasurableError
+from pytest_nsight.gate.commit_search import CommitSearch
+from pytest_nsight.gate.revision_oracle import (
+    compare_launches,
+    describe_time,
+    stand_by_launches,
+    stand_by_time,
+)
+from pytest_nsight.model.bisection import Bisection, Commit, MeasuredCommit, Oracle, Standing
+from pytest_nsight.model.comparison import Comparison
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.units import count, percent
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+
+_SETTLED = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.UNCHANGED)
+
+
+@dataclass(frozen=True, slots=True)
+class SearchLimits:
+    """What the search may do.
+
+    Attributes:
+        wants_improvement: whether a BAD that is faster than GOOD is searched for, too.
+        ends_s: moment of `time.monotonic` from which no further commit is begun, None for no limit.
+    """
+
+    wants_improvement: bool = False
+    ends_s: float | None = None
+
+
+class CommitMeasurement(Protocol):
+    """What measures one case in commits: RevisionMeasurement, whose methods say more."""
+
+    def see(self, revision: Revision) -> tuple[RunSummary, ...]:
+        """What a commit launches."""
+
+    def compare(self, before: Revision, now: Revision, is_settled: Callable[[Verdict], bool]) -> Verdict:
+        """The gate's verdict on one commit compared with another."""
+
+    def keep_only(self, commits: Collection[str]) -> None:
+        """Says that all other commits are no longer needed."""
+
+
+@dataclass
+class FirstBadCommit:
+    """A search; what it has found so far survives an interrupt.
+
+    Attributes:
+        line: the commits.
+        case: node id of what is measured.
+        measurement: measures them.
+        limits: what the search may do.
+        say: called with a sentence for each measured commit.
+    """
+
+    line: CommitLine
+    case: str
+    measurement: CommitMeasurement
+    limits: SearchLimits
+    say: Callable[[str], None]
+    _oracle: Oracle = Oracle.STRUCTURE
+    _of_bad: Comparison | None = None
+    _runs: dict[str, tuple[RunSummary, ...]] = field(default_factory=dict)
+    _measured: list[MeasuredCommit] = field(default_factory=list)
+    _sentences: list[str] = field(default_factory=list)
+    _search: CommitSearch | None = None
+
+    def find(self) -> Bisection:
+        """The answer.
+
+        Raises:
+            UsageError: GOOD or BAD cannot be measured, or they do not differ as they have to.
+        """
+        self._look_at_ends()
+        self._search = CommitSearch.over(len(self.line.commits))
+        while (position := self._search.next_position) is not None:
+            if not self._has_time:
+                self._sentences.append("the time of --minutes is over: give more, or begin from these commits")
+                break
+            self._take(position)
+        return self._explain(self.so_far())
+
+    def so_far(self) -> Bisection | None:
+        """What is known by now; None before GOOD and BAD are measured."""
+        search = self._search
+        if search is None:
+            return None
+        return Bisection(
+            case=self.case,
+            good=self.line.good,
+            bad=self.line.bad,
+            commits=len(self.line.commits),
+            oracle=self._oracle,
+            candidates=tuple(self.line.commits[one] for one in search.candidates),
+            measured=tuple(self._measured),
+            last_good=self._last_good,
+            sentences=tuple(self._sentences),
+        )
+
+    @property
+    def _last_good(self) -> Commit:
+        low = self._search.low if self._search is not None else -1
+        return self.line.commits[low] if low >= 0 else self.line.good
+
+    @property
+    def _has_time(self) -> bool:
+        return self.limits.ends_s is None or time.monotonic() < self.limits.ends_s
+
+    def _look_at_ends(self) -> None:
+        good, bad = self.line.good, self.line.bad
+        for commit, name in ((good, "GOOD"), (bad, "BAD")):
+            self._runs[commit.hash] = self._see_end(commit, name)
+        if compare_launches(self._runs[good.hash], self._runs[bad.hash]).needs_another_look:
+            for commit, name in ((good, "GOOD"), (bad, "BAD")):
+                self._runs[commit.hash] += self._see_end(commit, name)
+        difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
+        self._note(good, Standing.GOOD, "as given")
+        if difference.differs:
+            self._note(bad, Standing.BAD, str(difference))
+            return
+        self._oracle = Oracle.TIME
+        self._of_bad = self._compare_ends()
+        self._note(bad, Standing.BAD, describe_time(self._of_bad), self._of_bad)
+
+    def _see_end(self, commit: Commit, name: str) -> tuple[RunSummary, ...]:
+        try:
+            return self.measurement.see(self.line.revision(commit))
+        except UnmeasurableError as error:
+            raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}") from None
+
+    def _compare_ends(self) -> Comparison:
+        good, bad = self.line.good, self.line.bad
+        try:
+            verdict = self._compare(good, bad, lambda found: found.kind in _SETTLED)
+        except UnmeasurableError as error:
+            raise UsageError(f"bisect: GOOD and BAD cannot be compared: {error}") from None
+        found = verdict.comparison
+        wanted = VerdictKind.REGRESSION
+        if verdict.kind is VerdictKind.IMPROVEMENT and found is not None:
+            wanted = VerdictKind.IMPROVEMENT
+            if not self.limits.wants_improvement:
+                raise UsageError(
+                    f"bisect: BAD ({bad.short}) is faster than GOOD ({good.short}), {percent(found.ratio - 1)}: "
+                    "give --improvement to find the commit that made it faster"
+                )
+        if verdict.kind is not wanted or found is None:
+            is_equal = verdict.kind is VerdictKind.UNCHANGED
+            raise UsageError(
+                f"bisect: GOOD ({good.short}) and BAD ({bad.short}) launch the same, and their times "
+                + ("do not differ, so there is no commit to find" if is_equal else "do not show a difference")
+                + f": {verdict.kind.value}, {verdict.sentence}"
+            )
+        return found
+
+    def _take(self, position: int) -> None:
+        """Measures a commit, and narrows the search by what it proves to be."""
+        assert self._search is not None
+        commit = self.line.commits[position]
+        try:
+            standing, why, comparison = self._classify(commit)
+        except UnmeasurableError as error:
+            standing, why, comparison = Standing.SKIPPED, str(error), None
+        self._note(commit, standing, why, comparison)
+        step = {
+            Standing.GOOD: self._search.with_good,
+            Standing.BAD: self._search.with_bad,
+            Standing.SKIPPED: self._search.with_skipped,
+        }
+        self._search = step[standing](position)
+        ends = (self.line.good, self._last_good, self.line.commits[self._search.high])
+        self.measurement.keep_only({one.hash for one in ends})
+
+    def _classify(self, commit: Commit) -> tuple[Standing, str, Comparison | None]:
+        good = self._runs[self.line.good.hash]
+        revision = self.line.revision(commit)
+        runs = self.measurement.see(revision)
+        if self._oracle is Oracle.STRUCTURE and compare_launches(good, runs).needs_another_look:
+            runs += self.measurement.see(revision)
+        self._runs[commit.hash] = runs
+        if self._oracle is Oracle.STRUCTURE:
+            difference = compare_launches(good, runs)
+            return stand_by_launches(difference), str(difference), None
+        of_bad = self._of_bad
+        assert of_bad is not None
+        verdict = self._compare(self.line.good, commit, lambda found: stand_by_time(found, of_bad) is not None)
+        standing = stand_by_time(verdict, of_bad)
+        if standing is None or verdict.comparison is None:
+            return Standing.SKIPPED, f"neither like GOOD nor like BAD: {verdict.sentence}", verdict.comparison
+        return standing, describe_time(verdict.comparison), verdict.comparison
+
+    def _compare(self, before: Commit, now: Commit, is_settled: Callable[[Verdict], bool]) -> Verdict:
+        revision = self.line.revision
+        return self.measurement.compare(revision(before), revision(now), is_settled)
+
+    def _note(self, commit: Commit, standing: Standing, why: str, comparison: Comparison | None = None) -> None:
+        self._measured.append(MeasuredCommit(commit, standing, why, comparison))
+        first, *_ = why.splitlines() or [""]
+        self.say(f"{commit.short} {standing.value}: {first}")
+
+    def _explain(self, found: Bisection | None) -> Bisection:
+        """The answer with what changed between the last good commit and the first known bad one."""
+        assert found is not None
+        good, bad = found.last_good, found.candidates[-1]
+        difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
+        comparison, sentences = None, [*found.sentences, *self._describe_merge(found), *self._describe_rest(bad)]
+        if self._oracle is Oracle.STRUCTURE and self._has_time:
+            try:
+                comparison = self._compare(good, bad, lambda verdict: verdict.kind in _SETTLED).comparison
+            except UnmeasurableError as error:
+                sentences.append(f"{good.short} and {bad.short} were not compared on time: {error}")
+        return replace(
+            found,
+            changes=difference.finding.changes,
+            difference=difference.text,
+            before=difference.before,
+            now=difference.now,
+            resources=difference.finding.resources,
+            comparison=comparison,
+            sentences=tuple(sentences),
+        )
+
+    def _describe_merge(self, found: Bisection) -> Sequence[str]:
+        commit = found.first_bad
+        fork = self.line.fork_of(commit) if commit is not None else ""
+        if commit is None or not fork:
+            return ()
+        span = f"{fork[:12]} {commit.parents[1][:12]}"
+        return (f"it is a merge: search the branch that it brought in with pytest-nsight bisect {span}",)
+
+    def _describe_rest(self, first_bad: Commit) -> Sequence[str]:
+        """That the launches change again between the first bad commit and BAD."""
+        bad = self.line.bad
+        if self._oracle is Oracle.TIME or first_bad.hash == bad.hash:
+            return ()
+        later = compare_launches(self._runs[first_bad.hash], self._runs[bad.hash])
+        if not later.differs:
+            return ()
+        span = f"{first_bad.short} {bad.short}"
+        return (f"after it the launches change again: search on with pytest-nsight bisect {span}",)
+
+
+def describe_search(line: CommitLine) -> str:
+    """What is about to be searched."""
+    return f"{count(len(line.commits), 'commit')} from {line.good.short} to {line.bad.short}, along first parents"

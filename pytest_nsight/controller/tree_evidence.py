@@ -1,0 +1,239 @@
+"""Which tree a kept session measured: the hashes of the files that its tests import, found from their text.
+
+The session writes them to evidence.json; `pytest-nsight verify` works them out again from another copy of the tree.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import hashlib
+import stat
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path, PurePosixPath
+
+from pytest_nsight.collectors.regular_files import check_regular
+from pytest_nsight.controller.git_revision import ask
+from pytest_nsight.controller.import_graph import ImportGraph
+from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
+from pytest_nsight.protocol.json_files import read_json_file, write_json
+
+FILE_NAME = "evidence.json"
+
+_FORMAT = 1
+_CHUNK_BYTES = 1 << 20
+_BUILT = (".so", ".pyd")
+"""Modules that were built on one machine are the same on no other; the graph names them as not seen."""
+
+_SHOWN = 100
+_CONFTEST = "conftest.py"
+
+
+@dataclass(frozen=True, slots=True)
+class TreeEvidence:
+    """What a session says of the tree that it measured.
+
+    Attributes:
+        format: version of the file.
+        commit: of the tree, with "+" where files differed from it; "" where git does not know.
+        root: pytest's root folder, relative to the top of the tree; "" for the top itself.
+        cases: node ids of the tests that the session selected.
+        files: path from the top of the tree -> SHA-256 of the file's bytes, in hexadecimal.
+        unseen: path -> what of its imports cannot be followed, so that its hash does not cover it.
+        changed: files that were changed while the session measured.
+    """
+
+    format: int
+    commit: str
+    root: str
+    cases: tuple[str, ...]
+    files: Mapping[str, str]
+    unseen: Mapping[str, str] = field(default_factory=dict)
+    changed: tuple[str, ...] = ()
+
+    def write(self, session: Path) -> None:
+        """Writes the file into the session's folder.
+
+        Raises:
+            OSError: it cannot be written.
+        """
+        (session / FILE_NAME).write_text(write_json(self), encoding="utf-8")
+
+    def test_files(self) -> tuple[str, ...]:
+        """The files of the selected tests, from the top of the tree.
+
+        Raises:
+            RecordingError: there is none, or one has no hash.
+        """
+        files = dict.fromkeys(
+            (PurePosixPath(self.root) / case.partition("::")[0]).as_posix() for case in self.cases
+        )
+        for file in files:
+            if file not in self.files:
+                raise RecordingError(
+                    f"{FILE_NAME} names tests in {file[:_SHOWN]!a} and holds no hash of it; record it again"
+                )
+        if not files:
+            raise RecordingError(f"{FILE_NAME} names no test; record the session again with --nsight-keep")
+        return tuple(files)
+
+
+@dataclass(frozen=True, slots=True)
+class TreeParts:
+    """What of a tree the tests depend on beside what they import.
+
+    Attributes:
+        top: top folder of the tree.
+        root: pytest's root folder.
+        ini: the file that pytest took its settings from, None for none.
+        plugins: files that pytest has loaded as plugins.
+        declared: globs of nsight_affected_by, relative to the root.
+    """
+
+    top: Path
+    root: Path
+    ini: Path | None = None
+    plugins: tuple[Path, ...] = ()
+    declared: tuple[str, ...] = ()
+
+
+def find_top(root: Path) -> Path:
+    """Top folder of the repository that a folder lies in; the folder itself where there is none."""
+    try:
+        found = ask(root, "rev-parse", "--show-toplevel")
+    except UsageError:
+        return root.resolve()
+    return Path(found.stdout.strip()).resolve() if found.returncode == 0 else root.resolve()
+
+
+def hash_tree(tests: Mapping[str, Path], parts: TreeParts, commit: str = "") -> TreeEvidence:
+    """The evidence of a tree as it is now.
+
+    Args:
+        tests: node id -> file, of the tests that are measured.
+        parts: of the tree.
+        commit: of the tree.
+    """
+    top, root = parts.top.resolve(), parts.root.resolve()
+    graph = ImportGraph(top)
+    roots = {path.resolve() for path in tests.values()}
+    above = {folder / _CONFTEST for path in roots for folder in path.parents}
+    roots |= {path for path in above if path.is_file()}
+    roots |= {path.resolve() for path in parts.plugins}
+    reached = set(graph.reach([path for path in sorted(roots) if graph.is_own(path)]))
+    reached |= {path.resolve() for path in (parts.ini,) if path is not None}
+    reached |= set(_find_declared(root, parts.declared))
+    files, unseen = {}, {path.relative_to(top).as_posix(): what for path, what in sorted(graph.unseen.items())}
+    for path in sorted(reached):
+        if graph.is_own(path) and path.is_file() and path.suffix not in _BUILT:
+            name = path.relative_to(top).as_posix()
+            try:
+                files[name] = hash_file(path)
+            except OSError as error:
+                unseen[name] = f"all of it, because it cannot be read ({error.strerror})"
+    relative = root.relative_to(top).as_posix() if root.is_relative_to(top) else ""
+    return TreeEvidence(_FORMAT, commit, "" if relative == "." else relative, tuple(tests), files, unseen)
+
+
+def _find_declared(root: Path, globs: Sequence[str]) -> Iterator[Path]:
+    """The files that match one of the globs, in which * also matches /; those of hidden folders left out."""
+    for path in root.rglob("*") if globs else ():
+        name = path.relative_to(root)
+        is_hidden = any(part.startswith(".") for part in name.parts)
+        if not is_hidden and any(fnmatch.fnmatchcase(name.as_posix(), glob) for glob in globs) and path.is_file():
+            yield path.resolve()
+
+
+def hash_file(path: Path) -> str:
+    """SHA-256 of a file's bytes, in hexadecimal.
+
+    Raises:
+        OSError: it cannot be read.
+    """
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(_CHUNK_BYTES):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def find_changed(evidence: TreeEvidence, top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """The files of the evidence that a tree has otherwise, and those that it does not have, sorted.
+
+    Args:
+        evidence: of a session that may come from anywhere: a path out of the tree is none that the tree has.
+        top: top folder of the tree.
+    """
+    top = top.resolve()
+    other, missing = [], []
+    for name, digest in sorted(evidence.files.items()):
+        path = _find_inside(top, name)
+        if path is None:
+            missing.append(name)
+        elif _try_to_hash(path) != digest:
+            other.append(name)
+    return tuple(other), tuple(missing)
+
+
+def _try_to_hash(path: Path) -> str:
+    """The hash of a file; "", which no file has, where it cannot be read."""
+    try:
+        return hash_file(path)
+    except OSError:
+        return ""
+
+
+def _find_inside(top: Path, name: str) -> Path | None:
+    """A regular file of the tree by its path from the top; None where there is none, or it is outside."""
+    if not name.isprintable() or not is_inside(name):
+        return None
+    try:
+        path = (top / name).resolve()
+        is_regular = stat.S_ISREG(path.stat().st_mode)
+    except OSError:
+        return None
+    return path if is_regular and path.is_relative_to(top) else None
+
+
+def is_inside(name: str) -> bool:
+    """Whether a relative path does not lead out of the folder that it starts from."""
+    path = PurePosixPath(name)
+    return not path.is_absolute() and ".." not in path.parts
+
+
+def read_evidence(session: Path) -> TreeEvidence:
+    """The evidence of a kept session.
+
+    Raises:
+        RecordingError: there is none, or it cannot be read.
+    """
+    file = session / FILE_NAME
+    if not session.is_dir():
+        raise RecordingError(f"{session} is no folder; give that of a session that was kept with --nsight-keep")
+    try:
+        check_regular(file, follows_links=False)
+    except TraceError as error:
+        if not file.is_symlink() and not file.exists():
+            raise RecordingError(
+                f"{session} does not say which files it measured ({FILE_NAME} is missing): an older version has "
+                "recorded it, or it was not kept; record it again with --nsight-keep"
+            ) from None
+        raise RecordingError(str(error)) from None
+    found = read_json_file(TreeEvidence, file)
+    if found.format != _FORMAT:
+        raise RecordingError(f"{file} has format {found.format}, {_FORMAT} is known; upgrade pytest-nsight")
+    if not is_inside(found.root):
+        raise RecordingError(f"{file} is damaged: its root folder {found.root[:_SHOWN]!a} is outside of the tree")
+    return found
+
+
+def list_unproved(evidence: TreeEvidence, tree: TreeEvidence) -> tuple[str, ...]:
+    """The files that the tests import in a tree and the session's evidence does not hold, sorted."""
+    return tuple(sorted(set(tree.files) - set(evidence.files)))
+
+
+def name_some(names: Iterable[str], most: int = 10) -> str:
+    """The first names in a sentence, and how many more there are."""
+    known: Sequence[str] = tuple(names)
+    more = f" and {len(known) - most} more" if len(known) > most else ""
+    return ", ".join(known[:most]) + more

@@ -1,0 +1,204 @@
+"""`pytest-nsight verify SESSION`: whether a kept session belongs to this very tree, and its verdict; needs no GPU.
+
+Files are compared first, and no code of the tree runs before they are equal. Then a pytest collects the session's
+tests, as a replay does, and judges the recorded runs by the tree's own marks and baselines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.controller.git_revision import describe_commit
+from pytest_nsight.controller.session_evidence import find_parts, name_files
+from pytest_nsight.controller.settings import read_settings
+from pytest_nsight.controller.tree_evidence import (
+    TreeEvidence,
+    find_changed,
+    hash_tree,
+    list_unproved,
+    name_some,
+    read_evidence,
+)
+from pytest_nsight.model.errors import RecordingError, UsageError
+from pytest_nsight.model.units import count
+from pytest_nsight.model.values import Subject
+from pytest_nsight.protocol.job import OTHER_TREE
+from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.mark import is_marked
+from pytest_nsight.report.escapes import visible
+
+BELONGS, DOES_NOT, CANNOT = 0, 1, 4
+"""Exit codes: of this tree and the gate passes; of another tree, or the gate fails; nothing can be said."""
+
+_SHORT = 7
+
+
+@dataclass(frozen=True, slots=True)
+class Verified:
+    """What the command says.
+
+    Attributes:
+        text: for the terminal.
+        code: its exit code.
+    """
+
+    text: str
+    code: int
+
+
+def verify(session: Path, tree: Path, arguments: Sequence[str]) -> Verified:
+    """Compares a session with a tree, and judges it again.
+
+    Args:
+        session: folder of a kept session, from anywhere.
+        tree: top folder of the tree.
+        arguments: for pytest.
+
+    Raises:
+        NsightError: the session cannot be read, or says nothing of its tree.
+    """
+    if not tree.is_dir():
+        raise UsageError(f"--tree {tree}: no such folder; give the top folder of the tree")
+    evidence = read_evidence(session)
+    files = evidence.test_files()
+    manifests = _read_manifests(session)
+    lines = [_describe_session(evidence, manifests, tree)]
+    if evidence.changed:
+        names = visible(name_some(evidence.changed))
+        return Verified("\n".join([*lines, f"NOT OF ONE TREE: {names} changed while it measured"]), DOES_NOT)
+    other, missing = find_changed(evidence, tree)
+    if other or missing:
+        faults = (("other here than in what it measured", other), ("missing here", missing))
+        lines += [f"NOT OF THIS TREE: {what}: {visible(name_some(names))}" for what, names in faults if names]
+        return Verified("\n".join(lines), DOES_NOT)
+    ended = {case for manifest in manifests for case in manifest.ended}
+    if unmeasured := [case for case in evidence.cases if case not in ended]:
+        names = visible(name_some(unmeasured))
+        return Verified("\n".join([*lines, f"NOT JUDGED: the session holds no run of {names}"]), CANNOT)
+    print("\n".join(lines), flush=True)  # noqa: T201 - what follows is pytest's
+    return _judge(evidence, files, session, tree, arguments)
+
+
+def _judge(
+    evidence: TreeEvidence, files: Sequence[str], session: Path, tree: Path, arguments: Sequence[str]
+) -> Verified:
+    plugin = VerifyPlugin(evidence, tree)
+    paths = [str(tree.resolve() / file) for file in files]
+    given = ["--nsight", f"--nsight-replay={session.resolve()}", "-p", "no:cacheprovider", *arguments, *paths]
+    with _working_in(tree / evidence.root):
+        code = int(pytest.main(given, plugins=[plugin]))
+    if code == pytest.ExitCode.INTERRUPTED and not plugin.objections:
+        raise KeyboardInterrupt
+    if plugin.objections:
+        return Verified("\n".join(map(visible, plugin.objections)), DOES_NOT)
+    if plugin.lacking or not plugin.has_collected:
+        lacking = name_some(plugin.lacking) or "all of them"
+        return Verified(f"NOT JUDGED: tests of the session are not collected here: {visible(lacking)}", CANNOT)
+    lines = [
+        f"OF THIS TREE: {count(len(evidence.files), 'file')} that its tests import have the hashes of the session"
+    ]
+    if evidence.unseen:
+        unseen = name_some(f"{file} ({what})" for file, what in evidence.unseen.items())
+        lines.append(f"not covered by the hashes: {visible(unseen)}")
+    if plugin.unrecorded:
+        tests = count(len(plugin.unrecorded), "marked test")
+        lines.append(f"the session has no record of {tests}: {visible(name_some(plugin.unrecorded))}")
+        if plugin.is_strict and code == pytest.ExitCode.OK:
+            lines.append("FAILED --nsight-strict: a marked test has no record")
+            code = DOES_NOT
+    codes = {int(pytest.ExitCode.OK): BELONGS, int(pytest.ExitCode.TESTS_FAILED): DOES_NOT}
+    return Verified("\n".join(lines), codes.get(code, CANNOT))
+
+
+class VerifyPlugin:
+    """Hooks of the pytest that judges again, beside the controller's.
+
+    Attributes:
+        objections: why the session does not belong to the tree.
+        lacking: tests of the session that are not collected here.
+        unrecorded: marked tests here that the session did not select.
+        has_collected: whether the collection came to its end.
+        is_strict: whether --nsight-strict is on.
+    """
+
+    __name__ = "nsight-verify"  # pytest registers a plugin object under this name
+
+    def __init__(self, evidence: TreeEvidence, tree: Path) -> None:
+        self._evidence, self._tree = evidence, tree
+        self.objections: tuple[str, ...] = ()
+        self.lacking: tuple[str, ...] = ()
+        self.unrecorded: tuple[str, ...] = ()
+        self.has_collected = False
+        self.is_strict = False
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Leaves the marked tests: verifying runs no test."""
+        others = [item for item in items if not is_marked(item)]
+        if others:
+            items[:] = [item for item in items if is_marked(item)]
+            config.hook.pytest_deselected(items=others)
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_finish(self, session: pytest.Session) -> None:
+        """Compares what the tests import here with what the session has hashed.
+
+        Raises:
+            pytest.exit.Exception: they import more, so the hashes prove too little.
+        """
+        settings = read_settings(session.config)
+        known = set(self._evidence.cases)
+        self.is_strict, self.has_collected = settings.strict, True
+        tests = {case: file for case, file in name_files(session.items).items() if case in known}
+        self.lacking = tuple(case for case in self._evidence.cases if case not in tests)
+        self.unrecorded = tuple(item.nodeid for item in session.items if item.nodeid not in known)
+        here = hash_tree(tests, find_parts(self._tree, settings, session.config))
+        if unproved := list_unproved(self._evidence, here):
+            self.objections = (f"NOT PROVED: its tests import {name_some(unproved)} here, which it has not hashed",)
+            pytest.exit("the session has not hashed all that its tests import")
+
+
+def _read_manifests(session: Path) -> Sequence[Manifest]:
+    """The accounts of all worker processes.
+
+    Raises:
+        RecordingError: one cannot be read, or measured another tree.
+    """
+    paths = sorted((*session.glob(f"run-*/{FILE_NAME}"), *session.glob(f"run-*/*/{FILE_NAME}")))
+    manifests = [read_manifest(path) for path in paths]
+    if any(manifest.tree == OTHER_TREE for manifest in manifests):
+        raise RecordingError(
+            f"{session} compares two trees (--nsight-against), and verify judges by the tree's baselines; record a "
+            "session without it"
+        )
+    return manifests
+
+
+def _describe_session(evidence: TreeEvidence, manifests: Sequence[Manifest], tree: Path) -> str:
+    device = next((one.device for one in manifests if one.device), "nothing")
+    boards = dict.fromkeys(one.board for one in manifests if one.board)
+    rounds = [Subject(one.case).is_canary for manifest in manifests for one in manifest.rounds]
+    commit = evidence.commit.removesuffix("+")[:_SHORT] or "unknown"
+    dirty = " with uncommitted changes" if evidence.commit.endswith("+") else ""
+    here = describe_commit(tree)[:_SHORT]
+    return visible(
+        f"session of {device} ({name_some(boards, 2)}): {count(len(manifests), 'process')}, "
+        f"{count(len(rounds) - sum(rounds), 'round')}, {sum(rounds)} of canaries; commit {commit}{dirty}"
+        + (f", here {here}" if here and here != commit else "")
+    )
+
+
+@contextlib.contextmanager
+def _working_in(folder: Path) -> Iterator[None]:
+    before = Path.cwd()
+    os.chdir(folder)
+    try:
+        yield
+    finally:
+        os.chdir(before)

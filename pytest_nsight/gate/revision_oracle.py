@@ -1,0 +1,113 @@
+"""Whether a commit is good or bad: by what it launches where GOOD and BAD differ in that, else by time. Pure.
+
+`compare_launches` is all that looks at what is free of noise. Digests of launches (machine code, arguments) belong
+there, beside the shapes: whatever it reports as a difference decides without statistics.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pytest_nsight.judge.structure import StructureFinding, compare_structure, count_launches
+from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
+from pytest_nsight.model.bisection import Standing
+from pytest_nsight.model.comparison import Comparison
+from pytest_nsight.model.kernel_names import family
+from pytest_nsight.model.units import count, interval, percent
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchDifference:
+    """How what two commits launch compares.
+
+    Attributes:
+        finding: what differs, as the gate finds it.
+        before: launches of a round of the first commit.
+        now: of the second one.
+    """
+
+    finding: StructureFinding
+    before: int
+    now: int
+
+    @property
+    def varies(self) -> bool:
+        """Whether one of the commits does not launch the same each time, which no single process can judge."""
+        return self.finding.is_varying or self.finding.was_varying
+
+    @property
+    def differs(self) -> bool:
+        """Whether the two commits launch different work, each of them always the same."""
+        return bool(self.finding.changes)
+
+    @property
+    def needs_another_look(self) -> bool:
+        """Whether an autotuner may have chosen anew: only another process shows whether the commits differ."""
+        return self.finding.is_retiled
+
+    @property
+    def text(self) -> str:
+        """What differs, in words; "" if nothing does."""
+        write = write_shapes if self.finding.is_retiled else write_diff
+        return write(self.finding.changes) if self.differs else ""
+
+    def __str__(self) -> str:
+        """What the second commit launches, where the first one is GOOD."""
+        if self.varies:
+            return f"its launches vary: {write_spreads(self.finding.varying)}"
+        launches = count(self.now, "launch")
+        return f"{launches}: {self.text}" if self.differs else f"{launches}, as in GOOD"
+
+
+def compare_launches(before: Sequence[RunSummary], now: Sequence[RunSummary]) -> LaunchDifference:
+    """How the launches of one commit compare with those of another.
+
+    Args:
+        before: runs of the one, at least one.
+        now: runs of the other, at least one.
+    """
+    finding = compare_structure(before, now, family)
+    return LaunchDifference(finding, count_launches(before[-1]), count_launches(now[-1]))
+
+
+def stand_by_launches(difference: LaunchDifference) -> Standing:
+    """What a commit proves to be by its launches, compared with GOOD's: bad is whatever differs."""
+    if difference.varies:
+        return Standing.SKIPPED
+    return Standing.BAD if difference.differs else Standing.GOOD
+
+
+def stand_by_time(verdict: Verdict, of_bad: Comparison) -> Standing | None:
+    """What a commit proves to be by its time, compared with GOOD's; None while more runs may settle it.
+
+    The gate's own verdict decides. Where it has none, the interval does if it lies on one side of half the way from
+    GOOD to BAD, on a logarithmic scale: that is far from both, whatever the noise. Times that the machine has
+    spoiled settle nothing.
+
+    Args:
+        verdict: the gate's, on the commit against GOOD.
+        of_bad: BAD compared with GOOD.
+    """
+    worse, better = VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT
+    if of_bad.ratio < 1:
+        worse, better = better, worse
+    if verdict.kind is worse:
+        return Standing.BAD
+    if verdict.kind in (better, VerdictKind.UNCHANGED):
+        return Standing.GOOD
+    found = verdict.comparison
+    if found is None or verdict.kind is VerdictKind.ENVIRONMENT:
+        return None
+    half_way = math.sqrt(of_bad.ratio)
+    if found.low <= half_way <= found.high:
+        return None
+    return Standing.BAD if (found.ratio > half_way) == (of_bad.ratio > 1) else Standing.GOOD
+
+
+def describe_time(comparison: Comparison) -> str:
+    """A comparison of times in a few words."""
+    return f"{percent(comparison.ratio - 1)} ({interval(comparison.low - 1, comparison.high - 1)}) against GOOD"

@@ -1,0 +1,75 @@
+"""The commits between two others, from real repositories."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.controller.commit_list import list_commits
+from pytest_nsight.model.errors import UsageError
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=n", "-c", "user.email=e@example.org")
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def commit(folder: Path, subject: str) -> str:
+    git(folder, "commit", "--quiet", "--allow-empty", "--allow-empty-message", "--message", subject)
+    return git(folder, "rev-parse", "HEAD")
+
+
+@pytest.fixture
+def repository(tmp_path: Path) -> Path:
+    git(tmp_path, "init", "--quiet", "--initial-branch", "main")
+    return tmp_path
+
+
+def test_a_line_begins_after_good_ends_with_bad_and_counts_a_merge_once(repository: Path) -> None:
+    good = commit(repository, "first")
+    git(repository, "checkout", "--quiet", "-b", "branch")
+    commit(repository, "on the branch")
+    tip = commit(repository, "on the branch, too")
+    git(repository, "checkout", "--quiet", "main")
+    second = commit(repository, "")
+    git(repository, "merge", "--quiet", "--no-ff", "--message", "merges", "branch")
+    bad = commit(repository, 'last: "quoted" \u00e9')
+
+    line = list_commits(repository, good, "HEAD")
+
+    assert line.good.hash == good
+    assert [one.subject for one in line.commits] == ["", "merges", 'last: "quoted" \u00e9']
+    assert line.bad.hash == bad
+    merge = line.commits[1]
+    assert merge.parents == (second, tip)
+    assert line.fork_of(merge) == good
+    assert line.fork_of(line.bad) == ""
+    assert line.revision(merge).commit == merge.hash
+
+
+def test_what_is_no_line_of_commits_is_one_sentence(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    old = commit(repository, "first")
+    git(repository, "checkout", "--quiet", "-b", "branch")
+    commit(repository, "on the branch")
+    git(repository, "checkout", "--quiet", "main")
+    new = commit(repository, "second")
+
+    with pytest.raises(
+        UsageError, match=f"{new} is older|{old} is older than {new}; give GOOD, the older one, first"
+    ):
+        list_commits(repository, new, old)
+    with pytest.raises(UsageError, match="are the same commit"):
+        list_commits(repository, "HEAD", "main")
+    with pytest.raises(UsageError, match=r"no ancestor of branch .*git merge-base main branch"):
+        list_commits(repository, "main", "branch")
+    with pytest.raises(UsageError, match="bisect nowhere: git knows no such commit"):
+        list_commits(repository, "nowhere", "HEAD")
+    with pytest.raises(UsageError, match="bisect --all: git knows no such commit"):
+        list_commits(repository, "--all", "HEAD")
+    with pytest.raises(UsageError, match=r"is in no git repository .* there is nothing to search"):
+        list_commits(tmp_path_factory.mktemp("elsewhere"), "a", "b")

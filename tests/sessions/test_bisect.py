@@ -1,0 +1,293 @@
+"""`pytest-nsight bisect` on real repositories: CPU operators, worktrees, interrupts."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+COMMAND = (sys.executable, "-m", "pytest_nsight.cli", "bisect")
+CLOCK = Path(__file__).parents[1] / "examples/clock_collector"
+
+FUSED = "import torch\n\ndef work(x):\n    return x * 2.0\n"
+UNFUSED = "import torch\n\ndef work(x):\n    return (x + x).clone()\n"
+SLOW = "import torch\n\nBIG = torch.ones(1200, 1200)\n\ndef work(x):\n    return BIG * 2.0\n"
+BROKEN = "raise ImportError('no such kernel')\n"
+
+SUITE = """
+import pytest, torch
+import ops
+
+@pytest.mark.nsight(rounds=10)
+def test_work(nsight):
+    nsight(ops.work, torch.ones(300, 300))
+
+@pytest.mark.nsight
+def test_work_of_others(nsight):
+    nsight(ops.work, torch.ones(8))
+"""
+
+
+def git(folder: Path, *arguments: str) -> str:
+    identity = ("-c", "user.name=n", "-c", "user.email=e@example.org")
+    command = ["git", "-C", str(folder), *identity, *arguments]
+    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
+
+
+def make_repository(folder: Path, commits: int, contents: Mapping[int, Mapping[str, str]]) -> list[str]:
+    """A repository with this many commits after the first one; from a position on, files have other contents.
+
+    Returns:
+        The hashes, the first one's at 0.
+    """
+    (folder / "src").mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
+    git(folder, "init", "--quiet", "--initial-branch", "main")
+    hashes = []
+    for number in range(commits + 1):
+        for name, text in contents.get(number, {}).items():
+            (folder / name).write_text(text)
+        (folder / "number").write_text(str(number))
+        git(folder, "add", "--all")
+        git(folder, "commit", "--quiet", "--message", f"commit {number}")
+        hashes.append(git(folder, "rev-parse", "HEAD"))
+    return hashes
+
+
+def bisect(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (*COMMAND, *arguments, "-p", "no:randomly")
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+def assert_clean(folder: Path) -> None:
+    """No worktree, no branch, no ref, no file: what git knows is what the user made."""
+    assert git(folder, "worktree", "list", "--porcelain").count("worktree ") == 1
+    assert git(folder, "status", "--porcelain") == ""
+    assert git(folder, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
+    assert git(folder, "symbolic-ref", "HEAD") == "refs/heads/main"
+    left = {path.name for path in folder.glob(".nsight/2*/*") if path.is_dir()}
+    assert all(name.startswith("run-") for name in left)
+
+
+def begin_to_hang(folder: Path, marker: Path) -> subprocess.Popen[bytes]:
+    """A search whose first measured test has begun, and does not end."""
+    hangs = f"    import time\n    open({str(marker)!r}, 'w').close()\n    time.sleep(600)\n"
+    suite = SUITE.replace("    nsight(ops.work, torch.ones(300, 300))\n", hangs)
+    make_repository(folder, 2, {0: {"src/ops.py": FUSED, "test_case.py": suite}})
+    started = subprocess.Popen(
+        (*COMMAND, "HEAD~2", "HEAD", "-k", "test_work", "-p", "no:randomly"),
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    while not marker.exists():
+        assert started.poll() is None
+        time.sleep(0.05)
+    return started
+
+
+@pytest.mark.long
+def test_a_lost_fusion_among_commits_that_cannot_be_measured(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    hashes = make_repository(
+        folder,
+        6,
+        {
+            0: {"src/ops.py": FUSED, "test_case.py": SUITE},
+            3: {"src/ops.py": BROKEN},
+            4: {"src/ops.py": UNFUSED},
+        },
+    )
+    before = (folder / "number").read_text()
+
+    result = bisect(folder, "HEAD~6", "HEAD", "-k", "test_work", "--json", str(tmp_path / "answer.json"))
+
+    assert result.returncode == 1, result.stdout + result.stderr
+    text = " ".join(result.stdout.split())
+    assert "test_case.py::test_work: the first bad commit is one of these 2" in text
+    assert f"{hashes[3][:7]} skipped: its file cannot be imported in {hashes[3][:7]}: " in text
+    assert "no such kernel" in text
+    assert f"launches of a round from {hashes[2][:7]} to {hashes[4][:7]}: 1 -> 2" in text
+    assert "- 1 launch: mul + 2 launches: add, clone" in text
+    assert f"kernel time from {hashes[2][:7]} to {hashes[4][:7]}: " in text
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["first_bad"] == ""
+    found = answer["bisection"]
+    assert [one["hash"] for one in found["candidates"]] == hashes[3:5]
+    assert found["oracle"] == "structure"
+    assert found["comparison"]["ratio"] > 0
+    assert (folder / "number").read_text() == before
+    assert_clean(folder)
+
+
+@pytest.mark.long
+def test_a_lost_fusion_among_32_commits(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    hashes = make_repository(
+        folder, 32, {0: {"src/ops.py": FUSED, "test_case.py": SUITE}, 21: {"src/ops.py": UNFUSED}}
+    )
+
+    result = bisect(folder, hashes[0], "main", "-k", "test_work", "--json", str(tmp_path / "answer.json"))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["first_bad"] == hashes[21]
+    assert len(answer["bisection"]["measured"]) <= 7
+    assert "  " + hashes[21][:7] in result.stdout
+    assert "commit 21" in result.stdout
+    assert_clean(folder)
+
+
+# The measured code moves on the clock that the collector of the examples reads, and no other program takes the
+# processor away: everything else (worktrees, workers, pairs, the gate) is as it always is.
+VIRTUAL = """
+import random, time, types
+import clock_collector
+from pytest_nsight.protocol.conditions import ProcessorTimes
+from pytest_nsight.worker import device
+
+NOW_NS = [0]
+clock_collector.time = types.SimpleNamespace(perf_counter_ns=lambda: NOW_NS[0])
+device.read_processor_times = lambda: ProcessorTimes(0, 0, 0, 0, 0, 0)
+OF_THIS_RUN = random.gauss(0, 0.002)
+
+def spend(ns):
+    NOW_NS[0] += round(ns * (1 + OF_THIS_RUN + random.gauss(0, 0.002)))
+"""
+TIMED = """
+import pytest
+import ops
+
+@pytest.mark.nsight(rounds=10, rest="0ms")
+def test_work(nsight):
+    nsight(ops.work)
+"""
+TAKES = "import virtual\n\ndef work():\n    virtual.spend({})\n"
+
+
+@pytest.mark.long
+def test_3_percent_among_32_commits_that_all_launch_the_same(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PYTHONPATH", str(CLOCK), prepend=os.pathsep)
+    folder = tmp_path / "repository"
+    files = {"src/ops.py": TAKES.format(200_000), "src/virtual.py": VIRTUAL, "test_case.py": TIMED}
+    hashes = make_repository(folder, 32, {0: files, 11: {"src/ops.py": TAKES.format(206_000)}})
+
+    options = ("-k", "test_work", "--nsight-collector=clock", "--nsight-no-canaries")
+    result = bisect(folder, hashes[0], hashes[32], *options, "--json", str(tmp_path / "answer.json"))
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["first_bad"] == hashes[11]
+    found = answer["bisection"]
+    assert found["oracle"] == "time"
+    assert len(found["measured"]) <= 9
+    assert f"kernel time from GOOD ({hashes[0][:7]}) to {hashes[11][:7]}, bad: " in " ".join(result.stdout.split())
+    assert_clean(folder)
+
+
+@pytest.mark.long
+def test_a_slowdown_among_32_commits_that_all_launch_the_same(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    hashes = make_repository(
+        folder, 32, {0: {"src/ops.py": FUSED, "test_case.py": SUITE}, 11: {"src/ops.py": SLOW}}
+    )
+
+    result = bisect(folder, hashes[0], hashes[32], "-k", "test_work", "--json", str(tmp_path / "answer.json"))
+    if result.returncode and "other programs had the processor" in result.stdout + result.stderr:
+        pytest.skip("other programs had the processor: no time can be compared")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    answer = json.loads((tmp_path / "answer.json").read_text())
+    assert answer["first_bad"] == hashes[11]
+    found = answer["bisection"]
+    assert found["oracle"] == "time"
+    assert len(found["measured"]) <= 9
+    text = " ".join(result.stdout.split())
+    assert "launches of a round: 1 in " in text
+    assert f"kernel time from GOOD ({hashes[0][:7]}) to {hashes[11][:7]}, bad: " in text
+    assert_clean(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (("HEAD", "HEAD", "-k", "test_work"), "HEAD and HEAD are the same commit"),
+        (("HEAD", "HEAD~1", "-k", "test_work"), "HEAD~1 is older than HEAD; give GOOD, the older one, first"),
+        (("HEAD~1", "HEAD", "-k", "nothing_of_this_name"), "no test with the mark nsight matches"),
+        (
+            ("HEAD~1", "HEAD"),
+            "2 cases match: test_case.py::test_work, test_case.py::test_work_of_others; give more",
+        ),
+        (("HEAD~1", "HEAD", "--nsight-save"), "run it without --nsight-save"),
+        (("HEAD~1", "HEAD", "--minutes", "0"), "--minutes is 0; give a number above 0"),
+    ],
+)
+def test_what_cannot_be_searched_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:
+    folder = tmp_path / "repository"
+    make_repository(folder, 1, {0: {"src/ops.py": FUSED, "test_case.py": SUITE}})
+
+    result = bisect(folder, *arguments)
+
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert sentence in result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+    assert_clean(folder)
+
+
+@pytest.mark.long
+def test_ends_that_do_not_differ_or_lack_the_case_are_refused(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    hashes = make_repository(
+        folder,
+        3,
+        {
+            0: {"src/ops.py": FUSED, "test_case.py": "def test_nothing(): pass\n"},
+            1: {"test_case.py": SUITE},
+        },
+    )
+
+    without = bisect(folder, hashes[0], hashes[3], "-k", "test_work")
+    alike = bisect(folder, hashes[1], hashes[3], "-k", "test_work")
+
+    assert without.returncode == alike.returncode == 2
+    assert f"bisect: GOOD ({hashes[0][:7]}) cannot be measured: not in {hashes[0][:7]}" in without.stderr
+    said = " ".join(alike.stderr.split())
+    assert f"GOOD ({hashes[1][:7]}) and BAD ({hashes[3][:7]}) launch the same, and their times do not " in said
+    assert_clean(folder)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_leaves_no_worktree_behind(tmp_path: Path, number: signal.Signals) -> None:
+    folder, marker = tmp_path / "repository", tmp_path / "marker"
+    started = begin_to_hang(folder, marker)
+    assert git(folder, "worktree", "list", "--porcelain").count("worktree ") == 2
+
+    started.send_signal(number)
+
+    assert started.wait(60) in (128 + signal.SIGINT, 128 + number)
+    assert_clean(folder)
+
+
+@pytest.mark.slow
+def test_what_a_killed_search_left_goes_with_the_next_sweep(tmp_path: Path) -> None:
+    folder, marker = tmp_path / "repository", tmp_path / "marker"
+    started = begin_to_hang(folder, marker)
+    started.kill()
+    started.wait(60)
+
+    clean = (sys.executable, "-m", "pytest_nsight.cli", "clean")
+    result = subprocess.run(clean, cwd=folder, capture_output=True, text=True, check=True)
+
+    assert "against" in result.stdout
+    assert_clean(folder)

@@ -1,0 +1,210 @@
+"""`pytest-nsight verify` on a session that was measured in one copy of a tree and is checked in another."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+pytestmark = pytest.mark.long
+
+OPS = "import torch\n\ndef work(x):\n    return x * 2.0\n"
+
+SUITE = """
+import pytest, torch
+from ops import work
+
+@pytest.mark.nsight(rounds=5)
+@pytest.mark.parametrize("size", [8, 64])
+def test_work(nsight, size):
+    nsight(work, torch.ones(size, size))
+
+def test_of_no_interest():
+    raise AssertionError("verify runs no test")
+"""
+
+OTHERS = """
+import pytest, torch
+
+@pytest.mark.nsight(rounds=5)
+def test_unmeasured(nsight):
+    nsight(torch.exp, torch.ones(8))
+"""
+
+
+def pytest_nsight(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    command = (sys.executable, "-m", "pytest_nsight.cli", *arguments)
+    # What python -m adds to sys.path is the checkout that the command is started in.
+    environ = {**os.environ, "PYTHONSAFEPATH": "1"}
+    return subprocess.run(command, cwd=folder, env=environ, capture_output=True, text=True, check=False)
+
+
+def gate(folder: Path, *arguments: str) -> None:
+    command = (sys.executable, "-m", "pytest", "--nsight", "-p", "no:randomly", *arguments)
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.fixture(scope="module")
+def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A tree that lies in a folder of a larger one, with the kept session of its two cases and their baselines."""
+    top = tmp_path_factory.mktemp("measured") / "tree"
+    folder = top / "project"
+    (folder / "src").mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\npythonpath = src\n")
+    (folder / "src/ops.py").write_text(OPS)
+    (folder / "test_case.py").write_text(SUITE)
+    (folder / "test_others.py").write_text(OTHERS)
+    subprocess.run(["git", "init", "--quiet", str(top)], check=True)
+    gate(folder, "--nsight-save", "--nsight-runs=3", "-k", "test_work", "test_case.py")
+    gate(folder, "--nsight-keep", "-k", "test_work", "test_case.py")
+    return top
+
+
+@pytest.fixture
+def copies(measured: Path, tmp_path: Path) -> tuple[Path, Path]:
+    """The session and, elsewhere, a tree that has neither sessions nor git."""
+    (session,) = (path.parent for path in measured.glob("project/.nsight/*/kept"))
+    shutil.copytree(session, tmp_path / "session")
+    shutil.copytree(measured, tmp_path / "tree", ignore=shutil.ignore_patterns(".git", ".nsight", "__pycache__"))
+    return tmp_path / "session", tmp_path / "tree"
+
+
+def verify(copies: tuple[Path, Path], *arguments: str) -> subprocess.CompletedProcess[str]:
+    session, tree = copies
+    return pytest_nsight(tree.parent, "verify", str(session), "--tree", str(tree), *arguments)
+
+
+def test_an_equal_tree_belongs_and_is_judged_by_its_own_baselines(copies: tuple[Path, Path]) -> None:
+    result = verify(copies, "-v")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "1 process, 10 rounds" in result.stdout
+    assert "2 passed" in result.stdout
+    assert "NO_BASELINE" not in result.stdout
+    assert "OF THIS TREE: 3 files that its tests import have the hashes of the session" in result.stdout
+    # Nothing is written where it is verified.
+    assert not list(copies[1].rglob(".nsight"))
+
+
+def test_a_changed_tree_is_another_whose_code_does_not_run(copies: tuple[Path, Path]) -> None:
+    tree = copies[1] / "project"
+    (tree / "src/ops.py").write_text(f"{OPS}\nopen('ran', 'w')\n")
+    (tree / "test_case.py").unlink()
+
+    result = verify(copies)
+
+    assert result.returncode == 1
+    assert "NOT OF THIS TREE: other here than in what it measured: project/src/ops.py" in result.stdout
+    assert "NOT OF THIS TREE: missing here: project/test_case.py" in result.stdout
+    assert not list(tree.rglob("ran"))
+    assert not Path("ran").exists()
+
+
+def test_the_baselines_of_the_tree_decide(copies: tuple[Path, Path]) -> None:
+    """The session claims nothing of its own: the tree's stored runs may be of another structure."""
+    stored = next(copies[1].glob("project/baselines/*/test_case.json"))
+    text = stored.read_text()
+    assert '"mul"' in text
+    stored.write_text(text.replace('"mul"', '"fused_mul"'))
+
+    result = verify(copies)
+
+    assert result.returncode == 1, result.stdout + result.stderr
+    assert "STRUCTURE" in result.stdout
+    assert "OF THIS TREE" in result.stdout
+
+
+def test_marked_tests_without_a_record_are_named_and_fail_strict(copies: tuple[Path, Path]) -> None:
+    others = str(copies[1] / "project/test_others.py")
+
+    result = verify(copies, others)
+    strict = verify(copies, "--nsight-strict", others)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    for outcome in (result, strict):
+        assert "the session has no record of 1 marked test: test_others.py::test_unmeasured" in outcome.stdout
+    assert strict.returncode == 1
+
+
+def _forge(change: Callable[[dict[str, object]], None]) -> Callable[[Path], None]:
+    def forge(session: Path) -> None:
+        fields = json.loads((session / "evidence.json").read_text())
+        change(fields)
+        (session / "evidence.json").write_text(json.dumps(fields))
+
+    return forge
+
+
+@pytest.mark.parametrize(
+    ("forge", "sentence", "code"),
+    [
+        (lambda session: (session / "evidence.json").unlink(), "does not say which files it measured", 4),
+        (
+            _forge(lambda fields: fields["files"].pop("project/src/ops.py")),  # type: ignore[attr-defined]
+            "NOT PROVED: its tests import project/src/ops.py here, which it has not hashed",
+            1,
+        ),
+        (
+            _forge(lambda fields: fields["files"].update({"../session/kept": "0" * 64})),  # type: ignore[attr-defined]
+            "NOT OF THIS TREE: missing here: ../session/kept",
+            1,
+        ),
+        (
+            _forge(lambda fields: fields["cases"].append("../evil.py::test")),  # type: ignore[attr-defined]
+            "names tests in 'project/../evil.py' and holds no hash of it",
+            4,
+        ),
+        (
+            _forge(lambda fields: fields["cases"].append("test_case.py::test_gone")),  # type: ignore[attr-defined]
+            "NOT JUDGED: the session holds no run of test_case.py::test_gone",
+            4,
+        ),
+        (
+            _forge(lambda fields: fields.update(changed=["project/src/ops.py"])),
+            "NOT OF ONE TREE: project/src/ops.py changed while it measured",
+            1,
+        ),
+        (lambda session: shutil.rmtree(session / "run-001"), "NOT JUDGED: the session holds no run of ", 4),
+        (
+            lambda session: (session / "run-001/manifest.jsonl").write_text("[" * 100_000 + "\n"),
+            "manifest.jsonl, line 1 is damaged",
+            4,
+        ),
+    ],
+    ids=["older", "less", "outside", "evil", "gone", "changed", "no-run", "damaged"],
+)
+def test_what_proves_too_little_is_one_sentence(
+    copies: tuple[Path, Path], forge: Callable[[Path], None], sentence: str, code: int
+) -> None:
+    forge(copies[0])
+
+    result = verify(copies)
+
+    assert result.returncode == code, result.stdout + result.stderr
+    assert sentence in result.stdout + result.stderr
+    assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_files_that_change_during_a_session_spoil_its_evidence(measured: Path, tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    shutil.copytree(measured / "project", tree, ignore=shutil.ignore_patterns(".nsight", "baselines"))
+    edits = SUITE.replace("    nsight(work,", "    open('src/ops.py', 'a').write('# later')\n    nsight(work,")
+    (tree / "test_case.py").write_text(edits)
+
+    command = (sys.executable, "-m", "pytest", "--nsight", "--nsight-keep", "-k", "test_work", "test_case.py")
+    result = subprocess.run(command, cwd=tree, capture_output=True, text=True, check=True)
+    (session,) = (path.parent for path in tree.glob(".nsight/*/kept"))
+    verified = verify((session, tree))
+
+    assert "src/ops.py changed while this session measured, so pytest-nsight verify will not accept it" in (
+        result.stdout
+    )
+    assert verified.returncode == 1
+    assert "NOT OF ONE TREE: src/ops.py changed" in verified.stdout
