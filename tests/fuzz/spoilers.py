@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+from collections.abc import Sequence
 from typing import Any
 
 HOSTILE: tuple[Any, ...] = (
@@ -26,13 +27,13 @@ def places(value: object) -> list[tuple[Any, Any]]:
     return found
 
 
-def spoil_json(document: object, choose: random.Random, changes: int = 3) -> Any:
-    """A copy with some of its values replaced, removed, copied, renamed or moved."""
+def spoil_json(document: object, choose: random.Random, changes: int = 3, hostile: Sequence[Any] = HOSTILE) -> Any:
+    """A copy with some of its values replaced by hostile ones, removed, copied, renamed or moved."""
     spoiled: Any = copy.deepcopy(document)
     for _ in range(choose.randint(1, changes)):
         found = places(spoiled)
         if not found:
-            return choose.choice(HOSTILE)
+            return choose.choice(hostile)
         container, key = choose.choice(found)
         other, other_key = choose.choice(found)
         action = choose.randrange(6)
@@ -45,7 +46,7 @@ def spoil_json(document: object, choose: random.Random, changes: int = 3) -> Any
         elif action == 3 and other_key in (other if isinstance(other, dict) else range(len(other))):
             container[key] = copy.deepcopy(other[other_key])
         else:
-            container[key] = copy.deepcopy(choose.choice(HOSTILE))
+            container[key] = copy.deepcopy(choose.choice(hostile))
     return spoiled
 
 

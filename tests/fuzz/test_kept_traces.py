@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import gzip
 import json
 import lzma
@@ -25,17 +24,17 @@ from pytest_nsight.model.errors import NsightError, TraceError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.trace.measures import measure
 from tests.fuzz.campaign import fuzz
+from tests.fuzz.spoilers import HOSTILE, spoil_bytes, spoil_json
 
 pytestmark = pytest.mark.slow
 
 FEW = 150
 LONGEST_S = 20.0
 
-HOSTILE: tuple[Any, ...] = (
-    None, True, 0, -1, 1.5, -0.0, 1e308, float("inf"), float("nan"), 2**31, 2**53, 2**62, 2**63, 10**400, "", "x",
-    "7", "\ud800", "\x1b[31m\n::error::", "a" * 10_000, [], {}, [[]], [None], [1, 2, 3], [1, 2, "3"], {"": None},
-    "kernel", "cpu_op", "user_annotation", "cuda_runtime", "gpu_memcpy", "pytest_nsight:", "pytest_nsight:x:y",
-    "pytest_nsight:-1:y", "pytest_nsight:99999999999999999999:y", "pytest_nsight:\u0663:y", "aten::add",
+_HOSTILE: tuple[Any, ...] = (
+    *HOSTILE, "kernel", "cpu_op", "user_annotation", "cuda_runtime", "gpu_memcpy", "pytest_nsight:",
+    "pytest_nsight:x:y", "pytest_nsight:-1:y", "pytest_nsight:99999999999999999999:y", "pytest_nsight:\u0663:y",
+    "aten::add", [1, 2, "3"],
 )  # fmt: skip
 
 EVENTS: list[dict[str, Any]] = [
@@ -67,47 +66,10 @@ def check(path: Path, read: Callable[[Path], Trace] = read_kept_trace) -> bool:
     return True
 
 
-def places(value: object) -> list[tuple[Any, Any]]:
-    """Every (container, key) of a JSON value."""
-    entries = list(value.items()) if isinstance(value, dict) else []
-    entries += list(enumerate(value)) if isinstance(value, list) else []
-    return [(value, key) for key, _ in entries] + [place for _, inner in entries for place in places(inner)]
-
-
-def spoil_events(generator: random.Random) -> bytes:
-    """Events with hostile values in some places, more or fewer of them, or another thing altogether."""
-    events: Any = copy.deepcopy(EVENTS)
-    for _ in range(generator.randint(1, 4)):
-        found = places(events)
-        if not found:
-            break
-        container, key = generator.choice(found)
-        action = generator.randrange(3)
-        if action == 0:
-            del container[key]
-        elif action == 1:
-            container[key] = generator.choice(HOSTILE)
-        elif isinstance(container, dict):
-            container[generator.choice(["args", "dur", "ts", "pid", "grid", "name"])] = generator.choice(HOSTILE)
-        else:
-            container.append(generator.choice([*HOSTILE, *EVENTS]))
-    return json.dumps(events).encode()
-
-
-def spoil_bytes(data: bytes, generator: random.Random) -> bytes:
-    """The data with some bytes changed, cut or doubled."""
-    spoiled = bytearray(data)
-    for _ in range(generator.randint(1, 4)):
-        at = generator.randrange(len(spoiled) + 1)
-        spoiled[at : at + generator.choice((0, 1, 8))] = generator.choice(
-            (generator.randbytes(4), b"", bytes(spoiled[:at]), b"[" * 2000, b"\x00")
-        )
-    return bytes(spoiled)
-
-
 def fuzz_once(seed: int, folder: Path) -> bool:
     generator = random.Random(seed)
-    text = spoil_events(generator) if generator.random() < 0.7 else json.dumps(EVENTS).encode()
+    events = spoil_json(EVENTS, generator, 4, _HOSTILE) if generator.random() < 0.7 else EVENTS
+    text = json.dumps(events).encode()
     if generator.random() < 0.3:
         text = spoil_bytes(text, generator)
     packed = gzip.compress(text, 1)
