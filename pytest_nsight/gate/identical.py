@@ -214,8 +214,8 @@ def _fits(run: RunSummary, identity: Identity) -> bool:
     if not identity.digest or not run.is_stable:
         return False
     kinds = {use.shape.kind for use in run.shapes}
-    if "graph" in kinds or not identity.launches:
-        # A graph that was traced whole shows none of its launches.
+    if kinds & {"graph", "operator"} or not identity.launches:
+        # A graph that was traced whole shows none of its launches, and an operator neither.
         return True
     timed: Counter[tuple[object, object]] = Counter()
     for use in run.shapes:
