@@ -9,8 +9,8 @@ Versions (`format` in the file):
    `origins` (session, time, commit, board, environment, reason). A run is one line, the
    fields of `StoredRun`. Rounds are packed, see `packed_integers`; metrics with the same numbers share an entry,
    `"kernel busy": "100x2144"`, and `"gap": "span-busy"` is the difference of the two.
-3. Format 2 with `launches` (one launch, copy or set each, see `StoredLaunch`) and `identities` (a digest, and keys of
-   launches in order); a structure names the identity of what it launches.
+3. Format 2 with `launches` (one launch, copy or set each, see `StoredLaunch`) and `identities` (a digest, and keys
+   of launches in order); a structure names the identity of what it launches.
 """
 
 from __future__ import annotations
@@ -162,7 +162,10 @@ class StoredShape:
 
 @dataclass(frozen=True, slots=True)
 class StoredStructure:
-    """Format 2: what a round does: (key of a shape, launches) in order, bytes copied, work; 3: key of its identity."""
+    """Format 2: what a round does: (key of a shape, launches) in order, bytes copied, work.
+
+    Format 3: the key of its identity.
+    """
 
     launches: tuple[tuple[str, _Launches], ...]
     is_stable: bool = True

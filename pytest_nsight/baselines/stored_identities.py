@@ -46,7 +46,7 @@ class StoredLaunch:
 
 @dataclass(frozen=True, slots=True)
 class StoredIdentity:
-    """Format 3: what a round launches: (key of a launch, how often in a row) in order; none where they are too many."""
+    """Format 3: what a round launches: (key of a launch, how often in a row) in order; none of too many."""
 
     digest: str
     order: tuple[tuple[str, _Number], ...] = ()

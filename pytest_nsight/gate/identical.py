@@ -178,7 +178,8 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
         notes.append(f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}")
     notes += [
         f"IDENTITY AND TIME CONTRADICT EACH OTHER: {_prove(state, one.subject.case)}, but {one.kind.value} "
-        f"by time: {one.sentence}; report this with the session's folder, and measure without it by --nsight-no-identity"
+        f"by time: {one.sentence}; report this with the session's folder, and measure with "
+        "--nsight-no-identity until it is explained"
         for one in audit
         if one.kind in _CONTRADICTING
     ]

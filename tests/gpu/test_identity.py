@@ -1,4 +1,4 @@
-"""What is proven without timing, on a real GPU: unchanged cases, touched ones with their cause, and every mutation."""
+"""What is proven without timing, on a real GPU: unchanged cases, touched ones with their cause, all mutations."""
 
 from __future__ import annotations
 
@@ -129,9 +129,7 @@ def test_of_the_kernels_here_all_are_identical_or_named(gpu: Installation, tmp_p
 
     verdicts, notes = list_verdicts(project), list_notes(project)
     others = {case for case, verdict in verdicts.items() if verdict != "IDENTICAL"}
-    print(
-        f"{len(verdicts)} cases in {project.result['seconds']:.0f} s, {len(others)} not identical: {others}\n{notes}"
-    )
+    print(f"{len(verdicts)} cases in {project.result['seconds']:.0f} s, not identical: {others}\n{notes}")
     # A claim that the stored runs do not show to hold is settled by new ones.
     unnamed = {case for case in others if case not in notes and "claim" not in project.subject(case)["sentence"]}
     assert not unnamed, notes

@@ -97,8 +97,6 @@ class IdentityRecorder:
         """The identity of the case whose rounds have this name; forgets all that it has recorded."""
         rounds = [one for one in self._ranges if one.name == name][-ROUNDS:]
         try:
-            if len(rounds) < ROUNDS:
-                raise UnidentifiedError(f"{len(rounds)} of {ROUNDS} rounds came to their end")
             return self._compare_rounds(rounds)
         except UnidentifiedError as error:
             return Identity(why_none=str(error))
@@ -108,6 +106,8 @@ class IdentityRecorder:
             self._activities = []
 
     def _compare_rounds(self, rounds: Sequence[_OpenRange]) -> Identity:
+        if len(rounds) < ROUNDS:
+            raise UnidentifiedError(f"{len(rounds)} of {ROUNDS} rounds came to their end")
         if self._capture.problems:
             raise UnidentifiedError(self._capture.problems[0])
         if self._recorder.dropped:
@@ -130,8 +130,8 @@ class IdentityRecorder:
         missing = sum(one.correlation not in recorded for one in called)
         if missing:
             raise UnidentifiedError(
-                f"{missing} of its {len(called)} launches have no record: another profiler takes CUPTI's records, or "
-                "the round captures a CUDA graph"
+                f"{missing} of its {len(called)} launches have no record: another profiler takes CUPTI's records, "
+                "or the round captures a CUDA graph"
             )
         captured = [one for one in launches[: round_.first_launch] if one.correlation not in recorded]
         calls_ns = {one.correlation: one.start_ns for one in self._activities if not one.is_on_device}

@@ -29,7 +29,7 @@ _DRIVER_CONFIGURED = (652, 653)
 _DRIVER_LAUNCHES = (*_DRIVER_PLAIN, *_DRIVER_COOPERATIVE, *_DRIVER_CONFIGURED)
 _RUNTIME_COOPERATIVE = (269, 270)
 _LOAD_FROM_MEMORY = (19, 20, 21)
-"""cuModuleLoadData, its form with options, and the one for fat binaries: handle and image are what they begin with."""
+"""cuModuleLoadData, its form with options, and the one for fat binaries: they begin with handle and image."""
 
 _COOPERATIVE = "cooperative"
 _ATTRIBUTES = {2: _COOPERATIVE, 5: "cluster scheduling", 6: "overlap with the launch before", 8: "priority"}

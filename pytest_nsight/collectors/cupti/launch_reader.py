@@ -77,7 +77,7 @@ class LaunchReader:
         )
 
     def _read_captured(self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch]) -> list[LaunchIdentity]:
-        """The launches behind graph nodes; all that were captured count, since no record says which node is which."""
+        """The launches behind graph nodes; all that were captured count: no record says which node is which."""
         found = []
         for launch in captured:
             name = launch.symbol or self._capture.name_of(launch.function)

@@ -66,7 +66,7 @@ class KernelCode:
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _ElfSection:
     name: str
     kind: int
     content: bytes
@@ -216,7 +216,7 @@ class _Cubin:
         ]
 
 
-def _read_sections(data: bytes) -> list[_Section]:
+def _read_sections(data: bytes) -> list[_ElfSection]:
     (table,) = struct.unpack_from("<Q", data, 0x28)
     entry_bytes, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + index * entry_bytes) for index in range(count)]
@@ -224,7 +224,7 @@ def _read_sections(data: bytes) -> list[_Section]:
     sections = []
     for name, kind, _, _, offset, size, link, info, _, _ in headers:
         content = b"" if kind in (0, _WITHOUT_CONTENT) else _bytes_at(data, offset, size)
-        sections.append(_Section(_text_at(names, name), kind, content, size, link, info))
+        sections.append(_ElfSection(_text_at(names, name), kind, content, size, link, info))
     return sections
 
 
