@@ -23,7 +23,7 @@ AUDITED = 3
 """Identical cases that a session times at least, if it has so many: the claim is tested for ever."""
 
 _CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT, VerdictKind.CLAIM)
-_MOST_NAMED = 5
+_MOST_NAMED = 20
 
 
 def settle(state: GateState, stored: StoredRuns) -> GateState:

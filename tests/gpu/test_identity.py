@@ -131,7 +131,9 @@ def test_of_the_kernels_here_all_are_identical_or_named(gpu: Installation, tmp_p
     others = {case for case, verdict in verdicts.items() if verdict != "IDENTICAL"}
     print(f"{len(verdicts)} cases in {project.result['seconds']:.0f} s, not identical: {others}\n{notes}")
     # A claim that the stored runs do not show to hold is settled by new ones.
-    unnamed = {case for case in others if case not in notes and "claim" not in project.subject(case)["sentence"]}
+    unnamed = {
+        case for case in others if case not in notes and "claim" not in project.subject(f"::{case}")["sentence"]
+    }
     assert not unnamed, notes
     assert len(others) <= len(verdicts) // 10
 
