@@ -15,7 +15,7 @@ from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nv
 
 pytestmark = pytest.mark.long
 
-SOURCE = Path(__file__).parents[1] / "fakes/cupti/fake_gpu.c"
+SOURCE = Path(__file__).parents[1] / "fakes/launching_gpu.c"
 
 SCALE = """
 extern "C" __global__ void scale(float* x, const float* y, int n) {

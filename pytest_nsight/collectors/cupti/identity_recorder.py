@@ -5,19 +5,13 @@ It keeps no times. CUPTI records all the while, as a CUDA graph that was made be
 
 from __future__ import annotations
 
+import atexit
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from pytest_nsight.collectors.cupti.activity import (
-    CONCURRENT_KERNEL,
-    COPY,
-    DRIVER,
-    RUNTIME,
-    SET,
-    Activity,
-    ActivityRecorder,
-)
+from pytest_nsight.collectors.cupti.activity import Activity, ActivityRecorder, list_activities
+from pytest_nsight.collectors.cupti.cupti_recorder import KINDS
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, UnidentifiedError
 from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
@@ -26,12 +20,11 @@ from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, c
 ROUNDS = 2
 """A round that differs from the next one has no identity."""
 
-_KINDS = (CONCURRENT_KERNEL, COPY, SET, RUNTIME, DRIVER)
 _LONGEST_TEXT = 60
 
 
 @dataclass(slots=True)
-class _OpenRange:
+class _MarkedRange:
     """A range as it was pushed: a round, or a part inside one.
 
     Attributes:
@@ -48,7 +41,7 @@ class _OpenRange:
     first_launch: int
     end_ns: int = 0
     past_launch: int = 0
-    parts: list[tuple[str, _OpenRange]] = field(default_factory=list)
+    parts: list[tuple[str, _MarkedRange]] = field(default_factory=list)
 
 
 class IdentityRecorder:
@@ -65,23 +58,31 @@ class IdentityRecorder:
         self._reader = LaunchReader(capture)
         self._recorder = ActivityRecorder(cupti)
         self._activities: list[Activity] = []
-        self._open: list[_OpenRange] = []
-        self._ranges: list[_OpenRange] = []
+        self._lost = 0
+        self._open: list[_MarkedRange] = []
+        self._ranges: list[_MarkedRange] = []
         capture.start()
-        self._recorder.start(_KINDS)
+        self._recorder.start(KINDS)
+        # Calls after the interpreter's end, those of destructors, must not call back into Python.
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._capture.stop()
+        self._recorder.disable()
 
     def start(self) -> None:
         """Forgets the ranges before a case; what its set-up has launched stays, as it may be part of a graph."""
         self._ranges.clear()
 
     def stop(self) -> None:
-        """Reads the records of the case, and goes on recording."""
-        self._activities = self._recorder.stop()
-        self._recorder.start(_KINDS)
+        """Reads the records of the case; CUPTI goes on recording."""
+        dropped = self._recorder.dropped
+        self._activities = sorted(list_activities(self._recorder.collect()), key=lambda one: one.start_ns)
+        self._lost = self._recorder.dropped - dropped
 
     def push(self, name: str, payload: int) -> None:  # noqa: ARG002 - ranges are found by their names
         """Opens a range."""
-        self._open.append(_OpenRange(name, self._cupti.now_ns(), len(self._capture.launches)))
+        self._open.append(_MarkedRange(name, self._cupti.now_ns(), len(self._capture.launches)))
 
     def pop(self) -> None:
         """Closes the last range opened."""
@@ -105,13 +106,13 @@ class IdentityRecorder:
             self._capture.problems.clear()
             self._activities = []
 
-    def _compare_rounds(self, rounds: Sequence[_OpenRange]) -> Identity:
+    def _compare_rounds(self, rounds: Sequence[_MarkedRange]) -> Identity:
         if len(rounds) < ROUNDS:
             raise UnidentifiedError(f"{len(rounds)} of {ROUNDS} rounds came to their end")
         if self._capture.problems:
             raise UnidentifiedError(self._capture.problems[0])
-        if self._recorder.dropped:
-            raise UnidentifiedError(f"CUPTI lost {self._recorder.dropped} records")
+        if self._lost:
+            raise UnidentifiedError(f"CUPTI lost {self._lost} records")
         first, *others = (self._read_round(one) for one in rounds)
         for other in others:
             if differences := compare_launches(first, other):
@@ -120,7 +121,7 @@ class IdentityRecorder:
             raise UnidentifiedError("its rounds launch nothing on a GPU")
         return make_identity(first)
 
-    def _read_round(self, round_: _OpenRange) -> list[LaunchIdentity]:
+    def _read_round(self, round_: _MarkedRange) -> list[LaunchIdentity]:
         own = [
             one for one in self._activities if one.is_on_device and round_.begin_ns <= one.start_ns < round_.end_ns
         ]
