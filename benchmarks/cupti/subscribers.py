@@ -20,8 +20,8 @@ from typing import Any
 
 import torch
 
-from benchmarks.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.activity import ActivityRecorder
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
 
 ROOT = Path(__file__).parents[2]

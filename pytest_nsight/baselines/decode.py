@@ -25,8 +25,10 @@ from pytest_nsight.baselines.file_format import (
     by_age,
 )
 from pytest_nsight.baselines.packed_integers import PackingError, unpack
+from pytest_nsight.baselines.stored_identities import restore_identities
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.json_text import DecodingError, parse, shown
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
 
@@ -206,10 +208,11 @@ def _decode_second(content: object) -> Iterator[tuple[Subject, Sequence[RunSumma
             shape.registers,
             shape.shared_bytes,
         )
+    identities = restore_identities(file.launches, file.identities)
     durations = _Durations()
     for number, entry in enumerate(file.subjects):
         subject = Subject(entry.case, entry.part)
-        decode_run = partial(_decode_run, subject, file, shapes, durations)
+        decode_run = partial(_decode_run, subject, file, shapes, identities, durations)
         yield subject, _each(f".subjects[{number}].runs", entry.runs, decode_run)
 
 
@@ -217,6 +220,7 @@ def _decode_run(
     subject: Subject,
     file: SecondFormat,
     shapes: Mapping[str, Shape],
+    identities: Mapping[str, Identity],
     durations: _Durations,
     stored: StoredRun,
 ) -> RunSummary:
@@ -245,6 +249,7 @@ def _decode_run(
         reason=origin.reason,
         cases=origin.cases,
         elapsed_ms=stored.elapsed_ms,
+        identity=_look_up(identities, structure.identity, "identities") if structure.identity else None,
     )
 
 

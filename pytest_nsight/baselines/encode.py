@@ -10,6 +10,7 @@ from operator import sub
 
 from pytest_nsight.baselines.file_format import (
     FORMAT_VERSION,
+    FORMAT_WITHOUT_IDENTITIES,
     GAP_IS_DERIVED,
     Runs,
     StoredKernel,
@@ -21,6 +22,8 @@ from pytest_nsight.baselines.file_format import (
     by_age,
 )
 from pytest_nsight.baselines.packed_integers import pack
+from pytest_nsight.baselines.stored_identities import StoredCode, StoredIdentity, StoredLaunch, store_launch
+from pytest_nsight.model.identity import Identity, LaunchIdentity
 from pytest_nsight.model.values import METRICS, RunSummary, Shape, Subject
 
 _Fields = Mapping[str, object]
@@ -38,6 +41,9 @@ class _Shared:
         self._entries[key] = fields
         return key
 
+    def __bool__(self) -> bool:
+        return bool(self._entries)
+
     def lines(self, name: str) -> Iterator[str]:
         """A line for each entry, in order of time where there is one, so that a new entry goes to the end."""
         entries = sorted(self._entries.items(), key=lambda item: (str(item[1].get("recorded", "")), item[0]))
@@ -52,6 +58,8 @@ class _Encoder:
     def __init__(self) -> None:
         self.environments, self.kernels, self.shapes = _Shared(), _Shared(), _Shared()
         self.structures, self.origins = _Shared(), _Shared()
+        self.launches, self.identities = _Shared(), _Shared()
+        self._launch_keys: dict[LaunchIdentity, str] = {}
         self._shape_keys: dict[Shape, str] = {}
 
     def subject(self, subject: Subject, runs: Sequence[RunSummary]) -> str:
@@ -100,8 +108,19 @@ class _Encoder:
             is_stable=run.is_stable,
             copied_bytes=run.copied_bytes,
             work=None if run.work is None else StoredWork(run.work.bytes_moved, run.work.flops),
+            identity="" if run.identity is None else self._identity(run.identity),
         )
         return self.structures.add(_fields(stored))
+
+    def _identity(self, identity: Identity) -> str:
+        keys = [self._launch(launch) for launch in identity.launches]
+        order = tuple((keys[place], times) for place, times in identity.order)
+        return self.identities.add(_fields(StoredIdentity(identity.digest, order)))
+
+    def _launch(self, launch: LaunchIdentity) -> str:
+        if launch not in self._launch_keys:
+            self._launch_keys[launch] = self.launches.add(_fields(store_launch(launch)))
+        return self._launch_keys[launch]
 
     def _shape(self, shape: Shape) -> str:
         if shape not in self._shape_keys:
@@ -127,10 +146,12 @@ def encode(runs: Runs) -> str:
     subjects = [encoder.subject(subject, runs[subject]) for subject in sorted(runs) if runs[subject]]
     lines = [
         "{",
-        f'"format": {FORMAT_VERSION},',
+        f'"format": {FORMAT_VERSION if encoder.identities else FORMAT_WITHOUT_IDENTITIES},',
         *encoder.environments.lines("environments"),
         *encoder.kernels.lines("kernels"),
         *encoder.shapes.lines("shapes"),
+        *(encoder.launches.lines("launches") if encoder.identities else ()),
+        *(encoder.identities.lines("identities") if encoder.identities else ()),
         *encoder.structures.lines("structures"),
         *encoder.origins.lines("origins"),
         '"subjects": [',
@@ -145,11 +166,13 @@ def _to_json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
 
 
-def _fields(value: StoredKernel | StoredShape | StoredStructure | StoredOrigin) -> dict[str, object]:
+def _fields(
+    value: StoredKernel | StoredShape | StoredStructure | StoredOrigin | StoredLaunch | StoredIdentity,
+) -> dict[str, object]:
     """The fields that differ from their defaults, in order."""
     found = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
     return {
-        field.name: dataclasses.asdict(content) if isinstance(content, StoredWork) else content
+        field.name: dataclasses.asdict(content) if isinstance(content, StoredWork | StoredCode) else content
         for field, content in found
         if content != field.default
     }

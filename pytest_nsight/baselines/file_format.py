@@ -9,22 +9,28 @@ Versions (`format` in the file):
    `origins` (session, time, commit, board, environment, reason). A run is one line, the
    fields of `StoredRun`. Rounds are packed, see `packed_integers`; metrics with the same numbers share an entry,
    `"kernel busy": "100x2144"`, and `"gap": "span-busy"` is the difference of the two.
+3. Format 2 with `launches` (one launch, copy or set each, see `StoredLaunch`) and `identities` (a digest, and keys
+   of launches in order); a structure names the identity of what it launches.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from typing import Annotated
 
+from pytest_nsight.baselines.stored_identities import StoredIdentity, StoredLaunch
 from pytest_nsight.model.decoding import AsRow, Count, Range
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.json_text import shown
 from pytest_nsight.model.values import RunSummary, Subject
 
-FORMAT_VERSION = 2
-"""The version that is written; files of this version and of all earlier ones are read."""
+FORMAT_VERSION = 3
+"""The newest version; files of this version and of all earlier ones are read."""
+
+FORMAT_WITHOUT_IDENTITIES = 2
+"""The version that is written where no run has an identity, so that older plugins read it, too."""
 
 MOST_ROUNDS = 100_000
 """Most rounds of a run that are read: a thousand times what a run takes unless the mark asks for more."""
@@ -156,12 +162,16 @@ class StoredShape:
 
 @dataclass(frozen=True, slots=True)
 class StoredStructure:
-    """Format 2: what a round does: (key of a shape, launches) in order, bytes copied, work."""
+    """Format 2: what a round does: (key of a shape, launches) in order, bytes copied, work.
+
+    Format 3: the key of its identity.
+    """
 
     launches: tuple[tuple[str, _Launches], ...]
     is_stable: bool = True
     copied_bytes: Count = 0
     work: StoredWork | None = None
+    identity: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -220,7 +230,7 @@ class StoredSubject:
 
 @dataclass(frozen=True, slots=True)
 class SecondFormat:
-    """Format 2: the file."""
+    """Formats 2 and 3: the file."""
 
     format: int
     environments: Mapping[str, Mapping[str, str]]
@@ -229,6 +239,8 @@ class SecondFormat:
     structures: Mapping[str, StoredStructure]
     origins: Mapping[str, StoredOrigin]
     subjects: tuple[StoredSubject, ...]
+    launches: Mapping[str, StoredLaunch] = field(default_factory=dict)
+    identities: Mapping[str, StoredIdentity] = field(default_factory=dict)
 
 
 def by_age(run: RunSummary) -> tuple[datetime, str]:

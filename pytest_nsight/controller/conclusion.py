@@ -21,6 +21,7 @@ from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
 from pytest_nsight.controller.session_result import SessionRecord, list_compared, make_result, write_shard
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate.identical import attach_identities, describe_identities, join_proofs
 from pytest_nsight.gate.judging import StoredRuns, judge_state, list_measured, list_notes, list_saved, withdraw
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
@@ -112,7 +113,8 @@ def conclude(
         verdicts = tuple(one if one.subject.case in saved.cases else withdraw(one) for one in verdicts)
     else:
         state = state.with_notes(*list_notes(state, stored))
-        verdicts = judge_state(state, stored)
+        timed = judge_state(state, stored)
+        state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
         verdicts = drill.explain(verdicts) if drill else verdicts
         baseline_runs = list_compared(state, stored)
         gaps = _find_gaps(settings, state, collected)
@@ -204,7 +206,7 @@ def _save_runs(settings: Settings, state: GateState, folder: Path, collector: Co
         collector: records the session, None for a replay.
     """
     slug = store.model_slug(state.device)
-    runs = [*state.accepted, *state.canaries]
+    runs = [*attach_identities(state), *state.canaries]
     try:
         paths = store.save(settings.baselines, slug, runs, reason=settings.reason)
     except NsightError as error:

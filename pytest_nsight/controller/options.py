@@ -70,6 +70,10 @@ def add_options(parser: pytest.Parser) -> None:
     text = "measure the user's cases only, without the canaries, the plugin's own cases that watch the board"
     group.addoption("--nsight-no-canaries", dest="nsight_canaries", action="store_false", default=None, help=text)
     parser.addini("nsight_canaries", "measure the canaries beside the user's cases", type="bool", default=True)
+    text = "time every case, also one whose machine code, launches and arguments are those of its baseline"
+    group.addoption("--nsight-no-identity", dest="nsight_identity", action="store_false", default=None, help=text)
+    text = "identify the launches of every case first, and do not time what is identical with its baseline"
+    parser.addini("nsight_identity", text, type="bool", default=True)
     text = "benchmark: treat every test that uses pytest-benchmark's fixture as if it had the mark nsight"
     parser.addini("nsight_mark", text, default="")
     # What `pytest-nsight calibrate` starts pytest with.
@@ -90,8 +94,8 @@ def given_options(config: pytest.Config) -> tuple[str, ...]:
     """The options of this plugin that the command line names, apart from --nsight itself."""
     given = []
     for name, value in sorted(vars(config.option).items()):
-        if name == "nsight_canaries" and value is False:
-            given.append("--nsight-no-canaries")
+        if name in ("nsight_canaries", "nsight_identity") and value is False:
+            given.append(f"--{name.replace('nsight_', 'nsight-no-')}")
         elif name.startswith("nsight_") and value not in (None, False, []):
             given.append(f"--{name.replace('_', '-')}")
     return tuple(given)

@@ -49,6 +49,7 @@ _STATUS = {
     VerdictKind.INCONCLUSIVE: ("?", "INCONCLUSIVE", "yellow"),
     VerdictKind.NO_BASELINE: ("n", "NO_BASELINE", "yellow"),
     VerdictKind.IMPROVEMENT: ("+", "IMPROVEMENT", "green"),
+    VerdictKind.IDENTICAL: ("=", "IDENTICAL", "green"),
     VerdictKind.NOT_SAVED: ("!", "NOT_SAVED", "yellow"),
 }
 

@@ -62,14 +62,15 @@ class ProgressLine:
 
 def line(progress: Progress, elapsed_s: float) -> str:
     """The text of the line, for a process that began `elapsed_s` ago."""
-    run = int(progress.run.rpartition("/")[2])
+    number = progress.run.rpartition("/")[2]
+    run = f"run {int(number)}" if number.isdecimal() else number
     running = [Subject(case).label for case in (progress.case, *progress.beside) if case]
     what = visible(" | ".join(running)) or ("reading" if progress.done else "starting")
     left = ""
     if progress.done:
         seconds = elapsed_s / progress.done * (progress.total - progress.done)
         left = f", about {seconds:.0f} s left"
-    return f"nsight: run {run}, case {min(progress.done + 1, progress.total)}/{progress.total}: {what}{left}"
+    return f"nsight: {run}, case {min(progress.done + 1, progress.total)}/{progress.total}: {what}{left}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,6 +7,7 @@ from pathlib import Path
 
 from pytest_nsight.collectors.child_process import read_tail
 from pytest_nsight.collectors.lookup import read_kept_trace
+from pytest_nsight.controller.identity_pass import read_identity_passes
 from pytest_nsight.controller.parallel_records import TraceReader, read_recorded_parallel_run
 from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError
@@ -26,13 +27,20 @@ class ReplaySource:
         Raises:
             RecordingError: the folder holds none.
         """
-        self._folders = _find_runs(folder)
+        self._identity_passes = read_identity_passes(folder)
+        # Where all is identical no run follows.
+        self._folders = _list_runs(folder) if self._identity_passes else _find_runs(folder)
         self.processes = len(self._folders)
         self._next = 0
 
+    @property
+    def has_identities(self) -> bool:
+        """Whether the session began with an identity pass."""
+        return bool(self._identity_passes)
+
     def execute(
         self,
-        assignment: Assignment,  # noqa: ARG002 - what was recorded decides
+        assignment: Assignment,
         upcoming: Sequence[Assignment] = (),  # noqa: ARG002
     ) -> tuple[MeasuredProcess, ...]:
         """The next recorded process, or those that ran side by side.
@@ -40,6 +48,8 @@ class ReplaySource:
         Raises:
             RecordingError: its record lacks the trace or cannot be read.
         """
+        if assignment.identifies:
+            return self._identity_passes
         if self._next == self.processes:
             return ()
         folder = self._folders[self._next]
@@ -59,14 +69,18 @@ def read_recorded_session(folder: Path) -> tuple[ProcessRecord, ...]:
     return tuple(record for run in _find_runs(folder) for record in _read_run(run))
 
 
+def _list_runs(folder: Path) -> list[Path]:
+    return sorted(run for run in folder.glob("run-*") if (run / FILE_NAME).exists() or has_plan(run))
+
+
 def _find_runs(folder: Path) -> list[Path]:
-    runs = [run for run in folder.glob("run-*") if (run / FILE_NAME).exists() or has_plan(run)]
+    runs = _list_runs(folder)
     if not runs:
         raise RecordingError(
             f"{folder} holds no recorded run (run-*/{FILE_NAME}); give a folder of .nsight/ that was recorded with "
             "--nsight-keep"
         )
-    return sorted(runs)
+    return runs
 
 
 def _read_run(folder: Path) -> tuple[ProcessRecord, ...]:

@@ -23,19 +23,21 @@ from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
 from pytest_nsight.controller.first_pass import place_first_pass
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
+from pytest_nsight.controller.identity_pass import IdentifyingSource, IdentityPass
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_session, name_session
+from pytest_nsight.controller.session_plan import identifies_launches, plan_replay, plan_session
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
-from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
@@ -140,16 +142,7 @@ class NsightSession:
         """
         self._collected, self._environment = collected, environment
         given = self._settings
-        self._state = GateState(
-            SessionPlan(
-                cases=tuple(cases),
-                runs=given.runs,
-                is_judged=not given.save and given.pool is None,
-                is_paired=self._revision is not None,
-                settles=given.strict,
-                seed=self._id if shuffle else None,
-            )
-        )
+        self._state = GateState(plan_session(given, self._collector, cases, self._id, shuffle=shuffle))
         # A file that cannot be read or written is better known before minutes of measuring than after.
         if given.pool is None:
             self._load(measured_product())
@@ -175,7 +168,8 @@ class NsightSession:
 
     def _replay(self, state: GateState, folder: Path) -> None:
         recording = ReplaySource(folder)
-        session = replace(state.plan, runs=recording.processes, is_judged=False, seed=None)
+        has_identities = recording.has_identities
+        session = plan_replay(self._settings, state.plan, recording.processes, has_identities=has_identities)
         self._state = run_loop(replace(state, plan=session), recording, self._load, self._keep_state)
 
     def _measure_live(self, state: GateState, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> None:
@@ -255,9 +249,12 @@ class NsightSession:
         self, cases: Sequence[Case], watch: Callable[[Progress], None], trees: Sequence[Tree]
     ) -> Source:
         session = self._live_session(cases, trees)
+        timed: Source = LiveSource(session, watch)
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
-            return ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
-        return LiveSource(session, watch)
+            timed = ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
+        if not identifies_launches(self._settings, session.collector):
+            return timed
+        return IdentifyingSource(IdentityPass(session, watch), timed)
 
     def _live_session(self, cases: Sequence[Case], trees: Sequence[Tree]) -> LiveSession:
         """What all workers have in common."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -69,6 +69,7 @@ def make_result(
         datasheet=find_datasheet(state.device, state.bytes_per_s),
         partners=state.plan.partners,
         baseline_runs=compared,
+        identities=state.identities,
         lines={case.id: case.line for case in state.plan.cases if case.line is not None},
         **others,
     )
@@ -76,7 +77,12 @@ def make_result(
 
 def list_compared(state: GateState, stored: StoredRuns) -> tuple[RunSummary, ...]:
     """The runs that the new ones are compared with."""
-    return tuple(run for subject in list_subjects(state, stored) for run in subject.baseline)
+    return tuple(_without_launches(run) for subject in list_subjects(state, stored) for run in subject.baseline)
+
+
+def _without_launches(run: RunSummary) -> RunSummary:
+    """The run with no more than the digest of its identity, which many runs share."""
+    return run if run.identity is None else replace(run, identity=replace(run.identity, launches=(), order=()))
 
 
 def write_shard(

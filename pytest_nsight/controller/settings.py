@@ -78,6 +78,7 @@ class Settings:
         shard: the part of the session that is measured here, None for all of it.
         durations: session whose durations divide the tests among shards, None for the baselines.
         canaries: whether the plugin's own cases are measured beside the user's.
+        identity: whether launches are identified first, so that what is identical is not timed.
         workers: processes that measure at once, each on a GPU of its own; ALL_GPUS for one on every GPU.
         most_workers: where that is ALL_GPUS, no more than this many; None for no limit.
         script: what `pytest-nsight run` measures in place of tests, None for tests.
@@ -112,6 +113,7 @@ class Settings:
     shard: Shard | None = None
     durations: Path | None = None
     canaries: bool = True
+    identity: bool = True
     workers: int = 1
     most_workers: int | None = None
     script: Script | None = None
@@ -194,6 +196,7 @@ def read_settings(config: pytest.Config) -> Settings:
         shard=shard,
         durations=here / durations if (durations := given("durations")) else None,
         canaries=bool(given("canaries")),
+        identity=bool(given("identity")),
         workers=workers,
         most_workers=most_workers,
         script=config.stash.get(SCRIPT, None),

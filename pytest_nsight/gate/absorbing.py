@@ -10,7 +10,8 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pytest_nsight.gate.state import GateState, PlannedProcess, SerialisedReport
+from pytest_nsight.gate.identification import absorb_identities, add_run, join_reports
+from pytest_nsight.gate.state import GateState, PlannedProcess
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
@@ -53,6 +54,8 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
         processes: what it, or they, measured; none where a recording has no more, which ends the loop.
     """
     planned, *rest = state.pending
+    if planned.assignment.identifies:
+        return absorb_identities(replace(state, pending=tuple(rest)), processes)
     if not processes:
         # What was to be measured again never will be.
         return replace(state.with_problems(state.doubts), pending=(), is_exhausted=True)
@@ -156,12 +159,12 @@ def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:
 
 
 def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> GateState:
-    state = _add_run(state, process.manifest)
+    state = add_run(state, process.manifest)
     state = replace(state, bytes_per_s=process.bytes_per_s or state.bytes_per_s)
     if process.manifest.tree == OTHER_TREE:
         return _add_other_tree(state, process, outcome)
     state = _add_pairs(_add_canaries(state, process), process)
-    reports = _join_reports(state.reports, process.manifest, outcome.complete)
+    reports = join_reports(state.reports, process.manifest, outcome.complete)
     state = replace(
         state,
         reports=reports,
@@ -186,21 +189,6 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
 
 def _pick(values: Mapping[str, _Value], cases: Sequence[str]) -> dict[str, _Value]:
     return {case: values[case] for case in cases if case in values}
-
-
-def _add_run(state: GateState, manifest: Manifest) -> GateState:
-    """Takes over what is true of a whole run, and the boards of all its processes."""
-    if manifest.seed is not None:
-        state = replace(state, seeds={**state.seeds, manifest.run: manifest.seed})
-    if fresh := [one for one in manifest.leaked_state if one.case not in state.leaked_state]:
-        state = replace(state, leaked_state={**state.leaked_state, **{one.case: one for one in fresh}})
-    if not manifest.device:
-        return state
-    if not state.device:
-        environment = {**manifest.environment, "board": manifest.board}
-        return replace(state, device=manifest.device, environment=environment)
-    boards = dict.fromkeys((*state.environment["board"].split("+"), *manifest.board.split("+")))
-    return replace(state, environment={**state.environment, "board": "+".join(boards)})
 
 
 def _add_other_tree(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> GateState:
@@ -260,21 +248,6 @@ def _launches(summary: RunSummary) -> dict[str, int]:
     for use in summary.shapes:
         launches[use.shape.name] = launches.get(use.shape.name, 0) + use.count
     return launches
-
-
-def _join_reports(
-    known: Mapping[str, tuple[SerialisedReport, ...]], manifest: Manifest, cases: Sequence[str]
-) -> dict[str, tuple[SerialisedReport, ...]]:
-    """A case shows the reports of its first run, unless those of a later one failed."""
-    joined = dict(known)
-    reports: dict[str, list[SerialisedReport]] = {}
-    for one in manifest.reports:
-        reports.setdefault(one.case, []).append(one.report)
-    for case in cases:
-        fresh = tuple(reports.get(case, ()))
-        if fresh and (case not in known or any(report["outcome"] == "failed" for report in fresh)):
-            joined[case] = fresh
-    return joined
 
 
 def _join_warnings(

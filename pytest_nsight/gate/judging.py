@@ -9,10 +9,12 @@ from dataclasses import replace
 from pytest_nsight.baselines.comparability import ComparableRuns, describe_changes, find_comparable
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.judge.board_groups import find_board_groups
+from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.judge.judge import judge, suspects
 from pytest_nsight.judge.structure import compare_structure
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, duration, durations, percent
 from pytest_nsight.model.values import Policy, RunSummary, Subject
@@ -45,6 +47,11 @@ class StoredRuns:
         if key not in self._comparable:
             self._comparable[key] = find_comparable(self._runs.get(subject, ()), environment)
         return self._comparable[key]
+
+    def newest_identity(self, case: str) -> Identity | None:
+        """What the newest stored run that says so launches, comparable or not."""
+        found = [run.identity for run in self._runs.get(Subject(case), ()) if run.identity is not None]
+        return found[-1] if found else None
 
 
 def judge_state(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
@@ -89,9 +96,16 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
                 pairs=() if subject.part else state.pairs.get(subject.case, ()),
                 against=other.short_commit,
                 absent=other.explain_absent(subject) if other.commit and not baseline else "",
+                cause=_find_cause(state, stored, subject.case),
             )
         )
     return tuple(subjects)
+
+
+def _find_cause(state: GateState, stored: StoredRuns, case: str) -> str:
+    """In what the launches of a case differ from those that it is compared with."""
+    compared = state.other.identities.get(case) if state.other.commit else stored.newest_identity(case)
+    return describe_change(compared, state.identities.get(case))
 
 
 def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:

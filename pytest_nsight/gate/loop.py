@@ -11,6 +11,8 @@ from dataclasses import replace
 from typing import Protocol
 
 from pytest_nsight.gate.absorbing import absorb
+from pytest_nsight.gate.identical import choose_timed, settle
+from pytest_nsight.gate.identification import plan_identities
 from pytest_nsight.gate.judging import StoredRuns, find_suspects
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.judge.subject_runs import LOOKS
@@ -75,7 +77,10 @@ def plan(state: GateState, stored: StoredRuns) -> GateState:
     if state.pending or state.is_exhausted or state.is_interrupted:
         return state
     if not state.planned_runs:
-        return _add_runs(state, state.plan.case_ids, state.plan.runs)
+        if state.plan.identifies and not state.is_identified and (pending := plan_identities(state.plan)):
+            return replace(state, pending=pending)
+        state = settle(state, stored)
+        return _add_runs(state, choose_timed(state), state.plan.runs)
     next_look = next((look for look in LOOKS if look > state.planned_runs), None)
     if not state.plan.is_judged or next_look is None:
         return state
@@ -90,6 +95,8 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
     The last ones have no cases: a look may ask for them, and it is not known for which cases.
     """
     known = tuple(process.assignment for process in state.pending[1:])
+    if state.pending and state.pending[0].assignment.identifies:
+        return ()
     most = max(state.plan.runs, LOOKS[-1]) if state.plan.is_judged else state.plan.runs
     if state.planned_runs >= most or len(state.plan.cases) < _WORTH_GUESSING:
         return known

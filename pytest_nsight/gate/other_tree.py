@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from pytest_nsight.baselines.comparability import BLOCKING
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
@@ -24,12 +25,14 @@ class OtherTree:
         absent: case -> why it cannot be compared, as the beginning of a sentence.
         runs: subject -> its runs, canaries among them.
         only_there: marked tests that the revision has and the session did not select.
+        identities: case -> what its rounds launch.
     """
 
     commit: str = ""
     absent: Mapping[str, str] = field(default_factory=dict)
     runs: Mapping[Subject, tuple[RunSummary, ...]] = field(default_factory=dict)
     only_there: tuple[str, ...] = ()
+    identities: Mapping[str, Identity] = field(default_factory=dict)
 
     @property
     def short_commit(self) -> str:
@@ -94,6 +97,15 @@ class OtherTree:
             if case not in measured:
                 absent.setdefault(case, tree.describe_absence(manifest, case, problems))
         return replace(tree, absent=absent)
+
+    def add_identities(self, manifest: Manifest) -> OtherTree:
+        """The same with what an identity pass found."""
+        return replace(
+            self,
+            commit=self.commit or manifest.commit,
+            only_there=self.only_there if self.commit else manifest.only_there,
+            identities={**self.identities, **manifest.identities},
+        )
 
     def describe_absence(self, manifest: Manifest, case: str, problems: Mapping[str, str]) -> str:
         """Why a process of the revision has no runs of a case."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.roofline import Limits, measure_limits
 from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
@@ -32,6 +33,9 @@ class SessionPlan:
         settles: whether a case that more runs may show to be unchanged is a suspect, too.
         seed: shuffles the cases of each run, so that what one case leaves behind (a warm board, a fragmented
             allocator) becomes noise instead of bias; None keeps their order.
+        identifies: whether the launches of all cases are identified before the first run.
+        proves: whether a case whose launches are those that it is compared with passes without being timed.
+        audit_seed: draws the cases that are timed all the same.
     """
 
     cases: tuple[Case, ...]
@@ -40,6 +44,9 @@ class SessionPlan:
     is_paired: bool = False
     settles: bool = False
     seed: str | None = None
+    identifies: bool = False
+    proves: bool = False
+    audit_seed: str = ""
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -92,6 +99,10 @@ class GateState:
         failures_alone: processes in a row that measured one case alone and failed.
         timelines: case -> a round of its newest run.
         metrics: case -> sampled counters of its board in its newest run; empty where nothing was sampled.
+        is_identified: whether the identity pass is over.
+        identities: case -> what its rounds launch.
+        identity_reports: case -> serialised reports of the identity pass.
+        proven: case -> what its launches are identical with, where it needs no timing.
         is_interrupted: whether the user ended the session.
         is_exhausted: whether the source has no more runs.
     """
@@ -117,6 +128,10 @@ class GateState:
     failures_alone: int = 0
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
+    is_identified: bool = False
+    identities: Mapping[str, Identity] = field(default_factory=dict)
+    identity_reports: Mapping[str, tuple[SerialisedReport, ...]] = field(default_factory=dict)
+    proven: Mapping[str, str] = field(default_factory=dict)
     is_interrupted: bool = False
     is_exhausted: bool = False
 

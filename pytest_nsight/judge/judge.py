@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from pytest_nsight.judge.board_groups import find_board_groups
-from pytest_nsight.judge.claims import check_claims, find_partner
+from pytest_nsight.judge.claims import ClaimState, check_claims, find_partner
 from pytest_nsight.judge.compare_times import build_panel, compare_times, learn_prior
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.looks import may_differ, may_settle
@@ -72,6 +72,23 @@ def suspects(
             if partner is not None:
                 wanted.add(partner.subject)
     return tuple(item.subject for item in given if item.subject in wanted)
+
+
+def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str) -> tuple[Subject, ...]:
+    """Return the subjects of which every claim holds of their new runs, or could not be checked on their device.
+
+    Args:
+        given: all runs of every subject, with the cases that they claim to beat.
+        family: maps a normalised kernel name to the name that all its tiles and variants share.
+    """
+    prior = _prepare_suite(given, (), family).prior
+    by_subject = {item.subject: item for item in given}
+    held = (ClaimState.HELD, ClaimState.UNCHECKED)
+    return tuple(
+        item.subject
+        for item in given
+        if all(one.state in held for one in check_claims(item, find_partner(item, by_subject), prior))
+    )
 
 
 def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: bool) -> bool:

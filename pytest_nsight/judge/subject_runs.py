@@ -40,6 +40,7 @@ class SubjectRuns:
         against: the revision whose runs of this session stand in place of stored ones, "" if none do. Both trees
             then get more runs together.
         absent: why that revision has no run of the subject, "" if it has.
+        cause: in what the launches of the two differ, "" where they do not, or where that is not known.
         board_groups: board -> its group of boards that time alike, as far as the canaries show it.
     """
 
@@ -53,6 +54,7 @@ class SubjectRuns:
     against: str = ""
     absent: str = ""
     board_groups: Mapping[str, str] = field(default_factory=dict)
+    cause: str = ""
 
     @property
     def is_comparable(self) -> bool:

@@ -59,6 +59,8 @@ def decide(
     environment = subject.environment or _explain_shift(contrast)
     if kind in _NEEDS_SOUND_ENVIRONMENT and environment and comparison is not None:
         kind, body = VerdictKind.ENVIRONMENT, sentences.environment(environment, comparison)
+    if subject.given.cause and (comparison is not None or subject.loses_structure):
+        body = f"{body}; {subject.given.cause}"
     kind, body = _join_claims(kind, body, claims)
     measured = subject.new or subject.new_aside
     return Verdict(

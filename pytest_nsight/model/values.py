@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
+from pytest_nsight.model.identity import Identity
+
 METRICS = ("kernel", "busy", "span", "gap", "copy", "sync", "wall", "launch")
 """Names of the per-round durations that `metric=` may choose; each is stored in integer nanoseconds.
 
@@ -167,6 +169,7 @@ class RunSummary:
         reason: why these runs became a baseline, as their user wrote; "" for none.
         cases: number of cases that its process measured, 0 when unknown: what ran before a short kernel changes it.
         elapsed_ms: time that the test took in its process, set-up and teardown included; 0 when unknown.
+        identity: what a round launches, None where that is not known, and of parts.
     """
 
     subject: Subject
@@ -186,6 +189,7 @@ class RunSummary:
     reason: str = ""
     cases: int = 0
     elapsed_ms: int = 0
+    identity: Identity | None = None
 
     @property
     def ran_on_gpu(self) -> bool:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.roofline import Datasheet, Limits
 from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import RunSummary, Shape, Subject
@@ -24,6 +25,9 @@ class VerdictKind(enum.Enum):
     NO_BASELINE = "NO_BASELINE"
     IMPROVEMENT = "IMPROVEMENT"
     UNCHANGED = "UNCHANGED"
+    IDENTICAL = "IDENTICAL"
+    """Proven to launch what it is compared with, so that it was not timed, or only as an audit."""
+
     NOT_SAVED = "NOT_SAVED"
     SAVED = "SAVED"
     MEASURED = "MEASURED"
@@ -128,6 +132,7 @@ class SessionResult:
         lines: case -> line of its test in its file, from 1; absent where that is not known.
         timelines: case -> the median round of its newest run, as far as the recording shows one.
         metrics: case -> sampled counters of its board in its newest run.
+        identities: case -> what its rounds launch; empty without an identity pass.
         affected: which cases were chosen by what has changed, None where all selected ones are measured.
         script: how the script is run that was measured in place of tests, "" for tests.
     """
@@ -150,5 +155,6 @@ class SessionResult:
     lines: Mapping[str, int] = field(default_factory=dict)
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
+    identities: Mapping[str, Identity] = field(default_factory=dict)
     affected: AffectedCases | None = None
     script: str = ""

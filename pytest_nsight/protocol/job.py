@@ -30,11 +30,13 @@ class Assignment:
         cases: node ids, in the order to measure them; none where they are not known yet.
         seed: of that order, None where it is the user's.
         tree: which tree is measured, THIS_TREE or OTHER_TREE.
+        identifies: whether the launches of the cases are identified, and no times are measured.
     """
 
     cases: tuple[str, ...]
     seed: int | None = None
     tree: str = THIS_TREE
+    identifies: bool = False
 
     def write(self, folder: Path) -> None:
         """Writes the assignment where the worker looks for it."""
@@ -119,6 +121,7 @@ class Job:
         mapping: redirects imports to that tree, None where they need no redirection.
         unable: case -> why this machine cannot run it.
         script: what is run in place of a pytest, None for a pytest.
+        identifies: whether the launches of the cases are identified, and no times are measured.
     """
 
     run: str
@@ -138,6 +141,7 @@ class Job:
     mapping: TreeMapping | None = None
     unable: dict[str, str] = field(default_factory=dict)
     script: Script | None = None
+    identifies: bool = False
 
     def write(self, folder: Path) -> None:
         """Writes the job where the worker looks for it."""

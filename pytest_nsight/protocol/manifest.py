@@ -4,7 +4,8 @@ One JSON object a line, so that everything before a crash stays readable. Events
 run (format, run, session, recorded, commit, pid, tree) · assignment (seed, cases) · device (name, board,
 environment) · device_failure (case, text) · case · round · conditions · report · case_end ·
 work (case, bytes_moved, flops) · canary_fault (case, text) · pair (case, partner, own_rounds, partner_rounds) ·
-pair_fault (case, text) · leaked_state (case, names, stuck) · warning (case, category, module, text, file, line) ·
+pair_fault (case, text) · identity (case, identity) · identity_fault (text) ·
+leaked_state (case, names, stuck) · warning (case, category, module, text, file, line) ·
 fault (text: a collection error) ·
 only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
 Recordings made before these names had race, race_fault, surplus and leak; they stay readable.
@@ -19,6 +20,7 @@ from typing import Any, TypeVar
 
 from pytest_nsight.model.decoding import Count
 from pytest_nsight.model.errors import RecordingError
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.json_text import DecodingError
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.conditions import Conditions
@@ -26,6 +28,7 @@ from pytest_nsight.protocol.json_files import damaged, read_json_lines, read_kno
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
     CaseWarning,
+    IdentifiedCase,
     LeakedState,
     PairedRounds,
     PhaseReport,
@@ -74,6 +77,8 @@ class Manifest:
         pair_faults: cases whose alternating rounds broke off.
         leaked_state: what cases left changed in the process.
         warnings: what cases warned of.
+        identities: case -> what its rounds launch, of an identity pass.
+        identity_fault: why that could not be said of any case, "" if it could.
     """
 
     run: str
@@ -103,6 +108,8 @@ class Manifest:
     device_failure: CaseFault | None = None
     leaked_state: tuple[LeakedState, ...] = ()
     warnings: tuple[CaseWarning, ...] = ()
+    identities: Mapping[str, Identity] = field(default_factory=dict)
+    identity_fault: str = ""
 
     def elapsed_ms(self, case: str) -> int:
         """Time that the phases of a case took, in ms; 0 where pytest reported none."""
@@ -154,7 +161,7 @@ class _OnlyThere:
 
 
 @dataclass(frozen=True, slots=True)
-class _CollectionFault:
+class _Fault:
     text: str
 
 
@@ -177,11 +184,13 @@ _EVENTS: dict[str, type[Any]] = {
     "device_failure": CaseFault,
     "pair": PairedRounds,
     "pair_fault": CaseFault,
-    "fault": _CollectionFault,
+    "fault": _Fault,
     "only_there": _OnlyThere,
     "wrong_import": WrongImport,
     "leaked_state": LeakedState,
     "warning": CaseWarning,
+    "identity": IdentifiedCase,
+    "identity_fault": _Fault,
     "end": _End,
 }
 
@@ -245,7 +254,7 @@ def read_manifest(path: Path) -> Manifest:
         ended=tuple(event.case for event in events.of("case_end", _CaseEvent)),
         rounds=events.of("round", Round),
         reports=events.of("report", PhaseReport),
-        faults=tuple(event.text for event in events.of("fault", _CollectionFault)),
+        faults=tuple(event.text for event in events.of("fault", _Fault)),
         exit_code=end.code if end else None,
         seed=assigned.seed if assigned else head.seed,
         tree=head.tree,
@@ -260,4 +269,6 @@ def read_manifest(path: Path) -> Manifest:
         device_failure=next(iter(events.of("device_failure", CaseFault)), None),
         leaked_state=events.of("leaked_state", LeakedState),
         warnings=events.of("warning", CaseWarning),
+        identities={event.case: event.identity for event in events.of("identity", IdentifiedCase)},
+        identity_fault="; ".join(event.text for event in events.of("identity_fault", _Fault)),
     )

@@ -11,6 +11,7 @@ from typing import IO, Annotated, Any
 from warnings import WarningMessage
 
 from pytest_nsight.model.decoding import Count, Range
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.conditions import Conditions
 
@@ -127,6 +128,19 @@ class CaseFault:
 
 
 @dataclass(frozen=True, slots=True)
+class IdentifiedCase:
+    """What a case launches in every round, or why that cannot be said.
+
+    Attributes:
+        case: node id.
+        identity: of it.
+    """
+
+    case: str
+    identity: Identity
+
+
+@dataclass(frozen=True, slots=True)
 class WrongImport:
     """A module that a worker imported from the user's tree while it measured another one.
 
@@ -201,6 +215,10 @@ class Journal:
         """Appends an error that costs no test its result, cut to one line."""
         lines = str(error).splitlines() or [""]
         self.write(event, case=case, text=f"{type(error).__name__}: {lines[0]}"[:_MOST_CHARACTERS])
+
+    def write_identity(self, identified: IdentifiedCase) -> None:
+        """Appends the identity of a case."""
+        self.write("identity", **asdict(identified))
 
     def write_conditions(self, conditions: Conditions) -> None:
         """Appends the conditions of a case."""

@@ -35,7 +35,7 @@ LONGEST = 65_536
 """GitHub refuses longer comments."""
 
 _HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
-_UNMOVED = (VerdictKind.UNCHANGED, VerdictKind.SAVED, VerdictKind.MEASURED)
+_UNMOVED = (VerdictKind.UNCHANGED, VerdictKind.IDENTICAL, VerdictKind.SAVED, VerdictKind.MEASURED)
 _LONGEST_REASON = 2_000
 
 

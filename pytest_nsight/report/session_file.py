@@ -93,6 +93,7 @@ def join_sessions(sessions: Sequence[SessionResult]) -> SessionResult:
         datasheet=ordered[-1].datasheet,
         partners=_united(session.partners for session in ordered),
         baseline_runs=_without_repeats([*stored, *(run for run, is_new in runs if not is_new)]),
+        identities=_united(session.identities for session in ordered),
         lines=_united(session.lines for session in ordered),
         timelines=_united(session.timelines for session in ordered),
         metrics=_united(session.metrics for session in ordered),

@@ -208,7 +208,7 @@ def _color(verdict: Verdict, *, strict: bool) -> str:
         return _RED
     if verdict.kind.fails_strict:
         return _YELLOW
-    return "" if verdict.kind is VerdictKind.UNCHANGED else _GREEN
+    return "" if verdict.kind in (VerdictKind.UNCHANGED, VerdictKind.IDENTICAL) else _GREEN
 
 
 def _reasons(

@@ -29,6 +29,7 @@ _NOUNS = {
     VerdictKind.INCONCLUSIVE: ("inconclusive", "inconclusive"),
     VerdictKind.NO_BASELINE: ("without baseline", "without baseline"),
     VerdictKind.UNCHANGED: ("unchanged", "unchanged"),
+    VerdictKind.IDENTICAL: ("identical", "identical"),
     VerdictKind.NOT_SAVED: ("not saved", "not saved"),
     VerdictKind.SAVED: ("saved", "saved"),
     VerdictKind.MEASURED: ("measured", "measured"),

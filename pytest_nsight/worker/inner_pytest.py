@@ -18,6 +18,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.base import Recorder
+from pytest_nsight.collectors.cupti.identity_recorder import make_identity_recorder
+from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.lookup import find_factory
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
@@ -165,7 +167,7 @@ def _select(session: pytest.Session, assignment: Assignment) -> None:
 
 
 def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent) -> list[object]:
-    recorder = find_factory(job.collector).make_recorder(folder)
+    recorder = _make_recorder(job, folder)
     plugins = [OptionsPlugin(), LeakedStatePlugin(journal)]
     if job.ranks > 1:
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
@@ -173,6 +175,10 @@ def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromPare
         return [*plugins, worker, RankPlugin(folder, job.rank, cases)]
     worker = Worker(job, journal, recorder, parent_pipe)
     return [*plugins, worker, DeviceHealthPlugin(journal, worker.run), SkipPlugin(job.unable)]
+
+
+def _make_recorder(job: Job, folder: Path) -> Recorder:
+    return make_identity_recorder() if job.identifies else find_factory(job.collector).make_recorder(folder)
 
 
 def main(folder: Path) -> int:
@@ -203,7 +209,11 @@ def main(folder: Path) -> int:
 
         return measure_script(job, folder, journal, parent_pipe)
     one_process = OneProcessPlugin()
-    plugins = [one_process, *_plugins(job, folder, journal, parent_pipe)]
+    try:
+        plugins = [one_process, *_plugins(job, folder, journal, parent_pipe)]
+    except CuptiError as error:
+        journal.write("identity_fault", text=str(error))
+        return 1
     if job.mapping is not None:
         plugins.append(OtherTreePlugin(journal, job.mapping))
     code = pytest.main(list(job.arguments), plugins=plugins)

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from typing import Any, TypeVar
 
 import pytest
 
 from pytest_nsight.collectors.base import Recorder
+from pytest_nsight.collectors.cupti.identity_recorder import ROUNDS, IdentityRecorder
 from pytest_nsight.model.values import CANARIES, Subject, Work
 from pytest_nsight.protocol.job import Assignment, Job
-from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.manifest_events import IdentifiedCase, Journal
 from pytest_nsight.protocol.mark import find_partners, read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
 from pytest_nsight.worker.canaries import NAMES
@@ -65,6 +68,26 @@ class MeasuredRun:
             self._stopwatch = Stopwatch(device, self._recorder, self.journal, self._barrier)
         return self._stopwatch
 
+    @property
+    def identifies(self) -> bool:
+        """Whether launches are identified, and no times are measured."""
+        return isinstance(self._recorder, IdentityRecorder)
+
+    def identify(
+        self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: RoundPlan
+    ) -> T:
+        """Runs a few rounds of a case, without rests, and records what they launch."""
+        recorder, stopwatch = self._recorder, self.stopwatch
+        assert isinstance(recorder, IdentityRecorder)
+        try:
+            plan = replace(plan, rounds=ROUNDS, rest_ns=0, cold_cache=False)
+            result = stopwatch.measure(case, label, body, setup, plan)
+        finally:
+            # Whatever a case has launched must not be taken for the next one's.
+            found = recorder.identify(label)
+        self.journal.write_identity(IdentifiedCase(case, found))
+        return result
+
     def interleave(self, body: PairBody) -> None:
         """Interleaves a case with the one that it claims to beat, or that claims to beat it."""
         # Ranks must do the same, and whether there is room to keep a body is each rank's own answer.
@@ -79,6 +102,11 @@ class MeasuredRun:
     def finish_case(self, case: str, *, is_last: bool) -> None:
         """Measures the canaries that are due after a case, once a test has shown on which device."""
         if self._stopwatch is None or self.is_device_lost:
+            return
+        if self.identifies:
+            # The size of an allocation counts, and a block that another case has left may be a larger one.
+            gc.collect()
+            self._stopwatch.device.release()
             return
         self._pairs.leave(case, self._stopwatch)
         if self.job.canaries and case in self._assignment.cases:
@@ -125,9 +153,10 @@ class CaseMeasurement:
         )
         label = Subject(self._item.nodeid).label[:200]
         stopwatch = self._run.stopwatch
-        result = stopwatch.measure(self._item.nodeid, label, body, setup, plan)
+        measure = self._run.identify if self._run.identifies else stopwatch.measure
+        result = measure(self._item.nodeid, label, body, setup, plan)
         self.walls_ns = stopwatch.walls_ns
-        if setup is None and not self._is_whole:
+        if setup is None and not self._is_whole and not self._run.identifies:
             self._run.interleave(PairBody(self._item.nodeid, body, plan))
         return result
 

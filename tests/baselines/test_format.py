@@ -17,12 +17,15 @@ from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import (
     FORMAT_VERSION,
+    FORMAT_WITHOUT_IDENTITIES,
     MOST_DURATIONS,
     MOST_ROUNDS,
     NewerFormatError,
     by_age,
 )
+from pytest_nsight.baselines.merge import unite
 from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.identity import LaunchIdentity, MachineCode, make_identity
 from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
 from tests.baselines.examples import CASE, run, summaries
 
@@ -47,7 +50,47 @@ def test_the_text_is_json_that_does_not_depend_on_the_order_of_subjects(runs: li
     backwards = dict(reversed(forwards.items()))
 
     assert encode(forwards) == encode(backwards)
-    assert json.loads(encode(forwards))["format"] == FORMAT_VERSION
+    assert json.loads(encode(forwards))["format"] == FORMAT_WITHOUT_IDENTITIES
+
+
+IDENTITY = make_identity(
+    [
+        LaunchIdentity("kernel", "scale", MachineCode("c1", 214, 39), (8, 1, 1), (128, 1, 1), arguments=("4096",)),
+        LaunchIdentity("copy", "1", arguments=("4096 bytes",)),
+    ]
+    * 2
+)
+
+
+def test_identities_are_stored_once_and_read_back() -> None:
+    runs = tuple(dataclasses.replace(run(number), identity=IDENTITY) for number in range(3))
+    text = encode({Subject(CASE): runs})
+    content = json.loads(text)
+
+    assert content["format"] == FORMAT_VERSION
+    assert len(content["identities"]) == 1
+    assert len(content["launches"]) == 2
+    assert decode(text) == {Subject(CASE): runs}
+
+
+def test_uniting_two_versions_keeps_the_identities_of_both() -> None:
+    other = dataclasses.replace(IDENTITY, digest="d2")
+    ours, theirs = (
+        {Subject(CASE): (dataclasses.replace(run(number), identity=one),)}
+        for number, one in ((1, IDENTITY), (2, other))
+    )
+
+    united = decode(encode(unite({}, ours, theirs)))
+
+    assert [one.identity for one in united[Subject(CASE)]] == [IDENTITY, other]
+
+
+def test_an_identity_that_names_a_launch_that_is_not_there_is_refused() -> None:
+    content = json.loads(encode({Subject(CASE): (dataclasses.replace(run(1), identity=IDENTITY),)}))
+    content["launches"].popitem()
+
+    with pytest.raises(BaselineError, match='which is not in "launches"'):
+        decode(json.dumps(content))
 
 
 def _saved(numbers: range) -> list[str]:
@@ -182,8 +225,8 @@ def _spoil_rounds(**packed: str) -> Spoil:
         (lambda file: file["subjects"][0].update(part=None), "subjects[0].part is null, expected a string"),
         (lambda file: file["subjects"].append(file["subjects"][0]), "is stored twice"),
         (lambda file: file["subjects"][0]["runs"].append(_first_run(file)), 'run "run-1" of "test_rms_norm'),
-        (lambda file: file.update(format=0), "format is 0, expected 1 to 2"),
-        (lambda file: file.update(format=True), "format is true, expected 1 to 2"),
+        (lambda file: file.update(format=0), "format is 0, expected 1 to 3"),
+        (lambda file: file.update(format=True), "format is true, expected 1 to 3"),
         (lambda file: file.update(comment="mine"), 'the document has an unknown field "comment"'),
         (lambda file: file.pop("subjects"), 'the document has no field "subjects"'),
     ],
@@ -255,7 +298,7 @@ def test_a_short_text_cannot_ask_for_all_memory() -> None:
         ('{"format": 1,\n<<<<<<< HEAD\n', "unresolved git merge conflict at line 2"),
         ('{"format": NaN}', "NaN, which is not a number"),
         ('{"format": 1, "format": 1}', 'field "format" twice'),
-        ("[]", "format is null, expected 1 to 2"),
+        ("[]", "format is null, expected 1 to 3"),
         ("9" * 5000, "invalid JSON"),
         ("[" * 100_000, "invalid JSON"),
     ],
@@ -269,5 +312,5 @@ def test_text_that_is_no_baseline_is_refused(text: str, message: str) -> None:
 
 def test_a_newer_format_is_no_damage() -> None:
     """Its other fields may mean anything, so nothing but the version is read."""
-    with pytest.raises(NewerFormatError, match=r"format 3, this one reads up to 2"):
-        decode('{"format": 3, "cases": []}')
+    with pytest.raises(NewerFormatError, match=r"format 4, this one reads up to 3"):
+        decode('{"format": 4, "cases": []}')

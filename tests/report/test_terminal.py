@@ -58,7 +58,8 @@ def test_each_verdict_is_one_row() -> None:
     result = canned.full()
     unsaved = canned.verdict(VerdictKind.NOT_SAVED, "test_unsaved", "measured, not stored", now_ns=1000)
     of_a_shard = canned.verdict(VerdictKind.MEASURED, "test_of_a_shard", "judged with the others", now_ns=1000)
-    result = dataclasses.replace(result, verdicts=(*result.verdicts, unsaved, of_a_shard))
+    identical = canned.verdict(VerdictKind.IDENTICAL, "test_identical", "the same machine code; not timed")
+    result = dataclasses.replace(result, verdicts=(*result.verdicts, unsaved, of_a_shard, identical))
 
     rows = table_of(terminal.render(result, 200))
 

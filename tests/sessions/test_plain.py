@@ -91,7 +91,7 @@ def test_a_wrong_mark_ends_the_collection_with_a_sentence(
     [
         (["--nsight", "--nsight-band=abc"], "*--nsight-band is 'abc'; give a percentage*"),
         (["--nsight", "--nsight-runs=0"], "*--nsight-runs is '0'; give a whole number*"),
-        (["--nsight", "--nsight-collector=ncu"], "*'ncu'; choose one of auto, nsys, torch*"),
+        (["--nsight", "--nsight-collector=ncu"], "*'ncu'; choose one of auto, nsys, cupti, torch*"),
         *((["--nsight", f"--nsight-{name}="], f"*--nsight-{name} is empty; *") for name in WITH_A_VALUE),
         (["--nsight", "--nsight-replay=nowhere"], "*--nsight-replay nowhere: no such folder*"),
         (["--nsight-save"], "*--nsight-save needs --nsight, too*"),

@@ -10,10 +10,12 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
-_MAGIC = b"\x7fELF"
+from pytest_nsight.model.identity import MachineCode
+
+MAGIC = b"\x7fELF"
 _HEADER_BYTES = 64
 _CUDA_MACHINE = 190
 _SYMBOL_TABLE, _RELOCATIONS_WITH_ADDEND, _RELOCATIONS, _WITHOUT_CONTENT = 2, 4, 9, 8
@@ -53,25 +55,18 @@ class KernelCode:
 
     Attributes:
         name: as the linker knows it.
-        digest: hash of what runs: code, relocations, constants, attributes, and the functions that it calls.
-        instructions: slots of its code, padding at the end included.
-        registers: per thread.
-        frame_bytes: local memory per thread that the kernel itself takes, spills included.
-        shared_bytes: static shared memory.
+        code: its machine code; the digest is of code, relocations, constants, attributes, and the functions that
+            it calls.
         parameters: in order.
     """
 
     name: str
-    digest: str
-    instructions: int
-    registers: int
-    frame_bytes: int
-    shared_bytes: int
+    code: MachineCode
     parameters: tuple[Parameter, ...]
 
 
 @dataclass(frozen=True, slots=True)
-class _Section:
+class _ElfSection:
     name: str
     kind: int
     content: bytes
@@ -111,9 +106,24 @@ def read_kernels(cubin: bytes, only: Collection[str] | None = None) -> dict[str,
         raise CubinError(f"this cubin of {len(cubin)} bytes is cut or damaged: {error}") from error
 
 
+def measure_cubin(read: Callable[[int, int], bytes]) -> int:
+    """How many bytes a cubin in memory takes: to the end of its last section or header.
+
+    Args:
+        read: gives the bytes at an offset, of a size.
+    """
+    (table,) = struct.unpack("<Q", read(0x28, 8))
+    entry_bytes, count, _ = struct.unpack("<HHH", read(0x3A, 6))
+    ends = [table + count * entry_bytes]
+    for index in range(count):
+        _, kind, _, _, offset, size, *_ = struct.unpack("<IIQQQQIIQQ", read(table + index * entry_bytes, 64))
+        ends.append(0 if kind == _WITHOUT_CONTENT else offset + size)
+    return int(max(ends))
+
+
 class _Cubin:
     def __init__(self, data: bytes) -> None:
-        if len(data) < _HEADER_BYTES or not data.startswith(_MAGIC):
+        if len(data) < _HEADER_BYTES or not data.startswith(MAGIC):
             raise CubinError(f"{len(data)} bytes that begin with {data[:4]!r} are no ELF file")
         machine = struct.unpack_from("<H", data, 18)[0]
         if machine != _CUDA_MACHINE:
@@ -132,15 +142,14 @@ class _Cubin:
 
     def _kernel(self, name: str) -> KernelCode:
         attributes = list(_read_attributes(self._by_name[f".nv.info.{name}"].content))
-        return KernelCode(
-            name=name,
+        code = MachineCode(
             digest=self._digest(name, attributes),
             instructions=len(self._content(f".text.{name}")) // _INSTRUCTION_BYTES,
             registers=self._numbers.get((_REGISTERS, name), 0),
             frame_bytes=self._numbers.get((_FRAME, name), 0),
             shared_bytes=self._by_name[f".nv.shared.{name}"].size if f".nv.shared.{name}" in self._by_name else 0,
-            parameters=_read_parameters(attributes),
         )
+        return KernelCode(name, code, _read_parameters(attributes))
 
     def _digest(self, name: str, attributes: Sequence[_Attribute]) -> str:
         hashed = hashlib.sha256()
@@ -207,7 +216,7 @@ class _Cubin:
         ]
 
 
-def _read_sections(data: bytes) -> list[_Section]:
+def _read_sections(data: bytes) -> list[_ElfSection]:
     (table,) = struct.unpack_from("<Q", data, 0x28)
     entry_bytes, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
     headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + index * entry_bytes) for index in range(count)]
@@ -215,7 +224,7 @@ def _read_sections(data: bytes) -> list[_Section]:
     sections = []
     for name, kind, _, _, offset, size, link, info, _, _ in headers:
         content = b"" if kind in (0, _WITHOUT_CONTENT) else _bytes_at(data, offset, size)
-        sections.append(_Section(_text_at(names, name), kind, content, size, link, info))
+        sections.append(_ElfSection(_text_at(names, name), kind, content, size, link, info))
     return sections
 
 
@@ -249,15 +258,3 @@ def _read_parameters(attributes: Sequence[_Attribute]) -> tuple[Parameter, ...]:
             _, ordinal, offset, bits = struct.unpack("<IHHI", attribute.payload)
             found.append(Parameter(ordinal, offset, bits >> 18))
     return tuple(sorted(found))
-
-
-def compare_kernels(before: KernelCode, after: KernelCode) -> Mapping[str, tuple[int, int]]:
-    """What changed, by name: instructions, registers, frame_bytes, shared_bytes, parameters (their number)."""
-    numbers = {
-        "instructions": (before.instructions, after.instructions),
-        "registers": (before.registers, after.registers),
-        "frame_bytes": (before.frame_bytes, after.frame_bytes),
-        "shared_bytes": (before.shared_bytes, after.shared_bytes),
-        "parameters": (len(before.parameters), len(after.parameters)),
-    }
-    return {name: pair for name, pair in numbers.items() if pair[0] != pair[1]}

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from benchmarks.cupti.launch_identity import Allocation
+from pytest_nsight.collectors.cupti.launch_arguments import Allocation
 from pytest_nsight.collectors.cupti.library import Cupti
+from pytest_nsight.collectors.cupti.machine_code import MAGIC, measure_cubin
 
 _DRIVER_DOMAIN, _RUNTIME_DOMAIN, _RESOURCE_DOMAIN = 1, 2, 3
 _MODULE_LOADED = 6
@@ -26,6 +27,15 @@ _DRIVER_PLAIN = (307, 442)
 _DRIVER_COOPERATIVE = (477, 478)
 _DRIVER_CONFIGURED = (652, 653)
 _DRIVER_LAUNCHES = (*_DRIVER_PLAIN, *_DRIVER_COOPERATIVE, *_DRIVER_CONFIGURED)
+_RUNTIME_COOPERATIVE = (269, 270)
+_LOAD_FROM_MEMORY = (19, 20, 21)
+"""cuModuleLoadData, its form with options, and the one for fat binaries: they begin with handle and image."""
+
+_COOPERATIVE = "cooperative"
+_ATTRIBUTES = {2: _COOPERATIVE, 5: "cluster scheduling", 6: "overlap with the launch before", 8: "priority"}
+"""Those that a kernel's time may depend on, of CUlaunchAttributeID; grid, block and cluster are in the records."""
+
+_ATTRIBUTE_BYTES, _MOST_ATTRIBUTES = 72, 32
 _MOST_PARAMETERS = 256
 _PACKED_POINTER, _PACKED_SIZE = 1, 2
 """CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE, for arguments in one buffer."""
@@ -53,6 +63,10 @@ class _ModuleData(ctypes.Structure):
     _fields_: ClassVar = [("module_id", c_uint32), ("size", c_size_t), ("cubin", c_void_p)]
 
 
+Layout = Sequence[tuple[int, int]]
+"""Offset and size of each parameter of a kernel."""
+
+
 @dataclass(frozen=True, slots=True)
 class ObservedLaunch:
     """One call that launches a kernel.
@@ -61,14 +75,18 @@ class ObservedLaunch:
         correlation: CUPTI's number of the call.
         function: the driver's handle, 0 where the runtime launched.
         symbol: the kernel's name where the runtime launched, else "".
-        arguments: address of the array of pointers to arguments, read at once; (ordinal -> bytes) by the layout
-            that the driver gives for the function; empty where there is none.
+        arguments: ordinal -> bytes, read at once, by the layout that the driver gives for the function; empty where
+            there is none.
+        module: the driver's handle of the module that the function is of, 0 where it does not say.
+        attributes: of the launch, as text.
     """
 
     correlation: int
     function: int
     symbol: str
     arguments: dict[int, bytes] = field(default_factory=dict)
+    module: int = 0
+    attributes: tuple[str, ...] = ()
 
 
 _Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint32, c_void_p)
@@ -80,7 +98,9 @@ class LaunchCapture:
     Attributes:
         launches: correlation -> the launch.
         cubins: machine code of the modules that were loaded, in order.
+        modules: handle -> machine code, of modules that the program loaded from its memory.
         layouts: kernel -> offset and size of each parameter, for the runtime's calls, which do not say it.
+        find_layout: looks up what is not in `layouts`, when a call is over that may have loaded the kernel.
         problems: what went wrong in callbacks, where nothing may be raised.
         nested: calls of the driver within the runtime's.
     """
@@ -89,8 +109,10 @@ class LaunchCapture:
         """Prepares; `driver` stands for CUDA's driver library, which is loaded if none is given."""
         self.launches: dict[int, ObservedLaunch] = {}
         self.cubins: list[bytes] = []
+        self.modules: dict[int, bytes] = {}
         self.problems: list[str] = []
-        self.layouts: dict[str, list[tuple[int, int]]] = {}
+        self.layouts: dict[str, Layout] = {}
+        self.find_layout: Callable[[str], Layout | None] = self.layouts.get
         self._cupti = cupti
         self._driver = driver or ctypes.CDLL("libcuda.so.1")
         self._subscriber = c_void_p()
@@ -108,7 +130,7 @@ class LaunchCapture:
         self._cupti.call("cuptiSubscribe", byref(self._subscriber), self._callback, None)
         wanted = [(_RESOURCE_DOMAIN, _MODULE_LOADED)]
         wanted += [(_RUNTIME_DOMAIN, number) for number in (*_RUNTIME_PLAIN, *_RUNTIME_CONFIGURED)]
-        wanted += [(_DRIVER_DOMAIN, number) for number in _DRIVER_LAUNCHES]
+        wanted += [(_DRIVER_DOMAIN, number) for number in (*_DRIVER_LAUNCHES, *_LOAD_FROM_MEMORY)]
         for domain, number in wanted:
             self._cupti.call("cuptiEnableCallback", c_uint32(1), self._subscriber, domain, c_uint32(number))
 
@@ -135,9 +157,14 @@ class LaunchCapture:
                 self.cubins.append(_copy_cubin(module))
                 return
             call = _CallbackData.from_address(data)
+            if domain == _DRIVER_DOMAIN and number in _LOAD_FROM_MEMORY:
+                self._keep_module(call)
+                return
             depth = getattr(self._runtime_calls, "depth", 0)
             if domain == _RUNTIME_DOMAIN:
                 self._runtime_calls.depth = depth + (1 if call.site == _ENTRY else -1)
+                if call.site != _ENTRY:
+                    self._complete(number, call)
             elif depth:
                 # What the runtime asks of the driver is the same launch once more, with handles of another kind.
                 self.nested += call.site == _ENTRY
@@ -147,13 +174,26 @@ class LaunchCapture:
         except Exception as error:  # An exception must not cross C.
             self.problems.append(f"{type(error).__name__} in callback {number} of domain {domain}: {error}")
 
+    def _complete(self, number: int, call: Any) -> None:
+        """Reads the arguments that could not be read when the call began: it was the first one of its kernel."""
+        launch = self.launches.get(call.correlation)
+        if launch is None or launch.symbol in self.layouts:
+            return
+        layout = self.find_layout(launch.symbol)
+        if layout is not None:
+            self.layouts[launch.symbol] = layout
+            self._keep(_RUNTIME_DOMAIN, number, call)
+
     def _keep(self, domain: int, number: int, call: Any) -> None:
         if domain == _RUNTIME_DOMAIN:
             arguments = _word(call.parameters, 16 if number in _RUNTIME_CONFIGURED else 32)
             symbol = (call.symbol or b"").decode()
             known = self.layouts.get(symbol, [])
-            launch = ObservedLaunch(call.correlation, 0, symbol, _read_arguments(arguments, known))
-            self.launches.setdefault(call.correlation, launch)
+            attributes = _read_attributes(call.parameters) if number in _RUNTIME_CONFIGURED else ()
+            attributes = (_COOPERATIVE,) if number in _RUNTIME_COOPERATIVE else attributes
+            values = _read_arguments(arguments, known)
+            launch = ObservedLaunch(call.correlation, 0, symbol, values, attributes=attributes)
+            self.launches[call.correlation] = launch
             return
         is_configured = number in _DRIVER_CONFIGURED
         function = _word(call.parameters, 8 if is_configured else 0)
@@ -165,7 +205,25 @@ class LaunchCapture:
             values = {}
         else:
             values = _read_packed(_word(call.parameters, 24 if is_configured else 56), layout)
-        self.launches[call.correlation] = ObservedLaunch(call.correlation, function, "", values)
+        attributes = _read_attributes(call.parameters) if is_configured else ()
+        attributes = (_COOPERATIVE,) if number in _DRIVER_COOPERATIVE else attributes
+        self.launches[call.correlation] = ObservedLaunch(
+            call.correlation, function, "", values, self._module_of(function), attributes
+        )
+
+    def _keep_module(self, call: Any) -> None:
+        if call.site == _ENTRY or not call.parameters:
+            return
+        handle, image = _word(_word(call.parameters, 0), 0), _word(call.parameters, 8)
+        # A handle may be that of a module unloaded before.
+        self.modules.pop(handle, None)
+        if handle and (cubin := _copy_image(image)):
+            self.modules[handle] = cubin
+
+    def _module_of(self, function: int) -> int:
+        module = c_void_p()
+        failed = self._driver.cuFuncGetModule(byref(module), c_void_p(function))
+        return 0 if failed else module.value or 0
 
     def _layout(self, function: int) -> list[tuple[int, int]]:
         """Offset and size of each parameter, as the driver knows them."""
@@ -189,6 +247,26 @@ def _copy_cubin(module: Any) -> bytes:
         # ctypes would copy nothing and return bytes of no meaning.
         raise ValueError(f"module {module.module_id} was loaded without machine code")
     return ctypes.string_at(module.cubin, module.size)
+
+
+def _copy_image(image: int) -> bytes:
+    """The machine code that an image holds as it is; nothing of one that is still to be compiled or unpacked."""
+    if not image or ctypes.string_at(image, 4) != MAGIC:
+        return b""
+    return ctypes.string_at(image, measure_cubin(lambda offset, size: ctypes.string_at(image + offset, size)))
+
+
+def _read_attributes(parameters: int) -> tuple[str, ...]:
+    """Attributes of a launch through a configuration, which is what the parameters begin with."""
+    configuration = _word(parameters, 0)
+    first, count = _word(configuration, 40), c_uint32.from_address(configuration + 48).value
+    found = []
+    for place in range(min(count, _MOST_ATTRIBUTES) if first else 0):
+        at = first + place * _ATTRIBUTE_BYTES
+        name = _ATTRIBUTES.get(c_uint32.from_address(at).value)
+        if name is not None:
+            found.append(f"{name} {c_uint32.from_address(at + 8).value}")
+    return tuple(sorted(found))
 
 
 def _word(address: int, offset: int) -> int:

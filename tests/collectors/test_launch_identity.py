@@ -8,16 +8,19 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cupti.launch_identity import (
+from pytest_nsight.collectors.cupti.launch_arguments import (
     Allocation,
-    LaunchIdentity,
     alignment_of,
-    compare,
     describe_arguments,
-    digest,
     number_streams,
 )
-from benchmarks.cupti.machine_code import CubinError, KernelCode, Parameter, compare_kernels, read_kernels
+from pytest_nsight.collectors.cupti.machine_code import (
+    CubinError,
+    KernelCode,
+    Parameter,
+    measure_cubin,
+    read_kernels,
+)
 from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nvrtc
 
 pytestmark = pytest.mark.slow
@@ -73,9 +76,9 @@ def test_parameters_registers_and_shared_memory(build: Callable[..., dict[str, K
     kernel = build(source)["first"]
 
     assert kernel.parameters == (Parameter(0, 0, 16), Parameter(1, 16, 1), Parameter(2, 24, 8))
-    assert kernel.shared_bytes >= 256
-    assert kernel.registers > 0
-    assert kernel.instructions > 10
+    assert kernel.code.shared_bytes >= 256
+    assert kernel.code.registers > 0
+    assert kernel.code.instructions > 10
 
 
 @pytest.mark.parametrize(
@@ -90,7 +93,7 @@ def test_parameters_registers_and_shared_memory(build: Callable[..., dict[str, K
 def test_what_does_not_change_the_code_has_the_same_digest(
     build: Callable[..., dict[str, KernelCode]], source: str, options: tuple[str, ...]
 ) -> None:
-    assert build(source, *options)["scale"].digest == build(SCALE)["scale"].digest
+    assert build(source, *options)["scale"].code.digest == build(SCALE)["scale"].code.digest
 
 
 @pytest.mark.parametrize(
@@ -107,7 +110,7 @@ def test_what_does_not_change_the_code_has_the_same_digest(
 def test_what_changes_the_code_has_another_digest(
     build: Callable[..., dict[str, KernelCode]], source: str, options: tuple[str, ...]
 ) -> None:
-    assert build(source, *options)["scale"].digest != build(SCALE)["scale"].digest
+    assert build(source, *options)["scale"].code.digest != build(SCALE)["scale"].code.digest
 
 
 def test_a_change_in_a_called_function_or_a_constant_is_seen(build: Callable[..., dict[str, KernelCode]]) -> None:
@@ -117,7 +120,7 @@ def test_a_change_in_a_called_function_or_a_constant_is_seen(build: Callable[...
     extern "C" __global__ void walk(float* x, int n) { x[0] = step(x[0], n); }
     """
     digests = {
-        build(changed, "-rdc=true")["walk"].digest
+        build(changed, "-rdc=true")["walk"].code.digest
         for changed in (source, source.replace("x * 2", "x * 3"), source.replace("{1, 2", "{5, 2"))
     }
 
@@ -141,8 +144,8 @@ def test_kernels_compiled_by_triton() -> None:
     first, second = compile_(256), compile_(1024)
 
     assert [(one.offset, one.size) for one in first.parameters[:3]] == [(0, 8), (8, 8), (16, 4)]
-    assert first.digest == compile_(256).digest != second.digest
-    assert "instructions" in compare_kernels(first, second)
+    assert first.code.digest == compile_(256).code.digest != second.code.digest
+    assert first.code.instructions != second.code.instructions
 
 
 @pytest.mark.parametrize("data", [b"", b"\x7fELF", b"PK\x03\x04" + bytes(100), b"\x7fELF" + bytes(100)])
@@ -207,20 +210,10 @@ def test_streams_are_numbered_as_they_appear() -> None:
     assert number_streams([7, 21, 7, 3]) == [0, 1, 0, 2]
 
 
-def test_a_difference_names_the_argument_and_both_values() -> None:
-    before = [LaunchIdentity("kernel", "scale", "c1", (4, 1, 1), (128, 1, 1), arguments=("4096", "1"))]
-    after = [LaunchIdentity("kernel", "scale", "c1", (8, 1, 1), (128, 1, 1), arguments=("4160", "1"))]
+def test_the_size_of_a_cubin_in_memory_is_read_from_its_headers(cubin: Callable[..., bytes]) -> None:
+    whole = cubin(SCALE)
+    memory = whole + bytes(1000)
 
-    found = {(one.what, one.before, one.after) for one in compare(before, after)}
-
-    assert found == {("grid", "(4, 1, 1)", "(8, 1, 1)"), ("argument 0", "4096", "4160")}
-    assert compare(before, before) == []
-    assert digest(before) != digest(after)
-
-
-def test_order_and_number_of_launches_count() -> None:
-    one, other = LaunchIdentity("kernel", "a"), LaunchIdentity("kernel", "b")
-
-    assert [each.what for each in compare([one], [one, other])] == ["launches"]
-    assert compare([one, other], [other, one])
-    assert digest([one, other]) != digest([other, one])
+    assert measure_cubin(lambda offset, size: memory[offset : offset + size]) <= len(whole)
+    measured = memory[: measure_cubin(lambda offset, size: memory[offset : offset + size])]
+    assert read_kernels(measured) == read_kernels(whole)

@@ -8,12 +8,15 @@ from typing import Any
 
 import pytest
 
-from benchmarks.cupti import launch_capture
-from benchmarks.cupti.launch_capture import LaunchCapture
-from benchmarks.cupti.launch_identity import Allocation
+from pytest_nsight.collectors.cupti import launch_capture
+from pytest_nsight.collectors.cupti.launch_arguments import Allocation
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 
 DRIVER_DOMAIN, RUNTIME_DOMAIN, RESOURCE_DOMAIN, MODULE_LOADED = 1, 2, 3, 6
-FUNCTION = 77
+FUNCTION, MODULE = 77, 78
+NOTHING = ctypes.create_string_buffer(56)
+"""A configuration without attributes."""
+
 VALUES = {0: struct.pack("<Q", 0xABCDEF), 1: struct.pack("<i", -5)}
 
 
@@ -25,6 +28,10 @@ class Driver:
         if function.value != FUNCTION or index.value >= len(layout):
             return 1
         offset._obj.value, size._obj.value = layout[index.value]
+        return 0
+
+    def cuFuncGetModule(self, module: Any, function: Any) -> int:  # noqa: N802
+        module._obj.value = MODULE
         return 0
 
     def cuMemGetAddressRange_v2(self, base: Any, size: Any, address: Any) -> int:  # noqa: N802
@@ -81,9 +88,46 @@ def test_a_launch_through_the_runtime_is_read_by_the_layout_in_the_machine_code(
 def test_a_launch_through_the_runtime_with_a_configuration(callbacks: Callbacks) -> None:
     callbacks.capture.layouts["scale"] = [(0, 8), (8, 4)]
 
-    callbacks.call(RUNTIME_DOMAIN, 430, struct.pack("<QQQ", 1, 1, callbacks.arguments), symbol=b"scale")
+    callbacks.call(
+        RUNTIME_DOMAIN, 430, struct.pack("<QQQ", ctypes.addressof(NOTHING), 1, callbacks.arguments), symbol=b"scale"
+    )
 
     assert callbacks.launched().arguments == VALUES
+
+
+def test_the_first_launch_of_a_kernel_is_read_when_the_call_has_loaded_it(callbacks: Callbacks) -> None:
+    runtime = plain_runtime_call(callbacks.arguments)
+    callbacks.capture.find_layout = {"scale": [(0, 8), (8, 4)]}.get
+
+    callbacks.call(RUNTIME_DOMAIN, 211, runtime, symbol=b"scale")
+    assert callbacks.launched().arguments == {}
+    callbacks.call(RUNTIME_DOMAIN, 211, runtime, site=1, symbol=b"scale")
+
+    assert callbacks.launched().arguments == VALUES
+
+
+def test_attributes_of_a_launch_through_a_configuration(callbacks: Callbacks) -> None:
+    attributes = ctypes.create_string_buffer(struct.pack("<I4xI60x", 6, 1) + struct.pack("<I4xi60x", 8, 3), 144)
+    configuration = ctypes.create_string_buffer(
+        struct.pack("<6IQQQI4x", *(1,) * 6, 0, 0, ctypes.addressof(attributes), 2), 56
+    )
+    parameters = struct.pack("<QQQQ", ctypes.addressof(configuration), FUNCTION, callbacks.arguments, 0)
+
+    callbacks.call(DRIVER_DOMAIN, 652, parameters)
+
+    assert callbacks.launched().attributes == ("overlap with the launch before 1", "priority 3")
+
+
+def test_a_module_loaded_from_memory_is_known_by_its_handle(callbacks: Callbacks) -> None:
+    code = b"\x7fELF" + bytes(36) + struct.pack("<Q", 64) + bytes(10) + struct.pack("<HHH", 64, 1, 0)
+    code += struct.pack("<IIQQQQIIQQ", 0, 1, 0, 0, 128, 7, 0, 0, 0, 0) + b"machine" + b"beyond the end"
+    image = ctypes.create_string_buffer(code, len(code))
+    handle = ctypes.c_uint64(MODULE)
+
+    callbacks.call(DRIVER_DOMAIN, 19, struct.pack("<QQ", ctypes.addressof(handle), ctypes.addressof(image)), site=1)
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+
+    assert callbacks.capture.modules[callbacks.launched().module] == code[:135]
 
 
 @pytest.mark.parametrize(
@@ -99,7 +143,9 @@ def test_a_launch_through_the_driver_is_read_by_the_drivers_layout(
 
 
 def test_a_launch_through_the_driver_with_a_configuration(callbacks: Callbacks) -> None:
-    callbacks.call(DRIVER_DOMAIN, 652, struct.pack("<QQQQ", 1, FUNCTION, callbacks.arguments, 0))
+    callbacks.call(
+        DRIVER_DOMAIN, 652, struct.pack("<QQQQ", ctypes.addressof(NOTHING), FUNCTION, callbacks.arguments, 0)
+    )
 
     assert callbacks.launched().arguments == VALUES
 

@@ -1,0 +1,164 @@
+"""The recorder of an identity pass: marks rounds as those of a profiler do, and says what each round launches.
+
+It keeps no times. CUPTI records all the while, as a CUDA graph that was made before would not show its nodes.
+"""
+
+from __future__ import annotations
+
+import atexit
+import ctypes
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from pytest_nsight.collectors.cupti.activity import Activity, ActivityRecorder, list_activities
+from pytest_nsight.collectors.cupti.cupti_recorder import KINDS
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
+from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, UnidentifiedError
+from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
+from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, compare_launches, make_identity
+
+ROUNDS = 2
+"""A round that differs from the next one has no identity."""
+
+_LONGEST_TEXT = 60
+
+
+@dataclass(slots=True)
+class _MarkedRange:
+    """A range as it was pushed: a round, or a part inside one.
+
+    Attributes:
+        name: of it.
+        begin_ns: on the clock of the records.
+        end_ns: likewise, 0 while it is open.
+        first_launch: how many launches had been called before it.
+        past_launch: how many had been at its end.
+        parts: inside it, in order.
+    """
+
+    name: str
+    begin_ns: int
+    first_launch: int
+    end_ns: int = 0
+    past_launch: int = 0
+    parts: list[tuple[str, _MarkedRange]] = field(default_factory=list)
+
+
+class IdentityRecorder:
+    """Records what the rounds of a case launch; made before the process uses the device."""
+
+    def __init__(self, cupti: Cupti, capture: LaunchCapture) -> None:
+        """Begins to record.
+
+        Raises:
+            CuptiError: CUPTI refuses, as where another tool has subscribed.
+        """
+        self._cupti = cupti
+        self._capture = capture
+        self._reader = LaunchReader(capture)
+        self._recorder = ActivityRecorder(cupti)
+        self._activities: list[Activity] = []
+        self._lost = 0
+        self._open: list[_MarkedRange] = []
+        self._ranges: list[_MarkedRange] = []
+        capture.start()
+        self._recorder.start(KINDS)
+        # Calls after the interpreter's end, those of destructors, must not call back into Python.
+        atexit.register(self._end)
+
+    def _end(self) -> None:
+        self._capture.stop()
+        self._recorder.disable()
+
+    def start(self) -> None:
+        """Forgets the ranges before a case; what its set-up has launched stays, as it may be part of a graph."""
+        self._ranges.clear()
+
+    def stop(self) -> None:
+        """Reads the records of the case; CUPTI goes on recording."""
+        dropped = self._recorder.dropped
+        self._activities = sorted(list_activities(self._recorder.collect()), key=lambda one: one.start_ns)
+        self._lost = self._recorder.dropped - dropped
+
+    def push(self, name: str, payload: int) -> None:  # noqa: ARG002 - ranges are found by their names
+        """Opens a range."""
+        self._open.append(_MarkedRange(name, self._cupti.now_ns(), len(self._capture.launches)))
+
+    def pop(self) -> None:
+        """Closes the last range opened."""
+        closed = self._open.pop()
+        closed.end_ns, closed.past_launch = self._cupti.now_ns(), len(self._capture.launches)
+        if not self._open:
+            self._ranges.append(closed)
+            return
+        path = "/".join([one.name for one in self._open[1:]] + [closed.name])
+        self._open[0].parts.append((path, closed))
+
+    def identify(self, name: str) -> Identity:
+        """The identity of the case whose rounds have this name; forgets all that it has recorded."""
+        rounds = [one for one in self._ranges if one.name == name][-ROUNDS:]
+        try:
+            return self._compare_rounds(rounds)
+        except UnidentifiedError as error:
+            return Identity(why_none=str(error))
+        finally:
+            self._capture.launches.clear()
+            self._capture.problems.clear()
+            self._activities = []
+
+    def _compare_rounds(self, rounds: Sequence[_MarkedRange]) -> Identity:
+        if len(rounds) < ROUNDS:
+            raise UnidentifiedError(f"{len(rounds)} of {ROUNDS} rounds came to their end")
+        if self._capture.problems:
+            raise UnidentifiedError(self._capture.problems[0])
+        if self._lost:
+            raise UnidentifiedError(f"CUPTI lost {self._lost} records")
+        first, *others = (self._read_round(one) for one in rounds)
+        for other in others:
+            if differences := compare_launches(first, other):
+                raise UnidentifiedError(f"its rounds differ: {_say(differences[0])}")
+        if not first:
+            raise UnidentifiedError("its rounds launch nothing on a GPU")
+        return make_identity(first)
+
+    def _read_round(self, round_: _MarkedRange) -> list[LaunchIdentity]:
+        own = [
+            one for one in self._activities if one.is_on_device and round_.begin_ns <= one.start_ns < round_.end_ns
+        ]
+        recorded = {one.correlation for one in self._activities if one.kind == "kernel"}
+        launches = list(self._capture.launches.values())
+        called = launches[round_.first_launch : round_.past_launch]
+        missing = sum(one.correlation not in recorded for one in called)
+        if missing:
+            raise UnidentifiedError(
+                f"{missing} of its {len(called)} launches have no record: another profiler takes CUPTI's records, "
+                "or the round captures a CUDA graph"
+            )
+        captured = [one for one in launches[: round_.first_launch] if one.correlation not in recorded]
+        calls_ns = {one.correlation: one.start_ns for one in self._activities if not one.is_on_device}
+
+        def find_part(correlation: int) -> str:
+            at_ns = calls_ns.get(correlation, 0)
+            # The innermost one was closed first.
+            return next((path for path, one in round_.parts if one.begin_ns <= at_ns < one.end_ns), "")
+
+        return self._reader.read(own, captured, find_part)
+
+
+def _say(difference: Difference) -> str:
+    before, after = (text[:_LONGEST_TEXT] for text in (difference.before, difference.after))
+    return f"{difference.what} of launch {difference.launch + 1} is {before}, then {after}"
+
+
+def make_identity_recorder() -> IdentityRecorder:
+    """The recorder of this process, which has not used the device yet.
+
+    Raises:
+        CuptiError: there is no CUPTI or no driver, or CUPTI refuses.
+    """
+    try:
+        driver = ctypes.CDLL("libcuda.so.1")
+    except OSError as error:
+        raise CuptiError(f"no CUDA driver: {error}") from error
+    cupti = Cupti()
+    return IdentityRecorder(cupti, LaunchCapture(cupti, driver))

@@ -1,0 +1,144 @@
+"""From CUPTI's records and callbacks to the launches of a round: their machine code, shapes and arguments."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+
+from pytest_nsight.collectors.cupti.activity import Activity
+from pytest_nsight.collectors.cupti.launch_arguments import describe_arguments, number_streams
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
+from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, read_kernels
+from pytest_nsight.model.identity import LaunchIdentity
+
+_CAPTURED = "captured"
+"""Kind of a launch that went into a CUDA graph: its arguments are the node's, whose record has none."""
+
+
+class UnidentifiedError(Exception):
+    """What a round launches cannot be said completely; the message says why."""
+
+
+class LaunchReader:
+    """Reads launches, with the code of every module that the process has loaded."""
+
+    def __init__(self, capture: LaunchCapture) -> None:
+        self._capture = capture
+        self._codes: dict[str, list[KernelCode]] = {}
+        self._searched: dict[str, int] = {}
+        self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
+        capture.find_layout = self._find_layout
+
+    def _find_layout(self, name: str) -> Layout | None:
+        for code in self._find_codes(name):
+            return [(one.offset, one.size) for one in code.parameters]
+        return None
+
+    def read(
+        self, activities: Sequence[Activity], captured: Sequence[ObservedLaunch], find_part: Callable[[int], str]
+    ) -> list[LaunchIdentity]:
+        """The launches of a round, in the order of the calls that made them.
+
+        Args:
+            activities: the device's records of the round.
+            captured: launches that went into CUDA graphs before it.
+            find_part: correlation -> names of the test's ranges around the call.
+
+        Raises:
+            UnidentifiedError: of some launch the code or the arguments are not known.
+        """
+        ordered = sorted(activities, key=lambda one: (one.correlation, one.graph_node, one.start_ns))
+        streams = number_streams([one.stream for one in ordered])
+        behind = {launch.symbol or self._capture.name_of(launch.function): launch for launch in captured}
+        launches = [
+            replace(self._read_one(one, behind), stream=stream, part=find_part(one.correlation))
+            for one, stream in zip(ordered, streams, strict=True)
+        ]
+        nodes = {one.graph_node: one for one in ordered if one.graph_node and one.kind == "kernel"}
+        return launches + self._read_captured(list(nodes.values()), captured) if nodes else launches
+
+    def _read_one(self, activity: Activity, behind: Mapping[str, ObservedLaunch]) -> LaunchIdentity:
+        if activity.kind != "kernel":
+            return LaunchIdentity(activity.kind, activity.name, arguments=(f"{activity.bytes_moved} bytes",))
+        own = None if activity.graph_node else self._capture.launches.get(activity.correlation)
+        if own is None and not activity.graph_node:
+            raise UnidentifiedError(f"the call that launches {activity.name} was not seen")
+        code = self._choose_code(activity.name, activity.registers, own or behind.get(activity.name))
+        return LaunchIdentity(
+            kind="graph node" if activity.graph_node else "kernel",
+            name=activity.name,
+            code=code.code,
+            grid=activity.grid,
+            block=activity.block,
+            cluster=activity.cluster,
+            shared_bytes=activity.shared_bytes,
+            arguments=self._describe(own, code) if own is not None else (),
+        )
+
+    def _read_captured(self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch]) -> list[LaunchIdentity]:
+        """The launches behind graph nodes; all that were captured count: no record says which node is which."""
+        found = []
+        for launch in captured:
+            name = launch.symbol or self._capture.name_of(launch.function)
+            code = self._choose_code(name, None, launch)
+            found.append(LaunchIdentity(_CAPTURED, name, code.code, arguments=self._describe(launch, code)))
+        lacking = Counter(one.name for one in nodes) - Counter(one.name for one in found)
+        if lacking:
+            raise UnidentifiedError(
+                f"the arguments of {next(iter(lacking))} in a CUDA graph were not seen: it was captured "
+                "before the test, or not by capture"
+            )
+        return found
+
+    def _describe(self, launch: ObservedLaunch, code: KernelCode) -> tuple[str, ...]:
+        if len(launch.arguments) != len(code.parameters):
+            raise UnidentifiedError(
+                f"{len(launch.arguments)} of the {len(code.parameters)} arguments of {code.name} were read: it is "
+                "launched in another way than known, or for the first time after the warm-up"
+            )
+        try:
+            texts = describe_arguments(launch.arguments, code.parameters, self._capture.find_allocation)
+        except ValueError as error:
+            raise UnidentifiedError(f"{code.name}: {error}") from error
+        return (*texts, *launch.attributes)
+
+    def _choose_code(self, name: str, registers: int | None, launch: ObservedLaunch | None) -> KernelCode:
+        """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
+        cubin = self._capture.modules.get(launch.module) if launch is not None and launch.module else None
+        if cubin is not None:
+            return self._read_module(cubin, name)
+        codes = {code.code.digest: code for code in self._find_codes(name)}
+        if len(codes) > 1 and registers is not None:
+            # Registers decide between modules that have a kernel of the same name.
+            codes = {digest: code for digest, code in codes.items() if code.code.registers == registers}
+        if not codes:
+            raise UnidentifiedError(f"the machine code of {name} was not seen")
+        if len(codes) > 1:
+            raise UnidentifiedError(f"{len(codes)} loaded modules have a kernel {name}, each with another code")
+        return next(iter(codes.values()))
+
+    def _read_module(self, cubin: bytes, name: str) -> KernelCode:
+        key = cubin, name
+        if key not in self._module_codes:
+            try:
+                found = read_kernels(cubin, {name})
+            except CubinError as error:
+                raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
+            if name not in found:
+                raise UnidentifiedError(f"the module of {name} holds no machine code of it")
+            self._module_codes[key] = found[name]
+        return self._module_codes[key]
+
+    def _find_codes(self, name: str) -> list[KernelCode]:
+        """The code of this name in every module that CUPTI has reported."""
+        known = self._codes.setdefault(name, [])
+        cubins = self._capture.cubins[self._searched.get(name, 0) :]
+        self._searched[name] = len(self._capture.cubins)
+        for cubin in cubins:
+            if name.encode() in cubin:
+                try:
+                    known += read_kernels(cubin, {name}).values()
+                except CubinError as error:
+                    raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
+        return known

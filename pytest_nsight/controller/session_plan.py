@@ -1,0 +1,65 @@
+"""What a session plans from what the user asked for: its runs, and whether it begins with an identity pass."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.collectors.machine import gpu_names
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate.state import SessionPlan
+from pytest_nsight.model.values import Case
+
+
+def plan_session(
+    settings: Settings, collector: Collector | None, cases: Sequence[Case], session: str, *, shuffle: bool
+) -> SessionPlan:
+    """The plan of a session.
+
+    Args:
+        settings: what the user asked for.
+        collector: records the session, None for a replay.
+        cases: what to measure, in the order of collection.
+        session: its id, from which everything random is drawn.
+        shuffle: whether each run may take the cases in an order of its own.
+    """
+    return SessionPlan(
+        cases=tuple(cases),
+        runs=settings.runs,
+        is_judged=not settings.save and settings.pool is None,
+        is_paired=bool(settings.against),
+        settles=settings.strict,
+        seed=session if shuffle else None,
+        identifies=identifies_launches(settings, collector),
+        proves=not settings.save and settings.identity,
+        audit_seed=session,
+    )
+
+
+def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identities: bool) -> SessionPlan:
+    """The plan of a session that judges a recorded one again.
+
+    Args:
+        settings: what the user asked for.
+        plan: of the session as if it measured.
+        runs: how many were recorded.
+        has_identities: whether an identity pass was.
+    """
+    return SessionPlan(
+        cases=plan.cases,
+        runs=runs,
+        settles=plan.settles,
+        identifies=settings.identity and has_identities,
+        proves=plan.proves,
+        audit_seed=plan.audit_seed,
+    )
+
+
+def identifies_launches(settings: Settings, collector: Collector | None) -> bool:
+    """Whether a session has an identity pass: of operators on a processor there is no machine code to identify.
+
+    Nor has a session of which other parts are measured elsewhere, one that judges nothing, or one of a script.
+    """
+    if not settings.identity or collector is None or collector.times_processor or not gpu_names():
+        return False
+    return settings.shard is None and settings.pool is None and settings.script is None

@@ -1,0 +1,225 @@
+"""What is identical needs no timing: which cases that settles, which are timed all the same, and what they get."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from pytest_nsight.gate.judging import StoredRuns
+from pytest_nsight.gate.state import GateState
+from pytest_nsight.judge.code_changes import describe_proof
+from pytest_nsight.judge.judge import find_held
+from pytest_nsight.judge.subject_runs import SubjectRuns
+from pytest_nsight.model.identity import DEVICE_METRICS, Identity
+from pytest_nsight.model.kernel_names import family
+from pytest_nsight.model.roofline import measure_limits
+from pytest_nsight.model.units import count
+from pytest_nsight.model.values import Case, RunSummary, Subject
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+
+AUDITED = 3
+"""Identical cases that a session times at least, if it has so many: the claim is tested for ever."""
+
+_CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT, VerdictKind.CLAIM)
+_MOST_NAMED = 20
+
+
+def settle(state: GateState, stored: StoredRuns) -> GateState:
+    """The state with the cases that are proven to be what they are compared with, and with their reports.
+
+    Args:
+        state: after the identity pass.
+        stored: the runs to compare with.
+    """
+    if not state.plan.proves or not state.identities:
+        return state
+    identical = _find_identical(state, stored)
+    cases = {case.id: case for case in state.plan.cases}
+    unsettled = _find_unsettled_claims(state, stored, [cases[case] for case in identical])
+    proven = {case: compared for case, compared in identical.items() if case not in unsettled}
+    reports = {case: state.identity_reports[case] for case in proven}
+    return replace(state, proven=proven, reports={**state.reports, **reports})
+
+
+def choose_timed(state: GateState) -> tuple[str, ...]:
+    """The cases to time, in the order of collection: what is not proven, what that claims to beat, and an audit."""
+    partners = state.plan.partners
+    timed = {case for case in state.plan.case_ids if case not in state.proven}
+    timed |= {partners[case] for case in timed if case in partners}
+    left = [case for case in state.plan.case_ids if case not in timed]
+    audited = AUDITED - sum(case in state.proven for case in timed)
+    if left and audited > 0:
+        chance = random.Random(f"{state.plan.audit_seed}/audit")
+        timed.update(chance.sample(left, min(audited, len(left))))
+    return tuple(case for case in state.plan.case_ids if case in timed)
+
+
+def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
+    """Case -> what its launches are identical with."""
+    known = _list_stored(stored)
+    found = {}
+    for case in state.plan.cases:
+        identity = state.identities.get(case.id)
+        if identity is None or not identity.digest or not _has_passed_once(state, case.id):
+            continue
+        if case.policy.metric not in DEVICE_METRICS:
+            continue
+        if state.other.commit:
+            other = state.other.identities.get(case.id)
+            if other is not None and other.digest == identity.digest:
+                found[case.id] = state.other.short_commit
+        elif same := [run for run in known.get(case.id, ()) if _is_of(run, identity)]:
+            found[case.id] = _name_baseline(same[-1])
+    return found
+
+
+def _has_passed_once(state: GateState, case: str) -> bool:
+    return all(report["outcome"] == "passed" for report in state.identity_reports.get(case, ())) and bool(
+        state.identity_reports.get(case)
+    )
+
+
+def _list_stored(stored: StoredRuns) -> dict[str, list[RunSummary]]:
+    """Case -> its stored runs that have an identity, oldest first."""
+    found: dict[str, list[RunSummary]] = {}
+    for run in stored.all:
+        if run.identity is not None and not run.subject.part:
+            found.setdefault(run.subject.case, []).append(run)
+    return found
+
+
+def _is_of(run: RunSummary, identity: Identity) -> bool:
+    return run.identity is not None and run.identity.digest == identity.digest
+
+
+def _name_baseline(run: RunSummary) -> str:
+    commit = f" ({run.commit[:7]})" if run.commit else ""
+    return f"its baseline of {run.recorded[:10]}{commit}"
+
+
+def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequence[Case]) -> set[str]:
+    """Identical cases whose claims need new runs.
+
+    A claim stands where it holds of the stored runs of the very same launches. In a comparison of two trees it
+    stands as it does in the other tree, as long as the case that it claims to beat is identical, too.
+    """
+    ids = {case.id for case in identical}
+    unsettled = {case.id for case in identical if case.policy.faster_than not in (None, *ids)}
+    claiming = [case for case in identical if case.policy.has_claims and case.id not in unsettled]
+    if state.other.commit or not claiming:
+        return unsettled
+    known = _list_stored(stored)
+    limits = measure_limits([run for run in stored.all if run.subject.is_canary])
+    wanted = {one for case in claiming for one in (case.id, case.policy.faster_than) if one is not None}
+    subjects = [
+        SubjectRuns(
+            Subject(case.id),
+            case.policy,
+            (),
+            tuple(run for run in known[case.id] if _is_of(run, state.identities[case.id])),
+            limits=limits,
+        )
+        for case in identical
+        if case.id in wanted
+    ]
+    holding = {subject.case for subject in find_held(subjects, family=family)}
+    return unsettled | {case.id for case in claiming if case.id not in holding}
+
+
+def join_proofs(state: GateState, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+    """The verdicts with those on proven cases, in the order of collection.
+
+    A proven case that was timed keeps a verdict that contradicts the proof; any other is only mentioned.
+    """
+    by_case: dict[str, list[Verdict]] = {}
+    for verdict in verdicts:
+        by_case.setdefault(verdict.subject.case, []).append(verdict)
+    joined: list[Verdict] = []
+    for case in state.plan.cases:
+        own = by_case.get(case.id, [])
+        if case.id not in state.proven or case.id in state.problems:
+            joined += own
+        elif own:
+            joined += [_join_audit(state, verdict) for verdict in own]
+        else:
+            sentence = f"{Subject(case.id).label}: {_prove(state, case.id)}; not timed"
+            joined.append(Verdict(Subject(case.id), VerdictKind.IDENTICAL, sentence, metric=case.policy.metric))
+    return tuple(joined)
+
+
+def _prove(state: GateState, case: str) -> str:
+    return describe_proof(state.identities[case], state.proven[case])
+
+
+def _join_audit(state: GateState, verdict: Verdict) -> Verdict:
+    if verdict.kind in _CONTRADICTING:
+        return verdict
+    label = verdict.subject.label
+    timed = verdict.sentence.removeprefix(f"{label}: ")
+    proof = _prove(state, verdict.subject.case)
+    sentence = f"{label}: {proof}; timed as an audit, {verdict.kind.value}: {timed}"
+    return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=sentence)
+
+
+def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str, ...]:
+    """Sentences on what the audit saw, and on cases without an identity.
+
+    Args:
+        state: at the end of a session.
+        timed: the verdicts by time, of proven cases, too.
+    """
+    audit = [verdict for verdict in timed if verdict.subject.case in state.proven and not verdict.subject.part]
+    notes = []
+    if audit:
+        kinds = Counter(verdict.kind.value for verdict in audit)
+        seen = ", ".join(f"{times} {kind}" for kind, times in kinds.items())
+        notes.append(f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}")
+    notes += [
+        f"IDENTITY AND TIME CONTRADICT EACH OTHER: {_prove(state, one.subject.case)}, but {one.kind.value} "
+        f"by time: {one.sentence}; report this with the session's folder, and measure with "
+        "--nsight-no-identity until it is explained"
+        for one in audit
+        if one.kind in _CONTRADICTING
+    ]
+    return (*notes, *_describe_unidentified(state.identities))
+
+
+def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:
+    by_reason: dict[str, list[str]] = {}
+    for case, identity in identities.items():
+        if identity.why_none:
+            by_reason.setdefault(identity.why_none, []).append(Subject(case).label)
+    return [
+        f"{count(len(cases), 'case')} without an identity ({', '.join(cases[:_MOST_NAMED])}"
+        f"{', ...' if len(cases) > _MOST_NAMED else ''}): {why}"
+        for why, cases in by_reason.items()
+    ]
+
+
+def attach_identities(state: GateState) -> tuple[RunSummary, ...]:
+    """The accepted runs, those of whole cases with the identity, where their launches are those identified.
+
+    An autotuner may have chosen otherwise in the process of a run than in the identity pass.
+    """
+    return tuple(
+        replace(run, identity=identity)
+        if (identity := state.identities.get(run.subject.case)) and not run.subject.part and _fits(run, identity)
+        else run
+        for run in state.accepted
+    )
+
+
+def _fits(run: RunSummary, identity: Identity) -> bool:
+    if not identity.digest or not run.is_stable:
+        return False
+    kinds = {use.shape.kind for use in run.shapes}
+    if kinds & {"graph", "operator"} or not identity.launches:
+        # A graph that was traced whole shows none of its launches, and an operator neither.
+        return True
+    timed: Counter[tuple[object, object]] = Counter()
+    for use in run.shapes:
+        if use.shape.kind == "kernel":
+            timed[use.shape.grid, use.shape.block] += use.count
+    return timed == Counter((one.grid, one.block) for one in identity.expand() if one.is_kernel)

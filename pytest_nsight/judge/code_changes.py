@@ -1,0 +1,81 @@
+"""What changed in the launches of a case, in words: the cause behind a verdict, and the proof behind IDENTICAL."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, compare_launches
+from pytest_nsight.model.units import count
+
+_MOST_PHRASES = 3
+_LONGEST_TEXT = 80
+_NUMBERS = ("registers", "instructions", "frame_bytes", "shared_bytes")
+_NOUNS = {"frame_bytes": "local memory bytes", "shared_bytes": "shared bytes"}
+
+
+def describe_proof(identity: Identity, compared: str) -> str:
+    """Say what is equal.
+
+    Args:
+        identity: of the case.
+        compared: what it is identical with, such as "its baseline of 2026-11-20".
+    """
+    launches = sum(times for place, times in identity.order if identity.launches[place].is_kernel)
+    extent = f" ({count(launches, 'launch')})" if launches else ""
+    return f"the same machine code, launch shapes and arguments as {compared}{extent}"
+
+
+def describe_change(before: Identity | None, after: Identity | None) -> str:
+    """Say what the launches differ in, the first few things; "" where they are equal or one is not known."""
+    if not before or not after or not before.digest or not after.digest or before.digest == after.digest:
+        return ""
+    if not before.launches or not after.launches:
+        return "other launches; there are too many to keep which"
+    phrases = list(dict.fromkeys(_list_phrases(list(before.expand()), list(after.expand()))))
+    more = len(phrases) - _MOST_PHRASES
+    return ", ".join(phrases[:_MOST_PHRASES]) + (f" and {more} more" if more > 0 else "")
+
+
+def _list_phrases(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> Iterator[str]:
+    if len(before) != len(after):
+        yield from _list_gains_and_losses(before, after)
+        return
+    names = {launch.name for launch in (*before, *after) if launch.is_kernel}
+    for difference in compare_launches(before, after):
+        old, new = before[difference.launch], after[difference.launch]
+        of = f" of {_shorten(new.name)}" if len(names) > 1 else ""
+        pair = f"{_shorten(difference.before)} -> {_shorten(difference.after)}"
+        if difference.what == "code" and old.code and new.code:
+            yield f"machine code{of} changed: {_say_numbers(old.code, new.code)}"
+        elif difference.what in ("kernel", "graph node", "captured"):
+            yield f"another kernel: {pair}"
+        elif difference.what.startswith("argument") and not new.is_kernel and new.kind != "captured":
+            yield f"{new.kind} {pair}"
+        elif difference.what in ("grid", "block", "cluster"):
+            sizes = (getattr(launch, difference.what) for launch in (old, new))
+            yield f"{difference.what}{of} {' -> '.join('x'.join(map(str, size)) for size in sizes)}"
+        elif difference.what == "shared_bytes":
+            yield f"dynamic shared bytes{of} {pair}"
+        else:
+            colon = ":" if difference.what.startswith("argument") else ""
+            yield f"{difference.what}{of}{colon} {pair}"
+
+
+def _list_gains_and_losses(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> Iterator[str]:
+    yield f"launches {len(before)} -> {len(after)}"
+    old, new = (Counter((launch.kind, launch.name) for launch in launches) for launches in (before, after))
+    for sign, gone in (("-", old - new), ("+", new - old)):
+        for (kind, name), times in gone.items():
+            noun = f"{kind} of direction" if kind == "copy" else "set to" if kind == "set" else kind
+            yield f"{sign} {times} {noun} {_shorten(name)}"
+
+
+def _say_numbers(old: MachineCode, new: MachineCode) -> str:
+    pairs = [(what, getattr(old, what), getattr(new, what)) for what in _NUMBERS]
+    changed = [f"{_NOUNS.get(what, what)} {was} -> {is_now}" for what, was, is_now in pairs if was != is_now]
+    return ", ".join(changed) or f"other instructions, as many ({new.instructions}), {new.registers} registers"
+
+
+def _shorten(text: str) -> str:
+    return text if len(text) <= _LONGEST_TEXT else f"{text[: _LONGEST_TEXT - 3]}..."

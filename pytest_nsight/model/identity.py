@@ -1,0 +1,172 @@
+"""What a round gives the device to do, as far as it decides the time. Inert values; equal ones need no timing.
+
+An identity is exact where a time is noisy: it holds machine code, shape and arguments of every launch, in order.
+It is of one GPU architecture, as machine code is.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+
+MOST_LAUNCHES = 512
+"""Different launches of a round that are kept; of more only the digest is."""
+
+Extent = tuple[int, int, int]
+
+DEVICE_METRICS = ("kernel", "busy")
+"""The durations that an identity decides. The others depend on the host, or on where its memory lies."""
+
+
+@dataclass(frozen=True, slots=True)
+class MachineCode:
+    """A kernel's machine code.
+
+    Attributes:
+        digest: of all that runs.
+        instructions: slots of its code, padding at the end included.
+        registers: per thread.
+        frame_bytes: local memory per thread, spills included.
+        shared_bytes: static shared memory.
+    """
+
+    digest: str
+    instructions: int = 0
+    registers: int = 0
+    frame_bytes: int = 0
+    shared_bytes: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchIdentity:
+    """One launch, copy or set, as far as it decides what the device does.
+
+    Attributes:
+        kind: "kernel", "copy", "set", "graph node", or "captured" for a launch that went into a graph.
+        name: of the kernel, as the linker knows it; direction of a copy; value of a set.
+        code: of the kernel; None for copies and sets.
+        grid: blocks.
+        block: threads.
+        cluster: blocks of a cluster, (0, 0, 0) for none.
+        shared_bytes: dynamic shared memory.
+        arguments: one text per argument; for a copy or set its size.
+        stream: number of its stream, in the order in which streams first appear.
+        part: names of the test's ranges around it, joined by slashes; "" outside of them.
+    """
+
+    kind: str
+    name: str
+    code: MachineCode | None = None
+    grid: Extent = (0, 0, 0)
+    block: Extent = (0, 0, 0)
+    cluster: Extent = (0, 0, 0)
+    shared_bytes: int = 0
+    arguments: tuple[str, ...] = ()
+    stream: int = 0
+    part: str = ""
+
+    @property
+    def is_kernel(self) -> bool:
+        """Whether it runs machine code."""
+        return self.kind in ("kernel", "graph node")
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """What every round of a case gives the device to do.
+
+    Attributes:
+        digest: the same for the same work, "" where the case has no identity.
+        launches: each once, in order of first appearance; empty where there are more than MOST_LAUNCHES.
+        order: place in `launches` and how often in a row, from the first launch of a round to the last.
+        why_none: why the case has no identity, "" if it has one.
+    """
+
+    digest: str = ""
+    launches: tuple[LaunchIdentity, ...] = ()
+    order: tuple[tuple[int, int], ...] = ()
+    why_none: str = ""
+
+    def expand(self) -> Iterator[LaunchIdentity]:
+        """All launches of a round, in order."""
+        for place, times in self.order:
+            for _ in range(times):
+                yield self.launches[place]
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing in which two sequences of launches differ.
+
+    Attributes:
+        launch: its place in the sequence, -1 where the number of launches differs.
+        what: the attribute, such as "grid" or "argument 3".
+        before: its value in the first sequence, as text.
+        after: its value in the second.
+    """
+
+    launch: int
+    what: str
+    before: str
+    after: str
+
+
+def make_identity(launches: Sequence[LaunchIdentity]) -> Identity:
+    """The identity of a round that makes these launches, at least one."""
+    hashed = hashlib.sha256()
+    places: dict[LaunchIdentity, int] = {}
+    for launch in launches:
+        places.setdefault(launch, len(places))
+        hashed.update(repr(_list_fields(launch)).encode() + b"\n")
+    order = tuple((place, sum(1 for _ in group)) for place, group in groupby(places[launch] for launch in launches))
+    whole = Identity(hashed.hexdigest()[:32], tuple(places), order)
+    return whole if len(places) <= MOST_LAUNCHES else replace(whole, launches=(), order=())
+
+
+def _list_fields(launch: LaunchIdentity) -> tuple[object, ...]:
+    return (
+        launch.kind,
+        launch.name,
+        launch.code.digest if launch.code else "",
+        launch.grid,
+        launch.block,
+        launch.cluster,
+        launch.shared_bytes,
+        launch.arguments,
+        launch.stream,
+        launch.part,
+    )
+
+
+def compare_launches(before: Sequence[LaunchIdentity], after: Sequence[LaunchIdentity]) -> list[Difference]:
+    """In what two sequences differ, launch by launch; nothing where they are identical."""
+    if len(before) != len(after):
+        return [Difference(-1, "launches", str(len(before)), str(len(after)))]
+    found = []
+    for index, (one, other) in enumerate(zip(before, after, strict=True)):
+        if one != other:
+            found += [replace(difference, launch=index) for difference in _compare(one, other)]
+    return found
+
+
+def _compare(one: LaunchIdentity, other: LaunchIdentity) -> Iterator[Difference]:
+    if one.name != other.name or one.kind != other.kind:
+        yield Difference(0, one.kind if one.kind == other.kind else "kind", _say(one, other), _say(other, one))
+        return
+    if one.code != other.code:
+        yield Difference(0, "code", one.code.digest if one.code else "", other.code.digest if other.code else "")
+    for what in ("grid", "block", "cluster", "shared_bytes", "stream", "part"):
+        if getattr(one, what) != getattr(other, what):
+            yield Difference(0, what, str(getattr(one, what)), str(getattr(other, what)))
+    if len(one.arguments) != len(other.arguments):
+        yield Difference(0, "arguments", str(len(one.arguments)), str(len(other.arguments)))
+        return
+    for place, (was, is_now) in enumerate(zip(one.arguments, other.arguments, strict=True)):
+        if was != is_now:
+            yield Difference(0, f"argument {place}", was, is_now)
+
+
+def _say(launch: LaunchIdentity, other: LaunchIdentity) -> str:
+    return launch.name if launch.kind == other.kind else f"{launch.kind} {launch.name}"

@@ -1,0 +1,293 @@
+"""What the identity pass leaves to be timed, and the verdicts on what it does not."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import pytest
+
+from pytest_nsight.gate.identical import (
+    AUDITED,
+    attach_identities,
+    choose_timed,
+    describe_identities,
+    join_proofs,
+)
+from pytest_nsight.gate.judging import StoredRuns, judge_state
+from pytest_nsight.gate.loop import run_loop
+from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, make_identity
+from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
+from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.protocol.job import OTHER_TREE, Assignment
+from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
+from tests.gate.processes import Machine, make_process
+from tests.judge.runs import make_runs, uses
+
+CASES = tuple(Case(f"t.py::{name}") for name in "abcdefgh")
+IDS = tuple(case.id for case in CASES)
+
+
+def launching(name: str, grid: int = 8) -> Identity:
+    return make_identity([LaunchIdentity("kernel", name, MachineCode(name), (grid, 1, 1), (128, 1, 1))])
+
+
+SAME = {case: launching(case) for case in IDS}
+
+
+class IdentifyingMachine(Machine):
+    """A machine whose identity pass finds these launches; a case without one has failed in it."""
+
+    def __init__(
+        self, here: Mapping[str, Identity], there: Mapping[str, Identity] | None = None, fault: str = ""
+    ) -> None:
+        super().__init__()
+        self._here, self._there, self._fault = here, there or {}, fault
+        self.passes: list[Assignment] = []
+
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
+        if not assignment.identifies:
+            return super().execute(assignment, upcoming)
+        self.passes.append(assignment)
+        found = self._there if assignment.tree == OTHER_TREE else self._here
+        process = make_process(assignment.cases, tree=assignment.tree)
+        manifest = replace(process.manifest, identities=dict(found), identity_fault=self._fault)
+        return (replace(process, manifest=manifest, summaries=()),)
+
+
+def around(ns: float) -> list[float]:
+    return [ns * (1 + step / 5000) for step in range(5)]
+
+
+def stored(identities: Mapping[str, Identity], **runs: Sequence[RunSummary]) -> StoredRuns:
+    found = {
+        Subject(case): tuple(
+            replace(run, identity=identity, recorded="2026-05-04T00:00:00Z", commit="abcdef012345")
+            for run in make_runs(around(1000.0), "stored", subject=Subject(case))
+        )
+        for case, identity in identities.items()
+    }
+    found.update({Subject(f"t.py::{name}"): tuple(given) for name, given in runs.items()})
+    return StoredRuns(found)
+
+
+def run(machine: Machine, known: StoredRuns, cases: Sequence[Case] = CASES, **plan: object) -> GateState:
+    session = SessionPlan(tuple(cases), 1, **{"identifies": True, "proves": True, "audit_seed": "s", **plan})  # type: ignore[arg-type]
+    return run_loop(GateState(session), machine, lambda _: known)
+
+
+def timed_by(machine: Machine) -> set[str]:
+    return {case for assignment in machine.assignments for case in assignment.cases}
+
+
+def test_what_is_identical_is_not_timed_but_for_an_audit() -> None:
+    machine = IdentifyingMachine(SAME)
+
+    state = run(machine, stored(SAME))
+
+    assert [one.cases for one in machine.passes] == [IDS]
+    assert len(timed_by(machine)) == AUDITED
+    assert set(state.proven) == set(IDS)
+    assert set(state.reports) == set(IDS), "pytest shows the outcome of the identity pass"
+
+
+def test_the_audit_is_drawn_by_the_seed() -> None:
+    def draw(seed: str) -> tuple[str, ...]:
+        return choose_timed(GateState(SessionPlan(CASES, 1, audit_seed=seed), proven=dict.fromkeys(IDS, "it")))
+
+    assert draw("one") == draw("one")
+    assert len({draw(str(number)) for number in range(20)}) > 5
+
+
+def test_what_differs_is_timed_and_counts_not_as_audited() -> None:
+    machine = IdentifyingMachine({**SAME, IDS[0]: launching("other")})
+
+    state = run(machine, stored(SAME))
+
+    assert IDS[0] in timed_by(machine)
+    assert len(timed_by(machine)) == AUDITED + 1
+    assert IDS[0] not in state.proven
+
+
+@pytest.mark.parametrize(
+    "known",
+    [
+        pytest.param(StoredRuns(), id="nothing-stored"),
+        pytest.param(
+            StoredRuns({Subject(case): make_runs([1000.0], "s", subject=Subject(case)) for case in IDS}),
+            id="no-identity-stored",
+        ),
+    ],
+)
+def test_without_a_stored_identity_all_is_timed(known: StoredRuns) -> None:
+    machine = IdentifyingMachine(SAME)
+
+    assert not run(machine, known).proven
+    assert timed_by(machine) == set(IDS)
+
+
+@pytest.mark.parametrize("metric", ["wall", "gap", "launch", "span", "sync", "copy"])
+def test_what_the_launches_do_not_decide_is_timed(metric: str) -> None:
+    cases = tuple(replace(case, policy=Policy(metric=metric)) for case in CASES)
+    machine = IdentifyingMachine(SAME)
+
+    assert not run(machine, stored(SAME), cases).proven
+
+
+def test_a_case_whose_rounds_differ_is_timed_and_named() -> None:
+    machine = IdentifyingMachine({**SAME, IDS[0]: Identity(why_none="its rounds differ: argument 2")})
+
+    state = run(machine, stored(SAME))
+
+    assert IDS[0] in timed_by(machine)
+    assert "1 case without an identity (a): its rounds differ: argument 2" in describe_identities(state, ())
+
+
+def test_a_pass_that_fails_is_one_note_and_all_is_timed() -> None:
+    machine = IdentifyingMachine({}, fault="cuptiSubscribe: refused (39)")
+
+    state = run(machine, stored(SAME))
+
+    assert timed_by(machine) == set(IDS)
+    assert [note for note in state.notes if "cuptiSubscribe" in note] == [
+        "launches were not identified, so what they leave open is timed: cuptiSubscribe: refused (39)"
+    ]
+
+
+def test_a_save_times_everything_and_stores_what_fits() -> None:
+    machine = IdentifyingMachine(SAME)
+
+    state = run(machine, stored(SAME), proves=False)
+
+    assert timed_by(machine) == set(IDS)
+    summaries = tuple(replace(one, shapes=uses("k")) for one in state.summaries)
+    other = replace(summaries[0], shapes=uses("k", "k"))
+    kept = attach_identities(replace(state, summaries=(other, *summaries[1:])))
+    assert kept[0].identity is None, "the run has launched other shapes than the identity pass"
+    assert [one.identity for one in kept[1:]] == [SAME[one.subject.case] for one in kept[1:]]
+
+
+def test_ranks_are_not_identified() -> None:
+    machine = IdentifyingMachine(SAME)
+
+    run(machine, stored(SAME), (replace(CASES[0], ranks=2), *CASES[1:]))
+    alone = IdentifyingMachine(SAME)
+    run(alone, stored(SAME), (replace(CASES[0], ranks=2),))
+
+    assert machine.passes[0].cases == IDS[1:]
+    assert alone.passes == []
+    assert timed_by(alone) == {IDS[0]}
+
+
+def test_of_two_trees_both_are_identified_and_only_what_differs_is_timed_in_both() -> None:
+    machine = IdentifyingMachine(SAME, {**SAME, IDS[1]: launching("old")})
+
+    state = run(machine, StoredRuns(), is_paired=True)
+
+    assert [one.tree for one in machine.passes] == [OTHER_TREE, ""]
+    assert IDS[1] in timed_by(machine)
+    assert set(state.proven) == set(IDS) - {IDS[1]}
+    assert set(state.proven.values()) == {"0123456"}
+
+
+def claiming(**policy: object) -> tuple[Case, ...]:
+    first = replace(CASES[0], policy=Policy(faster_than=IDS[1], **policy))  # type: ignore[arg-type]
+    return (first, *CASES[1:])
+
+
+def gpu_runs(name: str, ns: float, identity: Identity) -> tuple[RunSummary, ...]:
+    runs = make_runs(around(ns), "stored", subject=Subject(f"t.py::{name}"), board="GPU-a", shapes=uses(name))
+    return tuple(replace(one, identity=identity) for one in runs)
+
+
+@pytest.mark.parametrize(("by", "stands"), [(1.5, True), (2.5, False)])
+def test_a_claim_stands_where_it_holds_of_the_stored_runs(by: float, stands: bool) -> None:
+    known = stored(SAME, a=gpu_runs("a", 500.0, SAME[IDS[0]]), b=gpu_runs("b", 1000.0, SAME[IDS[1]]))
+    machine = IdentifyingMachine(SAME)
+
+    state = run(machine, known, claiming(by=by))
+
+    assert (IDS[0] in state.proven) == stands
+    if not stands:
+        assert {IDS[0], IDS[1]} <= timed_by(machine)
+
+
+def test_a_claim_about_a_case_that_differs_is_timed_with_it() -> None:
+    machine = IdentifyingMachine({**SAME, IDS[1]: launching("other")})
+
+    run(machine, stored(SAME), claiming())
+
+    assert {IDS[0], IDS[1]} <= timed_by(machine)
+
+
+def conclude(times_ns: Mapping[str, float]) -> tuple[GateState, StoredRuns]:
+    """A state in which all cases are proven and these were timed, in five runs each."""
+    summaries = tuple(
+        one for case, ns in times_ns.items() for one in make_runs(around(ns), "new", subject=Subject(case))
+    )
+    reports = dict.fromkeys(IDS, ({"outcome": "passed", "when": "call"},))
+    state = GateState(
+        SessionPlan(CASES, 1),
+        identities=SAME,
+        proven=dict.fromkeys(IDS, "its baseline of 2026-05-04"),
+        summaries=summaries,
+        reports=reports,
+    )
+    return state, stored(SAME)
+
+
+def test_an_audit_that_agrees_leaves_the_proof_and_says_what_it_saw() -> None:
+    state, known = conclude({IDS[0]: 1000.0})
+
+    timed = judge_state(state, known)
+    verdicts = join_proofs(state, timed)
+
+    assert [one.subject.case for one in verdicts] == list(IDS)
+    assert {one.kind for one in verdicts} == {VerdictKind.IDENTICAL}
+    assert verdicts[0].sentence.startswith(
+        "a: the same machine code, launch shapes and arguments as its baseline of 2026-05-04 (1 launch); "
+        "timed as an audit, UNCHANGED: kernel time"
+    )
+    assert verdicts[0].comparison is not None
+    assert verdicts[1].sentence.endswith("; not timed")
+    assert not verdicts[1].kind.fails_strict
+    assert describe_identities(state, timed) == ("audit: 1 identical case timed all the same: 1 UNCHANGED",)
+
+
+def test_an_audit_that_contradicts_keeps_its_verdict_and_is_loud() -> None:
+    state, known = conclude({IDS[0]: 1300.0})
+
+    timed = judge_state(state, known)
+
+    assert join_proofs(state, timed)[0].kind is VerdictKind.REGRESSION
+    (_, loud) = describe_identities(state, timed)
+    assert loud.startswith("IDENTITY AND TIME CONTRADICT EACH OTHER: ")
+    assert "REGRESSION by time: a: kernel time" in loud
+
+
+def test_the_verdict_on_what_differs_names_the_cause() -> None:
+    state, known = conclude({IDS[0]: 1300.0})
+    now = make_identity([LaunchIdentity("kernel", IDS[0], MachineCode("new", 251, 48), (8, 1, 1), (128, 1, 1))])
+    before = make_identity([LaunchIdentity("kernel", IDS[0], MachineCode("old", 214, 39), (8, 1, 1), (128, 1, 1))])
+    known = stored({**SAME, IDS[0]: before})
+
+    (verdict,) = judge_state(replace(state, proven={}, identities={**SAME, IDS[0]: now}), known)
+
+    assert verdict.kind is VerdictKind.REGRESSION
+    assert "; machine code changed: registers 39 -> 48, instructions 214 -> 251" in verdict.sentence
+
+
+def test_an_interrupt_in_the_pass_ends_the_session() -> None:
+    class Interrupted(IdentifyingMachine):
+        def execute(
+            self, assignment: Assignment, upcoming: Sequence[Assignment] = ()
+        ) -> tuple[MeasuredProcess, ...]:
+            (process,) = super().execute(assignment, upcoming)
+            return (replace(process, end=ProcessEnd.INTERRUPTED),)
+
+    machine = Interrupted(SAME)
+    state = run(machine, stored(SAME))
+
+    assert state.is_interrupted
+    assert machine.assignments == []

@@ -1,0 +1,73 @@
+"""Measured by tests/gpu/test_identity.py; SPOILED names the case whose launches are others than they were."""
+
+from __future__ import annotations
+
+import os
+
+import pytest
+import torch
+from own_kernel import LOOPS, repeat
+
+LENGTH = 1 << 20
+
+pytestmark = pytest.mark.nsight(rounds=20, warmup=3, rest="1ms")
+
+SPOILED = os.environ.get("SPOILED", "")
+
+
+@pytest.fixture
+def x():
+    return torch.rand(LENGTH, device="cuda")
+
+
+def test_triton(nsight, x):
+    y = torch.empty_like(x)
+    nsight(repeat, x, y, LOOPS + (SPOILED == "code"))
+
+
+def test_argument(nsight, x):
+    nsight(lambda: x.add_(2.0 if SPOILED == "argument" else 1.0))
+
+
+def test_grid(nsight, x):
+    nsight(lambda: x[: LENGTH // (2 if SPOILED == "grid" else 1)].mul_(1.0))
+
+
+def test_matmul(nsight):
+    x = torch.rand(512, 512, device="cuda", dtype=torch.bfloat16)
+    y = torch.empty_like(x)
+    nsight(torch.mm, x, x, out=y)
+
+
+def test_softmax(nsight, x):
+    nsight(torch.softmax, x.view(1024, -1), 1)
+
+
+def test_graph(nsight, x):
+    x.add_(1)
+    torch.cuda.synchronize()
+    captured = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(captured):
+        for _ in range(3):
+            x.add_(2.0 if SPOILED == "graph" else 1.0)
+    nsight(captured.replay)
+
+
+def test_parts(nsight, x):
+    def body():
+        with nsight.range("first"):
+            x.add_(1)
+        with nsight.range("second"):
+            x.mul_(2)
+
+    nsight(body)
+
+
+def test_random(nsight, x):
+    state = [0]
+
+    def body():
+        state[0] += 1
+        x.add_(state[0])
+
+    nsight(body)

@@ -1,0 +1,90 @@
+"""In what words a change of launches is said, and that what is equal is."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from pytest_nsight.judge.code_changes import describe_change, describe_proof
+from pytest_nsight.model.identity import MOST_LAUNCHES, Identity, LaunchIdentity, MachineCode, make_identity
+
+CODE = MachineCode("c1", instructions=214, registers=39)
+SCALE = LaunchIdentity("kernel", "scale", CODE, (8, 1, 1), (128, 1, 1), arguments=("pointer", "4096"))
+COPY = LaunchIdentity("copy", "1", arguments=("4096 bytes",))
+
+
+@pytest.mark.parametrize(
+    ("after", "words"),
+    [
+        (
+            replace(SCALE, code=MachineCode("c2", 251, 48)),
+            "machine code changed: registers 39 -> 48, instructions 214 -> 251",
+        ),
+        (
+            replace(SCALE, code=MachineCode("c2", 214, 39)),
+            "machine code changed: other instructions, as many (214), 39 registers",
+        ),
+        (replace(SCALE, code=MachineCode("c2", 214, 39, 16)), "machine code changed: local memory bytes 0 -> 16"),
+        (replace(SCALE, arguments=("pointer", "4160")), "argument 1: 4096 -> 4160"),
+        (replace(SCALE, arguments=("pointer",)), "arguments: 2 -> 1"),
+        (replace(SCALE, name="scale_2"), "another kernel: scale -> scale_2"),
+        (replace(SCALE, grid=(16, 1, 1)), "grid 8x1x1 -> 16x1x1"),
+        (replace(SCALE, block=(64, 2, 1)), "block 128x1x1 -> 64x2x1"),
+        (replace(SCALE, shared_bytes=64), "dynamic shared bytes 0 -> 64"),
+        (replace(SCALE, stream=1), "stream 0 -> 1"),
+        (replace(SCALE, part="forward"), "part  -> forward"),
+        (COPY, "kind kernel scale -> copy 1"),
+    ],
+)
+def test_each_change_of_a_launch_has_its_words(after: LaunchIdentity, words: str) -> None:
+    assert describe_change(make_identity([SCALE]), make_identity([after])) == words
+
+
+def test_bytes_of_a_copy_and_the_kernel_among_several_are_named() -> None:
+    before = make_identity([SCALE, replace(SCALE, name="add"), COPY])
+    larger = replace(COPY, arguments=("8192 bytes",))
+    after = make_identity([replace(SCALE, grid=(4, 1, 1)), replace(SCALE, name="add"), larger])
+
+    assert describe_change(before, after) == "grid of scale 8x1x1 -> 4x1x1, copy 4096 bytes -> 8192 bytes"
+
+
+def test_launches_gained_and_lost_are_counted() -> None:
+    before, after = make_identity([SCALE, SCALE]), make_identity([SCALE, replace(SCALE, name="add"), COPY])
+
+    assert describe_change(before, after) == ("launches 2 -> 3, - 1 kernel scale, + 1 kernel add and 1 more")
+
+
+def test_order_counts_and_repeats_are_kept_short() -> None:
+    one, other = SCALE, replace(SCALE, name="add")
+    many = make_identity([one] * 1000 + [other])
+
+    assert many.order == ((0, 1000), (1, 1))
+    assert len(list(many.expand())) == 1001
+    assert make_identity([one, other]).digest != make_identity([other, one]).digest
+    assert describe_proof(many, "ab12cd3").endswith("as ab12cd3 (1,001 launches)")
+
+
+def test_of_very_many_different_launches_only_the_digest_is_kept() -> None:
+    launches = [replace(SCALE, arguments=(str(number),)) for number in range(MOST_LAUNCHES + 1)]
+    before, after = make_identity(launches), make_identity(launches[::-1])
+
+    assert not before.launches
+    assert before.digest != after.digest
+    assert describe_change(before, after) == "other launches; there are too many to keep which"
+    assert "too many" not in describe_proof(before, "it")
+
+
+def test_nothing_is_said_of_what_is_equal_or_not_known() -> None:
+    known = make_identity([SCALE])
+
+    assert describe_change(known, make_identity([SCALE])) == ""
+    assert describe_change(known, None) == ""
+    assert describe_change(Identity(why_none="its rounds differ"), known) == ""
+
+
+@pytest.mark.parametrize("field", ["instructions", "registers"])
+def test_the_numbers_of_a_kernel_do_not_make_an_identity(field: str) -> None:
+    other = replace(SCALE, code=replace(CODE, **{field: 1}))
+
+    assert make_identity([SCALE]).digest == make_identity([other]).digest

@@ -1,0 +1,218 @@
+"""Whole sessions in which launches are identified first: CUPTI and the driver are a library of tests/fakes."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nvrtc
+
+pytestmark = pytest.mark.long
+
+SOURCE = Path(__file__).parents[1] / "fakes/launching_gpu.c"
+
+SCALE = """
+extern "C" __global__ void scale(float* x, const float* y, int n) {
+  if (threadIdx.x < n) x[threadIdx.x] = y[threadIdx.x] * 2.0f;
+}
+"""
+
+CONFTEST = """
+import clock_collector
+import pytest_nsight.controller.session_plan
+
+
+# As if there were a GPU, whose kernels the clock collector times.
+pytest_nsight.controller.session_plan.gpu_names = lambda: ("fake",)
+clock_collector.ClockCollector.times_processor = False
+
+"""
+
+CASES = """
+import ctypes, os
+import pytest
+
+gpu = ctypes.CDLL(os.environ["CUPTI_LIBRARY"])
+X, Y = ctypes.c_uint64(0x10000), ctypes.c_uint64(0x11000)
+SPOILED = os.environ.get("SPOILED", "")
+images = [open(name, "rb").read() for name in ("one.cubin", "other.cubin")]
+gpu.fake_load(ctypes.c_uint64(1), images[SPOILED == "code"])
+
+def launch(n=100, grid=4):
+    gpu.fake_launch(ctypes.c_uint64(1), grid, X, Y, n)
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", range(5))
+def test_same(nsight, n):
+    nsight(launch, n)
+
+@pytest.mark.nsight
+def test_touched(nsight):
+    nsight(launch, 101 if SPOILED == "argument" else 100)
+
+@pytest.mark.nsight(metric="wall")
+def test_wall(nsight):
+    nsight(launch)
+
+@pytest.mark.nsight
+def test_changing(nsight):
+    numbers = iter(range(10_000))
+    nsight(lambda: launch(next(numbers)))
+"""
+
+Gate = Callable[..., "Session"]
+
+
+class Session:
+    """What a session came to."""
+
+    def __init__(self, ran: pytest.RunResult, written: Path) -> None:
+        self.said = ran.stdout.str() + ran.stderr.str()
+        self.code = ran.ret
+        content: dict[str, Any] = json.loads(written.read_text())
+        self.notes = "\n".join(content["nsight"]["notes"])
+        found = [benchmark["extra_info"]["nsight"] for benchmark in content["benchmarks"]]
+        found += content["nsight"]["unmeasured"]
+        self.verdicts = {one["case"].partition("::")[2]: one["verdict"] for one in found}
+        self.sentences = {one["case"].partition("::")[2]: one["sentence"] for one in found}
+
+    @property
+    def identical(self) -> set[str]:
+        return {case for case, verdict in self.verdicts.items() if verdict == "IDENTICAL"}
+
+
+@pytest.fixture(scope="module")
+def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("fake")
+    path = folder / "libcuda.so.1"
+    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(path), str(SOURCE)], check=True, capture_output=True)
+    return path
+
+
+@pytest.fixture(scope="module")
+def cubins() -> list[bytes]:
+    try:
+        nvrtc = load_nvrtc()
+    except CompilationError as error:
+        pytest.skip(str(error))
+    sources = (SCALE, SCALE.replace("2.0f", "2.0f + sinf(y[0])"))
+    return [compile_source(nvrtc, source, (9, 0), ()).image for source in sources]
+
+
+@pytest.fixture
+def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, library: Path, cubins: list[bytes]) -> Gate:
+    folder = pytester.copy_example("clock_collector")
+    monkeypatch.setenv("PYTHONPATH", str(folder), prepend=os.pathsep)
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(library.parent), prepend=os.pathsep)
+    monkeypatch.setenv("CUPTI_LIBRARY", str(library))
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\n")
+    pytester.makeconftest(CONFTEST)
+    pytester.makepyfile(test_case=CASES)
+    for name, image in zip(("one", "other"), cubins, strict=True):
+        (pytester.path / f"{name}.cubin").write_bytes(image)
+
+    def run(*arguments: str, spoiled: str = "") -> Session:
+        monkeypatch.setenv("SPOILED", spoiled)
+        written = pytester.path / "out.json"
+        options = ("--nsight", "--nsight-collector=clock", "--nsight-rounds=10", "--nsight-json=out.json", "-v")
+        ran = pytester.runpytest_subprocess(*options, *arguments)
+        assert written.exists(), ran.stdout.str() + ran.stderr.str()
+        return Session(ran, written)
+
+    return run
+
+
+SAME = {f"test_same[{n}]" for n in range(5)}
+
+
+def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-save", "--nsight-runs=3")
+
+    checked = gate("--nsight-keep")
+
+    assert checked.identical == {*SAME, "test_touched"}, checked.said
+    assert checked.verdicts["test_wall"] != "IDENTICAL", "the time on the host is not decided by the launches"
+    untimed = [one for one in checked.sentences.values() if one.endswith("; not timed")]
+    assert len(untimed) == 3
+    assert "the same machine code, launch shapes and arguments as its baseline of 20" in untimed[0]
+    assert "audit: 3 identical cases timed all the same" in checked.notes
+    assert (
+        "1 case without an identity (test_changing): its rounds differ: argument 2 of launch 1 is" in checked.notes
+    )
+    assert "IDENTICAL" in checked.said
+    (session,) = (
+        folder.parent
+        for folder in (pytester.path / ".nsight").glob("2*/identity-*")
+        if (folder.parent / "run-001/clock.jsonl").exists()
+    )
+
+    replayed = gate(f"--nsight-replay={session}")
+
+    assert replayed.verdicts == checked.verdicts
+    assert replayed.identical == checked.identical
+
+
+@pytest.mark.parametrize(
+    ("spoiled", "identical", "cause"),
+    [("argument", SAME, "; argument 2: 100 -> 101"), ("code", set(), "; machine code changed: ")],
+)
+def test_what_is_touched_is_timed_and_says_what_changed(
+    gate: Gate, spoiled: str, identical: set[str], cause: str
+) -> None:
+    gate("--nsight-save", "--nsight-runs=3")
+
+    checked = gate(spoiled=spoiled)
+
+    assert checked.identical == identical
+    assert cause in checked.sentences["test_touched"]
+
+
+def test_the_option_and_the_setting_turn_it_off(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-save", "--nsight-runs=1")
+
+    assert not gate("--nsight-no-identity").identical
+    assert not gate("-o", "nsight_identity=false").identical
+    assert gate().identical
+
+
+@pytest.mark.parametrize(
+    ("fault", "note"),
+    [
+        ("REFUSES", "launches were not identified, so what they leave open is timed: cuptiSubscribe: "),
+        ("LOSES", "launches have no record: another profiler takes CUPTI's records"),
+    ],
+)
+def test_a_pass_that_fails_is_a_note_and_all_is_timed(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, fault: str, note: str
+) -> None:
+    gate("--nsight-save", "--nsight-runs=1")
+    monkeypatch.setenv(fault, "1")
+
+    checked = gate()
+
+    assert note in checked.notes
+    assert not checked.identical
+    assert len(checked.verdicts) == 8
+
+
+def test_of_two_trees_what_is_identical_is_not_timed(gate: Gate, pytester: pytest.Pytester) -> None:
+    who = ("-c", "user.name=n", "-c", "user.email=e@example.org")
+    for arguments in (("init", "-b", "main"), ("add", "--all"), ("commit", "-m", "a commit")):
+        subprocess.run(["git", *who, *arguments], cwd=pytester.path, check=True, capture_output=True)
+
+    checked = gate("--nsight-against=HEAD")
+
+    assert checked.identical == {*SAME, "test_touched"}, checked.said
+
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text().replace("else 100)", "else 102)"))
+    touched = gate("--nsight-against=HEAD")
+
+    assert touched.identical == SAME, touched.said
+    assert "; argument 2: 100 -> 102" in touched.sentences["test_touched"]
