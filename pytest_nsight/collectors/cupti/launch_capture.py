@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -141,8 +141,14 @@ class LaunchCapture:
     def name_of(self, function: int) -> str:
         """The kernel's name behind the driver's handle, "" where the driver does not say."""
         name = c_char_p()
-        failed = self._driver.cuFuncGetName(byref(name), c_void_p(function))
-        return "" if failed else (name.value or b"").decode()
+        found = any(
+            not ask(byref(name), c_void_p(function)) for ask in self._calls("cuFuncGetName", "cuKernelGetName")
+        )
+        return (name.value or b"").decode() if found else ""
+
+    def _calls(self, *names: str) -> Iterator[Callable[..., int]]:
+        """Those calls that the driver has: a library's kernel can be launched and is no function to it."""
+        return (getattr(self._driver, name) for name in names if hasattr(self._driver, name))
 
     def find_allocation(self, address: int) -> Allocation | None:
         """The device memory that an address points into."""
@@ -228,18 +234,21 @@ class LaunchCapture:
     def _layout(self, function: int) -> list[tuple[int, int]]:
         """Offset and size of each parameter, as the driver knows them."""
         if function not in self._by_handle:
-            found: list[tuple[int, int]] = []
-            offset, size = c_size_t(), c_size_t()
-            while len(found) < _MOST_PARAMETERS and not self._driver.cuFuncGetParamInfo(
-                c_void_p(function), c_size_t(len(found)), byref(offset), byref(size)
-            ):
-                found.append((offset.value, size.value))
-            self._by_handle[function] = found
-        return self._by_handle[function]
+            calls = self._calls("cuFuncGetParamInfo", "cuKernelGetParamInfo")
+            asked = (_list_parameters(ask, function) for ask in calls)
+            self._by_handle[function] = next(filter(None, asked), [])
+        # The machine code says it, too, as soon as it is loaded.
+        return self._by_handle[function] or list(self.find_layout(self.name_of(function)) or ())
 
-    def layout_of(self, function: int) -> Sequence[tuple[int, int]]:
-        """The layout of a function that was launched: offset and size of each parameter."""
-        return self._by_handle.get(function, ())
+
+def _list_parameters(ask: Callable[..., int], function: int) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    offset, size = c_size_t(), c_size_t()
+    while len(found) < _MOST_PARAMETERS and not ask(
+        c_void_p(function), c_size_t(len(found)), byref(offset), byref(size)
+    ):
+        found.append((offset.value, size.value))
+    return found
 
 
 def _copy_cubin(module: Any) -> bytes:
