@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.chosen_tests import ChosenTests
-from pytest_nsight.controller.completeness import Collected, describe_nothing_measured
+from pytest_nsight.controller.completeness import Collected, describe_nothing_measured, describe_unmarked
 from pytest_nsight.controller.first_pass import list_calls
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
 from pytest_nsight.controller.progress import ProgressLine
@@ -131,7 +131,8 @@ class Controller:
             with interrupted_by_signals():
                 self._measure(session, items, collected)
         if not is_wanted and not session.config.option.collectonly:
-            self._session.gaps = (describe_nothing_measured(collected),)
+            unmarked = describe_unmarked(collected.unmarked)
+            self._session.gaps = (describe_nothing_measured(collected), *filter(None, [unmarked]))
         return (yield)
 
     def _measure(self, session: pytest.Session, items: Sequence[pytest.Item], collected: Collected) -> None:
@@ -237,9 +238,11 @@ class Controller:
             terminalreporter.write_line(f"nsight: {note}")
         for error in self._session.errors:
             terminalreporter.write_line(f"ERROR: {error}", red=True)
-        if self._settings.strict:
-            for gap in self._session.gaps:
+        for gap in self._session.gaps:
+            if self._settings.strict:
                 terminalreporter.write_line(f"FAILED --nsight-strict: {gap}", red=True)
+            elif self._session.result is None:
+                terminalreporter.write_line(f"nsight: {gap}")
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:

@@ -30,14 +30,14 @@ from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
 from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_session, name_session
-from pytest_nsight.controller.session_plan import identifies_launches, plan_replay, plan_session
+from pytest_nsight.controller.session_plan import plan_replay, plan_session, without_needless_pass
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSession, LiveSource
 from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
-from pytest_nsight.gate.state import GateState
+from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import SessionResult
@@ -145,7 +145,8 @@ class NsightSession:
         self._state = GateState(plan_session(given, self._collector, cases, self._id, shuffle=shuffle))
         # A file that cannot be read or written is better known before minutes of measuring than after.
         if given.pool is None:
-            self._load(measured_product())
+            stored = self._load(measured_product())
+            self._state = replace(self._state, plan=without_needless_pass(self._state.plan, stored))
         if given.drill:
             load_counters(given.baselines, store.model_slug(measured_product()))
         if given.save and cases:
@@ -173,7 +174,7 @@ class NsightSession:
         self._state = run_loop(replace(state, plan=session), recording, self._load, self._keep_state)
 
     def _measure_live(self, state: GateState, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> None:
-        source = self._live_source(state.plan.cases, watch, trees)
+        source = self._live_source(state.plan, watch, trees)
         pool = self._settings.pool
         try:
             if pool is None:
@@ -245,16 +246,13 @@ class NsightSession:
         self.result, self.errors, self.gaps = done.result, done.errors, done.gaps
         return done.outcomes
 
-    def _live_source(
-        self, cases: Sequence[Case], watch: Callable[[Progress], None], trees: Sequence[Tree]
-    ) -> Source:
+    def _live_source(self, plan: SessionPlan, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> Source:
+        cases = plan.cases
         session = self._live_session(cases, trees)
         timed: Source = LiveSource(session, watch)
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
             timed = ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
-        if not identifies_launches(self._settings, session.collector):
-            return timed
-        return IdentifyingSource(IdentityPass(session, watch), timed)
+        return IdentifyingSource(IdentityPass(session, watch), timed) if plan.identifies else timed
 
     def _live_session(self, cases: Sequence[Case], trees: Sequence[Tree]) -> LiveSession:
         """What all workers have in common."""

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.state import SessionPlan
 from pytest_nsight.model.values import Case
 
@@ -34,6 +36,19 @@ def plan_session(
         proves=not settings.save and settings.identity,
         audit_seed=session,
     )
+
+
+def without_needless_pass(plan: SessionPlan, stored: StoredRuns) -> SessionPlan:
+    """The plan of a check without an identity pass where no stored run has an identity: nothing could be proven.
+
+    Args:
+        plan: of a session.
+        stored: the runs that it compares with.
+    """
+    is_check = plan.is_judged and not plan.is_paired
+    if not is_check or any(run.identity is not None for run in stored.all):
+        return plan
+    return replace(plan, identifies=False)
 
 
 def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identities: bool) -> SessionPlan:

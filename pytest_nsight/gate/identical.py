@@ -190,7 +190,8 @@ def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:
     by_reason: dict[str, list[str]] = {}
     for case, identity in identities.items():
         if identity.why_none:
-            by_reason.setdefault(identity.why_none, []).append(Subject(case).label)
+            # The values that differ are each case's own.
+            by_reason.setdefault(identity.why_none.partition(" (")[0], []).append(Subject(case).label)
     return [
         f"{count(len(cases), 'case')} without an identity ({', '.join(cases[:_MOST_NAMED])}"
         f"{', ...' if len(cases) > _MOST_NAMED else ''}): {why}"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
@@ -11,6 +10,7 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.judge.judge import judge, suspects
+from pytest_nsight.judge.location import typical_ns
 from pytest_nsight.judge.structure import compare_structure
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
@@ -157,7 +157,7 @@ def list_measured(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
     found = []
     for subject in list_subjects(state, stored):
         metric = _shown_metric(subject)
-        now_ns = _typical_ns(subject.new, metric)
+        now_ns = typical_ns(subject.new, metric)
         runs = count(len(subject.new), "run")
         sentence = f"{subject.subject.label}: {duration(now_ns)} in {runs}; the joined shards are judged"
         found.append(Verdict(subject.subject, VerdictKind.MEASURED, sentence, now_ns, metric=metric))
@@ -171,14 +171,14 @@ def _shown_metric(subject: SubjectRuns) -> str:
 
 def _describe(subject: SubjectRuns) -> Verdict:
     metric = _shown_metric(subject)
-    now_ns = _typical_ns(subject.new, metric)
+    now_ns = typical_ns(subject.new, metric)
     runs = count(len(subject.new), "run")
     label = subject.subject.label
     newest = _newest_session([run for run in subject.baseline if metric in run.rounds])
     if not newest:
         sentence = f"{label}: {runs} of {duration(now_ns)} stored, the first for this case"
         return Verdict(subject.subject, VerdictKind.SAVED, sentence, now_ns, metric=metric)
-    before_ns = _typical_ns(newest, metric)
+    before_ns = typical_ns(newest, metric)
     change = percent(now_ns / before_ns - 1) if before_ns else "from nothing"
     found = compare_structure(newest, subject.new, family)
     diff = f"; {write_diff(found.changes)}" if found.changes else ""
@@ -192,10 +192,6 @@ def _describe(subject: SubjectRuns) -> Verdict:
         metric=metric,
         before_ns=before_ns,
     )
-
-
-def _typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
-    return float(statistics.median_high([statistics.median_high(run.rounds[metric]) for run in runs]))
 
 
 def _newest_session(runs: Sequence[RunSummary]) -> list[RunSummary]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,6 +12,7 @@ from pytest_nsight.baselines.store import model_slug, read_file
 from pytest_nsight.collectors.regular_files import read_bounded
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
+from pytest_nsight.judge.location import typical_ns
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError, NsightError
 from pytest_nsight.model.json_text import DecodingError, parse
@@ -48,6 +48,7 @@ class _ResultRun:
     recorded: str
     commit: str
     medians_ns: Mapping[str, float]
+    times_ns: Mapping[str, float] | None = None
 
 
 def find_runs(baselines: Path, sessions: Path, words: Sequence[str], metric: str) -> FoundRuns:
@@ -106,8 +107,7 @@ def _stored_runs(model: str, stored: Runs, words: Sequence[str], metric: str) ->
         if subject.is_canary or not matches(subject, words):
             continue
         for run in runs:
-            rounds = run.rounds.get(metric)
-            if rounds:
+            if run.rounds.get(metric):
                 yield HistoryRun(
                     model=model,
                     subject=subject,
@@ -116,7 +116,7 @@ def _stored_runs(model: str, stored: Runs, words: Sequence[str], metric: str) ->
                     board=run.board,
                     recorded=run.recorded,
                     commit=run.commit,
-                    time_ns=statistics.median(rounds),
+                    time_ns=typical_ns([run], metric),
                     source=PointSource.BASELINE,
                     remark=run.reason,
                 )
@@ -147,8 +147,9 @@ def _session_runs(content: object, session: str, words: Sequence[str], metric: s
         if not matches(subject, words):
             continue
         for fields in entry["runs"]:
-            run = read(_ResultRun, {name: fields[name] for name in _ResultRun.__slots__})
-            if metric in run.medians_ns:
+            run = read(_ResultRun, {name: fields.get(name) for name in _ResultRun.__slots__})
+            times_ns = run.times_ns or run.medians_ns
+            if metric in times_ns:
                 yield HistoryRun(
                     model=model_slug(str(entry["environment"]["device"])),
                     subject=subject,
@@ -157,7 +158,7 @@ def _session_runs(content: object, session: str, words: Sequence[str], metric: s
                     board=run.board,
                     recorded=run.recorded,
                     commit=run.commit,
-                    time_ns=run.medians_ns[metric],
+                    time_ns=times_ns[metric],
                     source=PointSource.SESSION,
                     remark=str(entry["verdict"]),
                 )

@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import enum
 import math
-from collections.abc import Callable, Iterable, Mapping
+import statistics
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from types import MappingProxyType
@@ -239,6 +240,20 @@ def locate_all(
         tuple(item for item in found if isinstance(item, Location)),
         tuple(item for item in found if isinstance(item, Unlocated)),
     )
+
+
+def typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
+    """Return the one time in ns that reports show of runs: the geometric mean of their locations.
+
+    Args:
+        runs: at least one, each with rounds of this metric.
+        metric: the duration in question.
+    """
+    found = locate_all(runs, metric)
+    if found.unlocated:
+        # Rounds of 0 ns, such as copies that do not occur, have no logarithm.
+        return float(statistics.median_high([statistics.median_high(run.rounds[metric]) for run in runs]))
+    return exp(statistics.fmean(location.log_ns for location in found.locations))
 
 
 def resolution_ns(locations: Iterable[Location]) -> float:

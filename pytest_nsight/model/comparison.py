@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 
@@ -199,3 +200,10 @@ class Comparison:
     slower_kernels: tuple[SlowerKernel, ...] = ()
     against: str = ""
     basis: Basis | None = None
+
+    @property
+    def effective_band(self) -> float:
+        """The band that judged, as a ratio: the user's, or what time or processor can carry where that is wider."""
+        if self.basis is None or self.band < 0:
+            return self.band
+        return max(self.band, math.expm1(min(self.basis.material, 700.0)))

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from pytest_nsight.judge.location import typical_ns
 from pytest_nsight.model.comparison import Comparison, RunLevel
 from pytest_nsight.model.units import count, duration, durations, interval, number, p_value, percent
 from pytest_nsight.model.values import Clocks, RunSummary, Subject
@@ -113,7 +114,9 @@ def _rounds(case: PageCase) -> str:
         for run, is_new in runs
         if run.rounds.get(metric)
     ]
-    plot = strip(shown, compared.baseline_ns if compared else None, max(compared.band, 0.0) if compared else 0.0)
+    plot = strip(
+        shown, compared.baseline_ns if compared else None, max(compared.effective_band, 0.0) if compared else 0.0
+    )
     return f"<h3>{html_text(metric)} time, round by round</h3>{plot}{_KEY}" if plot else ""
 
 
@@ -210,7 +213,7 @@ def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
     rows = [
         (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns)),
         ("change", f"{percent(compared.ratio - 1)}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
-        ("band", percent(compared.band, signed=False)),
+        ("band", _describe_band(compared)),
         ("found with 95 % probability", f"slowdowns from {percent(compared.mde, signed=False)}"),
         ("p-value", f"{p_value(compared.adjusted_p_slower)} slower, {p_value(compared.adjusted_p_faster)} faster"),
         ("runs", f"{compared.baseline_runs} of the baseline, {compared.new_runs} new"),
@@ -220,8 +223,14 @@ def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
     return rows
 
 
+def _describe_band(compared: Comparison) -> str:
+    """The band that judged, and the one that was asked for where that is narrower."""
+    asked, judged = (percent(band, signed=False) for band in (compared.band, compared.effective_band))
+    return judged if asked == judged else f"{judged} (instead of {asked})"
+
+
 def _runs(runs: Sequence[RunSummary], metric: str) -> str:
-    head = ("run", "board", "commit", "rounds", "median", "SM clock", "power", "temperature", "throttled")
+    head = ("run", "board", "commit", "rounds", "time", "SM clock", "power", "temperature", "throttled")
     return (
         "<h3>New runs</h3>" + table(head, (_run_row(run, metric) for run in runs), numbers_from=3) if runs else ""
     )
@@ -229,8 +238,8 @@ def _runs(runs: Sequence[RunSummary], metric: str) -> str:
 
 def _run_row(run: RunSummary, metric: str) -> tuple[str, ...]:
     rounds, clocks = run.rounds.get(metric, ()), run.clocks
-    median = duration(statistics.median(rounds)) if rounds else ""
-    return (run.run, run.board[:12], run.commit[:12], str(len(rounds)), median, *_clock_cells(clocks))
+    time = duration(typical_ns([run], metric)) if rounds else ""
+    return (run.run, run.board[:12], run.commit[:12], str(len(rounds)), time, *_clock_cells(clocks))
 
 
 def _clock_cells(clocks: Clocks) -> tuple[str, str, str, str]:

@@ -77,7 +77,9 @@ def _changes(cases: list[PageCase], result: SessionResult) -> str:
         if compared is not None:
             kind = kind_class(case.verdict, strict=result.strict)
             change, low, high = compared.ratio - 1, compared.low - 1, compared.high - 1
-            rows.append(ForestRow(case.label, case.anchor, kind, change, low, high, max(compared.band, 0.0)))
+            rows.append(
+                ForestRow(case.label, case.anchor, kind, change, low, high, max(compared.effective_band, 0.0))
+            )
     if not rows:
         return ""
     rest = rows[_MOST_ROWS:]

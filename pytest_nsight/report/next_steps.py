@@ -25,7 +25,8 @@ class NextSteps:
     Attributes:
         origin: date, commit, boards and reason of the newest baseline among them.
         accept: the command that makes the new runs the baseline.
-        check: the command that compares again with the baseline's commit, "" where no commit is known.
+        check: the command that measures again, against the baseline's commit where that is known and holds all
+            that was measured.
     """
 
     origin: str
@@ -35,8 +36,11 @@ class NextSteps:
     @property
     def lines(self) -> list[str]:
         """A line for each of them."""
-        lines = [f"baseline: {self.origin}", f"to accept the change: {self.accept}; then commit the baselines"]
-        return [*lines, f"to check it again: {self.check}"] if self.check else lines
+        return [
+            f"baseline: {self.origin}",
+            f"to accept the change: {self.accept}; then commit the baselines with it",
+            f"to check it again: {self.check}",
+        ]
 
 
 def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextSteps | None:
@@ -57,11 +61,14 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
     if result.script:
         # A script runs as a whole.
         start, targets = "pytest-nsight run", f"-- {visible(result.script)}"
-    commit = newest.commit.removesuffix("+")
+    # Of a tree with uncommitted changes the commit alone may lack what was measured.
+    check = f"{start} {targets}"
+    if _is_commit(newest.commit):
+        check = f"{start} --nsight-against {newest.commit[:_COMMIT]} {targets}"
     return NextSteps(
         origin=describe_origin(stored),
         accept=f'{start} --nsight-save --nsight-reason "why" {targets}',
-        check=f"{start} --nsight-against {commit[:_COMMIT]} {targets}" if _is_commit(commit) else "",
+        check=check,
     )
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 import textwrap
 from collections import Counter
@@ -123,8 +122,8 @@ def _wider_bands(verdicts: Sequence[Verdict], named: dict[Subject, str], width: 
     for verdict in verdicts:
         compared = verdict.comparison
         if compared is not None and compared.basis is not None:
-            band = math.expm1(min(compared.basis.material, 700.0))
-            if percent(band, signed=False) != percent(compared.band, signed=False) and band > compared.band >= 0:
+            band = compared.effective_band
+            if percent(band, signed=False) != percent(compared.band, signed=False):
                 on_gpu = all(is_gpu(run.board) for run in compared.basis.runs)
                 cause = "the timer's resolution" if on_gpu else "runs on a processor"
                 text = f"band {percent(band, signed=False)} instead of {percent(compared.band, signed=False)}"

@@ -51,17 +51,31 @@ class PlainMeasurement:
 
 
 class Nsight:
-    """The fixture's value. Call it with what is to be measured; it returns that call's result."""
+    """The fixture's value. Call it with what is to be measured; it returns that call's result.
+
+    Attributes:
+        is_used: whether the test has done anything with it.
+    """
 
     def __init__(self, measurement: Measurement) -> None:
         self._measurement = measurement
         self._work: Work | None = None
+        self.is_used = False
 
     def __call__(self, function: Callable[..., T], /, *args: Any, **kwargs: Any) -> T:
         """Measures `function(*args, **kwargs)` and returns its result.
 
         Under --nsight the call is repeated, in warm-up and rounds; the result is the last round's.
+
+        Raises:
+            TypeError: `function` cannot be called.
         """
+        if not callable(function):
+            raise TypeError(
+                f"nsight(...) was given a {type(function).__name__} instead of a function: pass the function and "
+                "its arguments apart, as in nsight(f, x), and not the result of a call, nsight(f(x))"
+            )
+        self.is_used = True
         return self._measurement.measure(lambda: function(*args, **kwargs), None, None, None)
 
     def pedantic(
@@ -108,6 +122,7 @@ class Nsight:
         """Names a part of the measured body; it gets a row and a verdict of its own."""
         if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
             raise ValueError(f"nsight.range() takes a name of 1 to 200 printable characters, got {name!r}")
+        self.is_used = True
         return self._measurement.range(name)
 
     def work(self, *, bytes: float | None = None, flops: float | None = None) -> None:  # noqa: A002 - as users say
@@ -122,6 +137,7 @@ class Nsight:
         Raises:
             ValueError: no number of at least 0, nothing at all, or other work than declared before.
         """
+        self.is_used = True
         declared = read_work("nsight.work", bytes, flops)
         if self._work is None:
             self._work = declared

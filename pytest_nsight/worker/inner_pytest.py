@@ -27,6 +27,7 @@ from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.device_health import DeviceHealthPlugin
+from pytest_nsight.worker.fixture import Nsight
 from pytest_nsight.worker.inner_plugins import OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
@@ -34,6 +35,11 @@ from pytest_nsight.worker.one_process import OneProcessPlugin
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 
 PLUGIN_NAME = "nsight-worker"
+
+NEVER_CALLED = (
+    "the test takes the fixture nsight and never calls it, so the whole test was measured: call nsight(f, x) with "
+    "what is to be measured, or leave the fixture out"
+)
 
 
 class Worker:
@@ -150,6 +156,9 @@ class Worker:
         if not measurement.has_measured:
             names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
             arguments = {name: pyfuncitem.funcargs[name] for name in names}
+            fixture = arguments.get("nsight")
+            if isinstance(fixture, Nsight) and not fixture.is_used:
+                warnings.warn(NEVER_CALLED, pytest.PytestWarning, stacklevel=1)
             measurement.measure_whole(lambda: pyfuncitem.obj(**arguments))
         return result
 

@@ -27,7 +27,7 @@ def session(*verdicts: Verdict, stored: tuple[RunSummary, ...] = ()) -> SessionR
 
 STORED = (
     run(1),
-    dataclasses.replace(run(7), board="GPU-2222-3333-4444", reason="exact exp", commit="0a1b2c3d4e5f6a7b+"),
+    dataclasses.replace(run(7), board="GPU-2222-3333-4444", reason="exact exp", commit="0a1b2c3d4e5f6a7b"),
 )
 
 
@@ -39,7 +39,7 @@ def test_a_failed_case_has_its_baseline_and_both_commands(kind: VerdictKind) -> 
 
     assert steps is not None
     assert steps.origin == (
-        "2 runs on 2 boards, the newest of 2026-03-01 from commit 0a1b2c3d4e+ on GPU-2222-333 (exact exp)"
+        "2 runs on 2 boards, the newest of 2026-03-01 from commit 0a1b2c3d4e on GPU-2222-333 (exact exp)"
     )
     assert shlex.split(steps.accept) == [
         *("pytest", "--nsight", "--nsight-save", "--nsight-reason", "why", CASE),
@@ -67,15 +67,25 @@ def test_against_another_tree_there_is_no_baseline_to_change() -> None:
     assert plan_next_steps(result.verdicts, result) is None
 
 
-def test_without_a_commit_nothing_is_checked_again() -> None:
+@pytest.mark.parametrize("commit", ["0a1b2c3d4e5f6a7b+", ""])
+def test_a_commit_that_lacks_what_was_measured_is_not_compared_with(commit: str) -> None:
+    result = session(verdict(), stored=(dataclasses.replace(run(1), commit=commit),))
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert shlex.split(steps.check) == ["pytest", "--nsight", CASE]
+
+
+def test_without_a_commit_the_case_is_measured_again() -> None:
     result = session(verdict(), stored=(dataclasses.replace(run(1), commit="", recorded=""),))
 
     steps = plan_next_steps(result.verdicts, result)
 
     assert steps is not None
-    assert steps.check == ""
+    assert shlex.split(steps.check) == ["pytest", "--nsight", CASE]
     assert steps.origin == "1 run on 1 board, the newest on GPU-1111"
-    assert len(steps.lines) == 2
+    assert len(steps.lines) == 3
 
 
 def test_many_cases_are_named_by_their_modules() -> None:
@@ -96,7 +106,7 @@ def test_ids_are_quoted_for_the_shell_and_foreign_text_is_harmless() -> None:
 
     assert steps is not None
     assert shlex.split(steps.accept)[-1] == OTHER
-    assert steps.check == ""
+    assert shlex.split(steps.check) == ["pytest", "--nsight", OTHER]
     assert all(line.isprintable() for line in steps.lines)
 
 
@@ -107,7 +117,7 @@ def test_what_is_no_commit_is_never_put_into_a_command(commit: str) -> None:
     steps = plan_next_steps(result.verdicts, result)
 
     assert steps is not None
-    assert steps.check == ""
+    assert shlex.split(steps.check) == ["pytest", "--nsight", CASE]
 
 
 def test_markdown_says_once_how_to_accept_all_failures() -> None:

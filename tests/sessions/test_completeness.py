@@ -61,6 +61,35 @@ def test_a_test_with_the_fixture_and_without_the_mark_is_named_and_fails_strict(
 
 
 @pytest.mark.slow
+def test_a_forgotten_mark_is_said_where_nothing_else_is_measured(gate: Gate) -> None:
+    result = gate(body=UNMARKED)
+
+    assert result.ret == pytest.ExitCode.OK
+    text = " ".join(result.stdout.str().split())
+    assert "nsight: nothing was measured: no selected test has the mark nsight" in text
+    assert "test_unmarked; add @pytest.mark.nsight" in text
+
+
+@pytest.mark.slow
+def test_a_fixture_that_is_never_called_is_warned_of(gate: Gate) -> None:
+    body = """
+@pytest.mark.nsight
+def test_forgotten(nsight):
+    square(torch.ones(10))
+
+@pytest.mark.nsight
+def test_part(nsight):
+    with nsight.range("part"):
+        square(torch.ones(10))
+"""
+    result = gate("--nsight-collector=torch", "--nsight-runs=1", body=body)
+
+    text = result.stdout.str()
+    assert text.count("takes the fixture nsight and never calls it") == 1
+    result.assert_outcomes(passed=2, warnings=1)
+
+
+@pytest.mark.slow
 def test_a_stored_case_whose_test_is_gone_is_named_and_fails_strict(gate: Gate, pytester: pytest.Pytester) -> None:
     gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE)
     body = ONE.replace("test_one", "test_other")

@@ -20,7 +20,8 @@ from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, c
 ROUNDS = 2
 """A round that differs from the next one has no identity."""
 
-_LONGEST_TEXT = 60
+_LONGEST_TEXT = 24
+"""Values of a struct are longer: its padding, which nothing sets, is often all that differs."""
 
 
 @dataclass(slots=True)
@@ -146,8 +147,10 @@ class IdentityRecorder:
 
 
 def _say(difference: Difference) -> str:
-    before, after = (text[:_LONGEST_TEXT] for text in (difference.before, difference.after))
-    return f"{difference.what} of launch {difference.launch + 1} is {before}, then {after}"
+    """Where two rounds differ; the values only where they are short enough to tell something."""
+    place = f"{difference.what} of launch {difference.launch + 1}"
+    values = (difference.before, difference.after)
+    return place if max(map(len, values)) > _LONGEST_TEXT else f"{place} ({values[0]}, then {values[1]})"
 
 
 def make_identity_recorder() -> IdentityRecorder:
