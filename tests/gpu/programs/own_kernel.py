@@ -16,5 +16,7 @@ def _repeat_kernel(x_ptr, y_ptr, n_elements, LOOPS: tl.constexpr, BLOCK: tl.cons
     tl.store(y_ptr + offsets, value, mask=offsets < n_elements)
 
 
-def repeat(x, y, loops=LOOPS):
-    _repeat_kernel[(triton.cdiv(x.numel(), BLOCK),)](x, y, x.numel(), LOOPS=loops, BLOCK=BLOCK)
+def repeat(x, y, loops=LOOPS, elements=None):
+    """Writes to `y` what comes of the first `elements` of `x`, all by default; the grid covers all of `x`."""
+    grid = (triton.cdiv(x.numel(), BLOCK),)
+    _repeat_kernel[grid](x, y, elements or x.numel(), LOOPS=loops, BLOCK=BLOCK)
