@@ -1,7 +1,7 @@
 """Measured by tests/gpu/test_identity.py; SPOILED names the case whose launches are others than they were.
 
-Elementwise kernels of torch are avoided: nothing sets the padding of their functors, so they have no identity. Lengths
-stay multiples of 16, for which Triton makes the same code.
+Elementwise kernels of torch are avoided: nothing sets the padding of their functors, so they have no identity.
+Lengths stay multiples of 16, for which Triton makes the same code.
 """
 
 from __future__ import annotations
