@@ -10,8 +10,10 @@ from pytest_nsight.collectors.cupti.activity import Activity
 from pytest_nsight.collectors.cupti.launch_arguments import describe_arguments, number_streams
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
 from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, read_kernels
+from pytest_nsight.collectors.cupti.parameter_reads import find_reads, has_padding, mask_unread
 from pytest_nsight.model.identity import LaunchIdentity
 
+_POINTER_BYTES = 8
 _CAPTURED = "captured"
 """Kind of a launch that went into a CUDA graph: its arguments are the node's, whose record has none."""
 
@@ -28,6 +30,8 @@ class LaunchReader:
         self._codes: dict[str, list[KernelCode]] = {}
         self._searched: dict[str, int] = {}
         self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
+        self._cubins: dict[KernelCode, bytes] = {}
+        self._reads: dict[KernelCode, frozenset[int] | None] = {}
         capture.find_layout = self._find_layout
 
     def _find_layout(self, name: str) -> Layout | None:
@@ -98,10 +102,29 @@ class LaunchReader:
                 "launched in another way than known, or for the first time after the warm-up"
             )
         try:
-            texts = describe_arguments(launch.arguments, code.parameters, self._capture.find_allocation)
+            arguments = self._leave_out_padding(launch.arguments, code)
+            texts = describe_arguments(arguments, code.parameters, self._capture.find_allocation)
         except ValueError as error:
             raise UnidentifiedError(f"{code.name}: {error}") from error
         return (*texts, *launch.attributes)
+
+    def _leave_out_padding(self, arguments: Mapping[int, bytes], code: KernelCode) -> Mapping[int, bytes]:
+        """The arguments without the bytes of small structs that the kernel does not read."""
+        structs = [
+            one for one in code.parameters if has_padding(one) and not self._is_pointer(arguments[one.ordinal])
+        ]
+        if not structs:
+            return arguments
+        if code not in self._reads:
+            self._reads[code] = find_reads(self._cubins[code], code)
+        reads = self._reads[code]
+        if reads is None:
+            return arguments
+        masked = {one.ordinal: mask_unread(arguments[one.ordinal], one, reads) for one in structs}
+        return {**arguments, **masked}
+
+    def _is_pointer(self, value: bytes) -> bool:
+        return len(value) == _POINTER_BYTES and bool(self._capture.find_allocation(int.from_bytes(value, "little")))
 
     def _choose_code(self, name: str, registers: int | None, launch: ObservedLaunch | None) -> KernelCode:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
@@ -128,6 +151,7 @@ class LaunchReader:
             if name not in found:
                 raise UnidentifiedError(f"the module of {name} holds no machine code of it")
             self._module_codes[key] = found[name]
+            self._cubins[found[name]] = cubin
         return self._module_codes[key]
 
     def _find_codes(self, name: str) -> list[KernelCode]:
@@ -138,7 +162,9 @@ class LaunchReader:
         for cubin in cubins:
             if name.encode() in cubin:
                 try:
-                    known += read_kernels(cubin, {name}).values()
+                    found = read_kernels(cubin, {name})
+                    known += found.values()
+                    self._cubins.update(dict.fromkeys(found.values(), cubin))
                 except CubinError as error:
                     raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
         return known

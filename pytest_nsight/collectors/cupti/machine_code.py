@@ -58,11 +58,15 @@ class KernelCode:
         code: its machine code; the digest is of code, relocations, constants, attributes, and the functions that
             it calls.
         parameters: in order.
+        parameters_at: where they begin in constant bank 0.
+        symbol: number of its symbol in the cubin.
     """
 
     name: str
     code: MachineCode
     parameters: tuple[Parameter, ...]
+    parameters_at: int = 0
+    symbol: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +153,10 @@ class _Cubin:
             frame_bytes=self._numbers.get((_FRAME, name), 0),
             shared_bytes=self._by_name[f".nv.shared.{name}"].size if f".nv.shared.{name}" in self._by_name else 0,
         )
-        return KernelCode(name, code, _read_parameters(attributes))
+        banks = [one.payload for one in attributes if one.number == _PARAMETER_BANK and len(one.payload) == 8]
+        first = struct.unpack("<IHH", banks[0])[1] if banks else 0
+        symbols = [number for number, one in enumerate(self._symbols) if one.name == name and one.kind == _FUNCTION]
+        return KernelCode(name, code, _read_parameters(attributes), first, symbols[0] if symbols else 0)
 
     def _digest(self, name: str, attributes: Sequence[_Attribute]) -> str:
         hashed = hashlib.sha256()
