@@ -2,8 +2,8 @@
 
 A struct has padding that nothing sets, and an empty one still takes a byte: torch's elementwise functors differ
 from launch to launch in bytes that no kernel reads. The arguments lie in constant bank 0. Where a kernel reads
-them, nvdisasm prints an operand such as c[0x0][0x210]. What is not understood counts as read, so that no difference that
-may count is left out.
+them, nvdisasm prints an operand such as c[0x0][0x210]. What is not understood counts as read, so that no
+difference that may count is left out.
 """
 
 from __future__ import annotations
