@@ -95,13 +95,13 @@ def _what_to_edit(steps: Sequence[Step]) -> list[str]:
     is_new = any(step.name.startswith(WORKFLOWS) and step.outcome is Outcome.CREATED for step in steps)
     if not is_new or not came_from_a_folder():
         return []
-    return [
-        "",
-        f"Note: the line `.venv/bin/pip install 'pytest-nsight[gpu]' ...` in {WORKFLOWS}/*.yml takes the plugin from "
-        "the package index, because this copy was installed from a folder of this machine: put "
+    note = (
+        f"Note: the line `.venv/bin/pip install 'pytest-nsight[gpu]' ...` in {WORKFLOWS}/*.yml takes the plugin "
+        "from the package index, because this copy was installed from a folder of this machine: put "
         "'pytest-nsight[gpu] @ git+<URL of its repository>' there, or install the plugin from that URL and run "
-        "`pytest-nsight init` again in a fresh clone.",
-    ]
+        "`pytest-nsight init` again in a fresh clone."
+    )
+    return ["", note]
 
 
 def _steps(root: Path) -> Iterator[Step]:
