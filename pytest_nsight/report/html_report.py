@@ -77,7 +77,8 @@ def _next_steps(result: SessionResult) -> str:
     machine = {"kernel": "GPU", "operator": "processor"}[launch_noun(result)]
     return (
         f"<h2>What to do</h2><p>The baseline: {origin}.</p><p>To accept these changes, save them on "
-        f"a machine with this {machine}, and commit the baselines:</p><pre>{html_text(steps.accept)}</pre>{check}"
+        f"a machine with this {machine}, and commit the baselines with them:</p>"
+        f"<pre>{html_text(steps.accept)}</pre>{check}"
     )
 
 
