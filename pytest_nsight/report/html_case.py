@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,19 +17,22 @@ from pytest_nsight.report.declared_work import reach_of, reach_sentence
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_page import table
 from pytest_nsight.report.svg_plots import Bar, StripRun, bars, strip
-from pytest_nsight.report.svg_timeline import TIMELINE_KEY, describe_round, timeline
+from pytest_nsight.report.svg_timeline import describe_round, timeline, timeline_key
 from pytest_nsight.report.verdict_text import (
     cells,
     describe_metrics,
     detail_lines,
     fails,
     gated_metric,
+    launch_noun,
     reason,
     shape_text,
     shown_ns,
 )
 
 _MOST_KERNELS = 12
+_BOARD = 12
+_CLOCKS = ("SM clock", "power", "temperature", "throttled")
 _KEY = (
     '<p class="soft key"><span><i class="old"></i>baseline</span><span><i class="new"></i>this session</span>'
     '<span><i class="band"></i>band around the baseline</span></p>'
@@ -70,31 +74,38 @@ def render_case(case: PageCase, result: SessionResult, anchors: Mapping[Subject,
     runs = case.runs
     text = " ".join([verdict.kind.value, case.label, *(use.shape.name for run in runs[-1:] for use in run.shapes)])
     name = kind_class(verdict, strict=result.strict)
+    unfolded = ' open=""' if fails(verdict, strict=result.strict) else ""
     sections = [
-        f"<p>{html_text(reason(verdict))}</p>",
+        f"<p>{html_text(_arrows(reason(verdict)))}</p>",
         _changes(verdict),
         _rounds(case),
         _timeline(case, result),
         _metrics(case, result),
-        _kernels(runs, case.baseline_runs),
+        _kernels(runs, case.baseline_runs, launch_noun(result)),
         _numbers(verdict, result, anchors),
         _runs(runs, gated_metric(verdict)),
     ]
     return (
         f'<details class="subject" id="{case.anchor}" data-kind="{verdict.kind.value}" '
-        f'data-text="{html_text(text.lower())}">'
+        f'data-text="{html_text(text.lower())}"{unfolded}>'
         f'<summary><span class="kind {name}">{verdict.kind.value}</span>'
-        f'<span class="case">{html_text(case.label)}</span><span class="number">{html_text(row.pair)}</span>'
+        f'<span class="case">{html_text(case.label)}</span>'
+        f'<span class="number">{html_text(_arrows(row.pair))}</span>'
         f'<span class="number">{html_text(row.change)}</span></summary>'
         f"<div>{''.join(sections)}</div></details>\n"
     )
+
+
+def _arrows(text: str) -> str:
+    """The text with a true arrow between two numbers; those of a kernel's name stay."""
+    return re.sub(r"(?<=[\w%]) -> (?=\d)", " → ", text)
 
 
 def _changes(verdict: Verdict) -> str:
     if verdict.changes:
         rows = [(shape_text(change.shape), str(change.before), str(change.now)) for change in verdict.changes]
         return "<h3>What is launched</h3>" + table(("launch", "baseline", "now"), rows)
-    details = detail_lines(verdict)
+    details = [_arrows(line) for line in detail_lines(verdict)]
     return (
         f"<pre>{html_text(details[0])}{''.join(chr(10) + html_text(line) for line in details[1:])}</pre>"
         if details
@@ -117,7 +128,8 @@ def _rounds(case: PageCase) -> str:
     plot = strip(
         shown, compared.baseline_ns if compared else None, max(compared.effective_band, 0.0) if compared else 0.0
     )
-    return f"<h3>{html_text(metric)} time, round by round</h3>{plot}{_KEY}" if plot else ""
+    title = html_text(metric[:1].upper() + metric[1:])
+    return f"<h3>{title} time, round by round</h3>{plot}{_KEY}" if plot else ""
 
 
 def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, *, is_new: bool) -> StripRun:
@@ -150,10 +162,12 @@ def _strip_of_level(level: RunLevel) -> StripRun:
 def _timeline(case: PageCase, result: SessionResult) -> str:
     subject = case.verdict.subject
     round_ = None if subject.part else result.timelines.get(subject.case)
-    plot = timeline(round_) if round_ is not None else ""
+    noun = launch_noun(result)
+    plot = timeline(round_, noun) if round_ is not None else ""
     if round_ is None or not plot:
         return ""
-    return f'<h3>Timeline</h3><p class="soft">{html_text(describe_round(round_))}</p>{plot}{TIMELINE_KEY}'
+    described = html_text(describe_round(round_, noun))
+    return f'<h3>Timeline</h3><p class="soft">{described}</p>{plot}{timeline_key(round_, noun)}'
 
 
 def _metrics(case: PageCase, result: SessionResult) -> str:
@@ -162,7 +176,7 @@ def _metrics(case: PageCase, result: SessionResult) -> str:
     return f"<p>GPU metrics: {html_text(describe_metrics(means))}.</p>" if means is not None else ""
 
 
-def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary]) -> str:
+def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary], noun: str) -> str:
     if not runs:
         return ""
     now, before = _by_name(runs[-1]), _by_name(stored[-1]) if stored else {}
@@ -176,13 +190,13 @@ def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary]) -> str:
         )
         for name in ordered[:_MOST_KERNELS]
     ]
-    plot = bars(rows)
+    plot = bars(rows, f"Time of each {noun} in a round, baseline and now")
     more = (
         f'<p class="soft">and {count(len(ordered) - _MOST_KERNELS, "other")}</p>'
         if len(ordered) > _MOST_KERNELS
         else ""
     )
-    return f"<h3>Kernels of a round</h3>{plot}{more}" if plot else ""
+    return f"<h3>{noun.capitalize()}s of a round</h3>{plot}{more}" if plot else ""
 
 
 def _by_name(run: RunSummary) -> dict[str, tuple[int, int]]:
@@ -211,7 +225,7 @@ def _numbers(verdict: Verdict, result: SessionResult, anchors: Mapping[Subject, 
 
 def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
     rows = [
-        (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns)),
+        (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns, joined_by=" → ")),
         ("change", f"{percent(compared.ratio - 1)}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
         ("band", _describe_band(compared)),
         ("found with 95 % probability", f"slowdowns from {percent(compared.mde, signed=False)}"),
@@ -230,16 +244,26 @@ def _describe_band(compared: Comparison) -> str:
 
 
 def _runs(runs: Sequence[RunSummary], metric: str) -> str:
-    head = ("run", "board", "commit", "rounds", "time", "SM clock", "power", "temperature", "throttled")
-    return (
-        "<h3>New runs</h3>" + table(head, (_run_row(run, metric) for run in runs), numbers_from=3) if runs else ""
-    )
+    if not runs:
+        return ""
+    rows = [("run", "board", "commit", "rounds", "time", *_CLOCKS), *(_run_row(run, metric) for run in runs)]
+    # A processor has no clocks to show, nor has a GPU without NVML.
+    kept = [place for place, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
+    head, *body = [[row[place] for place in kept] for row in rows]
+    return "<h3>New runs</h3>" + table(head, body, numbers_from=head.index("rounds"))
 
 
 def _run_row(run: RunSummary, metric: str) -> tuple[str, ...]:
     rounds, clocks = run.rounds.get(metric, ()), run.clocks
     time = duration(typical_ns([run], metric)) if rounds else ""
-    return (run.run, run.board[:12], run.commit[:12], str(len(rounds)), time, *_clock_cells(clocks))
+    return (
+        run.run,
+        run.board[:_BOARD] if run.ran_on_gpu else run.board,
+        run.commit[:12],
+        str(len(rounds)),
+        time,
+        *_clock_cells(clocks),
+    )
 
 
 def _clock_cells(clocks: Clocks) -> tuple[str, str, str, str]:

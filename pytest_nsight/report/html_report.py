@@ -17,9 +17,18 @@ from pytest_nsight.report.html_case import PageCase, kind_class, render_case
 from pytest_nsight.report.html_page import render_page, search_bar, table
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.svg_plots import ForestRow, RooflinePoint, forest, roofline
-from pytest_nsight.report.verdict_text import fails, labels, machine_name, setup, summary, worst_first
+from pytest_nsight.report.verdict_text import (
+    fails,
+    labels,
+    launch_noun,
+    machine_name,
+    setup,
+    summary,
+    worst_first,
+)
 
 _MOST_ROWS = 40
+_TITLES = {"kernel": "GPU kernels", "operator": "Operators"}
 _HIGHEST_RATE = 1e24
 
 
@@ -27,17 +36,18 @@ def render(result: SessionResult) -> str:
     """The whole page."""
     cases = _page_cases(result)
     anchors = {case.verdict.subject: case.anchor for case in cases}
+    noun = launch_noun(result)
     outcome = "failed" if any(fails(case.verdict, strict=result.strict) for case in cases) else "passed"
     sections = [
         _next_steps(result),
         _changes(cases, result),
-        search_bar(Counter(case.verdict.kind.value for case in cases), "cases and kernels"),
+        search_bar(Counter(case.verdict.kind.value for case in cases), f"cases and {noun}s"),
         "".join(render_case(case, result, anchors) for case in cases),
         _work(result),
         _roofline(cases, result),
         _environment(result),
     ]
-    header = f"""<h1>GPU kernels: <span class="outcome {outcome}">{outcome}</span></h1>
+    header = f"""<h1>{_TITLES[noun]}: <span class="outcome {outcome}">{outcome}</span></h1>
 <p>{html_text(summary(result))}</p>
 <p class="soft">{html_text(setup(result))}, recorded {html_text(result.recorded)}</p>
 {"".join(f"<p>Note: {html_text(note)}</p>" for note in result.notes)}"""
@@ -64,9 +74,11 @@ def _next_steps(result: SessionResult) -> str:
         return ""
     origin = html_text(steps.origin)
     check = f"<p>To check again, against its commit:</p><pre>{html_text(steps.check)}</pre>" if steps.check else ""
+    machine = {"kernel": "GPU", "operator": "processor"}[launch_noun(result)]
     return (
         f"<h2>What to do</h2><p>The baseline: {origin}.</p><p>To accept these changes, save them on "
-        f"a machine with this GPU, and commit the baselines:</p><pre>{html_text(steps.accept)}</pre>{check}"
+        f"a machine with this {machine}, and commit the baselines with them:</p>"
+        f"<pre>{html_text(steps.accept)}</pre>{check}"
     )
 
 

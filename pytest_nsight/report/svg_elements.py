@@ -6,12 +6,17 @@ Colours and fonts are classes of the page's style sheet, so that a plot follows 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
+from pytest_nsight.model.units import percent
 from pytest_nsight.report.escapes import html_text
 
 WIDTH = 960
 """Width of every plot; the page scales them."""
+
+# The widest fonts of browsers for a text of 11 px.
+_TICK_LETTER = 7.0
+_TICK_GAP = 8
 
 CLOSE_SVG = "</svg></div>"
 """The last tags of a plot."""
@@ -23,6 +28,23 @@ def ticks(low: float, high: float) -> list[float]:
     power = 10.0 ** math.floor(math.log10(span / 4))
     step = next(power * factor for factor in (1, 2, 5, 10) if span / (power * factor) <= 8)
     return [step * number for number in range(math.ceil(low / step), math.floor(high / step) + 1)]
+
+
+def change_ticks(x: Callable[[float], float], most: float) -> list[float]:
+    """Round changes up to the largest, none so near to another that their texts touch.
+
+    Args:
+        x: place of a change on the axis, in pixels.
+        most: largest change that the axis shows, as a ratio.
+    """
+    kept = [0.0]
+    for power in range(-3, 3):
+        for digit in (1, 2, 5):
+            tick = digit * 10.0**power
+            letters = (len(percent(tick)) + len(percent(kept[-1]))) / 2
+            if tick <= 1.02 * most and x(tick) - x(kept[-1]) >= _TICK_LETTER * letters + _TICK_GAP:
+                kept.append(tick)
+    return [*(-tick for tick in reversed(kept[1:])), *kept]
 
 
 def decades(low: float, high: float) -> Iterable[float]:

@@ -15,6 +15,7 @@ from pytest_nsight.report.svg_elements import (
     CLOSE_SVG,
     WIDTH,
     arrow,
+    change_ticks,
     circle,
     decades,
     dots,
@@ -29,9 +30,9 @@ from pytest_nsight.report.table import shorten, shorten_all
 
 _ROW = 22
 _LONGEST_LABEL = 46
-_TICK_ROOM = 44
 # Changes beyond a hundredfold are drawn as arrows.
 _FARTHEST = 100.0
+_MARGIN = 1.1
 # Over thirty years: no time that was measured.
 _LONGEST_NS = 1e18
 _DOTS_PER_PIXEL = 2
@@ -72,15 +73,16 @@ def forest(rows: Sequence[ForestRow]) -> str:
 
     # Linear within the band, logarithmic beyond it: one change of +130 % leaves those of 2 % apart.
     unit = max(min(1.0, *(row.band for row in rows)), 0.002)
-    most = max(4 * unit, *(abs(end) for row in rows for end in (row.low, row.high, row.change)))
-    reach = math.asinh(min(most, _FARTHEST) / unit)
+    most = max(4 * unit, *(abs(end) for row in rows for end in (row.low, row.high, row.change, row.band)))
+    # An end that only touches the edge would look cut off.
+    reach = math.asinh(_MARGIN * min(most, _FARTHEST) / unit)
 
     def x(change: float) -> float:
         scaled = math.asinh(min(max(change, -_FARTHEST), _FARTHEST) / unit)
         return (left + right) / 2 + (right - left) / 2 * scaled / reach
 
-    parts = [open_svg(height, "forest", "Relative change of each case with its 90 % confidence interval and band")]
-    for tick in _change_ticks(x, min(most, _FARTHEST)):
+    parts = [open_svg(height, "forest", "Change of each case with its 90 % interval and band")]
+    for tick in change_ticks(x, min(most, _FARTHEST)):
         parts.append(line(x(tick), top - 4, x(tick), height - 8, "zero" if tick == 0 else "grid"))
         parts.append(text(x(tick), top - 10, percent(tick), "tick middle"))
     for number, row in enumerate(rows):
@@ -200,14 +202,19 @@ class Bar:
     note: str
 
 
-def bars(rows: Sequence[Bar]) -> str:
-    """Times as bars, that of the baseline above that of now; "" without rows."""
+def bars(rows: Sequence[Bar], title: str) -> str:
+    """Times as bars, that of the baseline above that of now; "" without rows.
+
+    Args:
+        rows: from top to bottom.
+        title: what a screen reader says.
+    """
     longest = max((value for row in rows for value in (row.now_ns, row.before_ns or 0.0)), default=0.0)
     if not 0 < longest < _LONGEST_NS:
         return ""
     left, right, step = 340, 760, 30
     short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
-    parts = [open_svg(step * len(rows) + 4, "bars", "Time of each kernel in a round, baseline and now")]
+    parts = [open_svg(step * len(rows) + 4, "bars", title)]
     for number, row in enumerate(rows):
         y = step * number + 4
         width = (right - left) / longest
@@ -274,17 +281,6 @@ def roofline(points: Sequence[RooflinePoint], bytes_per_s: float, flops_per_s: f
         mark = circle(x(point.intensity), y(point.flops_per_s), 5, "point", title)
         parts.append(f'<a href="#{html_text(point.link)}">{mark}</a>')
     return "".join([*parts, CLOSE_SVG])
-
-
-def _change_ticks(x: Callable[[float], float], most: float) -> list[float]:
-    """Round changes up to the largest, none so near to another that their texts touch."""
-    kept = [0.0]
-    for power in range(-3, 3):
-        for digit in (1, 2, 5):
-            tick = digit * 10.0**power
-            if tick <= 1.02 * most and x(tick) - x(kept[-1]) >= _TICK_ROOM:
-                kept.append(tick)
-    return [*(-tick for tick in reversed(kept[1:])), *kept]
 
 
 def _inner(rounds: Sequence[float]) -> Sequence[float]:

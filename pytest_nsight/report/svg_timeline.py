@@ -18,22 +18,41 @@ _MOST_NAMED = 6
 # Over thirty years: no time that was measured.
 _LONGEST_NS = 1e18
 
-TIMELINE_KEY = (
-    '<p class="soft key"><span><i class="range"></i>range</span><span><i class="call"></i>CUDA call</span>'
-    '<span><i class="kernel"></i>kernel</span><span><i class="copy"></i>copy or set</span>'
-    '<span><i class="gap"></i>gap</span><span>pale, 9 x: nine short ones and what lies between them</span></p>'
-)
-"""What the colours of a timeline mean."""
+_KEY = {"range": "range", "call": "CUDA call", "kernel": "{noun}", "copy": "copy or set", "gap": "gap"}
+"""Class of the style sheet -> what its colour means."""
 
 
-def timeline(round_: RoundTimeline) -> str:
-    """The round as a plot, "" where it has no length; names and lengths show where the pointer rests."""
+def timeline_key(round_: RoundTimeline, noun: str) -> str:
+    """What the colours of the round's plot mean, of those that it has.
+
+    Args:
+        round_: the round that is drawn.
+        noun: what it launches: "kernel" or "operator".
+    """
+    there = {lane.kind for lane in round_.lanes} | ({"gap"} if round_.gaps else set())
+    colours = "".join(
+        f'<span><i class="{kind}"></i>{meaning.format(noun=noun)}</span>'
+        for kind, meaning in _KEY.items()
+        if kind in there
+    )
+    several = any(span.count > 1 for lane in round_.lanes for span in lane.spans)
+    pale = "<span>pale, 9 x: nine short ones and what lies between them</span>" if several else ""
+    return f'<p class="soft key">{colours}{pale}</p>'
+
+
+def timeline(round_: RoundTimeline, noun: str = "kernel") -> str:
+    """The round as a plot, "" where it has no length; names and lengths show where the pointer rests.
+
+    Args:
+        round_: what is drawn.
+        noun: what it launches: "kernel", or "operator", which no stream runs.
+    """
     if not round_.lanes or not 0 < round_.wall_ns < _LONGEST_NS:
         return ""
     lanes = _join_streams(round_.lanes)
     bottom = _TOP + _ROW * (len(lanes) + 1)
     unit = (_RIGHT - _LEFT) / round_.wall_ns
-    parts = [open_svg(bottom + 6, "timeline", "Timeline of one round: ranges, calls, kernels, copies and gaps")]
+    parts = [open_svg(bottom + 6, "timeline", f"Timeline of one round: ranges, calls, {noun}s, copies and gaps")]
     for tick in ticks(0, round_.wall_ns):
         x = _LEFT + tick * unit
         parts.append(line(x, _TOP - 6, x, bottom, "grid"))
@@ -41,18 +60,19 @@ def timeline(round_: RoundTimeline) -> str:
         parts.append(text(x, _TOP - 10, duration(tick) if tick else "0", place))
     for number, (title, group) in enumerate(lanes):
         y = _TOP + _ROW * number
-        parts.append(text(_LEFT - 10, y + 15, shorten(title, 18, "…"), "tick end"))
+        shown = "operators" if noun == "operator" and title.startswith("stream") else title
+        parts.append(text(_LEFT - 10, y + 15, shorten(shown, 18, "…"), "tick end"))
         parts += [_draw(span, lane.kind, y, unit) for lane in group for span in lane.spans]
     parts.append(_draw_gaps(round_, _TOP + _ROW * len(lanes), unit))
     return "".join([*parts, CLOSE_SVG])
 
 
-def describe_round(round_: RoundTimeline) -> str:
-    """The round in one sentence: which one it is, and what its time went to."""
+def describe_round(round_: RoundTimeline, noun: str) -> str:
+    """The round in one sentence: which one it is, and what its time went to, kernels or operators."""
     gaps = f"{duration(round_.idle_ns)} idle between launches" if round_.idle_ns else "no gap between launches"
     return (
-        f"Round {round_.round} of run {round_.run}, the median one by kernel time: {duration(round_.wall_ns)} in "
-        f"all, {duration(round_.kernel_ns) if round_.kernel_ns else 'nothing'} in kernels, {gaps}."
+        f"Round {round_.round} of run {round_.run}, the median one by {noun} time: {duration(round_.wall_ns)} in "
+        f"all, {duration(round_.kernel_ns) if round_.kernel_ns else 'nothing'} in {noun}s, {gaps}."
     )
 
 

@@ -184,6 +184,11 @@ def machine_name(result: SessionResult) -> str:
     return visible(next(filter(None, names), "unknown machine"))
 
 
+def launch_noun(result: SessionResult) -> str:
+    """What the session has measured: "kernel", or "operator" where no run was on a GPU."""
+    return "operator" if result.runs and not any(run.ran_on_gpu for run in result.runs) else "kernel"
+
+
 def gated_metric(verdict: Verdict) -> str:
     """The name of the duration that the verdict is about."""
     return verdict.comparison.metric if verdict.comparison else verdict.metric

@@ -9,9 +9,10 @@ from enum import Enum
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.setup_repository.workflows import install_commands, render_workflows
+from pytest_nsight.setup_repository.workflows import came_from_a_folder, install_commands, render_workflows
 
 TESTS = "perf_tests"
+WORKFLOWS = ".github/workflows"
 TEMPLATES = Path(__file__).parent / "templates"
 ATTRIBUTES = "baselines/**/*.json -diff linguist-generated merge=pytest-nsight"
 MERGE_DRIVER = {
@@ -84,8 +85,23 @@ def render(steps: Sequence[Step]) -> str:
             f"  pytest --nsight --nsight-save {TESTS}/",
             f"  git add {' '.join(to_commit)} && git commit",
             f"Then `pytest --nsight {TESTS}/` fails the tests that get slower.",
+            *_what_to_edit(steps),
         ]
     )
+
+
+def _what_to_edit(steps: Sequence[Step]) -> list[str]:
+    """The line of the new workflows that no runner can follow as it stands, if there is one."""
+    is_new = any(step.name.startswith(WORKFLOWS) and step.outcome is Outcome.CREATED for step in steps)
+    if not is_new or not came_from_a_folder():
+        return []
+    note = (
+        f"Note: the line `.venv/bin/pip install 'pytest-nsight[gpu]' ...` in {WORKFLOWS}/*.yml takes the plugin "
+        "from the package index, because this copy was installed from a folder of this machine: put "
+        "'pytest-nsight[gpu] @ git+<URL of its repository>' there, or install the plugin from that URL and run "
+        "`pytest-nsight init` again in a fresh clone."
+    )
+    return ["", note]
 
 
 def _steps(root: Path) -> Iterator[Step]:
@@ -99,7 +115,7 @@ def _steps(root: Path) -> Iterator[Step]:
         yield _set_git(root, key, value)
     remote = _git(root, "remote", "get-url", "origin")
     if remote and "github" not in remote:
-        yield Step(".github/workflows", Outcome.KEPT, f"not written: {remote} is not on GitHub")
+        yield Step(WORKFLOWS, Outcome.KEPT, f"not written: {remote} is not on GitHub")
         return
     for name, text in render_workflows(
         {path.name: _read(path) for path in (TEMPLATES / "workflows").iterdir()},
@@ -107,7 +123,7 @@ def _steps(root: Path) -> Iterator[Step]:
         paths=f"{TESTS}/",
         install=install_commands(root),
     ).items():
-        yield _create(root, f".github/workflows/{name}", text)
+        yield _create(root, f"{WORKFLOWS}/{name}", text)
 
 
 def _create(root: Path, name: str, text: str) -> Step:

@@ -10,6 +10,7 @@ import re
 from collections.abc import Mapping, Sequence
 from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
+from typing import Any
 
 ACTIONS = {
     "CHECKOUT": "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2",
@@ -54,8 +55,22 @@ def install_commands(root: Path) -> tuple[str, ...]:
     return "python3 -m venv .venv", f".venv/bin/pip install {' '.join(packages)}"
 
 
+def came_from_a_folder() -> bool:
+    """Whether this copy of the plugin was installed from the local disk, where no runner finds it."""
+    return str(_origin().get("url", "")).startswith("file:")
+
+
 def _requirement() -> str:
-    """What pip installs the plugin from: the git commit that this copy came from, if it did, else the index.
+    """What pip installs the plugin from: the git commit that this copy came from, if it did, else the index."""
+    origin = _origin()
+    version_control, url = origin.get("vcs_info", {}), str(origin.get("url", ""))
+    if version_control.get("vcs") != "git" or not re.fullmatch(r"(https|ssh)://[\w@:%./~+-]+", url):
+        return "pytest-nsight[gpu]"
+    return f"pytest-nsight[gpu] @ git+{url}@{version_control['commit_id']}"
+
+
+def _origin() -> dict[str, Any]:
+    """What pip has recorded of the place that this copy was installed from; empty for the index.
 
     Source of the file: PEP 610, "Recording the Direct URL Origin of installed distributions".
     """
@@ -63,11 +78,7 @@ def _requirement() -> str:
         recorded = distribution("pytest-nsight").read_text("direct_url.json")
     except PackageNotFoundError:
         recorded = None
-    origin = json.loads(recorded) if recorded else {}
-    version_control, url = origin.get("vcs_info", {}), str(origin.get("url", ""))
-    if version_control.get("vcs") != "git" or not re.fullmatch(r"(https|ssh)://[\w@:%./~+-]+", url):
-        return "pytest-nsight[gpu]"
-    return f"pytest-nsight[gpu] @ git+{url}@{version_control['commit_id']}"
+    return json.loads(recorded) if recorded else {}
 
 
 def _fill(template: str, values: Mapping[str, str], install: Sequence[str]) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import html
+import itertools
 import math
 import re
 import xml.etree.ElementTree as ET
@@ -14,7 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan
-from pytest_nsight.model.verdicts import SessionResult, VerdictKind
+from pytest_nsight.model.values import Clocks
+from pytest_nsight.model.verdicts import SessionResult, ShapeChange, VerdictKind
 from pytest_nsight.report import html_report
 from pytest_nsight.report.svg_plots import Bar, ForestRow, StripRun, bars, forest, strip
 from pytest_nsight.report.svg_timeline import timeline
@@ -58,7 +60,7 @@ def test_cases_stand_worst_first_and_name_everything_about_them() -> None:
 
     assert kinds == sorted(kinds, key=[kind.value for kind in VerdictKind].index)
     assert len(kinds) == len(result.verdicts)
-    assert "kernel time 24.4 -&gt; 26.1 us (+7.0 %" in slower
+    assert "kernel time 24.4 → 26.1 us (+7.0 %" in slower
     assert 'class="strip"' in slower
     assert 'class="bars"' in slower
     assert "1980 MHz" in slower
@@ -81,6 +83,82 @@ def test_the_forest_plot_has_a_row_for_each_compared_case() -> None:
 
     assert text.count('class="interval"') == len(compared)
     assert 'class="forest"' not in html_report.render(canned.saved_only())
+
+
+ROWS = st.tuples(st.floats(-0.99, 1e4), st.floats(0, 1e3), st.floats(0, 50)).map(
+    lambda row: ForestRow("a", "case-1", "bad", row[0], row[0] - row[1], row[0] + row[1], row[2])
+)
+
+
+@pytest.mark.slow
+@settings(deadline=None)
+@given(st.lists(ROWS, min_size=1, max_size=4))
+def test_the_axis_of_changes_holds_all_bars_and_its_labels_stand_apart(rows: list[ForestRow]) -> None:
+    plot = forest(rows)
+    labels = re.findall(r'<text x="(\S+)" y="18" class="tick middle">(.*?)</text>', plot)
+    bands = re.findall(r'<rect x="(\S+)" y="\S+" width="(\S+)" height="18" class="band"/>', plot)
+    beyond = sum(abs(end) > 100 for row in rows for end in (row.low, row.high))
+
+    assert all(
+        float(right) - float(left) >= 7 * (len(text) + len(before)) / 2
+        for (left, before), (right, text) in itertools.pairwise(labels)
+    )
+    assert len(bands) == len(rows)
+    assert all(float(x) >= 340 and float(x) + float(width) <= 840.1 for x, width in bands)
+    assert plot.count("-4v8z") == beyond, "what goes on beyond the axis ends in an arrow"
+
+
+def test_what_failed_is_unfolded_and_nothing_else() -> None:
+    text = html_report.render(canned.full())
+    shown = [
+        kind for kind, is_open in re.findall(r'data-kind="(\w+)" data-text="[^"]*"( open="")?>', text) if is_open
+    ]
+
+    assert set(shown) == {kind.value for kind in VerdictKind if kind.fails_in(strict=False)}
+    assert len(shown) == 4
+
+
+def on_a_processor() -> SessionResult:
+    """The canned session with the same times, but of operators."""
+    result = with_baseline()
+    board = "Intel(R) Xeon(R) Platinum 8488C, 2 threads"
+    runs, stored = (
+        tuple(dataclasses.replace(run, board=board, clocks=Clocks()) for run in group)
+        for group in (result.runs, result.baseline_runs)
+    )
+    environment = {"cpu": "Intel(R) Xeon(R) Platinum 8488C"}
+    return dataclasses.replace(result, runs=runs, baseline_runs=stored, environment=environment)
+
+
+def test_a_page_on_a_processor_speaks_of_operators_and_shows_no_empty_columns() -> None:
+    gpu, cpu = html_report.render(with_baseline()), html_report.render(on_a_processor())
+    of_a_gpu = ("GPU kernels: ", "with this GPU", "Kernels of a round", '<th class="number">SM clock</th>')
+
+    assert all(words in gpu for words in of_a_gpu)
+    assert not any(words in cpu for words in of_a_gpu)
+    assert "<h1>Operators: " in cpu
+    assert "<h3>Operators of a round</h3>" in cpu
+    assert "<td>Intel(R) Xeon(R) Platinum 8488C, 2 threads</td>" in cpu, "a processor's name is not cut"
+    assert "<td>GPU-5b7e7a4c</td>" in gpu
+
+
+def test_headings_begin_in_upper_case() -> None:
+    headings = re.findall(r"<h[123]>(.)", html_report.render(with_baseline()))
+
+    assert len(headings) > 12
+    assert all(letter.isupper() for letter in headings)
+
+
+def test_an_arrow_stands_between_numbers_and_not_in_names() -> None:
+    kernel = dataclasses.replace(canned.FUSED, name="f() -> int, 1 ->3")
+    change = ShapeChange(kernel, 1, 0)
+    verdict = canned.verdict(
+        VerdictKind.STRUCTURE, "test_x", "1 -> 3 launches, 24.4 us -> 1.20 ms", changes=(change,), now_ns=1.0
+    )
+    text = html_report.render(canned.session((verdict,)))
+
+    assert "1 → 3 launches, 24.4 us → 1.20 ms" in text
+    assert "f() -&gt; int, 1 -&gt;3" in text
 
 
 def test_all_rounds_of_baseline_and_new_runs_are_drawn_run_by_run() -> None:
@@ -129,6 +207,7 @@ def test_a_case_shows_the_timeline_of_one_round() -> None:
 
     text = html_report.render(result)
     (plot,) = re.findall(r'<svg class="timeline".*?</svg>', text)
+    (key,) = re.findall(r'</svg></div><p class="soft key">(<span><i class="call">.*?)</p>', text)
 
     assert (
         "Round 7 of run s/001, the median one by kernel time: 100 us in all, 75.0 us in kernels, 15.0 us idle"
@@ -141,6 +220,10 @@ def test_a_case_shows_the_timeline_of_one_round() -> None:
     assert "8 of them: 20.0 us at 70.0 us" in plot
     assert plot.count(">stream 7</text>") == 1, "kernels and copies of a stream share a row"
     assert 'class="timeline"' not in html_report.render(canned.full())
+    assert re.findall(r'class="(\w+)"', key) == ["call", "kernel", "copy", "gap"], "no range was drawn"
+    operators = html_report.render(dataclasses.replace(on_a_processor(), timelines={subject.case: round_}))
+    assert "</i>operator</span>" in operators
+    assert ">stream 7</text>" not in operators
 
 
 @pytest.mark.slow
@@ -203,9 +286,9 @@ def test_rounds_of_any_length_are_finite_svg(runs: list[list[int]], baseline_ns:
 
 
 def test_bars_without_time_are_left_out() -> None:
-    assert bars([]) == ""
-    assert bars([Bar("a", None, 0.0, "")]) == ""
-    assert ET.fromstring(bars([Bar("a<b>", 2.0, 1.0, "x")])).tag == "div"
+    assert bars([], "times") == ""
+    assert bars([Bar("a", None, 0.0, "")], "times") == ""
+    assert ET.fromstring(bars([Bar("a<b>", 2.0, 1.0, "x")], "times")).tag == "div"
 
 
 @pytest.mark.slow
@@ -227,13 +310,14 @@ def test_search_and_buttons_filter_and_keys_move_on(tmp_path: Path) -> None:
       search.value = ""; search.dispatchEvent(new Event("input"));
       document.querySelector('button[data-kind="REGRESSION"]').click(); found.push(seen());
       key("j"); key("j"); found.push(document.activeElement.parentElement.id);
-      key("e"); found.push([...document.querySelectorAll("details.subject[open]")].length);
+      const open = () => [...document.querySelectorAll("details.subject[open]:not([hidden])")].length;
+      found.push(open()); key("e"); found.push(open()); key("e"); found.push(open());
       key("/"); found.push(document.activeElement.id);
       document.title = found.join(" ");
     """
     shown = dump(html_report.render(canned.full()), tmp_path, script=script)
 
-    assert "<title>1 2 case-3 2 search</title>" in shown
+    assert "<title>1 2 case-3 2 0 2 search</title>" in shown
 
 
 @pytest.mark.slow

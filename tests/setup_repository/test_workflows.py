@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.setup_repository.initialise import TEMPLATES
+from pytest_nsight.setup_repository.initialise import TEMPLATES, render, set_up
 from pytest_nsight.setup_repository.workflows import install_commands, render_workflows
 
 pytestmark = pytest.mark.slow
@@ -98,6 +98,15 @@ def test_the_project_is_installed_by_the_files_that_it_has(tmp_path, has, instal
     assert install_commands(tmp_path)[1] == f".venv/bin/pip install {installed}"
 
 
+def pretend_origin(folder: Path, monkeypatch: pytest.MonkeyPatch, origin: dict[str, Any]) -> None:
+    """Makes the installed plugin one that pip took from there."""
+    metadata = folder / "pytest_nsight-1.0.dist-info"
+    metadata.mkdir()
+    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest-nsight\nVersion: 1.0\n")
+    (metadata / "direct_url.json").write_text(json.dumps(origin))
+    monkeypatch.syspath_prepend(folder)
+
+
 @pytest.mark.parametrize(
     ("url", "vcs", "installed"),
     [
@@ -110,13 +119,32 @@ def test_the_project_is_installed_by_the_files_that_it_has(tmp_path, has, instal
 def test_a_copy_that_came_from_git_is_installed_from_there(tmp_path, monkeypatch, url, vcs, installed):
     """Until the package is on the index, it is the only place."""
     origin = {"url": url, **({"vcs_info": {"vcs": vcs, "commit_id": "abc123"}} if vcs else {})}
-    metadata = tmp_path / "pytest_nsight-1.0.dist-info"
-    metadata.mkdir()
-    (metadata / "METADATA").write_text("Metadata-Version: 2.1\nName: pytest-nsight\nVersion: 1.0\n")
-    (metadata / "direct_url.json").write_text(json.dumps(origin))
-    monkeypatch.syspath_prepend(tmp_path)
+    pretend_origin(tmp_path, monkeypatch, origin)
 
     assert install_commands(tmp_path / "project")[1] == f".venv/bin/pip install {installed}"
+
+
+@pytest.mark.parametrize(
+    ("origin", "is_said"),
+    [
+        ({"url": "file:///home/me/n", "dir_info": {"editable": True}}, True),
+        ({"url": "file:///home/me/n", "vcs_info": {"vcs": "git", "commit_id": "abc123"}}, True),
+        ({"url": "https://git.example/o/n.git", "vcs_info": {"vcs": "git", "commit_id": "abc123"}}, False),
+    ],
+)
+def test_a_copy_that_no_runner_can_install_is_said_with_the_line_to_edit(tmp_path, monkeypatch, origin, is_said):
+    pretend_origin(tmp_path, monkeypatch, origin)
+    root = tmp_path / "project"
+    root.mkdir()
+    git(root, "init", "--quiet")
+
+    first, second = render(set_up(root)), render(set_up(root))
+
+    assert ("the line `.venv/bin/pip install 'pytest-nsight[gpu]'" in first) == is_said
+    assert ("git+<URL of its repository>" in first) == is_said
+    line = "    .venv/bin/pip install 'pytest-nsight[gpu]'\n"
+    assert (line in (root / ".github/workflows/gpu-gate.yml").read_text()) == is_said
+    assert "URL of its repository" not in second, "kept workflows are the user's"
 
 
 @pytest.mark.parametrize("name", ALL)

@@ -91,7 +91,7 @@ class _TorchFactory:
             CollectorError: there is no torch.
         """
         if importlib.util.find_spec("torch") is None:
-            raise CollectorError("the torch collector needs PyTorch: pip install pytest-nsight[gpu]")
+            raise CollectorError("the torch collector needs PyTorch: pip install 'pytest-nsight[gpu]'")
         has_gpu = bool(gpu_names())
         launches = "CUDA kernels" if has_gpu else "CPU operators"
         return TorchCollector(f"torch ({launches} through torch.profiler)", times_processor=not has_gpu)
