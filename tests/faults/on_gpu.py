@@ -8,6 +8,7 @@ from __future__ import annotations
 import signal
 
 from tests.faults.fault import SOUND, WITH_NSYS, WITH_TORCH, Fault
+from tests.faults.rights_and_secrets import KEPT
 from tests.faults.steps import begun, send, small_disk
 
 DEVICE = """
@@ -96,7 +97,7 @@ FAULTS = (
         options=("-s",),
         code=0,
         says=("2 passed",),
-        leaves=("project/.nsight/2*/run-*/trace.sqlite",),
+        leaves=KEPT,
         needs=("nsys", "mount"),
         limit_s=150.0,
     ),

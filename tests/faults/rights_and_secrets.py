@@ -7,6 +7,9 @@ from tests.faults.steps import small_disk
 
 FULL = small_disk("{root}/temporary", is_full=True)
 FILLING = ("temporary/filling",)
+KEPT = ("project/.nsight/2*/run-*/trace.sqlite", "project/.nsight/2*/evidence.json")
+"""A recording without secrets, and the hashes of the files that it was measured from."""
+
 UMASK = SOUND + "    now = os.umask(0o022); os.umask(now); assert now == 0o022, oct(now)\n"
 
 FAULTS = (
@@ -28,7 +31,7 @@ FAULTS = (
         code=1,
         says=("no GPU kernel ran",),
         never=("rounds are missing",),
-        leaves=("project/.nsight/2*/run-*/trace.sqlite",),
+        leaves=KEPT,
         needs=("nsys", "mount"),
     ),
     Fault(
@@ -55,7 +58,7 @@ FAULTS = (
         command=(*WITH_NSYS, "--nsight-keep", "--nsight-user-ranges"),
         code=1,
         says=("no GPU kernel ran",),
-        leaves=("project/.nsight/2*/run-*/trace.sqlite",),
+        leaves=KEPT,
         needs=("nsys",),
     ),
     Fault(
@@ -65,7 +68,7 @@ FAULTS = (
         code=1,
         says=("no GPU kernel ran",),
         never=("CalledProcessError",),
-        leaves=("project/.nsight/2*/run-*/trace.sqlite",),
+        leaves=KEPT,
         needs=("nsys",),
     ),
     Fault(

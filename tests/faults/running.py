@@ -13,6 +13,7 @@ import uuid
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -127,6 +128,8 @@ class Running:
                 stderr=subprocess.STDOUT,
                 start_new_session=True,
                 umask=0o022,
+                # Under nohup the tests themselves ignore it, and what ignores it does not end of it.
+                preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_DFL),  # noqa: PLW1509 - takes no lock
             )
             for step in fault.meanwhile if is_first else ():
                 step(self)

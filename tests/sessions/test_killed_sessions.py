@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.collectors.claimed_folder import IN_USE
 from tests.collectors.marked_processes import VARIABLE, carriers, unique_token, wait_until
 from tests.collectors.real import require_nsys
 
@@ -93,13 +94,13 @@ def test_killed_at_random_moments(project: Path, token: str, capsys: pytest.Capt
         way = WAYS[number % len(WAYS)]
         # A session against a revision has twice the processes.
         moment_s = generator.uniform(0, whole_s * (2 if "against" in str(way) else 1))
+        earlier = set(sessions_of(project))
         session = begin(project, token, *way)
         time.sleep(moment_s)
-        before = session.poll()
         session.kill()
         session.wait()
-        if before is not None:
-            ended.update(sessions_of(project))
+        # One that was killed at its very end had finished, and given its folder free, before.
+        ended.update(folder for folder in set(sessions_of(project)) - earlier if not (folder / IN_USE).exists())
         print(f"{number}: {way} killed after {moment_s:.2f} s")
         wait_until(lambda: carriers(token) == [])
         secrets_found += bool(files_with_secret(project / ".nsight"))
