@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import os
 import sys
@@ -23,6 +24,15 @@ import torch
 def scale_and_add(x, y):
     return torch.clone(x * 2.0 + y)
 """
+
+
+def require_triton() -> None:
+    """Skips where there is none.
+
+    It is not imported: another test may have taken it out of sys.modules, and its library cannot be loaded twice.
+    """
+    if importlib.util.find_spec("triton") is None:
+        pytest.skip("there is no triton")
 
 
 @pytest.fixture
@@ -83,7 +93,7 @@ def logs(pytester: pytest.Pytester, folder: str) -> str:
 def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_by_name(
     gate: Gate, pytester: pytest.Pytester
 ) -> None:
-    pytest.importorskip("triton")
+    require_triton()
     pytester.copy_example("scripts")
     command = ("bench_calls.py", "--size", "32")
     fused = ["with_triton", "add[first]", "add[second]", "add#2[first]", "with_flashinfer", "with_tilelang"]
@@ -129,7 +139,7 @@ def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_b
 
 @pytest.mark.long
 def test_the_points_of_a_report_are_cases_and_may_be_selected(gate: Gate, pytester: pytest.Pytester) -> None:
-    pytest.importorskip("triton")
+    require_triton()
     pytester.copy_example("scripts")
 
     result = gate("-v", "-k", "fused", "--junitxml=junit.xml", command=("-m", "bench_report"))
