@@ -45,4 +45,4 @@ def test_an_unknown_name_is_refused_with_all_that_there_are(gate: Gate, clock: P
     result = gate("--nsight-collector=clocc", body=BODY)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--nsight-collector is 'clocc'; choose one of auto, nsys, torch, clock*"])
+    result.stderr.fnmatch_lines(["*--nsight-collector is 'clocc'; choose one of auto, nsys, cupti, torch, clock*"])
