@@ -71,9 +71,10 @@ def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identit
 
 
 def identifies_launches(settings: Settings, collector: Collector | None) -> bool:
-    """Whether a session has an identity pass: of operators on a processor there is no machine code to identify.
+    """Whether a session has an identity pass.
 
-    Nor has a session of which other parts are measured elsewhere, one that judges nothing, or one of a script.
+    It has none on a processor, whose operators have no machine code to identify. A shard, a pool and a script have
+    none either.
     """
     if not settings.identity or collector is None or collector.times_processor or not gpu_names():
         return False

@@ -75,7 +75,7 @@ def suspects(
 
 
 def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str) -> tuple[Subject, ...]:
-    """Return the subjects of which every claim holds of their new runs, or could not be checked on their device.
+    """Return the subjects whose claims all hold for their new runs, or cannot be checked on this device.
 
     Args:
         given: all runs of every subject, with the cases that they claim to beat.

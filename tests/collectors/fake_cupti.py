@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ctypes
-import shutil
 import subprocess
 from pathlib import Path
 
-import pytest
+from tests.toolchain import require_gcc
 
 SOURCE = Path(__file__).parents[1] / "fakes" / "cupti.c"
 
@@ -16,12 +15,9 @@ ADD = b"_Z10add_kernelIfEvPT_S1_i"
 
 
 def compile_fake(folder: Path) -> Path:
-    """Compiles the library; a test without a C compiler is skipped."""
-    compiler = shutil.which("gcc") or shutil.which("cc")
-    if compiler is None:
-        pytest.skip("needs a C compiler for the stand-in of libcupti: install gcc")
+    """Compiles the library."""
     path = folder / "libcupti_fake.so"
-    subprocess.run([compiler, "-shared", "-fPIC", "-o", str(path), str(SOURCE)], check=True)
+    subprocess.run([require_gcc(), "-shared", "-fPIC", "-o", str(path), str(SOURCE)], check=True)
     return path
 
 

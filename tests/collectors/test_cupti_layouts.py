@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import importlib.util
-import shutil
 import subprocess
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from pytest_nsight.collectors.cupti.record_layouts import (
     RUNTIME,
     SET,
 )
+from tests.toolchain import lack, require_gcc
 
 TYPES = {
     CONCURRENT_KERNEL: "CUpti_ActivityKernel9",
@@ -45,8 +45,8 @@ FIELDS = {
 def header() -> Path:
     found = importlib.util.find_spec("triton")
     folder = Path(found.origin).parent / "backends/nvidia/include" if found and found.origin else Path("/nowhere")
-    if not (folder / "cupti_activity.h").exists() or shutil.which("gcc") is None:
-        pytest.skip("needs gcc, and Triton's copy of cupti_activity.h: pip install triton")
+    if not (folder / "cupti_activity.h").exists():
+        lack("there is no copy of cupti_activity.h, which Triton brings: pip install triton")
     return folder
 
 
@@ -64,7 +64,7 @@ def test_every_field_lies_where_the_header_has_it(header, tmp_path):
     )
     (tmp_path / "layouts.c").write_text(source)
     program = tmp_path / "layouts"
-    subprocess.run(["gcc", f"-I{header}", "-o", str(program), str(tmp_path / "layouts.c")], check=True)
+    subprocess.run([require_gcc(), f"-I{header}", "-o", str(program), str(tmp_path / "layouts.c")], check=True)
     numbers = [int(line) for line in subprocess.check_output([str(program)], text=True).split()]
 
     ours = [int(LAYOUTS[kind].fields[field][1]) for kind, field in questions]

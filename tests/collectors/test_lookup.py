@@ -50,7 +50,7 @@ def test_the_packages_own_collectors_can_be_loaded():
 
 
 class Made:
-    """A collector of which only the name matters."""
+    """A collector whose name alone matters."""
 
     def __init__(self, name):
         self.name = name

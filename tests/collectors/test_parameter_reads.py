@@ -12,6 +12,8 @@ from pytest_nsight.collectors.cupti.parameter_reads import (
     list_reads,
     mask_unread,
 )
+from pytest_nsight.worker.nvrtc import compile_source
+from tests.toolchain import lack, require_nvrtc
 
 SOURCE = r"""
 struct Pointers { char* data[2]; };
@@ -32,14 +34,9 @@ extern "C" __global__ void indexed(Table table, short* out) { *out = table.entri
 
 @pytest.fixture(scope="module", params=[(8, 0), (9, 0), (10, 0)], ids=["sm_80", "sm_90", "sm_100"])
 def compiled(request: pytest.FixtureRequest) -> tuple[bytes, dict[str, KernelCode]]:
-    nvrtc = pytest.importorskip("pytest_nsight.worker.nvrtc")
     if find_disassembler() is None:
-        pytest.skip("there is no nvdisasm: it comes with Triton or the CUDA toolkit")
-    try:
-        library = nvrtc.load_nvrtc()
-    except Exception as error:
-        pytest.skip(f"there is no NVRTC: {error}")
-    cubin = nvrtc.compile_source(library, SOURCE, request.param, []).image
+        lack("there is no nvdisasm: it comes with Triton or the CUDA toolkit")
+    cubin = compile_source(require_nvrtc(), SOURCE, request.param).image
     return cubin, read_kernels(cubin)
 
 

@@ -11,7 +11,8 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nvrtc
+from pytest_nsight.worker.nvrtc import compile_source
+from tests.toolchain import require_gcc, require_nvrtc
 
 pytestmark = pytest.mark.long
 
@@ -91,16 +92,15 @@ class Session:
 def library(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("fake")
     path = folder / "libcuda.so.1"
-    subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(path), str(SOURCE)], check=True, capture_output=True)
+    subprocess.run(
+        [require_gcc(), "-shared", "-fPIC", "-o", str(path), str(SOURCE)], check=True, capture_output=True
+    )
     return path
 
 
 @pytest.fixture(scope="module")
 def cubins() -> list[bytes]:
-    try:
-        nvrtc = load_nvrtc()
-    except CompilationError as error:
-        pytest.skip(str(error))
+    nvrtc = require_nvrtc()
     sources = (SCALE, SCALE.replace("2.0f", "2.0f + sinf(y[0])"))
     return [compile_source(nvrtc, source, (9, 0), ()).image for source in sources]
 

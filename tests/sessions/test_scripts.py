@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 import os
 import sys
@@ -10,6 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.toolchain import require_triton
 
 Gate = Callable[..., pytest.RunResult]
 
@@ -24,15 +25,6 @@ import torch
 def scale_and_add(x, y):
     return torch.clone(x * 2.0 + y)
 """
-
-
-def require_triton() -> None:
-    """Skips where there is none.
-
-    It is not imported: another test may have taken it out of sys.modules, and its library cannot be loaded twice.
-    """
-    if importlib.util.find_spec("triton") is None:
-        pytest.skip("there is no triton")
 
 
 @pytest.fixture

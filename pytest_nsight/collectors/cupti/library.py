@@ -106,7 +106,7 @@ class Cupti:
         record, found = c_void_p(), list[int]()
         arguments = (c_void_p(buffer), c_size_t(valid_bytes), ctypes.byref(record))
         next_record = self._library.cuptiActivityGetNextRecord
-        # One call a record, of which there may be a million: no method in between.
+        # There may be a million records: a method around each call would take seconds.
         while valid_bytes and not (code := next_record(*arguments)):
             found.append(record.value or 0)
         if valid_bytes and code != _END_OF_BUFFER:
