@@ -40,7 +40,7 @@ def _plain() -> Any:
     @jit
     def _identity_kernel(x_ptr, y_ptr, n, factor, LOOPS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
         for _ in range(LOOPS):
             value = value * factor + 1.0
         tl.store(y_ptr + offsets, value, mask=offsets < n)
@@ -56,7 +56,7 @@ def _commented() -> Any:
         offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
 
         # Beyond the end nothing is read.
-        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
         for _ in range(LOOPS):
             value = value * factor + 1.0
         tl.store(y_ptr + offsets, value, mask=offsets < n)
@@ -68,7 +68,7 @@ def _renamed() -> Any:
     @jit
     def _identity_kernel(x_ptr, y_ptr, n, factor, LOOPS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         places = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        number = tl.load(x_ptr + places, mask=places < n, other=0.0)
+        number = tl.load(x_ptr + places, mask=places < n, other=0.0).to(tl.float32)
         for _ in range(LOOPS):
             number = number * factor + 1.0
         tl.store(y_ptr + places, number, mask=places < n)
@@ -80,7 +80,7 @@ def _other_constant() -> Any:
     @jit
     def _identity_kernel(x_ptr, y_ptr, n, factor, LOOPS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
         for _ in range(LOOPS):
             value = value * factor + 1.5
         tl.store(y_ptr + offsets, value, mask=offsets < n)
@@ -92,7 +92,7 @@ def _other_operation() -> Any:
     @jit
     def _identity_kernel(x_ptr, y_ptr, n, factor, LOOPS: tl.constexpr, BLOCK: tl.constexpr):  # type: ignore[no-untyped-def]
         offsets = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0)
+        value = tl.load(x_ptr + offsets, mask=offsets < n, other=0.0).to(tl.float32)
         for _ in range(LOOPS):
             value = value * factor - 1.0
         tl.store(y_ptr + offsets, value, mask=offsets < n)
