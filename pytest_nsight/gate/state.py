@@ -163,7 +163,8 @@ class GateState:
 
 def describe_leaked_state(leaked: Mapping[str, LeakedState]) -> str:
     """A sentence on the cases that left state changed in their process, "" if there are none."""
-    shown = list(leaked.values())[:_MOST_SHOWN]
+    # Cases run in random order; two sessions of the same tests say the same.
+    shown = sorted(leaked.values(), key=lambda one: one.case)[:_MOST_SHOWN]
     if not shown:
         return ""
     cases = "; ".join(f"{one.case} ({', '.join(one.names)})" for one in shown)

@@ -147,8 +147,8 @@ def test_whatever_a_test_changes_is_put_back_before_the_next_one(pytester: pytes
     result.assert_outcomes(passed=len(CHANGES))
     said = read_note(result)
     assert said.count("test_case.py::test_") == 3
-    for number, name in enumerate(CHANGES):
-        assert f"test_{number:02} (" not in said or f"test_{number:02} ({name})" in said
+    for number, name in enumerate(list(CHANGES)[:3]):
+        assert f"test_{number:02} ({name})" in said
     assert f"and {len(CHANGES) - 3} more" in said
 
 
