@@ -8,8 +8,8 @@ import numpy as np
 
 from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
 from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Trace
-from pytest_nsight.trace.sorted_keys import rank_groups
 
 
 @dataclass(frozen=True, slots=True)

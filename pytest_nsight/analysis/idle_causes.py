@@ -18,10 +18,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
-from pytest_nsight.trace.sorted_keys import rank_groups
 
 HOST_GAP_NS = 200_000
 """Longer than an eager framework takes from one launch to the next, 5 to 100 us; shorter than loading a batch."""

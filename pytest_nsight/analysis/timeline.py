@@ -13,10 +13,10 @@ import numpy as np
 
 from pytest_nsight.analysis.idle_causes import IdleCause, explain_gaps
 from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Ints, Trace, TraceDevice
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
 from pytest_nsight.trace.launch_table import LaunchDetails
-from pytest_nsight.trace.sorted_keys import rank_groups
 
 _UNNAMED = 1 << 20
 """Numbers of devices that the recording does not identify begin here."""

@@ -12,6 +12,7 @@ from pytest_nsight.analysis.small_kernels import KernelSequence
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import amount, count, duration
 from pytest_nsight.show.layout import Section, bandwidth, column, limit, share, time
+from pytest_nsight.trace.graph_captures import measure_captured
 from pytest_nsight.trace.unattributed import UnattributedLaunches
 
 _SHAPES = 3
@@ -167,28 +168,29 @@ def tabulate_captured(trace: Trace, top: int) -> Section | None:
     """
     if not len(trace.nodes):
         return None
-    # It imports pandas, which takes as long as everything else that a small recording needs.
-    from pytest_nsight.trace.graph_captures import measure_captured  # noqa: PLC0415
-
-    parts = measure_captured(trace, None).parts
-    if parts.empty:
+    captured = measure_captured(trace, None)
+    if not len(captured):
         return None
-    folded = fold_names(parts["name"])
-    parts = parts.assign(label=[folded[name] for name in parts["name"]])
+    parts = captured.parts
+    folded = fold_names(parts["name"].tolist())
+    labels = sorted(set(folded.values()))
+    label = np.searchsorted(labels, [folded[name] for name in parts["name"]])
     # One replay runs the parts of all ranges with one name: each layer has its own.
-    replays = parts.groupby(["label", "process", "called_ns"])[["kernel_ns", "launches", "copy_ns"]].sum()
-    by_label = replays.groupby("label")
-    totals = by_label["kernel_ns"].sum().sort_values(ascending=False, kind="stable")
-    labels = totals.index[:top].tolist()
-    medians = by_label.median().loc[labels]
-    counts = by_label.size().loc[labels]
+    replays, replay = np.unique([label, parts["process"], parts["called_ns"]], axis=1, return_inverse=True)
+    sums = {name: np.zeros(replays.shape[1], np.int64) for name in ("kernel_ns", "launches", "copy_ns")}
+    for name, column_of_parts in sums.items():
+        np.add.at(column_of_parts, replay.reshape(-1), parts[name])
+    rows = {number: np.flatnonzero(replays[0] == number) for number in range(len(labels))}
+    totals = {number: int(sums["kernel_ns"][own].sum()) for number, own in rows.items()}
+    shown = sorted(rows, key=lambda number: -totals[number])[:top]
+    medians = {name: [float(np.median(column[rows[number]])) for number in shown] for name, column in sums.items()}
     return Section(
-        f"Parts of replayed CUDA graphs: {count(len(totals), 'range')} that were open during capture",
-        column("range of the capture", labels, is_number=False),
+        f"Parts of replayed CUDA graphs: {count(len(labels), 'range')} that were open during capture",
+        column("range of the capture", [labels[number] for number in shown], is_number=False),
         [
             [
-                column("replays", [f"{number:,}" for number in counts]),
-                column("total", [time(ns) for ns in totals.loc[labels]]),
+                column("replays", [f"{len(rows[number]):,}" for number in shown]),
+                column("total", [time(totals[number]) for number in shown]),
                 column("launches", [f"{np.round(number, 1):g}" for number in medians["launches"]]),
                 column("kernel", [time(ns) for ns in medians["kernel_ns"]]),
                 column("copy", [time(ns) for ns in medians["copy_ns"]]),

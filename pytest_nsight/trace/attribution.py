@@ -19,9 +19,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.model.sorted_keys import join_keys
 from pytest_nsight.model.trace import ANY_THREAD, OWN_DOMAIN, Flags, Ints, Ranges, Trace
 from pytest_nsight.trace.helper_threads import find_helped_calls
-from pytest_nsight.trace.sorted_keys import join_keys
 
 NO_CALL = -1
 

@@ -7,34 +7,39 @@ moment lies inside the ranges of the capture. So a node belongs to ranges by its
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
-import pandas as pd
+from numpy.typing import NDArray
 
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import OWN_DOMAIN, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL, attribute, find_nodes
-from pytest_nsight.trace.launch_table import LaunchDetails
-from pytest_nsight.trace.measures import MOST_PAIRS, measure_launches
+from pytest_nsight.trace.launch_table import MOST_PAIRS, LaunchDetails, measure_launches
 
 
 @dataclass(frozen=True)
 class Captured:
-    """What the ranges of captures cost in each replay.
+    """What the ranges of captures cost in each replay, as columns: pandas would take longer to import than to use.
 
     Attributes:
-        parts: one row for each pair of a replay and a range of its capture, in order of the replay's call.
-            "process", "called_ns" and "replay_ns" describe the call that replayed the graph: its process, its
-            start, and its length on the host for the whole graph. "name", "domain", "start_ns" and "end_ns"
-            describe the range. The sums are those of Measured.ranges, over the nodes that were made in the
-            range: "kernel_ns", "busy_ns", "span_ns", "gap_ns", "copy_ns", "copied_bytes", "copies", "launches",
-            "device".
-        kernels: as Measured.kernels; "range" is the row of ``parts``.
+        parts: name of a column -> shape (parts,), one row for each pair of a replay and a range of its capture, in
+            order of the replay's call. "process", "called_ns" and "replay_ns" describe the call that replayed the
+            graph: its process, its start, and its length on the host for the whole graph. "name", "domain",
+            "start_ns" and "end_ns" describe the range. The sums are those of Measured.ranges, over the nodes that
+            were made in the range: "kernel_ns", "busy_ns", "span_ns", "gap_ns", "copy_ns", "copied_bytes",
+            "copies", "launches", "device".
+        kernels: name of a column -> shape (uses,), as Measured.kernels; "range" is the row of ``parts``.
     """
 
-    parts: pd.DataFrame
-    kernels: pd.DataFrame
+    parts: Mapping[str, NDArray[Any]]
+    kernels: Mapping[str, Ints]
+
+    def __len__(self) -> int:
+        """Number of parts."""
+        return len(self.parts["called_ns"])
 
 
 def measure_captured(trace: Trace, domain: str | None = OWN_DOMAIN) -> Captured:
@@ -64,32 +69,25 @@ def measure_captured(trace: Trace, domain: str | None = OWN_DOMAIN) -> Captured:
     where = rows[where]
     called_ns = trace.calls.start_ns[call[event]]
     is_earlier = (called_ns < ranges.start_ns[where]) | (called_ns >= ranges.end_ns[where])
-    pairs = pd.DataFrame({"called_ns": called_ns, "call": call[event], "range": where, "launch": chosen[event]})[
-        is_earlier
-    ]
-    keys = ["called_ns", "call", "range"]
-    group: Ints = pairs.groupby(keys).ngroup().to_numpy(np.int64)
-    order = np.argsort(group, kind="stable")
-    first = pairs.drop_duplicates(keys).sort_values(keys)
-    row = pairs["launch"].to_numpy(np.int64)[order]
-    sums, kernels = measure_launches(trace, details, group[order], row, len(first))
+    pairs = np.stack([called_ns, call[event], where, chosen[event]])[:, is_earlier]
+    called_ns, call, where, launch = pairs[:, np.lexsort(pairs[2::-1])]
+    is_first = np.ones(len(launch), np.bool_)
+    is_first[1:] = (call[1:] != call[:-1]) | (where[1:] != where[:-1])
+    first = np.flatnonzero(is_first)
+    sums, kernels = measure_launches(trace, details, np.cumsum(is_first) - 1, launch, len(first))
     del sums["launch_ns"]
-    return Captured(_describe(trace, first).assign(**sums), pd.DataFrame(kernels))
+    return Captured({**_describe(trace, call[first], where[first]), **sums}, kernels)
 
 
-def _describe(trace: Trace, first: pd.DataFrame) -> pd.DataFrame:
+def _describe(trace: Trace, call: Ints, row: Ints) -> dict[str, NDArray[Any]]:
     """The columns of Captured.parts that describe the replay and the range."""
     calls, ranges, texts = trace.calls, trace.ranges, np.array(trace.strings, dtype=object)
-    call, row = first["call"].to_numpy(np.int64), first["range"].to_numpy(np.int64)
-    table: pd.DataFrame = pd.DataFrame(
-        {
-            "process": calls.process[call],
-            "called_ns": calls.start_ns[call],
-            "replay_ns": np.maximum(calls.end_ns[call] - calls.start_ns[call], 0),
-            "name": texts[ranges.name[row]],
-            "domain": texts[ranges.domain[row]],
-            "start_ns": ranges.start_ns[row],
-            "end_ns": ranges.end_ns[row],
-        }
-    )
-    return table
+    return {
+        "process": calls.process[call],
+        "called_ns": calls.start_ns[call],
+        "replay_ns": np.maximum(calls.end_ns[call] - calls.start_ns[call], 0),
+        "name": texts[ranges.name[row]],
+        "domain": texts[ranges.domain[row]],
+        "start_ns": ranges.start_ns[row],
+        "end_ns": ranges.end_ns[row],
+    }

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.model.sorted_keys import join_keys
 from pytest_nsight.model.trace import Ints, Ranges
 from pytest_nsight.trace.nesting import NO_PARENT, Nesting, find_enclosing, nest
-from pytest_nsight.trace.sorted_keys import join_keys
 
 
 @dataclass(frozen=True, slots=True)

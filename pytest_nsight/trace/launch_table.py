@@ -11,6 +11,11 @@ import numpy as np
 
 from pytest_nsight.model.trace import ANY_THREAD, COMPUTE_KINDS, Flags, Ints, SmallInts, Trace
 from pytest_nsight.trace.attribution import NO_CALL, find_calls
+from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
+
+MOST_PAIRS = 1_000_000_000
+"""Pairs of a range and a launch in it: more would take hours to list."""
+NO_DEVICE = -1
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +70,47 @@ class LaunchDetails:
         thread[~is_own] = trace.calls.thread[call[~is_own]]
         time_ns[~is_own] = trace.calls.start_ns[call[~is_own]]
         return thread, time_ns
+
+
+def measure_launches(
+    trace: Trace, details: LaunchDetails, where: Ints, row: Ints, size: int
+) -> tuple[dict[str, Ints], dict[str, Ints]]:
+    """Launches added up by group: "kernel_ns" and the other sums of a range, and its uses.
+
+    Args:
+        trace: the trace.
+        details: LaunchDetails of the trace.
+        where: shape (members,), number of the group, sorted.
+        row: shape (members,), row of the launch.
+        size: number of groups.
+    """
+    launches = trace.launches
+    where, row = sort_by_start(where, row, launches.start_ns)
+    is_compute, duration_ns = details.is_compute[row], details.duration_ns[row]
+    compute, copy = np.flatnonzero(is_compute), np.flatnonzero(~is_compute)
+    sums = measure_busy(where[compute], launches.start_ns[row[compute]], launches.end_ns[row[compute]], size)
+    sums["kernel_ns"] = sum_by(where[compute], duration_ns[compute], size)
+    sums["launch_ns"] = sum_by(where[compute], details.launch_ns[row[compute]], size)
+    sums["launches"] = np.bincount(where[compute], minlength=size)
+    sums["copy_ns"] = sum_by(where[copy], duration_ns[copy], size)
+    sums["copied_bytes"] = sum_by(where[copy], launches.bytes_moved[row[copy]], size)
+    sums["copies"] = np.bincount(where[copy], minlength=size)
+    device = np.full(size, NO_DEVICE, np.int64)
+    device[where[::-1]] = launches.device[row[::-1]]
+    sums["device"] = device
+    sums["board"], sums["is_split"] = _find_boards(trace, where, row, size)
+    uses = count_shapes(where, launches.shape[row], duration_ns, launches.start_ns[row], len(trace.shapes))
+    return sums, uses
+
+
+def _find_boards(trace: Trace, where: Ints, row: Ints, size: int) -> tuple[Ints, Ints]:
+    """By group: the board of its first launch, and whether another launch ran on another board."""
+    boards = find_boards(trace, row)
+    first = np.full(size, UNKNOWN_BOARD, np.int64)
+    first[where[::-1]] = boards[::-1]
+    is_split = np.zeros(size, np.int64)
+    is_split[where[(boards != first[where]) & (boards != UNKNOWN_BOARD) & (first[where] != UNKNOWN_BOARD)]] = 1
+    return first, is_split
 
 
 def sort_by_start(where: Ints, row: Ints, start_ns: Ints) -> tuple[Ints, Ints]:

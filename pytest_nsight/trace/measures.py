@@ -13,13 +13,11 @@ from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import OWN_DOMAIN, Flags, Ints, Trace
 from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
-from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards, find_workers_of_events
-from pytest_nsight.trace.launch_table import LaunchDetails, count_shapes, measure_busy, sort_by_start, sum_by
+from pytest_nsight.trace.descendants import find_workers_of_events
+from pytest_nsight.trace.launch_table import MOST_PAIRS, LaunchDetails, measure_launches
 from pytest_nsight.trace.unattributed import UnattributedLaunches, find_unattributed, note_lost_calls
 
 PAIRS_AT_ONCE = 2_000_000
-MOST_PAIRS = 1_000_000_000
-NO_DEVICE = -1
 
 
 @dataclass(frozen=True)
@@ -129,47 +127,6 @@ def _measure_block(
     sums, uses = measure_launches(trace, details, where, launched[event], last - first)
     uses["range"] += first
     return sums, uses
-
-
-def measure_launches(
-    trace: Trace, details: LaunchDetails, where: Ints, row: Ints, size: int
-) -> tuple[dict[str, Ints], dict[str, Ints]]:
-    """Launches added up by group: the sums of Measured.ranges, and the uses of Measured.kernels.
-
-    Args:
-        trace: the trace.
-        details: LaunchDetails of the trace.
-        where: shape (members,), number of the group, sorted.
-        row: shape (members,), row of the launch.
-        size: number of groups.
-    """
-    launches = trace.launches
-    where, row = sort_by_start(where, row, launches.start_ns)
-    is_compute, duration_ns = details.is_compute[row], details.duration_ns[row]
-    compute, copy = np.flatnonzero(is_compute), np.flatnonzero(~is_compute)
-    sums = measure_busy(where[compute], launches.start_ns[row[compute]], launches.end_ns[row[compute]], size)
-    sums["kernel_ns"] = sum_by(where[compute], duration_ns[compute], size)
-    sums["launch_ns"] = sum_by(where[compute], details.launch_ns[row[compute]], size)
-    sums["launches"] = np.bincount(where[compute], minlength=size)
-    sums["copy_ns"] = sum_by(where[copy], duration_ns[copy], size)
-    sums["copied_bytes"] = sum_by(where[copy], launches.bytes_moved[row[copy]], size)
-    sums["copies"] = np.bincount(where[copy], minlength=size)
-    device = np.full(size, NO_DEVICE, np.int64)
-    device[where[::-1]] = launches.device[row[::-1]]
-    sums["device"] = device
-    sums["board"], sums["is_split"] = _find_boards(trace, where, row, size)
-    uses = count_shapes(where, launches.shape[row], duration_ns, launches.start_ns[row], len(trace.shapes))
-    return sums, uses
-
-
-def _find_boards(trace: Trace, where: Ints, row: Ints, size: int) -> tuple[Ints, Ints]:
-    """By group: the board of its first launch, and whether another launch ran on another board."""
-    boards = find_boards(trace, row)
-    first = np.full(size, UNKNOWN_BOARD, np.int64)
-    first[where[::-1]] = boards[::-1]
-    is_split = np.zeros(size, np.int64)
-    is_split[where[(boards != first[where]) & (boards != UNKNOWN_BOARD) & (first[where] != UNKNOWN_BOARD)]] = 1
-    return first, is_split
 
 
 def _sum_synchronisation(trace: Trace, rows: Ints) -> Ints:

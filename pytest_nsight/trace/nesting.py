@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.model.sorted_keys import join_keys, rank_groups
 from pytest_nsight.model.trace import Flags, Ints
-from pytest_nsight.trace.sorted_keys import join_keys, rank_groups
 
 NO_PARENT = -1
 

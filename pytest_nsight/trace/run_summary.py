@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
 from pytest_nsight.protocol.conditions import Conditions
@@ -186,6 +187,9 @@ _Use = tuple[int, int, int]
 """Launches, their total time in ns, and the start of the first, in ns."""
 
 
+_Columns = pd.DataFrame | Mapping[str, NDArray[Any]]
+
+
 class RangeSums(NamedTuple):
     """Sums over some ranges.
 
@@ -211,11 +215,11 @@ class RangeSums(NamedTuple):
 class RangeSumTable:
     """Sums by range, and their totals over the ranges of a round."""
 
-    def __init__(self, sums: pd.DataFrame, kernels: pd.DataFrame) -> None:
+    def __init__(self, sums: _Columns, kernels: _Columns) -> None:
         """Reads both tables of a Measured or a Captured."""
-        self._columns = {name: sums[name].to_numpy(np.int64) for name in ("start_ns", "end_ns", "copied_bytes")}
+        self._columns = {name: np.asarray(sums[name], np.int64) for name in ("start_ns", "end_ns", "copied_bytes")}
         self._times_ns = {
-            metric: sums[f"{metric}_ns"].to_numpy(np.int64) for metric in METRICS if f"{metric}_ns" in sums
+            metric: np.asarray(sums[f"{metric}_ns"], np.int64) for metric in METRICS if f"{metric}_ns" in sums
         }
         columns = ("range", "shape", "count", "total_ns", "first_start_ns")
         self._uses: dict[int, list[tuple[int, _Use]]] = {}
@@ -248,7 +252,7 @@ def sum_captured_parts(captured: Captured, rounds: pd.DataFrame) -> dict[str, di
     Returns:
         Name of the range of the capture -> id of the round -> sums.
     """
-    parts = captured.parts
+    parts = pd.DataFrame(captured.parts)
     ordered = rounds.sort_values("start_ns")
     if parts.empty or ordered.empty:
         return {}
@@ -256,7 +260,7 @@ def sum_captured_parts(captured: Captured, rounds: pd.DataFrame) -> dict[str, di
     is_inside = (at >= 0) & (parts["called_ns"].to_numpy() < ordered["end_ns"].to_numpy()[at])
     is_inside &= parts["process"].to_numpy() == ordered["process"].to_numpy()[at]
     found = parts.assign(round=ordered.index.to_numpy()[at])[is_inside]
-    table = RangeSumTable(parts, captured.kernels)
+    table = RangeSumTable(captured.parts, captured.kernels)
     sums: dict[str, dict[int, RangeSums]] = {}
     # Within one replay a range may contain another of its name; two replays run the same ranges again.
     for (name, round_id, _), group in found.groupby(["name", "round", "called_ns"], sort=False):

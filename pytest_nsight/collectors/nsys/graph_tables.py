@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export
+from pytest_nsight.model.sorted_keys import join_keys
 from pytest_nsight.model.trace import Nodes
 
 NODE_EVENTS = "CUDA_GRAPH_NODE_EVENTS"
@@ -47,31 +48,22 @@ def build_nodes(tables: Mapping[str, Arrays]) -> Nodes:
     columns = next((tables[table] for table in (NODE_EVENTS, OLD_NODE_EVENTS) if table in tables), None)
     if columns is None or not len(columns["start"]):
         return Nodes.empty()
-    import pandas as pd  # noqa: PLC0415 - few exports hold graphs, and pandas takes long to import
-
-    events = pd.DataFrame(
-        {
-            "node": columns["graphNodeId"].astype(np.int64),
-            "original": columns["originalGraphNodeId"].astype(np.int64),
-            "process": process_ids(columns["globalTid"]),
-            "thread": thread_ids(columns["globalTid"]),
-            "made_ns": columns["start"].astype(np.int64),
-        }
-    )
+    node, process = columns["graphNodeId"].astype(np.int64), process_ids(columns["globalTid"])
+    order = np.lexsort((columns["start"], node, process))
+    node, process = node[order], process[order]
     # A copy has two rows: one as a node that appears, one with its original.
-    by_node = events.sort_values("made_ns", kind="stable").groupby(["process", "node"], sort=False)
-    events = by_node.agg({"original": "max", "thread": "first", "made_ns": "first"}).reset_index()
-    ids = pd.MultiIndex.from_frame(events[["process", "node"]])
-    origin = ids.get_indexer(pd.MultiIndex.from_frame(events[["process", "original"]]))
-    origin = np.where(origin < 0, np.arange(len(events)), origin)
+    is_first = np.ones(len(node), np.bool_)
+    is_first[1:] = (node[1:] != node[:-1]) | (process[1:] != process[:-1])
+    first = np.flatnonzero(is_first)
+    original = np.maximum.reduceat(columns["originalGraphNodeId"].astype(np.int64)[order], first)
+    node, process, row = node[first], process[first], order[first]
+    keys, originals = join_keys((process, node), (process, original))
+    at = np.minimum(np.searchsorted(keys, originals), len(keys) - 1)
+    origin = np.where(keys[at] == originals, at, np.arange(len(keys)))
     for _ in range(_DEEPEST):
         further = origin[origin]
         if (further == origin).all():
             break
         origin = further
-    return Nodes(
-        node=events["node"].to_numpy(np.int64),
-        process=events["process"].to_numpy(np.int64),
-        thread=events["thread"].to_numpy(np.int64)[origin],
-        made_ns=events["made_ns"].to_numpy(np.int64)[origin],
-    )
+    made_ns, thread = columns["start"].astype(np.int64)[row], thread_ids(columns["globalTid"])[row]
+    return Nodes(node=node, process=process, thread=thread[origin], made_ns=made_ns[origin])
