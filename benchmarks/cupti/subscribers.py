@@ -130,7 +130,7 @@ def callbacks_and_activity() -> Line:
     capture.start()
     line = _record_own(_work)
     capture.stop()
-    return line | {"callbacks": f"{len(capture.launches)} launches", "cubins": len(capture.cubins)}
+    return line | {"callbacks": f"{len(capture.launches)} launches", "cubins": len(capture.modules.cubins)}
 
 
 def callbacks_alone() -> Line:

@@ -11,9 +11,12 @@ import pytest
 from pytest_nsight.collectors.cupti import launch_capture
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
+from pytest_nsight.collectors.cupti.loaded_modules import ModuleRecord
 
 DRIVER_DOMAIN, RUNTIME_DOMAIN, RESOURCE_DOMAIN, MODULE_LOADED = 1, 2, 3, 6
 FUNCTION, MODULE = 77, 78
+LIBRARY, KERNEL = 79, 80
+"""A library that is loaded for all contexts, and a kernel of it, which is no function to the driver."""
 NOTHING = ctypes.create_string_buffer(56)
 """A configuration without attributes."""
 
@@ -21,18 +24,31 @@ VALUES = {0: struct.pack("<Q", 0xABCDEF), 1: struct.pack("<i", -5)}
 
 
 class Driver:
-    """A driver that knows one function of two parameters, and 4 KiB of memory at 0x10000."""
+    """A driver that knows one function of two parameters, a kernel, and 4 KiB of memory at 0x10000."""
+
+    def __init__(self) -> None:
+        self.parameters = [(0, 8), (8, 4)]
 
     def cuFuncGetParamInfo(self, function: Any, index: Any, offset: Any, size: Any) -> int:  # noqa: N802 - CUDA's
-        layout = [(0, 8), (8, 4)]
-        if function.value != FUNCTION or index.value >= len(layout):
+        if function.value != FUNCTION or index.value >= len(self.parameters):
             return 1
-        offset._obj.value, size._obj.value = layout[index.value]
+        offset._obj.value, size._obj.value = self.parameters[index.value]
         return 0
 
     def cuFuncGetModule(self, module: Any, function: Any) -> int:  # noqa: N802
+        module._obj.value = MODULE if function.value == FUNCTION else None
+        return 0 if function.value == FUNCTION else 1
+
+    def cuKernelGetLibrary(self, library: Any, kernel: Any) -> int:  # noqa: N802
+        library._obj.value = LIBRARY
+        return 0 if kernel.value == KERNEL else 1
+
+    def cuLibraryGetModule(self, module: Any, library: Any) -> int:  # noqa: N802
         module._obj.value = MODULE
-        return 0
+        return 0 if library.value == LIBRARY else 1
+
+    def cuFuncGetName(self, _: Any, __: Any) -> int:  # noqa: N802
+        return 1
 
     def cuMemGetAddressRange_v2(self, base: Any, size: Any, address: Any) -> int:  # noqa: N802
         base._obj.value, size._obj.value = 0x10000, 4096
@@ -118,16 +134,54 @@ def test_attributes_of_a_launch_through_a_configuration(callbacks: Callbacks) ->
     assert callbacks.launched().attributes == ("overlap with the launch before 1", "priority 3")
 
 
-def test_a_module_loaded_from_memory_is_known_by_its_handle(callbacks: Callbacks) -> None:
-    code = b"\x7fELF" + bytes(36) + struct.pack("<Q", 64) + bytes(10) + struct.pack("<HHH", 64, 1, 0)
-    code += struct.pack("<IIQQQQIIQQ", 0, 1, 0, 0, 128, 7, 0, 0, 0, 0) + b"machine" + b"beyond the end"
-    image = ctypes.create_string_buffer(code, len(code))
-    handle = ctypes.c_uint64(MODULE)
+CODE = (
+    b"\x7fELF" + bytes(36) + struct.pack("<Q", 64) + bytes(10) + struct.pack("<HHH", 64, 1, 0)
+    + struct.pack("<IIQQQQIIQQ", 0, 1, 0, 0, 128, 7, 0, 0, 0, 0) + b"machine"
+)  # fmt: skip
 
-    callbacks.call(DRIVER_DOMAIN, 19, struct.pack("<QQ", ctypes.addressof(handle), ctypes.addressof(image)), site=1)
+
+def load(callbacks: Callbacks, number: int, handle: int) -> None:
+    image = ctypes.create_string_buffer(CODE + b"beyond the end")
+    kept = ctypes.c_uint64(handle)
+    callbacks.call(
+        DRIVER_DOMAIN, number, struct.pack("<QQ", ctypes.addressof(kept), ctypes.addressof(image)), site=1
+    )
+
+
+@pytest.mark.parametrize(
+    ("number", "handle", "function"),
+    [(19, MODULE, FUNCTION), (678, LIBRARY, FUNCTION), (678, LIBRARY, KERNEL)],
+    ids=["module", "function of a library", "kernel of a library"],
+)
+def test_a_launch_leads_to_the_code_that_its_module_or_library_was_loaded_from(
+    callbacks: Callbacks, number: int, handle: int, function: int
+) -> None:
+    load(callbacks, number, handle)
+    launch = struct.pack("<Q", function) + plain_driver_call(callbacks.arguments)[8:]
+
+    callbacks.call(DRIVER_DOMAIN, 307, launch)
+
+    assert callbacks.launched().cubin == CODE
+
+
+def test_a_launch_of_a_module_that_was_loaded_in_another_way_leads_to_no_code(callbacks: Callbacks) -> None:
+    load(callbacks, 19, MODULE + 100)
+
     callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
 
-    assert callbacks.capture.modules[callbacks.launched().module] == code[:135]
+    assert callbacks.launched().cubin == b""
+
+
+def test_a_handle_that_the_driver_gives_again_has_the_parameters_of_its_new_kernel(callbacks: Callbacks) -> None:
+    driver = Driver()
+    callbacks.capture = LaunchCapture(None, driver)  # type: ignore[arg-type]
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+    driver.parameters = [(0, 8)]
+
+    load(callbacks, 19, MODULE)
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+
+    assert callbacks.launched().arguments == {0: VALUES[0]}
 
 
 @pytest.mark.parametrize(
@@ -176,24 +230,24 @@ def test_what_the_runtime_asks_of_the_driver_is_no_second_launch(callbacks: Call
 
 def test_machine_code_is_copied_when_a_module_is_loaded(callbacks: Callbacks) -> None:
     code = ctypes.create_string_buffer(b"\x7fELF code", 9)
-    module = launch_capture._ModuleData(module_id=1, size=9, cubin=ctypes.addressof(code))
+    module = ModuleRecord(module_id=1, size=9, cubin=ctypes.addressof(code))
     resource = launch_capture._ResourceData(descriptor=ctypes.addressof(module))
 
     callbacks.capture._called(None, RESOURCE_DOMAIN, MODULE_LOADED, ctypes.addressof(resource))
     ctypes.memset(code, 0, 9)
 
-    assert callbacks.capture.cubins == [b"\x7fELF code"]
+    assert callbacks.capture.modules.cubins == [b"\x7fELF code"]
 
 
 def test_a_failure_within_a_callback_is_kept_and_not_raised(callbacks: Callbacks) -> None:
-    module = launch_capture._ModuleData(module_id=1, size=9, cubin=None)
+    module = ModuleRecord(module_id=1, size=9, cubin=None)
     resource = launch_capture._ResourceData(descriptor=ctypes.addressof(module))
 
     callbacks.capture._called(None, RESOURCE_DOMAIN, MODULE_LOADED, ctypes.addressof(resource))
 
     (problem,) = callbacks.capture.problems
     assert "without machine code" in problem
-    assert callbacks.capture.cubins == []
+    assert callbacks.capture.modules.cubins == []
 
 
 def test_memory_is_looked_up(callbacks: Callbacks) -> None:

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation
 from pytest_nsight.collectors.cupti.library import Cupti
-from pytest_nsight.collectors.cupti.machine_code import MAGIC, measure_cubin
+from pytest_nsight.collectors.cupti.loaded_modules import LoadedModules
 
 _DRIVER_DOMAIN, _RUNTIME_DOMAIN, _RESOURCE_DOMAIN = 1, 2, 3
 _MODULE_LOADED = 6
@@ -28,15 +28,16 @@ _DRIVER_COOPERATIVE = (477, 478)
 _DRIVER_CONFIGURED = (652, 653)
 _DRIVER_LAUNCHES = (*_DRIVER_PLAIN, *_DRIVER_COOPERATIVE, *_DRIVER_CONFIGURED)
 _RUNTIME_COOPERATIVE = (269, 270)
-_LOAD_FROM_MEMORY = (19, 20, 21)
+_LOAD_MODULE = (19, 20, 21)
 """cuModuleLoadData, its form with options, and the one for fat binaries: they begin with handle and image."""
+_LOAD_LIBRARY = (678,)
+"""cuLibraryLoadData, which begins likewise."""
 
 _COOPERATIVE = "cooperative"
 _ATTRIBUTES = {2: _COOPERATIVE, 5: "cluster scheduling", 6: "overlap with the launch before", 8: "priority"}
 """Those that a kernel's time may depend on, of CUlaunchAttributeID; grid, block and cluster are in the records."""
 
 _ATTRIBUTE_BYTES, _MOST_ATTRIBUTES = 72, 32
-_MOST_PARAMETERS = 256
 _PACKED_POINTER, _PACKED_SIZE = 1, 2
 """CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE, for arguments in one buffer."""
 
@@ -59,10 +60,6 @@ class _ResourceData(ctypes.Structure):
     _fields_: ClassVar = [("context", c_void_p), ("handle", c_void_p), ("descriptor", c_void_p)]
 
 
-class _ModuleData(ctypes.Structure):
-    _fields_: ClassVar = [("module_id", c_uint32), ("size", c_size_t), ("cubin", c_void_p)]
-
-
 Layout = Sequence[tuple[int, int]]
 """Offset and size of each parameter of a kernel."""
 
@@ -77,7 +74,7 @@ class ObservedLaunch:
         symbol: the kernel's name where the runtime launched, else "".
         arguments: ordinal -> bytes, read at once, by the layout that the driver gives for the function; empty where
             there is none.
-        module: the driver's handle of the module that the function is of, 0 where it does not say.
+        cubin: machine code of the module that the function is of, b"" where it is not known.
         attributes: of the launch, as text.
     """
 
@@ -85,7 +82,7 @@ class ObservedLaunch:
     function: int
     symbol: str
     arguments: dict[int, bytes] = field(default_factory=dict)
-    module: int = 0
+    cubin: bytes = b""
     attributes: tuple[str, ...] = ()
 
 
@@ -97,8 +94,7 @@ class LaunchCapture:
 
     Attributes:
         launches: correlation -> the launch.
-        cubins: machine code of the modules that were loaded, in order.
-        modules: handle -> machine code, of modules that the program loaded from its memory.
+        modules: what the process has loaded.
         layouts: kernel -> offset and size of each parameter, for the runtime's calls, which do not say it.
         find_layout: looks up what is not in `layouts`, when a call is over that may have loaded the kernel.
         problems: what went wrong in callbacks, where nothing may be raised.
@@ -108,8 +104,6 @@ class LaunchCapture:
     def __init__(self, cupti: Cupti, driver: Any = None) -> None:
         """Prepares; `driver` stands for CUDA's driver library, which is loaded if none is given."""
         self.launches: dict[int, ObservedLaunch] = {}
-        self.cubins: list[bytes] = []
-        self.modules: dict[int, bytes] = {}
         self.problems: list[str] = []
         self.layouts: dict[str, Layout] = {}
         self.find_layout: Callable[[str], Layout | None] = self.layouts.get
@@ -119,7 +113,7 @@ class LaunchCapture:
         self._callback = _Callback(self._called)
         self.nested = 0
         self._runtime_calls = threading.local()
-        self._by_handle: dict[int, list[tuple[int, int]]] = {}
+        self.modules = LoadedModules(self._driver)
 
     def start(self) -> None:
         """Begins.
@@ -130,25 +124,13 @@ class LaunchCapture:
         self._cupti.call("cuptiSubscribe", byref(self._subscriber), self._callback, None)
         wanted = [(_RESOURCE_DOMAIN, _MODULE_LOADED)]
         wanted += [(_RUNTIME_DOMAIN, number) for number in (*_RUNTIME_PLAIN, *_RUNTIME_CONFIGURED)]
-        wanted += [(_DRIVER_DOMAIN, number) for number in (*_DRIVER_LAUNCHES, *_LOAD_FROM_MEMORY)]
+        wanted += [(_DRIVER_DOMAIN, number) for number in (*_DRIVER_LAUNCHES, *_LOAD_MODULE, *_LOAD_LIBRARY)]
         for domain, number in wanted:
             self._cupti.call("cuptiEnableCallback", c_uint32(1), self._subscriber, domain, c_uint32(number))
 
     def stop(self) -> None:
         """Ends."""
         self._cupti.call("cuptiUnsubscribe", self._subscriber)
-
-    def name_of(self, function: int) -> str:
-        """The kernel's name behind the driver's handle, "" where the driver does not say."""
-        name = c_char_p()
-        found = any(
-            not ask(byref(name), c_void_p(function)) for ask in self._calls("cuFuncGetName", "cuKernelGetName")
-        )
-        return (name.value or b"").decode() if found else ""
-
-    def _calls(self, *names: str) -> Iterator[Callable[..., int]]:
-        """Those calls that the driver has: a library's kernel can be launched and is no function to it."""
-        return (getattr(self._driver, name) for name in names if hasattr(self._driver, name))
 
     def find_allocation(self, address: int) -> Allocation | None:
         """The device memory that an address points into."""
@@ -159,12 +141,11 @@ class LaunchCapture:
     def _called(self, _: int | None, domain: int, number: int, data: int) -> None:
         try:
             if domain == _RESOURCE_DOMAIN:
-                module = _ModuleData.from_address(_ResourceData.from_address(data).descriptor)
-                self.cubins.append(_copy_cubin(module))
+                self.modules.keep_reported(_ResourceData.from_address(data).descriptor)
                 return
             call = _CallbackData.from_address(data)
-            if domain == _DRIVER_DOMAIN and number in _LOAD_FROM_MEMORY:
-                self._keep_module(call)
+            if domain == _DRIVER_DOMAIN and number in (*_LOAD_MODULE, *_LOAD_LIBRARY):
+                self._keep_image(number, call)
                 return
             depth = getattr(self._runtime_calls, "depth", 0)
             if domain == _RUNTIME_DOMAIN:
@@ -214,55 +195,22 @@ class LaunchCapture:
         attributes = _read_attributes(call.parameters) if is_configured else ()
         attributes = (_COOPERATIVE,) if number in _DRIVER_COOPERATIVE else attributes
         self.launches[call.correlation] = ObservedLaunch(
-            call.correlation, function, "", values, self._module_of(function), attributes
+            call.correlation, function, "", values, self.modules.find_cubin(function), attributes
         )
 
-    def _keep_module(self, call: Any) -> None:
+    def _keep_image(self, number: int, call: Any) -> None:
         if call.site == _ENTRY or not call.parameters:
             return
         handle, image = _word(_word(call.parameters, 0), 0), _word(call.parameters, 8)
-        # A handle may be that of a module unloaded before.
-        self.modules.pop(handle, None)
-        if handle and (cubin := _copy_image(image)):
-            self.modules[handle] = cubin
+        if number in _LOAD_LIBRARY:
+            self.modules.keep_library(handle, image)
+        else:
+            self.modules.keep_module(handle, image)
 
-    def _module_of(self, function: int) -> int:
-        module = c_void_p()
-        failed = self._driver.cuFuncGetModule(byref(module), c_void_p(function))
-        return 0 if failed else module.value or 0
-
-    def _layout(self, function: int) -> list[tuple[int, int]]:
+    def _layout(self, function: int) -> Layout:
         """Offset and size of each parameter, as the driver knows them."""
-        if function not in self._by_handle:
-            calls = self._calls("cuFuncGetParamInfo", "cuKernelGetParamInfo")
-            asked = (_list_parameters(ask, function) for ask in calls)
-            self._by_handle[function] = next(filter(None, asked), [])
         # The machine code says it, too, as soon as it is loaded.
-        return self._by_handle[function] or list(self.find_layout(self.name_of(function)) or ())
-
-
-def _list_parameters(ask: Callable[..., int], function: int) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    offset, size = c_size_t(), c_size_t()
-    while len(found) < _MOST_PARAMETERS and not ask(
-        c_void_p(function), c_size_t(len(found)), byref(offset), byref(size)
-    ):
-        found.append((offset.value, size.value))
-    return found
-
-
-def _copy_cubin(module: Any) -> bytes:
-    if not module.cubin:
-        # ctypes would copy nothing and return bytes of no meaning.
-        raise ValueError(f"module {module.module_id} was loaded without machine code")
-    return ctypes.string_at(module.cubin, module.size)
-
-
-def _copy_image(image: int) -> bytes:
-    """The machine code that an image holds as it is; nothing of one that is still to be compiled or unpacked."""
-    if not image or ctypes.string_at(image, 4) != MAGIC:
-        return b""
-    return ctypes.string_at(image, measure_cubin(lambda offset, size: ctypes.string_at(image + offset, size)))
+        return self.modules.list_parameters(function) or self.find_layout(self.modules.name_of(function)) or ()
 
 
 def _read_attributes(parameters: int) -> tuple[str, ...]:

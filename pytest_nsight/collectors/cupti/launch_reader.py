@@ -54,7 +54,7 @@ class LaunchReader:
         """
         ordered = sorted(activities, key=lambda one: (one.correlation, one.graph_node, one.start_ns))
         streams = number_streams([one.stream for one in ordered])
-        behind = {launch.symbol or self._capture.name_of(launch.function): launch for launch in captured}
+        behind = {launch.symbol or self._capture.modules.name_of(launch.function): launch for launch in captured}
         launches = [
             replace(self._read_one(one, behind), stream=stream, part=find_part(one.correlation))
             for one, stream in zip(ordered, streams, strict=True)
@@ -84,7 +84,7 @@ class LaunchReader:
         """The launches behind graph nodes; all that were captured count: no record says which node is which."""
         found = []
         for launch in captured:
-            name = launch.symbol or self._capture.name_of(launch.function)
+            name = launch.symbol or self._capture.modules.name_of(launch.function)
             code = self._choose_code(name, None, launch)
             found.append(LaunchIdentity(_CAPTURED, name, code.code, arguments=self._describe(launch, code)))
         lacking = Counter(one.name for one in nodes) - Counter(one.name for one in found)
@@ -128,9 +128,8 @@ class LaunchReader:
 
     def _choose_code(self, name: str, registers: int | None, launch: ObservedLaunch | None) -> KernelCode:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
-        cubin = self._capture.modules.get(launch.module) if launch is not None and launch.module else None
-        if cubin is not None:
-            return self._read_module(cubin, name)
+        if launch is not None and launch.cubin:
+            return self._read_module(launch.cubin, name)
         codes = {code.code.digest: code for code in self._find_codes(name)}
         if len(codes) > 1 and registers is not None:
             # Registers decide between modules that have a kernel of the same name.
@@ -157,8 +156,8 @@ class LaunchReader:
     def _find_codes(self, name: str) -> list[KernelCode]:
         """The code of this name in every module that CUPTI has reported."""
         known = self._codes.setdefault(name, [])
-        cubins = self._capture.cubins[self._searched.get(name, 0) :]
-        self._searched[name] = len(self._capture.cubins)
+        cubins = self._capture.modules.cubins[self._searched.get(name, 0) :]
+        self._searched[name] = len(self._capture.modules.cubins)
         for cubin in cubins:
             if name.encode() in cubin:
                 try:
