@@ -21,8 +21,9 @@ from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
 from pytest_nsight.controller.session_result import SessionRecord, list_compared, make_result, write_shard
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.identical import attach_identities, describe_identities, join_proofs
+from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.judging import StoredRuns, judge_state, list_measured, list_notes, list_saved, withdraw
+from pytest_nsight.gate.proofs import describe_identities, join_proofs
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.units import count

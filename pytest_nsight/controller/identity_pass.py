@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import cached_property
 from pathlib import Path
 
 from pytest_nsight.collectors.child_process import ChildProcess, shorten, start
+from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working, variables_of
 from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
 from pytest_nsight.controller.worker_run import LiveSource
 from pytest_nsight.gate.loop import Source
@@ -44,6 +46,11 @@ class IdentityPass(LiveSource):
         except (CollectorError, RecordingError) as error:
             return (MeasuredProcess(_no_manifest(assignment.tree), end=ProcessEnd.FAILED, failure=str(error)),)
 
+    @cached_property
+    def _installation(self) -> CuptiInstallation:
+        """The CUPTI that works here, tried once for both trees."""
+        return find_working()
+
     def _next_run(self) -> tuple[Path, str]:
         self.started += 1
         return self._session.folder / f"identity-{self.started:03}", f"{self._session.id}/identity pass"
@@ -53,7 +60,8 @@ class IdentityPass(LiveSource):
 
     def _start(self, module: str, folder: Path, tree_name: str) -> ChildProcess:
         tree = self._session.trees[tree_name]
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **self._session.variables, **tree.environ}
+        own = {**self._session.variables, **tree.environ, **variables_of(self._installation)}
+        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **own}
         return start(start_command(module, folder), folder / WORKER_LOG, tree.where, environ)
 
 

@@ -66,7 +66,7 @@ def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identit
         settles=plan.settles,
         identifies=settings.identity and has_identities,
         proves=plan.proves,
-        audit_seed=plan.audit_seed,
+        audits_all=True,
     )
 
 

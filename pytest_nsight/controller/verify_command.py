@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.controller.git_revision import describe_commit
+from pytest_nsight.controller.identity_pass import FOLDERS
 from pytest_nsight.controller.session_evidence import find_parts, name_files
 from pytest_nsight.controller.settings import read_settings
 from pytest_nsight.controller.tree_evidence import (
@@ -67,8 +68,8 @@ def verify(session: Path, tree: Path, arguments: Sequence[str]) -> Verified:
         raise UsageError(f"--tree {tree}: no such folder; give the top folder of the tree")
     evidence = read_evidence(session)
     files = evidence.test_files()
-    manifests = _read_manifests(session)
-    lines = [_describe_session(evidence, manifests, tree)]
+    timed, identified = _read_manifests(session, "run-*"), _read_manifests(session, FOLDERS)
+    lines = [_describe_session(evidence, timed, tree)]
     if evidence.changed:
         names = visible(name_some(evidence.changed))
         return Verified("\n".join([*lines, f"NOT OF ONE TREE: {names} changed while it measured"]), DOES_NOT)
@@ -77,7 +78,8 @@ def verify(session: Path, tree: Path, arguments: Sequence[str]) -> Verified:
         faults = (("other here than in what it measured", other), ("missing here", missing))
         lines += [f"NOT OF THIS TREE: {what}: {visible(name_some(names))}" for what, names in faults if names]
         return Verified("\n".join(lines), DOES_NOT)
-    ended = {case for manifest in manifests for case in manifest.ended}
+    # A case that an identity pass has settled was not timed.
+    ended = {case for manifest in (*timed, *identified) for case in manifest.ended}
     if unmeasured := [case for case in evidence.cases if case not in ended]:
         names = visible(name_some(unmeasured))
         return Verified("\n".join([*lines, f"NOT JUDGED: the session holds no run of {names}"]), CANNOT)
@@ -164,13 +166,13 @@ class VerifyPlugin:
             pytest.exit("the session has not hashed all that its tests import")
 
 
-def _read_manifests(session: Path) -> Sequence[Manifest]:
-    """The accounts of all worker processes.
+def _read_manifests(session: Path, folders: str) -> Sequence[Manifest]:
+    """The accounts of the worker processes in folders of this pattern.
 
     Raises:
         RecordingError: one cannot be read, or measured another tree.
     """
-    paths = sorted((*session.glob(f"run-*/{FILE_NAME}"), *session.glob(f"run-*/*/{FILE_NAME}")))
+    paths = sorted((*session.glob(f"{folders}/{FILE_NAME}"), *session.glob(f"{folders}/*/{FILE_NAME}")))
     manifests = [read_manifest(path) for path in paths]
     if any(manifest.tree == OTHER_TREE for manifest in manifests):
         raise RecordingError(

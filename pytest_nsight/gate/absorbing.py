@@ -10,12 +10,12 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
-from pytest_nsight.gate.identification import absorb_identities, add_run, join_reports
+from pytest_nsight.gate.identity_records import absorb_identities
+from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
 from pytest_nsight.gate.state import GateState, PlannedProcess
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 NOTHING_MEASURED = (
@@ -168,7 +168,7 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
     state = replace(
         state,
         reports=reports,
-        warnings=_join_warnings(state.warnings, process.manifest),
+        warnings=join_warnings(state.warnings, process.manifest),
         summaries=(*state.summaries, *(one for one in process.summaries if one.subject.case in outcome.complete)),
         timelines={**state.timelines, **_pick(process.timelines, outcome.complete)},
         metrics={**state.metrics, **_pick(process.metrics, outcome.complete)},
@@ -248,16 +248,6 @@ def _launches(summary: RunSummary) -> dict[str, int]:
     for use in summary.shapes:
         launches[use.shape.name] = launches.get(use.shape.name, 0) + use.count
     return launches
-
-
-def _join_warnings(
-    known: Mapping[str, tuple[CaseWarning, ...]], manifest: Manifest
-) -> dict[str, tuple[CaseWarning, ...]]:
-    """Each process warns anew: what a case has warned of already is left out."""
-    joined = dict(known)
-    for one in manifest.warnings:
-        joined[one.case] = tuple(dict.fromkeys((*joined.get(one.case, ()), one)))
-    return joined
 
 
 def _has_only_passed(manifest: Manifest, case: str) -> bool:

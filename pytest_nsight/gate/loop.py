@@ -11,9 +11,9 @@ from dataclasses import replace
 from typing import Protocol
 
 from pytest_nsight.gate.absorbing import absorb
-from pytest_nsight.gate.identical import choose_timed, settle
-from pytest_nsight.gate.identification import plan_identities
+from pytest_nsight.gate.identity_records import plan_identities
 from pytest_nsight.gate.judging import StoredRuns, find_suspects
+from pytest_nsight.gate.proofs import choose_timed, prove_identical
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
@@ -79,7 +79,7 @@ def plan(state: GateState, stored: StoredRuns) -> GateState:
     if not state.planned_runs:
         if state.plan.identifies and not state.is_identified and (pending := plan_identities(state.plan)):
             return replace(state, pending=pending)
-        state = settle(state, stored)
+        state = prove_identical(state, stored)
         return _add_runs(state, choose_timed(state), state.plan.runs)
     next_look = next((look for look in LOOKS if look > state.planned_runs), None)
     if not state.plan.is_judged or next_look is None:

@@ -26,6 +26,7 @@ class OtherTree:
         runs: subject -> its runs, canaries among them.
         only_there: marked tests that the revision has and the session did not select.
         identities: case -> what its rounds launch.
+        claims: case -> what it claims, as text.
     """
 
     commit: str = ""
@@ -33,6 +34,7 @@ class OtherTree:
     runs: Mapping[Subject, tuple[RunSummary, ...]] = field(default_factory=dict)
     only_there: tuple[str, ...] = ()
     identities: Mapping[str, Identity] = field(default_factory=dict)
+    claims: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def short_commit(self) -> str:
@@ -105,6 +107,7 @@ class OtherTree:
             commit=self.commit or manifest.commit,
             only_there=self.only_there if self.commit else manifest.only_there,
             identities={**self.identities, **manifest.identities},
+            claims={**self.claims, **manifest.claims},
         )
 
     def describe_absence(self, manifest: Manifest, case: str, problems: Mapping[str, str]) -> str:

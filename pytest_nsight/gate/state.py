@@ -36,6 +36,7 @@ class SessionPlan:
         identifies: whether the launches of all cases are identified before the first run.
         proves: whether a case whose launches are those that it is compared with passes without being timed.
         audit_seed: draws the cases that are timed all the same.
+        audits_all: whether all are, as far as there is a record of them: a replay judges what was recorded.
     """
 
     cases: tuple[Case, ...]
@@ -47,6 +48,7 @@ class SessionPlan:
     identifies: bool = False
     proves: bool = False
     audit_seed: str = ""
+    audits_all: bool = False
 
     @property
     def case_ids(self) -> tuple[str, ...]:
@@ -101,6 +103,7 @@ class GateState:
         metrics: case -> sampled counters of its board in its newest run; empty where nothing was sampled.
         is_identified: whether the identity pass is over.
         identities: case -> what its rounds launch.
+        claims: case -> what it claims, as text, in the tree that the identity pass measured.
         identity_reports: case -> serialised reports of the identity pass.
         proven: case -> what its launches are identical with, where it needs no timing.
         is_interrupted: whether the user ended the session.
@@ -130,6 +133,7 @@ class GateState:
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
     is_identified: bool = False
     identities: Mapping[str, Identity] = field(default_factory=dict)
+    claims: Mapping[str, str] = field(default_factory=dict)
     identity_reports: Mapping[str, tuple[SerialisedReport, ...]] = field(default_factory=dict)
     proven: Mapping[str, str] = field(default_factory=dict)
     is_interrupted: bool = False

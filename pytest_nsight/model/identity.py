@@ -52,7 +52,8 @@ class LaunchIdentity:
         cluster: blocks of a cluster, (0, 0, 0) for none.
         shared_bytes: dynamic shared memory.
         arguments: one text per argument; for a copy or set its size.
-        stream: number of its stream, in the order in which streams first appear.
+        stream: number of its stream, in the order in which streams first appear; 0 as long as one stream is all
+            that can be identified.
         part: names of the test's ranges around it, joined by slashes; "" outside of them.
     """
 

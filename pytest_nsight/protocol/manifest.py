@@ -4,7 +4,7 @@ One JSON object a line, so that everything before a crash stays readable. Events
 run (format, run, session, recorded, commit, pid, tree) · assignment (seed, cases) · device (name, board,
 environment) · device_failure (case, text) · case · round · conditions · report · case_end ·
 work (case, bytes_moved, flops) · canary_fault (case, text) · pair (case, partner, own_rounds, partner_rounds) ·
-pair_fault (case, text) · identity (case, identity) · identity_fault (text) ·
+pair_fault (case, text) · identity (case, identity, claims) · identity_fault (text) ·
 leaked_state (case, names, stuck) · warning (case, category, module, text, file, line) ·
 fault (text: a collection error) ·
 only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
@@ -78,6 +78,7 @@ class Manifest:
         leaked_state: what cases left changed in the process.
         warnings: what cases warned of.
         identities: case -> what its rounds launch, of an identity pass.
+        claims: case -> what it claims and the work that the claims refer to, as text, of an identity pass.
         identity_fault: why that could not be said of any case, "" if it could.
     """
 
@@ -109,6 +110,7 @@ class Manifest:
     leaked_state: tuple[LeakedState, ...] = ()
     warnings: tuple[CaseWarning, ...] = ()
     identities: Mapping[str, Identity] = field(default_factory=dict)
+    claims: Mapping[str, str] = field(default_factory=dict)
     identity_fault: str = ""
 
     def elapsed_ms(self, case: str) -> int:
@@ -241,6 +243,8 @@ def read_manifest(path: Path) -> Manifest:
     head = events.first("run", _Head) or _Head()
     device = events.first("device", _MeasuredDevice) or _MeasuredDevice()
     assigned, end = events.first("assignment", _Assigned), events.first("end", _End)
+    work = {event.case: Work(event.bytes_moved, event.flops) for event in events.of("work", _DeclaredWork)}
+    identified = events.of("identity", IdentifiedCase)
     return Manifest(
         run=head.run,
         session=head.session,
@@ -261,7 +265,7 @@ def read_manifest(path: Path) -> Manifest:
         only_there=tuple(case for event in events.of("only_there", _OnlyThere) for case in event.cases),
         wrong_imports=events.of("wrong_import", WrongImport),
         canary_faults=events.of("canary_fault", CaseFault),
-        work={event.case: Work(event.bytes_moved, event.flops) for event in events.of("work", _DeclaredWork)},
+        work=work,
         conditions={event.case: event for event in events.of("conditions", Conditions)},
         pairs=events.of("pair", PairedRounds),
         pair_faults=events.of("pair_fault", CaseFault),
@@ -269,6 +273,7 @@ def read_manifest(path: Path) -> Manifest:
         device_failure=next(iter(events.of("device_failure", CaseFault)), None),
         leaked_state=events.of("leaked_state", LeakedState),
         warnings=events.of("warning", CaseWarning),
-        identities={event.case: event.identity for event in events.of("identity", IdentifiedCase)},
+        identities={event.case: event.identity for event in identified},
+        claims={event.case: f"{event.claims} of {work.get(event.case)}" for event in identified},
         identity_fault="; ".join(event.text for event in events.of("identity_fault", _Fault)),
     )

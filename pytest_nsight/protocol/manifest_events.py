@@ -134,10 +134,12 @@ class IdentifiedCase:
     Attributes:
         case: node id.
         identity: of it.
+        claims: what its marks claim, as text; "" in older recordings.
     """
 
     case: str
     identity: Identity
+    claims: str = ""
 
 
 @dataclass(frozen=True, slots=True)

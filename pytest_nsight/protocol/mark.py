@@ -73,6 +73,12 @@ class Mark:
             return None
         return Work(self.bytes_moved or 0, self.flops or 0)
 
+    @property
+    def claims(self) -> str:
+        """What the marks demand of a round by itself, as text: equal claims have equal texts."""
+        shown = (self.metric, self.launches, self.kernels, self.max_time_ns, self.faster_than, self.by)
+        return repr((*shown, self.min_share_of_limit))
+
     def policy(self, band: float, partner: str | None) -> Policy:
         """What the verdict must obey, `band` being the settings' and `partner` the case to beat."""
         return Policy(

@@ -74,9 +74,15 @@ class MeasuredRun:
         return isinstance(self._recorder, IdentityRecorder)
 
     def identify(
-        self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: RoundPlan
+        self,
+        case: str,
+        label: str,
+        body: Callable[..., T],
+        setup: Callable[[], Any] | None,
+        plan: RoundPlan,
+        claims: str,
     ) -> T:
-        """Runs a few rounds of a case, without rests, and records what they launch."""
+        """Runs a few rounds of a case, without rests, and records what they launch beside what its marks claim."""
         recorder, stopwatch = self._recorder, self.stopwatch
         assert isinstance(recorder, IdentityRecorder)
         try:
@@ -85,7 +91,7 @@ class MeasuredRun:
         finally:
             # Whatever a case has launched must not be taken for the next one's.
             found = recorder.identify(label)
-        self.journal.write_identity(IdentifiedCase(case, found))
+        self.journal.write_identity(IdentifiedCase(case, found, claims))
         return result
 
     def interleave(self, body: PairBody) -> None:
@@ -152,12 +158,14 @@ class CaseMeasurement:
             cold_cache=self._mark.cold_cache,
         )
         label = Subject(self._item.nodeid).label[:200]
-        stopwatch = self._run.stopwatch
-        measure = self._run.identify if self._run.identifies else stopwatch.measure
-        result = measure(self._item.nodeid, label, body, setup, plan)
+        case, stopwatch = self._item.nodeid, self._run.stopwatch
+        if self._run.identifies:
+            result = self._run.identify(case, label, body, setup, plan, self._mark.claims)
+        else:
+            result = stopwatch.measure(case, label, body, setup, plan)
         self.walls_ns = stopwatch.walls_ns
         if setup is None and not self._is_whole and not self._run.identifies:
-            self._run.interleave(PairBody(self._item.nodeid, body, plan))
+            self._run.interleave(PairBody(case, body, plan))
         return result
 
     def measure_whole(self, body: Callable[[], T]) -> T:

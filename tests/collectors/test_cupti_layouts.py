@@ -37,6 +37,8 @@ FIELDS = {
     "dynamic_shared": "dynamicSharedMemory",
     "correlation": "correlationId", "name": "name", "graph_node": "graphNodeId", "cluster": "clusterX",
     "direction": "copyKind", "source": "srcKind", "target": "dstKind", "bytes": "bytes", "value": "value",
+    "cache": "cacheConfig", "has_carveout": "isSharedMemoryCarveoutRequested",
+    "carveout": "sharedMemoryCarveoutRequested",
     "number": "cbid", "thread": "threadId", "result": "returnValue", "kind": "kind",
 }  # fmt: skip
 

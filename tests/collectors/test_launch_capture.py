@@ -132,6 +132,28 @@ def test_attributes_of_a_launch_through_a_configuration(callbacks: Callbacks) ->
     callbacks.call(DRIVER_DOMAIN, 652, parameters)
 
     assert callbacks.launched().attributes == ("overlap with the launch before 1", "priority 3")
+    assert callbacks.launched().unread_attributes == ()
+
+
+def test_of_an_attribute_only_what_it_sets_counts_and_one_that_is_not_understood_is_named(
+    callbacks: Callbacks,
+) -> None:
+    garbage = 0x5A5A5A5A
+    domains, window, waiting = (
+        struct.pack("<I4x2BHI56x", 9, 0, 1, 0x5A5A, garbage),
+        struct.pack("<I4xQQI44x", 1, 0xABCDEF, 4096, garbage),
+        struct.pack("<I4xI60x", 3, 2),
+    )
+    attributes = ctypes.create_string_buffer(domains + window + waiting, 3 * 72)
+    configuration = ctypes.create_string_buffer(
+        struct.pack("<6IQQQI4x", *(1,) * 6, 0, 0, ctypes.addressof(attributes), 3), 56
+    )
+    parameters = struct.pack("<QQQQ", ctypes.addressof(configuration), FUNCTION, callbacks.arguments, 0)
+
+    callbacks.call(DRIVER_DOMAIN, 652, parameters)
+
+    assert callbacks.launched().attributes == ("memory domains 0 1",)
+    assert callbacks.launched().unread_attributes == (1,)
 
 
 CODE = (

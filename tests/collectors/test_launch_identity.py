@@ -8,12 +8,14 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.collectors.cupti.activity import Activity
 from pytest_nsight.collectors.cupti.launch_arguments import (
     Allocation,
     alignment_of,
     describe_arguments,
-    number_streams,
 )
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
+from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, UnidentifiedError
 from pytest_nsight.collectors.cupti.machine_code import (
     CubinError,
     KernelCode,
@@ -170,7 +172,7 @@ def test_a_pointer_counts_by_alignment_and_allocation_not_by_address() -> None:
 
     def described(first: int, second: int) -> tuple[str, ...]:
         values = {0: word(HEAP.address + first), 1: word(HEAP.address + second), 2: struct.pack("<i", -7)}
-        return describe_arguments(values, parameters, find)
+        return describe_arguments(values, parameters, find, {})
 
     assert described(256, 512) == described(512, 1024)
     assert described(256, 512) != described(256, 520)
@@ -183,7 +185,7 @@ def test_pointers_within_a_struct_are_found() -> None:
     # The struct begins in the middle of a word, so its pointer lies 4 bytes behind its start.
     values = [{0: struct.pack("<iQQ", 5, HEAP.address + place, 99)} for place in (0, 256, 8)]
 
-    first, second, misaligned = (describe_arguments(value, parameters, find) for value in values)
+    first, second, misaligned = (describe_arguments(value, parameters, find, {}) for value in values)
 
     assert first == second != misaligned
     assert "99" in first[0]
@@ -194,20 +196,37 @@ def test_a_number_that_looks_like_no_address_counts_by_its_bytes() -> None:
     parameters = [Parameter(0, 0, 24)]
     one, other = ({0: word(1, number, 0)} for number in (4096, 4160))
 
-    assert describe_arguments(one, parameters, find) != describe_arguments(other, parameters, find)
+    assert describe_arguments(one, parameters, find, {}) != describe_arguments(other, parameters, find, {})
 
 
 def test_an_argument_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="argument 0 has 4 bytes instead of 8"):
-        describe_arguments({0: bytes(4)}, [Parameter(0, 0, 8)], find)
+        describe_arguments({0: bytes(4)}, [Parameter(0, 0, 8)], find, {})
 
 
 def test_alignment() -> None:
     assert [alignment_of(address) for address in (0x1000, 0x1008, 0x1010, 0x1001)] == [256, 8, 16, 1]
 
 
-def test_streams_are_numbered_as_they_appear() -> None:
-    assert number_streams([7, 21, 7, 3]) == [0, 1, 0, 2]
+def test_a_launch_that_reads_what_the_one_before_it_wrote_differs_from_one_that_reads_something_else() -> None:
+    parameters = [Parameter(0, 0, 8), Parameter(1, 8, 8)]
+
+    def described(read: int) -> tuple[str, ...]:
+        numbers: dict[int, int] = {}
+        written = HEAP.address + 1024
+        describe_arguments({0: word(HEAP.address), 1: word(written)}, parameters, find, numbers)
+        return describe_arguments({0: word(read), 1: word(HEAP.address + 2048)}, parameters, find, numbers)
+
+    assert described(HEAP.address + 1024) != described(HEAP.address + 3072)
+
+
+def test_a_round_on_several_streams_has_no_identity() -> None:
+    copies = [Activity("copy", "1", at, at + 5, at, stream=at, bytes_moved=8) for at in (7, 21)]
+    reader = LaunchReader(LaunchCapture(None, object()))  # type: ignore[arg-type]
+
+    assert len(reader.read(copies[:1], (), lambda _: "")) == 1
+    with pytest.raises(UnidentifiedError, match="it uses 2 streams, and no record says which waits for which"):
+        reader.read(copies, (), lambda _: "")
 
 
 def test_the_size_of_a_cubin_in_memory_is_read_from_its_headers(cubin: Callable[..., bytes]) -> None:

@@ -152,8 +152,15 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
 
     replayed = gate(f"--nsight-replay={session}")
 
-    assert replayed.verdicts == checked.verdicts
+    assert replayed.sentences == checked.sentences
     assert replayed.identical == checked.identical
+
+    verified = subprocess.run(
+        ("pytest-nsight", "verify", str(session)), cwd=pytester.path, capture_output=True, text=True, check=False
+    )
+
+    assert verified.returncode == 0, verified.stdout + verified.stderr
+    assert "OF THIS TREE" in verified.stdout
 
 
 @pytest.mark.parametrize(
@@ -182,7 +189,7 @@ def test_the_option_and_the_setting_turn_it_off(gate: Gate, pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("fault", "note"),
     [
-        ("REFUSES", "launches were not identified, so what they leave open is timed: cuptiSubscribe: "),
+        ("REFUSES", "launches were not identified, so all that they would have settled is timed: cuptiSubscribe: "),
         ("LOSES", "launches have no record: another profiler takes CUPTI's records"),
     ],
 )

@@ -37,6 +37,8 @@ the first call after `collect`, and has them collected between rounds.
 _ALIGNMENT = 8
 _FORCED = 1
 _MOST_SPARE = 2
+_REQUESTED = 0xF
+"""Bits of the byte on the cache; the others say what the device has done."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +59,7 @@ class Activity:
         registers: per thread.
         shared_bytes: dynamic shared memory.
         bytes_moved: of a copy or set.
+        preferences: how the program wants the first-level cache divided, as text; empty where it left that open.
     """
 
     kind: str
@@ -72,6 +75,7 @@ class Activity:
     registers: int = 0
     shared_bytes: int = 0
     bytes_moved: int = 0
+    preferences: tuple[str, ...] = ()
 
     @property
     def duration_ns(self) -> int:
@@ -222,4 +226,11 @@ def _to_activity(kind: int, row: Any, names: Mapping[int, str]) -> Activity:
         cluster=tuple(row["cluster"].tolist()),
         registers=int(row["registers"]),
         shared_bytes=int(row["dynamic_shared"]),
+        preferences=_read_preferences(row),
     )
+
+
+def _read_preferences(row: Any) -> tuple[str, ...]:
+    requested = int(row["cache"]) & _REQUESTED
+    found = [f"cache preference {requested}"] if requested else []
+    return (*found, *([f"shared memory carveout {int(row['carveout'])}"] if row["has_carveout"] else []))

@@ -60,6 +60,12 @@ def find_working() -> CuptiInstallation:
     raise CuptiError(f"no CUPTI can record here ({'; '.join(reasons)}); {_REMEDY}, or set {VARIABLE} to its path")
 
 
+def variables_of(installation: CuptiInstallation) -> dict[str, str]:
+    """Environment variables of a worker that records with an installation."""
+    # After its own use torch.profiler would otherwise take CUPTI out of the process, for the next cases, too.
+    return {VARIABLE: installation.path, "TEARDOWN_CUPTI": "0"}
+
+
 def try_library(path: str) -> str:
     """Lets a library record for a moment in this process.
 

@@ -11,9 +11,9 @@ import numpy as np
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.child_process import ChildProcess, start
-from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working
+from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working, variables_of
 from pytest_nsight.collectors.cupti.cupti_recorder import CuptiRecorder
-from pytest_nsight.collectors.cupti.library import VARIABLE, CuptiError
+from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.cupti.packed_trace import read_trace
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.errors import TraceError
@@ -38,9 +38,7 @@ class CuptiCollector:
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker, with the library that was tried."""
-        # After its own use torch.profiler would otherwise take CUPTI out of the process, for the next cases, too.
-        own = {**environ, VARIABLE: self._installation.path, "TEARDOWN_CUPTI": "0"}
-        return start(worker, folder / WORKER_LOG, cwd, own)
+        return start(worker, folder / WORKER_LOG, cwd, {**environ, **variables_of(self._installation)})
 
     def collect(self, folder: Path) -> Trace:
         """Reads what the worker wrote.

@@ -1,7 +1,7 @@
 """The arguments of a launch as text that is the same wherever the launch is the same work. Pure.
 
 An address never repeats from process to process, so a pointer counts by what a kernel can notice of it: its
-alignment, the size of the allocation that it points into, and which other pointers of the launch are equal to it.
+alignment, the size of the allocation that it points into, and which other pointers of the round are equal to it.
 Everything else in the arguments counts by its bytes.
 """
 
@@ -36,22 +36,23 @@ FindAllocation = Callable[[int], "Allocation | None"]
 
 
 def describe_arguments(
-    values: Mapping[int, bytes], parameters: Sequence[Parameter], find: FindAllocation
+    values: Mapping[int, bytes], parameters: Sequence[Parameter], find: FindAllocation, numbers: dict[int, int]
 ) -> tuple[str, ...]:
     """One text per argument: pointers by number, alignment and size of their allocation, all else by its bytes.
 
-    Equal pointers have the same number, so that a kernel that works in place differs from one that does not.
+    Equal pointers have the same number. So a kernel that works in place differs from one that does not. What the
+    launch before it has written lies in a cache, so reading that differs from reading something else, too.
 
     Args:
         values: ordinal -> the argument's bytes.
         parameters: the kernel's parameters.
         find: looks addresses up.
+        numbers: address -> its number in this round; new addresses are added.
 
     Raises:
         ValueError: an argument has another size than its parameter.
     """
     described = []
-    numbers: dict[int, int] = {}
     for parameter in parameters:
         value = values[parameter.ordinal]
         if len(value) != parameter.size:
@@ -93,9 +94,3 @@ def _plain(value: bytes) -> str:
 def alignment_of(address: int) -> int:
     """The largest power of two, up to 256, that divides an address."""
     return min(address & -address, _MOST_ALIGNMENT) if address else _MOST_ALIGNMENT
-
-
-def number_streams(streams: Sequence[int]) -> list[int]:
-    """Each stream's number in the order of first appearance: what is stable of a stream's id."""
-    order: dict[int, int] = {}
-    return [order.setdefault(stream, len(order)) for stream in streams]

@@ -8,6 +8,7 @@ run within the user's calls.
 from __future__ import annotations
 
 import ctypes
+import struct
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
@@ -34,8 +35,16 @@ _LOAD_LIBRARY = (678,)
 """cuLibraryLoadData, which begins likewise."""
 
 _COOPERATIVE = "cooperative"
-_ATTRIBUTES = {2: _COOPERATIVE, 5: "cluster scheduling", 6: "overlap with the launch before", 8: "priority"}
-"""Those that a kernel's time may depend on, of CUlaunchAttributeID; grid, block and cluster are in the records."""
+_ATTRIBUTES = {
+    2: (_COOPERATIVE, "<i"), 5: ("cluster scheduling", "<i"), 6: ("overlap with the launch before", "<i"),
+    8: ("priority", "<i"), 9: ("memory domains", "<2B"), 10: ("memory domain", "<i"),
+    11: ("preferred cluster", "<3I"), 14: ("shared memory carveout", "<i"),
+}  # fmt: skip
+"""CUlaunchAttributeID -> name, and what of its value has a meaning: the rest of the union is not set."""
+
+_NEEDLESS_ATTRIBUTES = (0, 3, 4)
+"""Nothing, how the host waits, and the cluster, which is in the records."""
+
 
 _ATTRIBUTE_BYTES, _MOST_ATTRIBUTES = 72, 32
 _PACKED_POINTER, _PACKED_SIZE = 1, 2
@@ -76,6 +85,7 @@ class ObservedLaunch:
             there is none.
         cubin: machine code of the module that the function is of, b"" where it is not known.
         attributes: of the launch, as text.
+        unread_attributes: those whose value is not known to mean the same in every process.
     """
 
     correlation: int
@@ -84,6 +94,7 @@ class ObservedLaunch:
     arguments: dict[int, bytes] = field(default_factory=dict)
     cubin: bytes = b""
     attributes: tuple[str, ...] = ()
+    unread_attributes: tuple[int, ...] = ()
 
 
 _Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint32, c_void_p)
@@ -176,11 +187,10 @@ class LaunchCapture:
             arguments = _word(call.parameters, 16 if number in _RUNTIME_CONFIGURED else 32)
             symbol = (call.symbol or b"").decode()
             known = self.layouts.get(symbol, [])
-            attributes = _read_attributes(call.parameters) if number in _RUNTIME_CONFIGURED else ()
-            attributes = (_COOPERATIVE,) if number in _RUNTIME_COOPERATIVE else attributes
+            attributes = _read_attributes(call.parameters if number in _RUNTIME_CONFIGURED else 0)
+            attributes = ((_COOPERATIVE,), ()) if number in _RUNTIME_COOPERATIVE else attributes
             values = _read_arguments(arguments, known)
-            launch = ObservedLaunch(call.correlation, 0, symbol, values, attributes=attributes)
-            self.launches[call.correlation] = launch
+            self.launches[call.correlation] = ObservedLaunch(call.correlation, 0, symbol, values, b"", *attributes)
             return
         is_configured = number in _DRIVER_CONFIGURED
         function = _word(call.parameters, 8 if is_configured else 0)
@@ -192,10 +202,10 @@ class LaunchCapture:
             values = {}
         else:
             values = _read_packed(_word(call.parameters, 24 if is_configured else 56), layout)
-        attributes = _read_attributes(call.parameters) if is_configured else ()
-        attributes = (_COOPERATIVE,) if number in _DRIVER_COOPERATIVE else attributes
+        attributes = _read_attributes(call.parameters if is_configured else 0)
+        attributes = ((_COOPERATIVE,), ()) if number in _DRIVER_COOPERATIVE else attributes
         self.launches[call.correlation] = ObservedLaunch(
-            call.correlation, function, "", values, self.modules.find_cubin(function), attributes
+            call.correlation, function, "", values, self.modules.find_cubin(function), *attributes
         )
 
     def _keep_image(self, number: int, call: Any) -> None:
@@ -213,17 +223,27 @@ class LaunchCapture:
         return self.modules.list_parameters(function) or self.find_layout(self.modules.name_of(function)) or ()
 
 
-def _read_attributes(parameters: int) -> tuple[str, ...]:
-    """Attributes of a launch through a configuration, which is what the parameters begin with."""
+def _read_attributes(parameters: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
+    """Attributes of a launch through a configuration, as text, and the numbers of those that are not understood.
+
+    Args:
+        parameters: of the call, which begin with the configuration; 0 for a call without one.
+    """
+    if not parameters:
+        return (), ()
     configuration = _word(parameters, 0)
     first, count = _word(configuration, 40), c_uint32.from_address(configuration + 48).value
-    found = []
+    found, unread = [], []
     for place in range(min(count, _MOST_ATTRIBUTES) if first else 0):
         at = first + place * _ATTRIBUTE_BYTES
-        name = _ATTRIBUTES.get(c_uint32.from_address(at).value)
-        if name is not None:
-            found.append(f"{name} {c_uint32.from_address(at + 8).value}")
-    return tuple(sorted(found))
+        number = c_uint32.from_address(at).value
+        if number in _ATTRIBUTES:
+            name, layout = _ATTRIBUTES[number]
+            value = struct.unpack(layout, ctypes.string_at(at + 8, struct.calcsize(layout)))
+            found.append(f"{name} {' '.join(map(str, value))}")
+        elif number not in _NEEDLESS_ATTRIBUTES:
+            unread.append(number)
+    return tuple(sorted(found)), tuple(unread)
 
 
 def _word(address: int, offset: int) -> int:

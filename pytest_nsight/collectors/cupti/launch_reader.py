@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 from pytest_nsight.collectors.cupti.activity import Activity
-from pytest_nsight.collectors.cupti.launch_arguments import describe_arguments, number_streams
+from pytest_nsight.collectors.cupti.launch_arguments import describe_arguments
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
 from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, read_kernels
 from pytest_nsight.collectors.cupti.parameter_reads import find_reads, has_padding, mask_unread
@@ -50,19 +50,24 @@ class LaunchReader:
             find_part: correlation -> names of the test's ranges around the call.
 
         Raises:
-            UnidentifiedError: of some launch the code or the arguments are not known.
+            UnidentifiedError: of some launch the code or the arguments are not known, or several streams are used:
+                the records do not say which waits for which.
         """
         ordered = sorted(activities, key=lambda one: (one.correlation, one.graph_node, one.start_ns))
-        streams = number_streams([one.stream for one in ordered])
+        streams = len({one.stream for one in ordered})
+        if streams > 1:
+            raise UnidentifiedError(f"it uses {streams} streams, and no record says which waits for which")
+        numbers: dict[int, int] = {}
         behind = {launch.symbol or self._capture.modules.name_of(launch.function): launch for launch in captured}
         launches = [
-            replace(self._read_one(one, behind), stream=stream, part=find_part(one.correlation))
-            for one, stream in zip(ordered, streams, strict=True)
+            replace(self._read_one(one, behind, numbers), part=find_part(one.correlation)) for one in ordered
         ]
         nodes = {one.graph_node: one for one in ordered if one.graph_node and one.kind == "kernel"}
-        return launches + self._read_captured(list(nodes.values()), captured) if nodes else launches
+        return launches + self._read_captured(list(nodes.values()), captured, numbers) if nodes else launches
 
-    def _read_one(self, activity: Activity, behind: Mapping[str, ObservedLaunch]) -> LaunchIdentity:
+    def _read_one(
+        self, activity: Activity, behind: Mapping[str, ObservedLaunch], numbers: dict[int, int]
+    ) -> LaunchIdentity:
         if activity.kind != "kernel":
             return LaunchIdentity(activity.kind, activity.name, arguments=(f"{activity.bytes_moved} bytes",))
         own = None if activity.graph_node else self._capture.launches.get(activity.correlation)
@@ -77,16 +82,19 @@ class LaunchReader:
             block=activity.block,
             cluster=activity.cluster,
             shared_bytes=activity.shared_bytes,
-            arguments=self._describe(own, code) if own is not None else (),
+            arguments=(*(self._describe(own, code, numbers) if own else ()), *activity.preferences),
         )
 
-    def _read_captured(self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch]) -> list[LaunchIdentity]:
+    def _read_captured(
+        self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch], numbers: dict[int, int]
+    ) -> list[LaunchIdentity]:
         """The launches behind graph nodes; all that were captured count: no record says which node is which."""
         found = []
         for launch in captured:
             name = launch.symbol or self._capture.modules.name_of(launch.function)
             code = self._choose_code(name, None, launch)
-            found.append(LaunchIdentity(_CAPTURED, name, code.code, arguments=self._describe(launch, code)))
+            arguments = self._describe(launch, code, numbers)
+            found.append(LaunchIdentity(_CAPTURED, name, code.code, arguments=arguments))
         lacking = Counter(one.name for one in nodes) - Counter(one.name for one in found)
         if lacking:
             raise UnidentifiedError(
@@ -95,7 +103,12 @@ class LaunchReader:
             )
         return found
 
-    def _describe(self, launch: ObservedLaunch, code: KernelCode) -> tuple[str, ...]:
+    def _describe(self, launch: ObservedLaunch, code: KernelCode, numbers: dict[int, int]) -> tuple[str, ...]:
+        if launch.unread_attributes:
+            raise UnidentifiedError(
+                f"{code.name} is launched with attributes whose values are not read "
+                f"({', '.join(map(str, launch.unread_attributes))} of CUlaunchAttributeID)"
+            )
         if len(launch.arguments) != len(code.parameters):
             raise UnidentifiedError(
                 f"{len(launch.arguments)} of the {len(code.parameters)} arguments of {code.name} were read: it is "
@@ -103,7 +116,7 @@ class LaunchReader:
             )
         try:
             arguments = self._leave_out_padding(launch.arguments, code)
-            texts = describe_arguments(arguments, code.parameters, self._capture.find_allocation)
+            texts = describe_arguments(arguments, code.parameters, self._capture.find_allocation, numbers)
         except ValueError as error:
             raise UnidentifiedError(f"{code.name}: {error}") from error
         return (*texts, *launch.attributes)

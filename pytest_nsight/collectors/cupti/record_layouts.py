@@ -48,6 +48,7 @@ LAYOUTS: Mapping[int, np.dtype[Any]] = {
     CONCURRENT_KERNEL: _layout(
         {
             **_PLACE,
+            "cache": (4, "u1"),
             "registers": (6, "<u2"),
             "device": (40, "<u4"),
             "stream": (48, "<u4"),
@@ -57,6 +58,8 @@ LAYOUTS: Mapping[int, np.dtype[Any]] = {
             "dynamic_shared": (80, "<i4"),
             "correlation": (92, "<u4"),
             "name": (104, "<u8"),
+            "has_carveout": (137, "u1"),
+            "carveout": (138, "u1"),
             "graph_node": (144, "<u8"),
             "cluster": (176, ("<u4", 3)),
         },

@@ -22,11 +22,11 @@ from pytest_nsight.model.verdicts import Verdict, VerdictKind
 AUDITED = 3
 """Identical cases that a session times at least, if it has so many: the claim is tested for ever."""
 
-_CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT, VerdictKind.CLAIM)
+_CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT)
 _MOST_NAMED = 20
 
 
-def settle(state: GateState, stored: StoredRuns) -> GateState:
+def prove_identical(state: GateState, stored: StoredRuns) -> GateState:
     """The state with the cases that are proven to be what they are compared with, and with their reports.
 
     Args:
@@ -45,6 +45,8 @@ def settle(state: GateState, stored: StoredRuns) -> GateState:
 
 def choose_timed(state: GateState) -> tuple[str, ...]:
     """The cases to time, in the order of collection: what is not proven, what that claims to beat, and an audit."""
+    if state.plan.audits_all:
+        return state.plan.case_ids
     partners = state.plan.partners
     timed = {case for case in state.plan.case_ids if case not in state.proven}
     timed |= {partners[case] for case in timed if case in partners}
@@ -58,7 +60,7 @@ def choose_timed(state: GateState) -> tuple[str, ...]:
 
 def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
     """Case -> what its launches are identical with."""
-    known = _list_stored(stored)
+    known = _list_newest(stored)
     found = {}
     for case in state.plan.cases:
         identity = state.identities.get(case.id)
@@ -70,8 +72,8 @@ def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
             other = state.other.identities.get(case.id)
             if other is not None and other.digest == identity.digest:
                 found[case.id] = state.other.short_commit
-        elif same := [run for run in known.get(case.id, ()) if _is_of(run, identity)]:
-            found[case.id] = _name_baseline(same[-1])
+        elif (newest := known.get(case.id, ())) and all(_is_of(run, identity) for run in newest):
+            found[case.id] = _name_baseline(newest[-1])
     return found
 
 
@@ -81,13 +83,13 @@ def _has_passed_once(state: GateState, case: str) -> bool:
     )
 
 
-def _list_stored(stored: StoredRuns) -> dict[str, list[RunSummary]]:
-    """Case -> its stored runs that have an identity, oldest first."""
-    found: dict[str, list[RunSummary]] = {}
-    for run in stored.all:
-        if run.identity is not None and not run.subject.part:
-            found.setdefault(run.subject.case, []).append(run)
-    return found
+def _list_newest(stored: StoredRuns) -> dict[str, list[RunSummary]]:
+    """Case -> its runs of the newest session that stored some: what was saved last is what was accepted."""
+    runs: dict[str, list[RunSummary]] = {}
+    for run in sorted(stored.all, key=lambda run: (run.recorded, run.run)):
+        if not run.subject.part:
+            runs.setdefault(run.subject.case, []).append(run)
+    return {case: [run for run in own if run.session == own[-1].session] for case, own in runs.items()}
 
 
 def _is_of(run: RunSummary, identity: Identity) -> bool:
@@ -102,15 +104,18 @@ def _name_baseline(run: RunSummary) -> str:
 def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequence[Case]) -> set[str]:
     """Identical cases whose claims need new runs.
 
-    A claim stands where it holds of the stored runs of the very same launches. In a comparison of two trees it
-    stands as it does in the other tree, as long as the case that it claims to beat is identical, too.
+    A claim stands where it holds of the stored runs of the very same launches. In a comparison of two trees the
+    same claim stands as it does in the other tree, as long as the case that it claims to beat is identical, too.
     """
     ids = {case.id for case in identical}
     unsettled = {case.id for case in identical if case.policy.faster_than not in (None, *ids)}
     claiming = [case for case in identical if case.policy.has_claims and case.id not in unsettled]
-    if state.other.commit or not claiming:
+    if state.other.commit:
+        there, here = state.other.claims, state.claims
+        return unsettled | {case.id for case in claiming if there.get(case.id) != here.get(case.id)}
+    if not claiming:
         return unsettled
-    known = _list_stored(stored)
+    known = _list_newest(stored)
     limits = measure_limits([run for run in stored.all if run.subject.is_canary])
     wanted = {one for case in claiming for one in (case.id, case.policy.faster_than) if one is not None}
     subjects = [
@@ -118,7 +123,7 @@ def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequ
             Subject(case.id),
             case.policy,
             (),
-            tuple(run for run in known[case.id] if _is_of(run, state.identities[case.id])),
+            tuple(known[case.id]),
             limits=limits,
         )
         for case in identical
@@ -139,7 +144,7 @@ def join_proofs(state: GateState, verdicts: Sequence[Verdict]) -> tuple[Verdict,
     joined: list[Verdict] = []
     for case in state.plan.cases:
         own = by_case.get(case.id, [])
-        if case.id not in state.proven or case.id in state.problems:
+        if case.id not in state.proven or case.id in state.problems or not state.has_passed(case.id):
             joined += own
         elif own:
             joined += [_join_audit(state, verdict) for verdict in own]
@@ -154,7 +159,8 @@ def _prove(state: GateState, case: str) -> str:
 
 
 def _join_audit(state: GateState, verdict: Verdict) -> Verdict:
-    if verdict.kind in _CONTRADICTING:
+    # A claim is about the new runs alone: it can fail of launches that are the same.
+    if verdict.kind in (*_CONTRADICTING, VerdictKind.CLAIM):
         return verdict
     label = verdict.subject.label
     timed = verdict.sentence.removeprefix(f"{label}: ")
@@ -197,30 +203,3 @@ def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:
         f"{', ...' if len(cases) > _MOST_NAMED else ''}): {why}"
         for why, cases in by_reason.items()
     ]
-
-
-def attach_identities(state: GateState) -> tuple[RunSummary, ...]:
-    """The accepted runs, those of whole cases with the identity, where their launches are those identified.
-
-    An autotuner may have chosen otherwise in the process of a run than in the identity pass.
-    """
-    return tuple(
-        replace(run, identity=identity)
-        if (identity := state.identities.get(run.subject.case)) and not run.subject.part and _fits(run, identity)
-        else run
-        for run in state.accepted
-    )
-
-
-def _fits(run: RunSummary, identity: Identity) -> bool:
-    if not identity.digest or not run.is_stable:
-        return False
-    kinds = {use.shape.kind for use in run.shapes}
-    if kinds & {"graph", "operator"} or not identity.launches:
-        # A graph that was traced whole shows none of its launches, and an operator neither.
-        return True
-    timed: Counter[tuple[object, object]] = Counter()
-    for use in run.shapes:
-        if use.shape.kind == "kernel":
-            timed[use.shape.grid, use.shape.block] += use.count
-    return timed == Counter((one.grid, one.block) for one in identity.expand() if one.is_kernel)

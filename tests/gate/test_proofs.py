@@ -7,20 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_nsight.gate.identical import (
+from pytest_nsight.gate.identity_records import attach_identities
+from pytest_nsight.gate.judging import StoredRuns, judge_state
+from pytest_nsight.gate.loop import run_loop
+from pytest_nsight.gate.proofs import (
     AUDITED,
-    attach_identities,
     choose_timed,
     describe_identities,
     join_proofs,
 )
-from pytest_nsight.gate.judging import StoredRuns, judge_state
-from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, make_identity
 from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
+from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
 from tests.judge.runs import make_runs, uses
@@ -32,6 +33,8 @@ IDS = tuple(case.id for case in CASES)
 def launching(name: str, grid: int = 8) -> Identity:
     return make_identity([LaunchIdentity("kernel", name, MachineCode(name), (grid, 1, 1), (128, 1, 1))])
 
+
+WARNING = CaseWarning(IDS[0], "UserWarning", "builtins", "mind the gap", "t.py", 3)
 
 SAME = {case: launching(case) for case in IDS}
 
@@ -45,6 +48,7 @@ class IdentifyingMachine(Machine):
         super().__init__()
         self._here, self._there, self._fault = here, there or {}, fault
         self.passes: list[Assignment] = []
+        self.claims_there = ""
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         if not assignment.identifies:
@@ -52,7 +56,13 @@ class IdentifyingMachine(Machine):
         self.passes.append(assignment)
         found = self._there if assignment.tree == OTHER_TREE else self._here
         process = make_process(assignment.cases, tree=assignment.tree)
-        manifest = replace(process.manifest, identities=dict(found), identity_fault=self._fault)
+        manifest = replace(
+            process.manifest,
+            identities=dict(found),
+            claims=dict.fromkeys(found, self.claims_there if assignment.tree == OTHER_TREE else ""),
+            identity_fault=self._fault,
+            warnings=() if assignment.tree else (WARNING,),
+        )
         return (replace(process, manifest=manifest, summaries=()),)
 
 
@@ -70,6 +80,10 @@ def stored(identities: Mapping[str, Identity], **runs: Sequence[RunSummary]) -> 
     }
     found.update({Subject(f"t.py::{name}"): tuple(given) for name, given in runs.items()})
     return StoredRuns(found)
+
+
+def by_subject(runs: Sequence[RunSummary]) -> StoredRuns:
+    return StoredRuns({subject: [one for one in runs if one.subject == subject] for subject in map(Subject, IDS)})
 
 
 def run(machine: Machine, known: StoredRuns, cases: Sequence[Case] = CASES, **plan: object) -> GateState:
@@ -127,6 +141,22 @@ def test_without_a_stored_identity_all_is_timed(known: StoredRuns) -> None:
     assert timed_by(machine) == set(IDS)
 
 
+def test_only_what_was_saved_last_proves() -> None:
+    """A change that was accepted and is taken back is a change."""
+    newer = {case: launching("faster") for case in IDS}
+    later = [replace(one, session="later", recorded="2026-06-01T00:00:00Z") for one in stored(newer).all]
+    both = by_subject([*stored(SAME).all, *later])
+
+    assert not run(IdentifyingMachine(SAME), both).proven
+    assert set(run(IdentifyingMachine(newer), both).proven) == set(IDS)
+
+
+def test_a_session_that_has_launched_differently_in_one_run_proves_nothing() -> None:
+    mixed = [replace(one, identity=None) if number % 5 == 4 else one for number, one in enumerate(stored(SAME).all)]
+
+    assert not run(IdentifyingMachine(SAME), by_subject(mixed)).proven
+
+
 @pytest.mark.parametrize("metric", ["wall", "gap", "launch", "span", "sync", "copy"])
 def test_what_the_launches_do_not_decide_is_timed(metric: str) -> None:
     cases = tuple(replace(case, policy=Policy(metric=metric)) for case in CASES)
@@ -150,9 +180,11 @@ def test_a_pass_that_fails_is_one_note_and_all_is_timed() -> None:
     state = run(machine, stored(SAME))
 
     assert timed_by(machine) == set(IDS)
-    assert [note for note in state.notes if "cuptiSubscribe" in note] == [
-        "launches were not identified, so what they leave open is timed: cuptiSubscribe: refused (39)"
-    ]
+    (note,) = (note for note in state.notes if "cuptiSubscribe" in note)
+    assert note == (
+        "launches were not identified, so all that they would have settled is timed: cuptiSubscribe: refused (39) "
+        "(--nsight-no-identity leaves the pass out)"
+    )
 
 
 def test_a_save_times_everything_and_stores_what_fits() -> None:
@@ -213,6 +245,31 @@ def test_a_claim_stands_where_it_holds_of_the_stored_runs(by: float, stands: boo
         assert {IDS[0], IDS[1]} <= timed_by(machine)
 
 
+@pytest.mark.parametrize(("there", "stands"), [("", True), ("launches=7", False)])
+def test_of_two_trees_a_claim_that_is_new_is_timed(there: str, stands: bool) -> None:
+    machine = IdentifyingMachine(SAME, SAME)
+    machine.claims_there = there
+
+    state = run(machine, StoredRuns(), claiming(), is_paired=True)
+
+    assert (IDS[0] in state.proven) == stands
+
+
+def test_warnings_of_the_identity_pass_are_shown() -> None:
+    state = run(IdentifyingMachine(SAME), stored(SAME))
+
+    assert state.warnings[IDS[0]] == (WARNING,)
+
+
+def test_a_replay_judges_all_that_was_recorded_whatever_the_draw() -> None:
+    machine = IdentifyingMachine(SAME)
+
+    state = run(machine, stored(SAME), audits_all=True)
+
+    assert timed_by(machine) == set(IDS)
+    assert set(state.proven) == set(IDS)
+
+
 def test_a_claim_about_a_case_that_differs_is_timed_with_it() -> None:
     machine = IdentifyingMachine({**SAME, IDS[1]: launching("other")})
 
@@ -264,6 +321,23 @@ def test_an_audit_that_contradicts_keeps_its_verdict_and_is_loud() -> None:
     (_, loud) = describe_identities(state, timed)
     assert loud.startswith("IDENTITY AND TIME CONTRADICT EACH OTHER: ")
     assert "REGRESSION by time: a: kernel time" in loud
+
+
+def test_a_claim_that_fails_in_the_audit_contradicts_nothing() -> None:
+    state, known = conclude({IDS[0]: 1000.0})
+    claiming_state = replace(state, plan=SessionPlan((Case(IDS[0], Policy(max_time_ns=1)), *CASES[1:]), 1))
+
+    timed = judge_state(claiming_state, known)
+
+    assert join_proofs(claiming_state, timed)[0].kind is VerdictKind.CLAIM
+    assert describe_identities(claiming_state, timed) == ("audit: 1 identical case timed all the same: 1 CLAIM",)
+
+
+def test_a_case_that_fails_in_the_audit_has_no_verdict() -> None:
+    state, known = conclude({})
+    failing = replace(state, reports={**state.reports, IDS[0]: ({"outcome": "failed", "when": "call"},)})
+
+    assert [one.subject.case for one in join_proofs(failing, judge_state(failing, known))] == list(IDS[1:])
 
 
 def test_the_verdict_on_what_differs_names_the_cause() -> None:

@@ -1,0 +1,79 @@
+"""The identity pass in the loop: its processes, what their records add to the state, and what is stored of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
+from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
+from pytest_nsight.model.identity import Identity
+from pytest_nsight.model.values import RunSummary
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
+from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
+
+
+def plan_identities(session: SessionPlan) -> tuple[PlannedProcess, ...]:
+    """One process for each tree; none for ranks, which launch together, so that one is not the whole of a case."""
+    assignment = Assignment(tuple(case.id for case in session.cases if case.ranks == 1), identifies=True)
+    trees = (OTHER_TREE, THIS_TREE) if session.is_paired else (THIS_TREE,)
+    return tuple(PlannedProcess(0, replace(assignment, tree=tree)) for tree in trees) if assignment.cases else ()
+
+
+def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
+    """What an identity pass found; where it failed, its cases have no identity and are timed as without it.
+
+    Args:
+        state: without the process in its pending ones.
+        processes: the one, or in a replay those of both trees.
+    """
+    for process in processes:
+        manifest = process.manifest
+        fault = manifest.identity_fault or process.failure
+        state = add_run(state, manifest).with_notes(
+            f"launches were not identified, so all that they would have settled is timed: {fault} "
+            "(--nsight-no-identity leaves the pass out)"
+            if fault
+            else ""
+        )
+        state = replace(state, is_interrupted=state.is_interrupted or process.end is ProcessEnd.INTERRUPTED)
+        if manifest.tree == OTHER_TREE:
+            state = replace(state, other=state.other.add_identities(manifest))
+            continue
+        reports = join_reports({}, manifest, [case for case in manifest.ended if case in manifest.identities])
+        state = replace(
+            state,
+            identities=dict(manifest.identities),
+            claims=manifest.claims,
+            identity_reports=reports,
+            warnings=join_warnings(state.warnings, manifest),
+        )
+    return replace(state, is_identified=not any(process.assignment.identifies for process in state.pending))
+
+
+def attach_identities(state: GateState) -> tuple[RunSummary, ...]:
+    """The accepted runs, those of whole cases with the identity, where their launches are those identified.
+
+    An autotuner may have chosen otherwise in the process of a run than in the identity pass.
+    """
+    return tuple(
+        replace(run, identity=identity)
+        if (identity := state.identities.get(run.subject.case)) and not run.subject.part and _fits(run, identity)
+        else run
+        for run in state.accepted
+    )
+
+
+def _fits(run: RunSummary, identity: Identity) -> bool:
+    if not identity.digest or not run.is_stable:
+        return False
+    kinds = {use.shape.kind for use in run.shapes}
+    if kinds & {"graph", "operator"} or not identity.launches:
+        # A graph that was traced whole shows none of its launches, and an operator neither.
+        return True
+    timed: Counter[tuple[object, object]] = Counter()
+    for use in run.shapes:
+        if use.shape.kind == "kernel":
+            timed[use.shape.grid, use.shape.block] += use.count
+    return timed == Counter((one.grid, one.block) for one in identity.expand() if one.is_kernel)
