@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import subprocess
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -156,7 +157,11 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
     assert replayed.identical == checked.identical
 
     verified = subprocess.run(
-        ("pytest-nsight", "verify", str(session)), cwd=pytester.path, capture_output=True, text=True, check=False
+        (sys.executable, "-m", "pytest_nsight.cli", "verify", str(session)),
+        cwd=pytester.path,
+        capture_output=True,
+        text=True,
+        check=False,
     )
 
     assert verified.returncode == 0, verified.stdout + verified.stderr
