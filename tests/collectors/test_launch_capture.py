@@ -54,6 +54,11 @@ class Driver:
         base._obj.value, size._obj.value = 0x10000, 4096
         return 0 if 0x10000 <= address.value < 0x11000 else 1
 
+    def cuPointerGetAttribute(self, value: Any, attribute: Any, address: Any) -> int:  # noqa: N802
+        is_device = address.value < 0x10800
+        value._obj.value = {2: 2 if is_device else 1, 8: address.value >= 0x10C00}[attribute.value]
+        return 0
+
 
 class Callbacks:
     """Calls back as CUPTI does."""
@@ -274,4 +279,6 @@ def test_a_failure_within_a_callback_is_kept_and_not_raised(callbacks: Callbacks
 
 def test_memory_is_looked_up(callbacks: Callbacks) -> None:
     assert callbacks.capture.find_allocation(0x10010) == Allocation(0x10000, 4096)
+    assert callbacks.capture.find_allocation(0x10900) == Allocation(0x10000, 4096, " of the host")
+    assert callbacks.capture.find_allocation(0x10D00) == Allocation(0x10000, 4096, " managed")
     assert callbacks.capture.find_allocation(0x20000) is None

@@ -1,7 +1,7 @@
 """The arguments of a launch as text that is the same wherever the launch is the same work. Pure.
 
 An address never repeats from process to process, so a pointer counts by what a kernel can notice of it: its
-alignment, the size of the allocation that it points into, and which other pointers of the round are equal to it.
+alignment, size and place of the allocation behind it, and which other pointers of the round are equal to it.
 Everything else in the arguments counts by its bytes.
 """
 
@@ -20,19 +20,21 @@ _MOST_ALIGNMENT = 256
 
 @dataclass(frozen=True, slots=True)
 class Allocation:
-    """A piece of device memory as the driver gave it out.
+    """A piece of memory as the driver gave it out.
 
     Attributes:
         address: where it begins.
         size: bytes.
+        memory: " of the host" or " managed" where it may lie on the host, "" on the device.
     """
 
     address: int
     size: int
+    memory: str = ""
 
 
 FindAllocation = Callable[[int], "Allocation | None"]
-"""From an address to the allocation that it points into, None if it is no device address."""
+"""From an address to the allocation that it points into, None if the driver knows none."""
 
 
 def describe_arguments(
@@ -80,7 +82,9 @@ def _describe(value: bytes, offset: int, find: FindAllocation, numbers: dict[int
         parts += [_plain(plain)] if plain else []
         plain = b""
         number = numbers.setdefault(address, len(numbers))
-        parts.append(f"pointer {number} aligned to {alignment_of(address)} into {allocation.size} bytes")
+        parts.append(
+            f"pointer {number} aligned to {alignment_of(address)} into {allocation.size} bytes{allocation.memory}"
+        )
         position += _WORD_BYTES
     return ", ".join(parts + ([_plain(plain)] if plain else []))
 

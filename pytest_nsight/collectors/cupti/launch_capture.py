@@ -47,6 +47,8 @@ _NEEDLESS_ATTRIBUTES = (0, 3, 4)
 
 
 _ATTRIBUTE_BYTES, _MOST_ATTRIBUTES = 72, 32
+_MEMORY_TYPE, _IS_MANAGED, _HOST = 2, 8, 1
+"""Two of CUpointer_attribute, and CU_MEMORYTYPE_HOST."""
 _PACKED_POINTER, _PACKED_SIZE = 1, 2
 """CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE, for arguments in one buffer."""
 
@@ -144,10 +146,19 @@ class LaunchCapture:
         self._cupti.call("cuptiUnsubscribe", self._subscriber)
 
     def find_allocation(self, address: int) -> Allocation | None:
-        """The device memory that an address points into."""
+        """The memory that an address points into, if the device can reach it."""
         base, size = c_uint64(), c_size_t()
-        failed = self._driver.cuMemGetAddressRange_v2(byref(base), byref(size), c_uint64(address))
-        return None if failed else Allocation(base.value, size.value)
+        if self._driver.cuMemGetAddressRange_v2(byref(base), byref(size), c_uint64(address)):
+            return None
+        is_managed = self._ask_of_pointer(_IS_MANAGED, address)
+        is_on_host = self._ask_of_pointer(_MEMORY_TYPE, address) == _HOST
+        memory = " managed" if is_managed else " of the host" if is_on_host else ""
+        return Allocation(base.value, size.value, memory)
+
+    def _ask_of_pointer(self, attribute: int, address: int) -> int:
+        value = c_uint32()
+        self._driver.cuPointerGetAttribute(byref(value), c_int(attribute), c_uint64(address))
+        return value.value
 
     def _called(self, _: int | None, domain: int, number: int, data: int) -> None:
         try:
