@@ -9,6 +9,7 @@ import numpy as np
 from pytest_nsight.analysis.host_calls import find_waiting
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.timeline import Timeline
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Trace, TraceDevice
 
 
@@ -58,10 +59,10 @@ def measure_devices(trace: Trace, timeline: Timeline, window: TimeSet) -> tuple[
     copy_ns = _overlap(window, timeline.copies)
     busy_ns = _overlap(window, TimeSet.merged(timeline.kernels, timeline.copies))
     waiting = find_waiting(trace).by_line().tolist()
-    processes = np.unique(trace.calls.process).tolist()
+    processes = distinct(trace.calls.process).tolist()
     uses = []
     for line, device in enumerate(timeline.devices):
-        owners = set(np.unique(trace.launches.process[timeline.device == line]).tolist())
+        owners = set(distinct(trace.launches.process[timeline.device == line]).tolist())
         uses.append(
             DeviceUse(
                 device=device,

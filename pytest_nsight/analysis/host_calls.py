@@ -8,7 +8,7 @@ import numpy as np
 
 from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.model.sorted_keys import rank_groups
+from pytest_nsight.model.sorted_keys import rank_groups, rank_values
 from pytest_nsight.model.trace import Flags, Trace
 
 
@@ -41,7 +41,7 @@ def tabulate_calls(trace: Trace, chosen: Flags) -> tuple[CallTime, ...]:
         chosen: shape (calls,), which calls count.
     """
     calls = trace.calls
-    used, codes = np.unique(calls.name, return_inverse=True)
+    used, codes = rank_values(calls.name)
     names = [_plain(trace.strings[number]) for number in used.tolist()]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     merged = np.array([numbers[name] for name in names], np.int64)

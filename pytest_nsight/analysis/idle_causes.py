@@ -18,7 +18,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.model.sorted_keys import rank_groups
+from pytest_nsight.model.sorted_keys import distinct, rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -66,7 +66,7 @@ def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
         trace: the trace.
         is_wanted: whether a name fits.
     """
-    numbers = np.unique(trace.calls.name)
+    numbers = distinct(trace.calls.name)
     fitting = [number for number in numbers.tolist() if is_wanted(trace.strings[number])]
     flags: Flags = np.isin(trace.calls.name, fitting)
     return flags

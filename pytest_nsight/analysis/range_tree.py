@@ -12,6 +12,7 @@ import numpy as np
 
 from pytest_nsight.analysis.display_names import fold_list
 from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
+from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
 from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -108,7 +109,7 @@ def label_ranges(trace: Trace, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
     """
     ranges = trace.ranges
     size = max(len(trace.strings), 1)
-    pairs, codes = np.unique(ranges.domain[rows].astype(np.int64) * size + ranges.name[rows], return_inverse=True)
+    pairs, codes = rank_values(ranges.domain[rows].astype(np.int64) * size + ranges.name[rows])
     values, starts = np.unique(pairs // size, return_index=True)
     names, edges = pairs % size, np.append(starts, len(pairs))
     labels: dict[str, int] = {}
@@ -209,7 +210,7 @@ def _number_nodes(parent: Ints, label: Ints) -> tuple[Ints, list[int], list[int]
     waiting = np.flatnonzero(parent != NO_PARENT)
     while len(level):
         above = np.where(parent[level] == NO_PARENT, NO_PARENT, node[parent[level]])
-        keys, codes = np.unique((above + 1) * labels + label[level], return_inverse=True)
+        keys, codes = rank_values((above + 1) * labels + label[level])
         node[level] = len(parents) + codes
         parents += (keys // labels - 1).tolist()
         names += (keys % labels).tolist()

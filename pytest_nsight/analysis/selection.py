@@ -11,6 +11,7 @@ from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.range_tree import RangeTable, find_parents
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -109,7 +110,7 @@ def find_window(trace: Trace, timeline: Timeline, table: RangeTable, positions: 
     """
     launches, ranges = trace.launches, trace.ranges
     lines = timeline.axis.lines
-    pairs = np.unique(launches.process * max(lines, 1) + timeline.device)
+    pairs = distinct(launches.process * max(lines, 1) + timeline.device)
     rows, last_ns = table.rows[positions], table.costs.last_ns[positions]
     line, start_ns, end_ns = [np.empty(0, np.int64)], [np.empty(0, np.int64)], [np.empty(0, np.int64)]
     for pair in pairs.tolist():
@@ -150,10 +151,10 @@ def find_step(trace: Trace, details: LaunchDetails, table: RangeTable) -> StepRa
 def _explain_none(trace: Trace, name: str, domain: str | None) -> str:
     if not len(trace.ranges):
         return "the recording holds no range to choose from; leave out --range and --domain"
-    domains = sorted({trace.strings[number] for number in np.unique(trace.ranges.domain)})
+    domains = sorted({trace.strings[number] for number in distinct(trace.ranges.domain)})
     if domain is not None and domain not in domains:
         return f"no range has the domain {domain!r}; there are {_list(domains)}"
-    names = sorted(set(fold_names(trace.strings[number] for number in np.unique(trace.ranges.name)).values()))
+    names = sorted(set(fold_names(trace.strings[number] for number in distinct(trace.ranges.name)).values()))
     place = f" in the domain {domain!r}" if domain is not None else ""
     return f"no range{place} has a name with {name!r} in it; the recording has {_list(names)}"
 

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import Flags, Ints, Trace
 
 SMALL_NS = 10_000
@@ -92,7 +93,7 @@ def _follow(trace: Trace, order: Ints, device: Ints) -> Flags:
 
 
 def _count_pairs(first: Ints, second: Ints, gap_ns: Ints, names: int) -> _Pairs:
-    keys, codes = np.unique(first * names + second, return_inverse=True)
+    keys, codes = rank_values(first * names + second)
     totals = np.zeros(len(keys), np.int64)
     np.add.at(totals, codes, gap_ns)
     return _Pairs(keys // max(names, 1), keys % max(names, 1), np.bincount(codes, minlength=len(keys)), totals)

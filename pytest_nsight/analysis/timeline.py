@@ -13,7 +13,7 @@ import numpy as np
 
 from pytest_nsight.analysis.idle_causes import IdleCause, explain_gaps
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.model.sorted_keys import rank_groups
+from pytest_nsight.model.sorted_keys import rank_groups, rank_values
 from pytest_nsight.model.trace import Ints, Trace, TraceDevice
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -105,13 +105,15 @@ def _number_devices(trace: Trace) -> tuple[Ints, tuple[TraceDevice, ...]]:
     board = find_boards(trace, np.arange(len(launches)))
     place, _ = rank_groups(launches.process, launches.device.astype(np.int64))
     key = np.where(board == UNKNOWN_BOARD, _UNNAMED + place, board)
-    values, first, lines = np.unique(key, return_index=True, return_inverse=True)
+    values, lines = rank_values(key)
+    first = np.zeros(len(values), np.int64)
+    first[lines[::-1]] = np.arange(len(lines))[::-1]
     devices = []
     for value, row in zip(values.tolist(), first.tolist(), strict=True):
         process, ordinal = int(launches.process[row]), int(launches.device[row])
         known = trace.devices[value] if value < _UNNAMED else TraceDevice(process, ordinal, "", "")
         devices.append(known)
-    return lines.astype(np.int64), tuple(devices)
+    return lines, tuple(devices)
 
 
 def _find_next(timeline: Timeline, trace: Trace, idle: TimeSet) -> Ints:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import numpy as np
+import numpy.typing as npt
 
 from pytest_nsight.model.trace import Ints
 
@@ -33,6 +36,37 @@ def join_keys(left: tuple[Ints, Ints], right: tuple[Ints, Ints]) -> tuple[Ints, 
     return left_major * span + (left_minor - lowest), right_major * span + (right_minor - lowest)
 
 
+def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
+    """The distinct values, sorted, without a sort where they lie close together.
+
+    Args:
+        values: shape (rows,).
+    """
+    return rank_values(values)[0] if _are_close(values) else np.unique(values).astype(np.int64)
+
+
+def rank_values(values: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:
+    """The distinct values, sorted, and for each value its rank among them, as `numpy.unique` gives them.
+
+    Numbers of names, shapes and devices lie close together: counting them takes a hundredth of sorting them.
+
+    Args:
+        values: shape (rows,).
+    """
+    if not _are_close(values):
+        sorted_values, ranks = np.unique(values, return_inverse=True)
+        return sorted_values.astype(np.int64, copy=False), ranks.astype(np.int64, copy=False)
+    lowest = values.min()
+    places = values - lowest
+    is_used = np.bincount(places) > 0
+    return np.flatnonzero(is_used) + int(lowest), (np.cumsum(is_used) - 1)[places]
+
+
+def _are_close(values: npt.NDArray[np.integer[Any]]) -> bool:
+    """Whether a table of all numbers between the values is no longer than they are themselves."""
+    return bool(len(values)) and int(values.max()) - int(values.min()) < len(values)
+
+
 def rank_groups(major: Ints, minor: Ints) -> tuple[Ints, int]:
     """The rank of each pair among the distinct pairs, and the number of distinct pairs.
 
@@ -43,8 +77,8 @@ def rank_groups(major: Ints, minor: Ints) -> tuple[Ints, int]:
     keys, _ = join_keys((major, minor), (major[:0], minor[:0]))
     if _is_one_value(major) and _is_one_value(minor):
         return np.zeros(len(major), np.int64), min(len(major), 1)
-    values, ranks = np.unique(keys, return_inverse=True)
-    return ranks.astype(np.int64, copy=False), len(values)
+    values, ranks = rank_values(keys)
+    return ranks, len(values)
 
 
 def _is_one_value(*columns: Ints) -> bool:

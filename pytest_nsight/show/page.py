@@ -14,6 +14,7 @@ from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.analysis.round_clocks import RoundClocks
 from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.model.sorted_keys import distinct, rank_groups
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.kernel_tables import (
@@ -143,7 +144,8 @@ def describe(trace: Trace, width: int) -> str:
         count(len(trace.ranges), "range"),
         count(len(trace.calls), "CUDA call"),
     ]
-    processes = np.unique(np.concatenate([trace.launches.process, trace.ranges.process, trace.calls.process]))
+    tables = (trace.launches, trace.ranges, trace.calls)
+    processes = {process for table in tables for process in distinct(table.process).tolist()}
     length = f" over {duration(span)}" if (span := _measure_span(trace)) else ""
     lines = [
         f"{printable(trace.tool) or 'Nsight Systems, version unknown'}{_describe_date(trace)}",
@@ -170,8 +172,10 @@ def _list_devices(trace: Trace) -> list[str]:
     if all(shape.kind == "operator" for shape in trace.shapes):
         used = [(device.process or 0, device.ordinal) for device in trace.devices if device.name]
     else:
-        places = np.unique(np.column_stack([launches.process, launches.device]), axis=0)
-        used = [(process, ordinal) for process, ordinal in places.tolist()]
+        ranks, places = rank_groups(launches.process, launches.device.astype(np.int64))
+        one = np.zeros(places, np.int64)
+        one[ranks] = np.arange(len(ranks))
+        used = list(zip(launches.process[one].tolist(), launches.device[one].tolist(), strict=True))
     lines = []
     for process, ordinal in used:
         board = trace.find_device(process, ordinal)

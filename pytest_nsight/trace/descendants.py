@@ -10,6 +10,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
+from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import Ints, Trace, TraceDevice
 
 
@@ -91,7 +92,7 @@ def find_boards(trace: Trace, row: Ints) -> Ints:
     key = trace.launches.process[row] * _DEVICES + trace.launches.device[row]
     if len(key) and (key == key[0]).all():
         return np.full(len(key), _identify(trace, int(key[0])), np.int64)
-    places, codes = np.unique(key, return_inverse=True)
+    places, codes = rank_values(key)
     boards = np.array([_identify(trace, place) for place in places.tolist()], np.int64)
     return boards[codes]
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.model.sorted_keys import distinct, rank_values
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.launch_table import sum_by
 
@@ -56,7 +57,7 @@ def find_unattributed(
     key = trace.launches.shape[rows].astype(np.int64) * len(_REASONS) + reason
     counts: Counter[tuple[str, UnattributedReason]] = Counter()
     totals: Counter[tuple[str, UnattributedReason]] = Counter()
-    values, codes = np.unique(key, return_inverse=True)
+    values, codes = rank_values(key)
     order = np.argsort(codes, kind="stable")
     times = sum_by(codes[order], duration_ns[rows][order], len(values))
     for value, count, total_ns in zip(values.tolist(), np.bincount(codes).tolist(), times.tolist(), strict=True):
@@ -74,7 +75,7 @@ def _is_earlier(trace: Trace, rows: Ints) -> Flags:
     """
     calls, launches = trace.calls, trace.launches
     is_earlier = np.zeros(len(rows), np.bool_)
-    for process in np.unique(launches.process[rows]):
+    for process in distinct(launches.process[rows]).tolist():
         known = calls.correlation[(calls.process == process) & (calls.correlation != 0)]
         if len(known):
             number = launches.correlation[rows]
