@@ -69,7 +69,7 @@ from pytest_nsight.collectors.nsys import export, find, nsys_collector, private_
 match os.environ["NSYS_FAKE"]:
     case "version-never-ends": find.ANSWER_S = 2.0
     case "never-starts": profiling.START_LIMIT_S = 3.0
-    case "never-ends": profiling.END_LIMIT_S = 3.0
+    case "never-ends": profiling.END_LIMIT_S = 8.0
     case "export-never-ends": nsys_collector.export = functools.partial(export.export, limit_s=2.0)
 private_folder._VISIBLE = (*private_folder._VISIBLE, "NSYS_FAKE")
 """
@@ -175,7 +175,7 @@ FAULTS = (
         "that never starts the worker", "never-starts", "Nsight Systems did not start the worker within 3 s"
     ),
     _fake_nsys(
-        "that never ends after the worker", "never-ends", "Nsight Systems did not end after the worker within 3 s"
+        "that never ends after the worker", "never-ends", "Nsight Systems did not end after the worker within 8 s"
     ),
     _fake_nsys(
         "whose export never ends", "export-never-ends", "did not export ", "within 2 s and was ended; measure again"

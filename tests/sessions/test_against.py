@@ -114,7 +114,7 @@ def test_unchanged_code_new_tests_removed_tests_and_a_replay(
         text = " ".join(outcome.stdout.str().split())
         assert f"test_same: kernel time against {head[:7]} " in text
         assert f"test_breaks: fails in {head[:7]}: RuntimeError: old bug; nothing to compare with" in text
-        assert f"test_added: not in {head[:7]}; nothing to compare with" in text
+        assert f"2 cases (test_added, test_extra.py::test_same): not in {head[:7]}; nothing to compare with" in text
         assert f"1 test of {head[:7]} not here any more: test_case.py::test_removed" in text
         assert "save" not in text
     result.stdout.fnmatch_lines([f"nsight: collector torch*, against {head[:7]} (HEAD)"])
