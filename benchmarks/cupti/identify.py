@@ -45,7 +45,9 @@ class Identifier:
             torch.cuda.synchronize()
             self._recorder.pop()
         self._recorder.stop()
-        found = self._recorder.identify(_ROUND)
+        self._recorder.keep(_ROUND, _ROUND)
+        self._recorder.forget()
+        found = self._recorder.identify()[_ROUND]
         del body
         torch.cuda.empty_cache()
         return found

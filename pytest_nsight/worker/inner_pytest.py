@@ -145,7 +145,8 @@ class Worker:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Spares this process, whose end the next one waits for, pytest's five last searches for garbage."""
+        """Writes what is left; spares this process, whose end the next waits for, pytest's searches for garbage."""
+        self.run.write_identities(is_last=True)
         gc.freeze()
 
     @pytest.hookimpl(wrapper=True)

@@ -43,6 +43,7 @@ class MeasuredRun:
         self._stopwatch: Stopwatch | None = None
         self.is_device_lost = False
         self._assignment = Assignment(())
+        self._claims: dict[str, str] = {}
         self._pairs = PairSchedule((), {})
         self._canaries = CanarySchedule(0, 0)
 
@@ -82,17 +83,25 @@ class MeasuredRun:
         plan: RoundPlan,
         claims: str,
     ) -> T:
-        """Runs a few rounds of a case, without rests, and records what they launch beside what its marks claim."""
+        """Runs a few rounds of a case, without rests, and keeps what they launch beside what its marks claim."""
         recorder, stopwatch = self._recorder, self.stopwatch
         assert isinstance(recorder, IdentityRecorder)
         try:
             plan = replace(plan, rounds=ROUNDS, rest_ns=0, cold_cache=False)
             result = stopwatch.measure(case, label, body, setup, plan)
+            recorder.keep(case, label)
         finally:
             # Whatever a case has launched must not be taken for the next one's.
-            found = recorder.identify(label)
-        self.journal.write_identity(IdentifiedCase(case, found, claims))
+            recorder.forget()
+        self._claims[case] = claims
         return result
+
+    def write_identities(self, *, is_last: bool) -> None:
+        """Writes the identities of the cases kept so far: of many at once, or of all that are left."""
+        recorder = self._recorder
+        if isinstance(recorder, IdentityRecorder) and (is_last or recorder.is_due):
+            for case, identity in recorder.identify().items():
+                self.journal.write_identity(IdentifiedCase(case, identity, self._claims[case]))
 
     def interleave(self, body: PairBody) -> None:
         """Interleaves a case with the one that it claims to beat, or that claims to beat it."""
@@ -107,6 +116,7 @@ class MeasuredRun:
 
     def finish_case(self, case: str, *, is_last: bool) -> None:
         """Measures the canaries that are due after a case, once a test has shown on which device."""
+        self.write_identities(is_last=is_last)
         if self._stopwatch is None or self.is_device_lost:
             return
         if self.identifies:

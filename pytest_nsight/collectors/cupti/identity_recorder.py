@@ -9,16 +9,21 @@ import atexit
 import ctypes
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 
 from pytest_nsight.collectors.cupti.activity import Activity, ActivityRecorder, list_activities
 from pytest_nsight.collectors.cupti.cupti_recorder import KINDS
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
-from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, UnidentifiedError
+from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, ReadLaunch, UnidentifiedError
 from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
+from pytest_nsight.collectors.cupti.machine_code import KernelCode
 from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, compare_launches, make_identity
 
 ROUNDS = 2
 """A round that differs from the next one has no identity."""
+
+_KERNELS_AT_ONCE = 24
+"""To disassemble: nvdisasm starts as long as it reads about this many kernels."""
 
 _LONGEST_TEXT = 24
 """Values of a struct are longer: its padding, which nothing sets, is often all that differs."""
@@ -62,6 +67,8 @@ class IdentityRecorder:
         self._lost = 0
         self._open: list[_MarkedRange] = []
         self._ranges: list[_MarkedRange] = []
+        self._kept: dict[str, list[list[ReadLaunch]] | str] = {}
+        self._unknown: dict[KernelCode, None] = {}
         capture.start()
         self._recorder.start(KINDS)
         # Calls after the interpreter's end, those of destructors, must not call back into Python.
@@ -95,34 +102,52 @@ class IdentityRecorder:
         path = "/".join([one.name for one in self._open[1:]] + [closed.name])
         self._open[0].parts.append((path, closed))
 
-    def identify(self, name: str) -> Identity:
-        """The identity of the case whose rounds have this name; forgets all that it has recorded."""
+    def keep(self, case: str, name: str) -> None:
+        """Keeps what the case launches whose rounds have this name."""
         rounds = [one for one in self._ranges if one.name == name][-ROUNDS:]
         try:
-            return self._compare_rounds(rounds)
+            launches = self._read_rounds(rounds)
         except UnidentifiedError as error:
-            return Identity(why_none=str(error))
-        finally:
-            self._capture.launches.clear()
-            self._capture.problems.clear()
-            self._activities = []
+            self._kept[case] = str(error)
+        else:
+            self._kept[case] = launches
+            self._unknown.update(dict.fromkeys(self._reader.find_unknown(chain.from_iterable(launches))))
 
-    def _compare_rounds(self, rounds: Sequence[_MarkedRange]) -> Identity:
+    def forget(self) -> None:
+        """Forgets all records but those of the kept cases."""
+        self._capture.launches.clear()
+        self._capture.problems.clear()
+        self._activities = []
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the kept cases should be identified: no kernel is to be disassembled for them, or many are."""
+        return not self._unknown or len(self._unknown) >= _KERNELS_AT_ONCE
+
+    def identify(self) -> dict[str, Identity]:
+        """The identities of the cases kept since the last call."""
+        if self._unknown:
+            self._reader.disassemble(list(self._unknown))
+        found = {
+            case: Identity(why_none=kept)
+            if isinstance(kept, str)
+            else _compare_rounds([self._reader.describe(launches) for launches in kept])
+            for case, kept in self._kept.items()
+        }
+        self._kept.clear()
+        self._unknown.clear()
+        return found
+
+    def _read_rounds(self, rounds: Sequence[_MarkedRange]) -> list[list[ReadLaunch]]:
         if len(rounds) < ROUNDS:
             raise UnidentifiedError(f"{len(rounds)} of {ROUNDS} rounds came to their end")
         if self._capture.problems:
             raise UnidentifiedError(self._capture.problems[0])
         if self._lost:
             raise UnidentifiedError(f"CUPTI lost {self._lost} records")
-        first, *others = (self._read_round(one) for one in rounds)
-        for other in others:
-            if differences := compare_launches(first, other):
-                raise UnidentifiedError(f"its rounds differ: {_say(differences[0])}")
-        if not first:
-            raise UnidentifiedError("its rounds launch nothing on a GPU")
-        return make_identity(first)
+        return [self._read_round(one) for one in rounds]
 
-    def _read_round(self, round_: _MarkedRange) -> list[LaunchIdentity]:
+    def _read_round(self, round_: _MarkedRange) -> list[ReadLaunch]:
         own = [
             one for one in self._activities if one.is_on_device and round_.begin_ns <= one.start_ns < round_.end_ns
         ]
@@ -144,6 +169,14 @@ class IdentityRecorder:
             return next((path for path, one in round_.parts if one.begin_ns <= at_ns < one.end_ns), "")
 
         return self._reader.read(own, captured, find_part)
+
+
+def _compare_rounds(rounds: Sequence[Sequence[LaunchIdentity]]) -> Identity:
+    first, *others = rounds
+    for other in others:
+        if differences := compare_launches(first, other):
+            return Identity(why_none=f"its rounds differ: {_say(differences[0])}")
+    return make_identity(first) if first else Identity(why_none="its rounds launch nothing on a GPU")
 
 
 def _say(difference: Difference) -> str:

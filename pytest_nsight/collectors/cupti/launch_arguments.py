@@ -56,11 +56,38 @@ def describe_arguments(
     """
     described = []
     for parameter in parameters:
-        value = values[parameter.ordinal]
-        if len(value) != parameter.size:
-            raise ValueError(f"argument {parameter.ordinal} has {len(value)} bytes instead of {parameter.size}")
+        value = _check(values[parameter.ordinal], parameter)
         described.append(_describe(value, parameter.offset, find, numbers))
     return tuple(described)
+
+
+def find_pointers(
+    values: Mapping[int, bytes], parameters: Sequence[Parameter], find: FindAllocation
+) -> dict[int, Allocation]:
+    """Address -> allocation, of all words of the arguments that are addresses now; later it may be freed.
+
+    Args:
+        values: ordinal -> the argument's bytes.
+        parameters: the kernel's parameters.
+        find: looks addresses up.
+
+    Raises:
+        ValueError: an argument has another size than its parameter.
+    """
+    words: set[int] = set()
+    for parameter in parameters:
+        value = _check(values[parameter.ordinal], parameter)
+        begin = -parameter.offset % _WORD_BYTES
+        whole = (len(value) - begin) // _WORD_BYTES * _WORD_BYTES
+        words.update(word for (word,) in struct.iter_unpack("<Q", value[begin : begin + max(whole, 0)]))
+    found = {word: find(word) for word in words if word}
+    return {word: allocation for word, allocation in found.items() if allocation is not None}
+
+
+def _check(value: bytes, parameter: Parameter) -> bytes:
+    if len(value) != parameter.size:
+        raise ValueError(f"argument {parameter.ordinal} has {len(value)} bytes instead of {parameter.size}")
+    return value
 
 
 def _describe(value: bytes, offset: int, find: FindAllocation, numbers: dict[int, int]) -> str:

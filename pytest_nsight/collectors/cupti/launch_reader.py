@@ -3,23 +3,64 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 
 from pytest_nsight.collectors.cupti.activity import Activity
-from pytest_nsight.collectors.cupti.launch_arguments import describe_arguments
+from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
-from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, read_kernels
+from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, Parameter, read_kernels
 from pytest_nsight.collectors.cupti.parameter_reads import find_reads, has_padding, mask_unread
 from pytest_nsight.model.identity import LaunchIdentity
 
-_POINTER_BYTES = 8
 _CAPTURED = "captured"
 """Kind of a launch that went into a CUDA graph: its arguments are the node's, whose record has none."""
 
 
 class UnidentifiedError(Exception):
     """What a round launches cannot be said completely; the message says why."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadLaunch:
+    """A launch, copy or set of a round, as it was called.
+
+    Attributes:
+        identity: of it, without the arguments of a kernel.
+        code: of the kernel; None for copies and sets, and for nodes of a graph, whose arguments are not known.
+        values: of the kernel's arguments: ordinal -> bytes.
+        allocations: address -> what it pointed into, for all words of the arguments that are addresses.
+    """
+
+    identity: LaunchIdentity
+    code: KernelCode | None = None
+    values: Mapping[int, bytes] = field(default_factory=dict)
+    allocations: Mapping[int, Allocation] = field(default_factory=dict)
+
+    @property
+    def structs(self) -> list[Parameter]:
+        """Those arguments whose unread bytes count for nothing: that are no addresses, and not all zeros."""
+        return [
+            one
+            for one in (self.code.parameters if self.code else ())
+            if has_padding(one)
+            and any(value := self.values[one.ordinal])
+            and int.from_bytes(value, "little") not in self.allocations
+        ]
+
+    def describe(self, reads: frozenset[int] | None, numbers: dict[int, int]) -> LaunchIdentity:
+        """Its identity.
+
+        Args:
+            reads: the bytes of the arguments that the kernel reads, None where they are not known.
+            numbers: address -> its number in this round; new addresses are added.
+        """
+        if self.code is None:
+            return self.identity
+        structs = [] if reads is None else self.structs
+        masked = {one.ordinal: mask_unread(self.values[one.ordinal], one, reads or frozenset()) for one in structs}
+        texts = describe_arguments({**self.values, **masked}, self.code.parameters, self.allocations.get, numbers)
+        return replace(self.identity, arguments=(*texts, *self.identity.arguments))
 
 
 class LaunchReader:
@@ -30,7 +71,6 @@ class LaunchReader:
         self._codes: dict[str, list[KernelCode]] = {}
         self._searched: dict[str, int] = {}
         self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
-        self._cubins: dict[KernelCode, bytes] = {}
         self._reads: dict[KernelCode, frozenset[int] | None] = {}
         capture.find_layout = self._find_layout
 
@@ -41,7 +81,7 @@ class LaunchReader:
 
     def read(
         self, activities: Sequence[Activity], captured: Sequence[ObservedLaunch], find_part: Callable[[int], str]
-    ) -> list[LaunchIdentity]:
+    ) -> list[ReadLaunch]:
         """The launches of a round, in the order of the calls that made them.
 
         Args:
@@ -57,24 +97,20 @@ class LaunchReader:
         streams = len({one.stream for one in ordered})
         if streams > 1:
             raise UnidentifiedError(f"it uses {streams} streams, and no record says which waits for which")
-        numbers: dict[int, int] = {}
         behind = {launch.symbol or self._capture.modules.name_of(launch.function): launch for launch in captured}
-        launches = [
-            replace(self._read_one(one, behind, numbers), part=find_part(one.correlation)) for one in ordered
-        ]
+        launches = [self._read_one(one, behind, find_part(one.correlation)) for one in ordered]
         nodes = {one.graph_node: one for one in ordered if one.graph_node and one.kind == "kernel"}
-        return launches + self._read_captured(list(nodes.values()), captured, numbers) if nodes else launches
+        return launches + self._read_captured(list(nodes.values()), captured) if nodes else launches
 
-    def _read_one(
-        self, activity: Activity, behind: Mapping[str, ObservedLaunch], numbers: dict[int, int]
-    ) -> LaunchIdentity:
+    def _read_one(self, activity: Activity, behind: Mapping[str, ObservedLaunch], part: str) -> ReadLaunch:
         if activity.kind != "kernel":
-            return LaunchIdentity(activity.kind, activity.name, arguments=(f"{activity.bytes_moved} bytes",))
+            arguments = (f"{activity.bytes_moved} bytes",)
+            return ReadLaunch(LaunchIdentity(activity.kind, activity.name, arguments=arguments, part=part))
         own = None if activity.graph_node else self._capture.launches.get(activity.correlation)
         if own is None and not activity.graph_node:
             raise UnidentifiedError(f"the call that launches {activity.name} was not seen")
         code = self._choose_code(activity.name, activity.registers, own or behind.get(activity.name))
-        return LaunchIdentity(
+        identity = LaunchIdentity(
             kind="graph node" if activity.graph_node else "kernel",
             name=activity.name,
             code=code.code,
@@ -82,20 +118,19 @@ class LaunchReader:
             block=activity.block,
             cluster=activity.cluster,
             shared_bytes=activity.shared_bytes,
-            arguments=(*(self._describe(own, code, numbers) if own else ()), *activity.preferences),
+            arguments=activity.preferences,
+            part=part,
         )
+        return self._add_arguments(identity, own, code) if own is not None else ReadLaunch(identity)
 
-    def _read_captured(
-        self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch], numbers: dict[int, int]
-    ) -> list[LaunchIdentity]:
+    def _read_captured(self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch]) -> list[ReadLaunch]:
         """The launches behind graph nodes; all that were captured count: no record says which node is which."""
         found = []
         for launch in captured:
             name = launch.symbol or self._capture.modules.name_of(launch.function)
             code = self._choose_code(name, None, launch)
-            arguments = self._describe(launch, code, numbers)
-            found.append(LaunchIdentity(_CAPTURED, name, code.code, arguments=arguments))
-        lacking = Counter(one.name for one in nodes) - Counter(one.name for one in found)
+            found.append(self._add_arguments(LaunchIdentity(_CAPTURED, name, code.code), launch, code))
+        lacking = Counter(one.name for one in nodes) - Counter(one.identity.name for one in found)
         if lacking:
             raise UnidentifiedError(
                 f"the arguments of {next(iter(lacking))} in a CUDA graph were not seen: it was captured "
@@ -103,7 +138,7 @@ class LaunchReader:
             )
         return found
 
-    def _describe(self, launch: ObservedLaunch, code: KernelCode, numbers: dict[int, int]) -> tuple[str, ...]:
+    def _add_arguments(self, identity: LaunchIdentity, launch: ObservedLaunch, code: KernelCode) -> ReadLaunch:
         if launch.unread_attributes:
             raise UnidentifiedError(
                 f"{code.name} is launched with attributes whose values are not read "
@@ -115,29 +150,25 @@ class LaunchReader:
                 "launched in another way than known, or for the first time after the warm-up"
             )
         try:
-            arguments = self._leave_out_padding(launch.arguments, code)
-            texts = describe_arguments(arguments, code.parameters, self._capture.find_allocation, numbers)
+            allocations = find_pointers(launch.arguments, code.parameters, self._capture.find_allocation)
         except ValueError as error:
             raise UnidentifiedError(f"{code.name}: {error}") from error
-        return (*texts, *launch.attributes)
+        identity = replace(identity, arguments=(*launch.attributes, *identity.arguments))
+        return ReadLaunch(identity, code, launch.arguments, allocations)
 
-    def _leave_out_padding(self, arguments: Mapping[int, bytes], code: KernelCode) -> Mapping[int, bytes]:
-        """The arguments without the bytes of small structs that the kernel does not read."""
-        structs = [
-            one for one in code.parameters if has_padding(one) and not self._is_pointer(arguments[one.ordinal])
-        ]
-        if not structs:
-            return arguments
-        if code not in self._reads:
-            self._reads[code] = find_reads(self._cubins[code], code)
-        reads = self._reads[code]
-        if reads is None:
-            return arguments
-        masked = {one.ordinal: mask_unread(arguments[one.ordinal], one, reads) for one in structs}
-        return {**arguments, **masked}
+    def find_unknown(self, launches: Iterable[ReadLaunch]) -> list[KernelCode]:
+        """The kernels, each once, of which it must still be found which bytes of their arguments they read."""
+        codes = (one.code for one in launches if one.code and one.code not in self._reads and one.structs)
+        return list(dict.fromkeys(codes))
 
-    def _is_pointer(self, value: bytes) -> bool:
-        return len(value) == _POINTER_BYTES and bool(self._capture.find_allocation(int.from_bytes(value, "little")))
+    def disassemble(self, kernels: Sequence[KernelCode]) -> None:
+        """Finds the reads of kernels, all at once."""
+        self._reads.update(find_reads(kernels))
+
+    def describe(self, launches: Sequence[ReadLaunch]) -> list[LaunchIdentity]:
+        """Identities of a round's launches, in order; the reads of kernels in `find_unknown` count as not known."""
+        numbers: dict[int, int] = {}
+        return [one.describe(self._reads.get(one.code) if one.code else None, numbers) for one in launches]
 
     def _choose_code(self, name: str, registers: int | None, launch: ObservedLaunch | None) -> KernelCode:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
@@ -163,7 +194,6 @@ class LaunchReader:
             if name not in found:
                 raise UnidentifiedError(f"the module of {name} holds no machine code of it")
             self._module_codes[key] = found[name]
-            self._cubins[found[name]] = cubin
         return self._module_codes[key]
 
     def _find_codes(self, name: str) -> list[KernelCode]:
@@ -174,9 +204,7 @@ class LaunchReader:
         for cubin in cubins:
             if name.encode() in cubin:
                 try:
-                    found = read_kernels(cubin, {name})
-                    known += found.values()
-                    self._cubins.update(dict.fromkeys(found.values(), cubin))
+                    known += read_kernels(cubin, {name}).values()
                 except CubinError as error:
                     raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
         return known

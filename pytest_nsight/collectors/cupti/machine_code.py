@@ -11,17 +11,19 @@ from __future__ import annotations
 import hashlib
 import struct
 from collections.abc import Callable, Collection, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from pytest_nsight.model.identity import MachineCode
 
 MAGIC = b"\x7fELF"
+INSTRUCTION_BYTES = 16
+"""Of every architecture from Volta on."""
+
 _HEADER_BYTES = 64
 _CUDA_MACHINE = 190
 _SYMBOL_TABLE, _RELOCATIONS_WITH_ADDEND, _RELOCATIONS, _WITHOUT_CONTENT = 2, 4, 9, 8
-_FUNCTION = 2
-_INSTRUCTION_BYTES = 16
-"""Of every architecture from Volta on."""
+_NEW_LAYOUT = 8
+"""Version of the ABI, of CUDA 13, that keeps the architecture in the flags' second byte instead of the first."""
 
 _LONG_VALUE = 4
 _PARAMETER, _PARAMETER_BANK, _TOOLKIT_VERSION = 0x17, 0x0A, 0x37
@@ -59,14 +61,19 @@ class KernelCode:
             it calls.
         parameters: in order.
         parameters_at: where they begin in constant bank 0.
-        symbol: number of its symbol in the cubin.
+        architecture: that it is compiled for, such as 90.
+        text: its machine code as bytes.
+        is_whole: whether these bytes are all that it runs of its module: the loader fills nothing in, and there
+            are no functions besides kernels.
     """
 
     name: str
     code: MachineCode
     parameters: tuple[Parameter, ...]
     parameters_at: int = 0
-    symbol: int = 0
+    architecture: int = 0
+    text: bytes = field(default=b"", repr=False)
+    is_whole: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,7 +89,6 @@ class _ElfSection:
 @dataclass(frozen=True, slots=True)
 class _Symbol:
     name: str
-    kind: int
     section: int
 
 
@@ -132,10 +138,13 @@ class _Cubin:
         machine = struct.unpack_from("<H", data, 18)[0]
         if machine != _CUDA_MACHINE:
             raise CubinError(f"this ELF file is for machine {machine}, not for CUDA ({_CUDA_MACHINE})")
+        self._architecture = _read_architecture(data)
         self._sections = _read_sections(data)
         self._symbols = self._read_symbols()
         self._by_name = {section.name: section for section in self._sections}
         self._numbers = self._read_numbers()
+        functions = [one.name.removeprefix(".text.") for one in self._sections if one.name.startswith(".text.")]
+        self._is_closed = all(f".nv.constant0.{name}" in self._by_name for name in functions)
 
     def kernels(self, only: Collection[str] | None) -> dict[str, KernelCode]:
         prefix = ".nv.info."
@@ -148,15 +157,22 @@ class _Cubin:
         attributes = list(_read_attributes(self._by_name[f".nv.info.{name}"].content))
         code = MachineCode(
             digest=self._digest(name, attributes),
-            instructions=len(self._content(f".text.{name}")) // _INSTRUCTION_BYTES,
+            instructions=len(self._content(f".text.{name}")) // INSTRUCTION_BYTES,
             registers=self._numbers.get((_REGISTERS, name), 0),
             frame_bytes=self._numbers.get((_FRAME, name), 0),
             shared_bytes=self._by_name[f".nv.shared.{name}"].size if f".nv.shared.{name}" in self._by_name else 0,
         )
         banks = [one.payload for one in attributes if one.number == _PARAMETER_BANK and len(one.payload) == 8]
         first = struct.unpack("<IHH", banks[0])[1] if banks else 0
-        symbols = [number for number, one in enumerate(self._symbols) if one.name == name and one.kind == _FUNCTION]
-        return KernelCode(name, code, _read_parameters(attributes), first, symbols[0] if symbols else 0)
+        return KernelCode(
+            name=name,
+            code=code,
+            parameters=_read_parameters(attributes),
+            parameters_at=first,
+            architecture=self._architecture,
+            text=self._content(f".text.{name}"),
+            is_whole=self._is_closed and not any(True for _ in self._relocations(f".text.{name}")),
+        )
 
     def _digest(self, name: str, attributes: Sequence[_Attribute]) -> str:
         hashed = hashlib.sha256()
@@ -218,9 +234,14 @@ class _Cubin:
             raise CubinError(f"this cubin has {len(tables)} symbol tables; one is expected")
         names = self._sections[tables[0].link].content
         return [
-            _Symbol(_text_at(names, name), info & 0xF, section)
-            for name, info, _, section, _, _ in struct.iter_unpack("<IBBHQQ", tables[0].content)
+            _Symbol(_text_at(names, name), section)
+            for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", tables[0].content)
         ]
+
+
+def _read_architecture(data: bytes) -> int:
+    (flags,) = struct.unpack_from("<I", data, 0x30)
+    return int(flags >> 8 if data[8] >= _NEW_LAYOUT else flags) & 0xFF
 
 
 def _read_sections(data: bytes) -> list[_ElfSection]:
