@@ -1,0 +1,153 @@
+"""Identities of cases that are kept until there are many kernels to disassemble."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from itertools import count
+from typing import Any
+
+import pytest
+
+from pytest_nsight.collectors.cupti import identity_recorder, launch_reader
+from pytest_nsight.collectors.cupti.activity import Activity
+from pytest_nsight.collectors.cupti.disassembly import find_disassembler
+from pytest_nsight.collectors.cupti.identity_recorder import IdentityRecorder
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, ObservedLaunch
+from pytest_nsight.collectors.cupti.machine_code import KernelCode, read_kernels
+from pytest_nsight.collectors.cupti.parameter_reads import find_reads
+from pytest_nsight.worker.nvrtc import compile_source
+from tests.toolchain import lack, require_nvrtc
+
+pytestmark = pytest.mark.slow
+
+SOURCE = """
+struct AddScalar { bool is_set; float scalar; };
+extern "C" __global__ void add(float* x, AddScalar f) { x[threadIdx.x] += f.scalar; }
+extern "C" __global__ void scale(float* x, int n) { x[threadIdx.x] *= n; }
+"""
+MEMORY = 0x10000
+
+
+class Cupti:
+    """A CUPTI that has a clock, and agrees to all."""
+
+    def __init__(self) -> None:
+        self._clock = count()
+
+    def call(self, name: str, *arguments: object) -> None:
+        pass
+
+    def now_ns(self) -> int:
+        return next(self._clock)
+
+
+class Driver:
+    """A driver with 4 KiB of memory."""
+
+    def cuMemGetAddressRange_v2(self, base: Any, size: Any, address: Any) -> int:  # noqa: N802 - CUDA's
+        base._obj.value, size._obj.value = MEMORY, 4096
+        return 0 if MEMORY <= address.value < MEMORY + 4096 else 1
+
+    def cuPointerGetAttribute(self, value: Any, attribute: Any, address: Any) -> int:  # noqa: N802
+        value._obj.value = 0
+        return 0
+
+
+class Process:
+    """Runs cases of two rounds with a launch each."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, cubin: bytes) -> None:
+        self._cupti = Cupti()
+        self._capture = LaunchCapture(self._cupti, Driver())  # type: ignore[arg-type]
+        self.recorder = IdentityRecorder(self._cupti, self._capture)  # type: ignore[arg-type]
+        self._capture.modules.cubins.append(cubin)
+        self._kernels = read_kernels(cubin)
+        self._activities: list[Activity] = []
+        monkeypatch.setattr(identity_recorder, "list_activities", lambda _: self._activities)
+
+    def run(self, case: str, kernel: str, *second_arguments: bytes) -> None:
+        """Runs a case; its rounds differ in the second argument."""
+        self.recorder.start()
+        self._activities = []
+        for correlation, argument in enumerate(second_arguments):
+            self.recorder.push("round", 0)
+            values = {0: struct.pack("<Q", MEMORY), 1: argument}
+            self._capture.launches[correlation] = ObservedLaunch(correlation, 0, kernel, values)
+            now = self._cupti.now_ns()
+            registers = self._kernels[kernel].code.registers
+            self._activities.append(Activity("kernel", kernel, now, now + 1, correlation, registers=registers))
+            self.recorder.pop()
+        self.recorder.stop()
+        self.recorder.keep(case, "round")
+        self.recorder.forget()
+
+
+@pytest.fixture(scope="module")
+def cubin() -> bytes:
+    if find_disassembler() is None:
+        lack("there is no nvdisasm: it comes with Triton or the CUDA toolkit")
+    return compile_source(require_nvrtc(), SOURCE, (9, 0)).image
+
+
+@pytest.fixture
+def process(monkeypatch: pytest.MonkeyPatch, cubin: bytes) -> Process:
+    monkeypatch.setattr("atexit.register", lambda _: None)
+    return Process(monkeypatch, cubin)
+
+
+def with_padding(padding: int, scalar: float = 1.0) -> bytes:
+    return struct.pack("<If", padding, scalar)
+
+
+def test_rounds_and_cases_that_differ_in_padding_only_are_identical(process: Process) -> None:
+    process.run("first", "add", with_padding(1), with_padding(2))
+    process.run("second", "add", with_padding(3), with_padding(3))
+    process.run("other", "add", with_padding(1, 2.0), with_padding(1, 2.0))
+    process.run("changing", "add", with_padding(1, 1.0), with_padding(1, 2.0))
+
+    found = process.recorder.identify()
+
+    assert list(found) == ["first", "second", "other", "changing"]
+    assert found["first"].digest == found["second"].digest != ""
+    assert found["other"].digest not in ("", found["first"].digest)
+    assert "its rounds differ: argument 1 of launch 1" in found["changing"].why_none
+    assert process.recorder.identify() == {}
+
+
+def test_cases_are_kept_until_there_are_many_kernels_to_disassemble(
+    process: Process, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[int] = []
+
+    def find_counted(kernels: Sequence[KernelCode]) -> dict[KernelCode, frozenset[int] | None]:
+        calls.append(len(kernels))
+        return find_reads(kernels)
+
+    monkeypatch.setattr(launch_reader, "find_reads", find_counted)
+
+    process.run("plain", "scale", bytes(4), bytes(4))
+    assert process.recorder.is_due, "there is nothing to wait for"
+    assert process.recorder.identify()["plain"].digest
+    assert calls == []
+
+    process.run("struct", "add", with_padding(1), with_padding(2))
+    process.run("plain", "scale", bytes(4), bytes(4))
+    assert not process.recorder.is_due
+    monkeypatch.setattr(identity_recorder, "_KERNELS_AT_ONCE", 1)
+    assert process.recorder.is_due
+    assert all(identity.digest for identity in process.recorder.identify().values())
+    assert calls == [1]
+
+    process.run("again", "add", with_padding(5), with_padding(6))
+    assert process.recorder.is_due, "what it reads is known"
+
+
+def test_a_case_without_two_rounds_says_so_beside_the_others(process: Process) -> None:
+    process.run("short", "scale", bytes(4))
+    process.run("whole", "scale", bytes(4), bytes(4))
+
+    found = process.recorder.identify()
+
+    assert found["short"].why_none == "1 of 2 rounds came to their end"
+    assert found["whole"].digest
