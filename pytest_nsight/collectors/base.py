@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_nsight.collectors.child_process import ChildProcess
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.trace import Trace
 
 
@@ -82,6 +83,29 @@ class Recorder(Protocol):
 
     def pop(self) -> None:
         """Closes the range opened last."""
+
+
+class Identifier(Recorder, Protocol):
+    """A recorder that also says what the rounds of cases launch; times do not count in its process.
+
+    Attributes:
+        rounds: of a case that it compares.
+    """
+
+    rounds: int
+
+    def keep(self, case: str, name: str) -> None:
+        """Keeps what the case launches whose rounds have this name."""
+
+    def forget(self) -> None:
+        """Forgets all records but those of the kept cases."""
+
+    @property
+    def is_due(self) -> bool:
+        """Whether the kept cases should be identified: it costs nothing now, or many have come together."""
+
+    def identify(self) -> Mapping[str, Identity]:
+        """The identities of the cases kept since the last call, or why they have none."""
 
 
 class CollectorFactory(Protocol):

@@ -6,11 +6,12 @@ collectors are imported only when one is looked up.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
 
-from pytest_nsight.collectors.base import Collector, CollectorFactory, RecordingOptions
+from pytest_nsight.collectors.base import Collector, CollectorFactory, Identifier, RecordingOptions
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.errors import CollectorError, NsysError, RecordingError
 from pytest_nsight.model.trace import Trace
@@ -122,6 +123,28 @@ def read_kept_trace(folder: Path) -> Trace:
         if trace is not None:
             return trace
     raise RecordingError(f"{folder} holds no trace; record the session with --nsight-keep")
+
+
+def find_identifier_variables() -> Mapping[str, str]:
+    """Environment variables of a worker that identifies launches.
+
+    Raises:
+        CollectorError: nothing here can; the message says why.
+    """
+    from pytest_nsight.collectors.cupti.availability import find_working, variables_of  # noqa: PLC0415 - see above
+
+    return variables_of(find_working())
+
+
+def make_identifier() -> Identifier:
+    """What says what launches are, in a worker that has not used the device yet.
+
+    Raises:
+        CollectorError: nothing here can; the message says why.
+    """
+    from pytest_nsight.collectors.cupti.identity_recorder import make_identity_recorder  # noqa: PLC0415 - see above
+
+    return make_identity_recorder()
 
 
 def _entries() -> tuple[EntryPoint, ...]:

@@ -17,10 +17,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.base import Recorder
-from pytest_nsight.collectors.cupti.identity_recorder import make_identity_recorder
-from pytest_nsight.collectors.cupti.library import CuptiError
-from pytest_nsight.collectors.lookup import find_factory
+from pytest_nsight.collectors.base import Identifier, Recorder
+from pytest_nsight.collectors.lookup import find_factory, make_identifier
+from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
 from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
@@ -54,10 +53,11 @@ class Worker:
         recorder: Recorder,
         parent_pipe: PipeFromParent,
         barrier: Callable[[], None] = no_barrier,
+        identifier: Identifier | None = None,
     ) -> None:
         self._journal = journal
         self._parent_pipe = parent_pipe
-        self.run = MeasuredRun(job, journal, recorder, barrier)
+        self.run = MeasuredRun(job, journal, recorder, barrier, identifier)
         self._measurements: dict[str, CaseMeasurement] = {}
 
     @property
@@ -176,19 +176,17 @@ def _select(session: pytest.Session, assignment: Assignment) -> None:
         session.config.hook.pytest_deselected(items=deselected)
 
 
-def _plugins(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent) -> list[object]:
-    recorder = _make_recorder(job, folder)
+def _plugins(
+    job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent, identifier: Identifier | None
+) -> list[object]:
+    recorder = identifier or find_factory(job.collector).make_recorder(folder)
     plugins = [OptionsPlugin(), LeakedStatePlugin(journal)]
     if job.ranks > 1:
         rounds, cases = open_barriers(folder.parent, job.rank, job.ranks)
         worker = Worker(job, journal, recorder, parent_pipe, rounds.wait)
         return [*plugins, worker, RankPlugin(folder, job.rank, cases)]
-    worker = Worker(job, journal, recorder, parent_pipe)
+    worker = Worker(job, journal, recorder, parent_pipe, identifier=identifier)
     return [*plugins, worker, DeviceHealthPlugin(journal, worker.run), SkipPlugin(job.unable)]
-
-
-def _make_recorder(job: Job, folder: Path) -> Recorder:
-    return make_identity_recorder() if job.identifies else find_factory(job.collector).make_recorder(folder)
 
 
 def main(folder: Path) -> int:
@@ -218,12 +216,13 @@ def main(folder: Path) -> int:
         from pytest_nsight.worker.script_process import measure_script  # noqa: PLC0415 - no need of pytest's workers
 
         return measure_script(job, folder, journal, parent_pipe)
-    one_process = OneProcessPlugin()
     try:
-        plugins = [one_process, *_plugins(job, folder, journal, parent_pipe)]
-    except CuptiError as error:
+        identifier = make_identifier() if job.identifies else None
+    except CollectorError as error:
         journal.write("identity_fault", text=str(error))
         return 1
+    one_process = OneProcessPlugin()
+    plugins = [one_process, *_plugins(job, folder, journal, parent_pipe, identifier)]
     if job.mapping is not None:
         plugins.append(OtherTreePlugin(journal, job.mapping))
     code = pytest.main(list(job.arguments), plugins=plugins)

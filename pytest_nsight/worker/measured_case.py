@@ -10,8 +10,7 @@ from typing import Any, TypeVar
 
 import pytest
 
-from pytest_nsight.collectors.base import Recorder
-from pytest_nsight.collectors.cupti.identity_recorder import ROUNDS, IdentityRecorder
+from pytest_nsight.collectors.base import Identifier, Recorder
 from pytest_nsight.model.values import CANARIES, Subject, Work
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest_events import IdentifiedCase, Journal
@@ -32,12 +31,30 @@ class MeasuredRun:
     Attributes:
         job: what the worker was started for.
         journal: records what is measured.
+        identifier: says what launches are, where no times are measured; else None.
         is_device_lost: whether the device failed, so that nothing more can be measured.
     """
 
-    def __init__(self, job: Job, journal: Journal, recorder: Recorder, barrier: Callable[[], None]) -> None:
+    def __init__(
+        self,
+        job: Job,
+        journal: Journal,
+        recorder: Recorder,
+        barrier: Callable[[], None],
+        identifier: Identifier | None = None,
+    ) -> None:
+        """Measures nothing yet.
+
+        Args:
+            job: what the worker was started for.
+            journal: records what is measured.
+            recorder: marks the rounds; in an identity pass the identifier does.
+            barrier: waits for the other ranks.
+            identifier: says what launches are; None where times are measured.
+        """
         self.job = job
         self.journal = journal
+        self.identifier = identifier
         self._recorder = recorder
         self._barrier = barrier
         self._stopwatch: Stopwatch | None = None
@@ -69,13 +86,9 @@ class MeasuredRun:
             self._stopwatch = Stopwatch(device, self._recorder, self.journal, self._barrier)
         return self._stopwatch
 
-    @property
-    def identifies(self) -> bool:
-        """Whether launches are identified, and no times are measured."""
-        return isinstance(self._recorder, IdentityRecorder)
-
     def identify(
         self,
+        identifier: Identifier,
         case: str,
         label: str,
         body: Callable[..., T],
@@ -84,23 +97,21 @@ class MeasuredRun:
         claims: str,
     ) -> T:
         """Runs a few rounds of a case, without rests, and keeps what they launch beside what its marks claim."""
-        recorder, stopwatch = self._recorder, self.stopwatch
-        assert isinstance(recorder, IdentityRecorder)
         try:
-            plan = replace(plan, rounds=ROUNDS, rest_ns=0, cold_cache=False)
-            result = stopwatch.measure(case, label, body, setup, plan)
-            recorder.keep(case, label)
+            plan = replace(plan, rounds=identifier.rounds, rest_ns=0, cold_cache=False)
+            result = self.stopwatch.measure(case, label, body, setup, plan)
+            identifier.keep(case, label)
         finally:
             # Whatever a case has launched must not be taken for the next one's.
-            recorder.forget()
+            identifier.forget()
         self._claims[case] = claims
         return result
 
     def write_identities(self, *, is_last: bool) -> None:
         """Writes the identities of the cases kept so far: of many at once, or of all that are left."""
-        recorder = self._recorder
-        if isinstance(recorder, IdentityRecorder) and (is_last or recorder.is_due):
-            for case, identity in recorder.identify().items():
+        identifier = self.identifier
+        if identifier is not None and (is_last or identifier.is_due):
+            for case, identity in identifier.identify().items():
                 self.journal.write_identity(IdentifiedCase(case, identity, self._claims[case]))
 
     def interleave(self, body: PairBody) -> None:
@@ -119,7 +130,7 @@ class MeasuredRun:
         self.write_identities(is_last=is_last)
         if self._stopwatch is None or self.is_device_lost:
             return
-        if self.identifies:
+        if self.identifier is not None:
             # The size of an allocation counts, and a block that another case has left may be a larger one.
             gc.collect()
             self._stopwatch.device.release()
@@ -168,13 +179,13 @@ class CaseMeasurement:
             cold_cache=self._mark.cold_cache,
         )
         label = Subject(self._item.nodeid).label[:200]
-        case, stopwatch = self._item.nodeid, self._run.stopwatch
-        if self._run.identifies:
-            result = self._run.identify(case, label, body, setup, plan, self._mark.claims)
+        case, stopwatch, identifier = self._item.nodeid, self._run.stopwatch, self._run.identifier
+        if identifier is not None:
+            result = self._run.identify(identifier, case, label, body, setup, plan, self._mark.claims)
         else:
             result = stopwatch.measure(case, label, body, setup, plan)
         self.walls_ns = stopwatch.walls_ns
-        if setup is None and not self._is_whole and not self._run.identifies:
+        if setup is None and not self._is_whole and identifier is None:
             self._run.interleave(PairBody(case, body, plan))
         return result
 

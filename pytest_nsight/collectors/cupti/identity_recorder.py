@@ -53,6 +53,8 @@ class _MarkedRange:
 class IdentityRecorder:
     """Records what the rounds of a case launch; made before the process uses the device."""
 
+    rounds = ROUNDS
+
     def __init__(self, cupti: Cupti, capture: LaunchCapture) -> None:
         """Begins to record.
 
@@ -69,7 +71,7 @@ class IdentityRecorder:
         self._ranges: list[_MarkedRange] = []
         self._kept: dict[str, list[list[ReadLaunch]] | str] = {}
         self._unknown: dict[KernelCode, None] = {}
-        capture.start()
+        capture.start(self._reader.find_layout)
         self._recorder.start(KINDS)
         # Calls after the interpreter's end, those of destructors, must not call back into Python.
         atexit.register(self._end)

@@ -74,6 +74,8 @@ class _ResourceData(ctypes.Structure):
 Layout = Sequence[tuple[int, int]]
 """Offset and size of each parameter of a kernel."""
 
+FindLayout = Callable[[str], "Layout | None"]
+
 
 @dataclass(frozen=True, slots=True)
 class ObservedLaunch:
@@ -109,9 +111,7 @@ class LaunchCapture:
         launches: correlation -> the launch.
         modules: what the process has loaded.
         layouts: kernel -> offset and size of each parameter, for the runtime's calls, which do not say it.
-        find_layout: looks up what is not in `layouts`, when a call is over that may have loaded the kernel.
         problems: what went wrong in callbacks, where nothing may be raised.
-        nested: calls of the driver within the runtime's.
     """
 
     def __init__(self, cupti: Cupti, driver: Any = None) -> None:
@@ -119,21 +119,25 @@ class LaunchCapture:
         self.launches: dict[int, ObservedLaunch] = {}
         self.problems: list[str] = []
         self.layouts: dict[str, Layout] = {}
-        self.find_layout: Callable[[str], Layout | None] = self.layouts.get
+        self._find_layout: FindLayout = self.layouts.get
         self._cupti = cupti
         self._driver = driver or ctypes.CDLL("libcuda.so.1")
         self._subscriber = c_void_p()
         self._callback = _Callback(self._called)
-        self.nested = 0
         self._runtime_calls = threading.local()
         self.modules = LoadedModules(self._driver)
 
-    def start(self) -> None:
+    def start(self, find_layout: FindLayout | None = None) -> None:
         """Begins.
+
+        Args:
+            find_layout: kernel -> offset and size of its parameters, None where it is not known. Looks up what is
+                not in `layouts`, when a call is over that may have loaded the kernel.
 
         Raises:
             CuptiError: CUPTI refuses, as where there is another subscriber.
         """
+        self._find_layout = find_layout or self._find_layout
         self._cupti.call("cuptiSubscribe", byref(self._subscriber), self._callback, None)
         wanted = [(_RESOURCE_DOMAIN, _MODULE_LOADED)]
         wanted += [(_RUNTIME_DOMAIN, number) for number in (*_RUNTIME_PLAIN, *_RUNTIME_CONFIGURED)]
@@ -176,7 +180,6 @@ class LaunchCapture:
                     self._complete(number, call)
             elif depth:
                 # What the runtime asks of the driver is the same launch once more, with handles of another kind.
-                self.nested += call.site == _ENTRY
                 return
             if call.site == _ENTRY:
                 self._keep(domain, number, call)
@@ -188,7 +191,7 @@ class LaunchCapture:
         launch = self.launches.get(call.correlation)
         if launch is None or launch.symbol in self.layouts:
             return
-        layout = self.find_layout(launch.symbol)
+        layout = self._find_layout(launch.symbol)
         if layout is not None:
             self.layouts[launch.symbol] = layout
             self._keep(_RUNTIME_DOMAIN, number, call)
@@ -231,7 +234,7 @@ class LaunchCapture:
     def _layout(self, function: int) -> Layout:
         """Offset and size of each parameter, as the driver knows them."""
         # The machine code says it, too, as soon as it is loaded.
-        return self.modules.list_parameters(function) or self.find_layout(self.modules.name_of(function)) or ()
+        return self.modules.list_parameters(function) or self._find_layout(self.modules.name_of(function)) or ()
 
 
 def _read_attributes(parameters: int) -> tuple[tuple[str, ...], tuple[int, ...]]:

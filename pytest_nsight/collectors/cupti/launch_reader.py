@@ -72,9 +72,9 @@ class LaunchReader:
         self._searched: dict[str, int] = {}
         self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
         self._reads: dict[KernelCode, frozenset[int] | None] = {}
-        capture.find_layout = self._find_layout
 
-    def _find_layout(self, name: str) -> Layout | None:
+    def find_layout(self, name: str) -> Layout | None:
+        """Offset and size of each parameter of the kernel of this name, None where its code was not seen."""
         for code in self._find_codes(name):
             return [(one.offset, one.size) for one in code.parameters]
         return None

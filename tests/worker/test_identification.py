@@ -1,0 +1,89 @@
+"""A worker that identifies launches in place of timing them: whatever can say what rounds launch does it."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.model.identity import Identity, LaunchIdentity, make_identity
+from pytest_nsight.protocol.job import Job
+from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.ranks import no_barrier
+from pytest_nsight.worker import measured_case
+from pytest_nsight.worker.measured_case import MeasuredRun
+from pytest_nsight.worker.rounds import RoundPlan
+from tests.worker.board import Board, Silent
+
+FOUND = make_identity([LaunchIdentity("copy", "1", arguments=("64 bytes",))])
+
+
+class Listing(Silent):
+    """Knows one answer for all cases that it was asked to keep."""
+
+    rounds = 3
+    is_due = True
+
+    def __init__(self) -> None:
+        self.kept: dict[str, str] = {}
+        self.forgotten = 0
+
+    def keep(self, case: str, name: str) -> None:
+        self.kept[case] = name
+
+    def forget(self) -> None:
+        self.forgotten += 1
+
+    def identify(self) -> dict[str, Identity]:
+        found = dict.fromkeys(self.kept, FOUND)
+        self.kept.clear()
+        return found
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> MeasuredRun:
+    board = Board()
+    board.keep_time(monkeypatch)
+    monkeypatch.setattr(measured_case, "current_device", lambda _root_pid: board)
+    job = Job("s/identity pass", "s", "", "", "nsys", None, (), (), {}, canaries=False, identifies=True)
+    identifier = Listing()
+    return MeasuredRun(job, Journal(tmp_path / "manifest.jsonl"), identifier, no_barrier, identifier)
+
+
+def test_as_many_rounds_run_as_the_identifier_compares(run: MeasuredRun, tmp_path: Path) -> None:
+    assert isinstance(run.identifier, Listing)
+    calls = []
+
+    result = run.identify(run.identifier, "t.py::t", "t", lambda: len(calls), None, RoundPlan(rounds=50), "faster")
+
+    assert (run.identifier.kept, run.identifier.forgotten) == ({"t.py::t": "t"}, 1)
+    run.write_identities(is_last=False)
+    manifest = read_manifest(tmp_path / "manifest.jsonl")
+    assert (result, len(manifest.rounds)) == (0, Listing.rounds)
+    assert (manifest.identities, manifest.claims) == ({"t.py::t": FOUND}, {"t.py::t": "faster of None"})
+
+
+def test_what_is_not_due_is_written_after_the_last_case(run: MeasuredRun, tmp_path: Path) -> None:
+    assert isinstance(run.identifier, Listing)
+    run.identifier.is_due = False
+    run.identify(run.identifier, "t.py::t", "t", lambda: None, None, RoundPlan(), "")
+
+    run.write_identities(is_last=False)
+    assert read_manifest(tmp_path / "manifest.jsonl").identities == {}
+    run.write_identities(is_last=True)
+    assert read_manifest(tmp_path / "manifest.jsonl").identities == {"t.py::t": FOUND}
+
+
+def test_a_case_that_fails_takes_its_launches_with_it(run: MeasuredRun, tmp_path: Path) -> None:
+    assert isinstance(run.identifier, Listing)
+
+    def fail() -> None:
+        raise ValueError("wrong")
+
+    with pytest.raises(ValueError, match="wrong"):
+        run.identify(run.identifier, "t.py::t", "t", fail, None, RoundPlan(), "")
+
+    run.write_identities(is_last=True)
+    assert run.identifier.forgotten == 1
+    assert read_manifest(tmp_path / "manifest.jsonl").identities == {}
