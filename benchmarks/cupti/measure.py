@@ -23,7 +23,7 @@ import torch
 
 from benchmarks.context.direct import middle_half
 from benchmarks.cupti.cases import CASES, Body, CollectorCase
-from pytest_nsight.collectors.cupti.activity import ActivityRecorder
+from pytest_nsight.collectors.cupti.activity import ActivityRecorder, list_activities
 from pytest_nsight.collectors.cupti.library import Cupti
 from pytest_nsight.collectors.cupti.record_layouts import DRIVER, RUNTIME
 
@@ -76,7 +76,10 @@ class CuptiRecorder:
 
     def stop(self) -> list[DeviceWork]:
         """Ends, and gives the device's work."""
-        return [DeviceWork(one.start_ns, one.duration_ns) for one in self._recorder.stop() if one.is_on_device]
+        own = [one for one in list_activities(self._recorder.collect()) if one.is_on_device]
+        self._recorder.disable()
+        own.sort(key=lambda one: one.start_ns)
+        return [DeviceWork(one.start_ns, one.end_ns - one.start_ns) for one in own]
 
 
 class TorchRecorder:

@@ -20,7 +20,7 @@ from typing import Any
 
 import torch
 
-from pytest_nsight.collectors.cupti.activity import ActivityRecorder
+from pytest_nsight.collectors.cupti.activity import ActivityRecorder, list_activities
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
 
@@ -56,7 +56,8 @@ def _record_own(inside: Callable[[], None]) -> Line:
         return {"cupti": str(error)}
     inside()
     try:
-        kernels = sum(one.kind == "kernel" for one in recorder.stop())
+        kernels = sum(one.kind == "kernel" for one in list_activities(recorder.collect()))
+        recorder.disable()
     except CuptiError as error:
         return {"cupti": f"started, then {error}"}
     return {"cupti": f"{kernels} kernels, {recorder.dropped} dropped"}

@@ -17,7 +17,7 @@ from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.cupti import activity as activities
 from pytest_nsight.collectors.cupti import availability, cupti_collector
 from pytest_nsight.collectors.cupti import cupti_recorder as recorders
-from pytest_nsight.collectors.cupti.activity import ActivityRecorder
+from pytest_nsight.collectors.cupti.activity import ActivityRecorder, list_activities
 from pytest_nsight.collectors.cupti.cupti_collector import FACTORY, CuptiCollector
 from pytest_nsight.collectors.cupti.cupti_recorder import CuptiRecorder
 from pytest_nsight.collectors.cupti.library import VARIABLE, Cupti, CuptiError
@@ -453,9 +453,10 @@ def test_records_one_by_one_are_those_of_the_buffer(device):
     device.launch(grid=4, length_ns=250)
     device.copy(1, 64)
 
-    kernel, copy = recorder.stop()
+    kernel, copy = list_activities(recorder.collect())
+    recorder.disable()
 
-    assert (kernel.kind, kernel.name, kernel.duration_ns) == ("kernel", ADD.decode(), 250)
+    assert (kernel.kind, kernel.name, kernel.end_ns - kernel.start_ns) == ("kernel", ADD.decode(), 250)
     assert (kernel.grid, kernel.block, kernel.shared_bytes) == ((4, 1, 1), (128, 1, 1), 48)
     assert (kernel.stream, kernel.graph_node, kernel.registers, kernel.cluster) == (7, 0, 32, (2, 0, 0))
     assert (copy.kind, copy.name, copy.bytes_moved, copy.is_on_device) == ("copy", "1", 64, True)

@@ -78,11 +78,6 @@ class Activity:
     preferences: tuple[str, ...] = ()
 
     @property
-    def duration_ns(self) -> int:
-        """From start to end."""
-        return self.end_ns - self.start_ns
-
-    @property
     def is_on_device(self) -> bool:
         """Whether it is work of the device, not a call of the host."""
         return self.kind in ("kernel", "copy", "set")
@@ -145,16 +140,6 @@ class ActivityRecorder:
             self.collected_bytes += valid_bytes
             self._release(buffer)
         return {kind: np.concatenate(rows) for kind, rows in parts.items()}
-
-    def stop(self) -> list[Activity]:
-        """Ends, and gives the records that were not collected, in the order of their start.
-
-        Raises:
-            CuptiError: they cannot be read.
-        """
-        records = self.collect()
-        self.disable()
-        return sorted(list_activities(records), key=lambda activity: activity.start_ns)
 
     def disable(self) -> None:
         """Ends; what was not collected is lost.
