@@ -1,4 +1,4 @@
-"""The search for the first bad commit: measures GOOD and BAD, chooses the oracle, and halves what lies between."""
+"""The search for the first bad commit: measures GOOD and BAD, chooses the criterion, halves what lies between."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol
 from pytest_nsight.controller.commit_list import CommitLine
 from pytest_nsight.controller.git_revision import Revision
 from pytest_nsight.controller.revision_measurement import UnmeasurableError
-from pytest_nsight.gate.commit_search import CommitSearch
-from pytest_nsight.gate.revision_oracle import (
+from pytest_nsight.gate.commit_judgement import (
     compare_launches,
     describe_time,
-    stand_by_launches,
-    stand_by_time,
+    judge_launches,
+    judge_time,
 )
-from pytest_nsight.model.bisection import Bisection, Commit, MeasuredCommit, Oracle, Standing
+from pytest_nsight.gate.commit_search import CommitSearch
+from pytest_nsight.model.bisection import Bisection, Commit, Criterion, Judgement, MeasuredCommit
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, percent
@@ -43,7 +43,7 @@ class SearchLimits:
 class CommitMeasurement(Protocol):
     """What measures one case in commits: RevisionMeasurement, whose methods say more."""
 
-    def see(self, revision: Revision) -> tuple[RunSummary, ...]:
+    def measure_launches(self, revision: Revision) -> tuple[RunSummary, ...]:
         """What a commit launches."""
 
     def compare(self, before: Revision, now: Revision, is_settled: Callable[[Verdict], bool]) -> Verdict:
@@ -70,7 +70,7 @@ class FirstBadCommit:
     measurement: CommitMeasurement
     limits: SearchLimits
     say: Callable[[str], None]
-    _oracle: Oracle = Oracle.STRUCTURE
+    _criterion: Criterion = Criterion.STRUCTURE
     _of_bad: Comparison | None = None
     _runs: dict[str, tuple[RunSummary, ...]] = field(default_factory=dict)
     _measured: list[MeasuredCommit] = field(default_factory=list)
@@ -102,7 +102,7 @@ class FirstBadCommit:
             good=self.line.good,
             bad=self.line.bad,
             commits=len(self.line.commits),
-            oracle=self._oracle,
+            criterion=self._criterion,
             candidates=tuple(self.line.commits[one] for one in search.candidates),
             measured=tuple(self._measured),
             last_good=self._last_good,
@@ -121,22 +121,22 @@ class FirstBadCommit:
     def _look_at_ends(self) -> None:
         good, bad = self.line.good, self.line.bad
         for commit, name in ((good, "GOOD"), (bad, "BAD")):
-            self._runs[commit.hash] = self._see_end(commit, name)
+            self._runs[commit.hash] = self._measure_end(commit, name)
         if compare_launches(self._runs[good.hash], self._runs[bad.hash]).needs_another_look:
             for commit, name in ((good, "GOOD"), (bad, "BAD")):
-                self._runs[commit.hash] += self._see_end(commit, name)
+                self._runs[commit.hash] += self._measure_end(commit, name)
         difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
-        self._note(good, Standing.GOOD, "as given")
+        self._note(good, Judgement.GOOD, "as given")
         if difference.differs:
-            self._note(bad, Standing.BAD, str(difference))
+            self._note(bad, Judgement.BAD, str(difference))
             return
-        self._oracle = Oracle.TIME
+        self._criterion = Criterion.TIME
         self._of_bad = self._compare_ends()
-        self._note(bad, Standing.BAD, describe_time(self._of_bad), self._of_bad)
+        self._note(bad, Judgement.BAD, describe_time(self._of_bad), self._of_bad)
 
-    def _see_end(self, commit: Commit, name: str) -> tuple[RunSummary, ...]:
+    def _measure_end(self, commit: Commit, name: str) -> tuple[RunSummary, ...]:
         try:
-            return self.measurement.see(self.line.revision(commit))
+            return self.measurement.measure_launches(self.line.revision(commit))
         except UnmeasurableError as error:
             raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}") from None
 
@@ -169,45 +169,45 @@ class FirstBadCommit:
         assert self._search is not None
         commit = self.line.commits[position]
         try:
-            standing, why, comparison = self._classify(commit)
+            judgement, why, comparison = self._classify(commit)
         except UnmeasurableError as error:
-            standing, why, comparison = Standing.SKIPPED, str(error), None
-        self._note(commit, standing, why, comparison)
+            judgement, why, comparison = Judgement.SKIPPED, str(error), None
+        self._note(commit, judgement, why, comparison)
         step = {
-            Standing.GOOD: self._search.with_good,
-            Standing.BAD: self._search.with_bad,
-            Standing.SKIPPED: self._search.with_skipped,
+            Judgement.GOOD: self._search.with_good,
+            Judgement.BAD: self._search.with_bad,
+            Judgement.SKIPPED: self._search.with_skipped,
         }
-        self._search = step[standing](position)
+        self._search = step[judgement](position)
         ends = (self.line.good, self._last_good, self.line.commits[self._search.high])
         self.measurement.keep_only({one.hash for one in ends})
 
-    def _classify(self, commit: Commit) -> tuple[Standing, str, Comparison | None]:
+    def _classify(self, commit: Commit) -> tuple[Judgement, str, Comparison | None]:
         good = self._runs[self.line.good.hash]
         revision = self.line.revision(commit)
-        runs = self.measurement.see(revision)
-        if self._oracle is Oracle.STRUCTURE and compare_launches(good, runs).needs_another_look:
-            runs += self.measurement.see(revision)
+        runs = self.measurement.measure_launches(revision)
+        if self._criterion is Criterion.STRUCTURE and compare_launches(good, runs).needs_another_look:
+            runs += self.measurement.measure_launches(revision)
         self._runs[commit.hash] = runs
-        if self._oracle is Oracle.STRUCTURE:
+        if self._criterion is Criterion.STRUCTURE:
             difference = compare_launches(good, runs)
-            return stand_by_launches(difference), str(difference), None
+            return judge_launches(difference), str(difference), None
         of_bad = self._of_bad
         assert of_bad is not None
-        verdict = self._compare(self.line.good, commit, lambda found: stand_by_time(found, of_bad) is not None)
-        standing = stand_by_time(verdict, of_bad)
-        if standing is None or verdict.comparison is None:
-            return Standing.SKIPPED, f"neither like GOOD nor like BAD: {verdict.sentence}", verdict.comparison
-        return standing, describe_time(verdict.comparison), verdict.comparison
+        verdict = self._compare(self.line.good, commit, lambda found: judge_time(found, of_bad) is not None)
+        judgement = judge_time(verdict, of_bad)
+        if judgement is None or verdict.comparison is None:
+            return Judgement.SKIPPED, f"neither like GOOD nor like BAD: {verdict.sentence}", verdict.comparison
+        return judgement, describe_time(verdict.comparison), verdict.comparison
 
     def _compare(self, before: Commit, now: Commit, is_settled: Callable[[Verdict], bool]) -> Verdict:
         revision = self.line.revision
         return self.measurement.compare(revision(before), revision(now), is_settled)
 
-    def _note(self, commit: Commit, standing: Standing, why: str, comparison: Comparison | None = None) -> None:
-        self._measured.append(MeasuredCommit(commit, standing, why, comparison))
+    def _note(self, commit: Commit, judgement: Judgement, why: str, comparison: Comparison | None = None) -> None:
+        self._measured.append(MeasuredCommit(commit, judgement, why, comparison))
         first, *_ = why.splitlines() or [""]
-        self.say(f"{commit.short} {standing.value}: {first}")
+        self.say(f"{commit.short} {judgement.value}: {first}")
 
     def _explain(self, found: Bisection | None) -> Bisection:
         """The answer with what changed between the last good commit and the first known bad one."""
@@ -215,7 +215,7 @@ class FirstBadCommit:
         good, bad = found.last_good, found.candidates[-1]
         difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
         comparison, sentences = None, [*found.sentences, *self._describe_merge(found), *self._describe_rest(bad)]
-        if self._oracle is Oracle.STRUCTURE and self._has_time:
+        if self._criterion is Criterion.STRUCTURE and self._has_time:
             try:
                 comparison = self._compare(good, bad, lambda verdict: verdict.kind in _SETTLED).comparison
             except UnmeasurableError as error:
@@ -242,7 +242,7 @@ class FirstBadCommit:
     def _describe_rest(self, first_bad: Commit) -> Sequence[str]:
         """That the launches change again between the first bad commit and BAD."""
         bad = self.line.bad
-        if self._oracle is Oracle.TIME or first_bad.hash == bad.hash:
+        if self._criterion is Criterion.TIME or first_bad.hash == bad.hash:
             return ()
         later = compare_launches(self._runs[first_bad.hash], self._runs[bad.hash])
         if not later.differs:

@@ -113,7 +113,7 @@ class RevisionMeasurement:
                 # The log of a build may be in it.
                 (self._folder / commit).rmdir()
 
-    def see(self, revision: Revision) -> tuple[RunSummary, ...]:
+    def measure_launches(self, revision: Revision) -> tuple[RunSummary, ...]:
         """What a commit launches: the run of one process, without canaries and in few rounds.
 
         Raises:

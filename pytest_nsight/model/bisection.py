@@ -9,7 +9,7 @@ from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.verdicts import ShapeChange
 
 
-class Oracle(enum.Enum):
+class Criterion(enum.Enum):
     """What separates good commits from bad ones."""
 
     STRUCTURE = "structure"
@@ -19,7 +19,7 @@ class Oracle(enum.Enum):
     """Interleaved pairs with GOOD, where GOOD and BAD launch the same."""
 
 
-class Standing(enum.Enum):
+class Judgement(enum.Enum):
     """What a commit proved to be."""
 
     GOOD = "good"
@@ -55,13 +55,13 @@ class MeasuredCommit:
 
     Attributes:
         commit: which one.
-        standing: what it proved to be.
+        judgement: what it proved to be.
         why: what showed it, as the end of a sentence.
         comparison: its time compared with GOOD's, None where time was not compared.
     """
 
     commit: Commit
-    standing: Standing
+    judgement: Judgement
     why: str
     comparison: Comparison | None = None
 
@@ -75,7 +75,7 @@ class Bisection:
         good: the commit that was called good.
         bad: the commit that was called bad.
         commits: how many there are after GOOD up to BAD.
-        oracle: what separated good commits from bad ones.
+        criterion: what separated good commits from bad ones.
         candidates: the commits that may be the first bad one, the oldest first; one if the search succeeded.
         measured: what became of each commit that was looked at, GOOD and BAD first.
         last_good: the newest commit known to be good.
@@ -84,7 +84,7 @@ class Bisection:
         before: launches of a round of last_good, copies and sets not counted.
         now: the same of the last candidate.
         resources: phrases on registers and shared memory that differ between them.
-        comparison: time of the last candidate compared with that of last_good; None where time was the oracle:
+        comparison: time of the last candidate compared with that of last_good; None where time was the criterion:
             comparisons with GOOD are in `measured`.
         sentences: what else there is to say, such as why the search ended early.
     """
@@ -93,7 +93,7 @@ class Bisection:
     good: Commit
     bad: Commit
     commits: int
-    oracle: Oracle
+    criterion: Criterion
     candidates: tuple[Commit, ...]
     measured: tuple[MeasuredCommit, ...]
     last_good: Commit

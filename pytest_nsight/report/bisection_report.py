@@ -6,7 +6,7 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.bisection import Bisection, Commit, Standing
+from pytest_nsight.model.bisection import Bisection, Commit, Judgement
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.units import count, duration, durations, interval, percent
 from pytest_nsight.protocol.json_files import write_json
@@ -42,10 +42,10 @@ def render_text(found: Bisection, width: int) -> str:
     """
     width = max(width, _NARROWEST)
     lines = [*_describe_answer(found), "", *_describe_change(found), *found.sentences]
-    skipped = [one for one in found.measured if one.standing is Standing.SKIPPED]
+    skipped = [one for one in found.measured if one.judgement is Judgement.SKIPPED]
     lines += [f"skipped {one.commit.short}: {_first_line(one.why)}" for one in skipped]
     measured = count(len(found.measured), "commit")
-    lines.append(f"{measured} of {found.commits + 1} measured, by {found.oracle.value}")
+    lines.append(f"{measured} of {found.commits + 1} measured, by {found.criterion.value}")
     return "\n".join(part for line in lines for part in _wrap(line, width))
 
 
@@ -71,9 +71,9 @@ def _describe_change(found: Bisection) -> Sequence[str]:
     lines += [f"  {visible(phrase)}" for phrase in found.resources]
     if found.comparison is not None:
         lines += _describe_times(f"from {good} to {bad}", found.comparison)
-    for side in sorted(found.sides, key=lambda one: one.standing is Standing.BAD):
+    for side in sorted(found.sides, key=lambda one: one.judgement is Judgement.BAD):
         if side.comparison is not None:
-            between = f"from GOOD ({found.good.short}) to {side.commit.short}, {side.standing.value}"
+            between = f"from GOOD ({found.good.short}) to {side.commit.short}, {side.judgement.value}"
             lines += _describe_times(between, side.comparison)
     return lines
 

@@ -16,7 +16,7 @@ from pytest_nsight.controller.git_revision import Revision
 from pytest_nsight.controller.revision_measurement import UnmeasurableError
 from pytest_nsight.judge.judge import SubjectRuns, judge
 from pytest_nsight.judge.subject_runs import LOOKS
-from pytest_nsight.model.bisection import Bisection, Commit, Oracle, Standing
+from pytest_nsight.model.bisection import Bisection, Commit, Criterion, Judgement
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import Verdict
@@ -56,7 +56,7 @@ class Drawn:
         self.seen: list[int] = []
         self.compared: list[tuple[int, int]] = []
 
-    def see(self, revision: Revision) -> tuple[RunSummary, ...]:
+    def measure_launches(self, revision: Revision) -> tuple[RunSummary, ...]:
         at = position(revision.commit)
         self.seen.append(at)
         if at in self._broken:
@@ -87,8 +87,8 @@ def search(measured: Drawn, line: CommitLine, **limits: object) -> Bisection:
     return found.find()
 
 
-def standings(found: Bisection) -> Mapping[int, Standing]:
-    return {position(one.commit.hash): one.standing for one in found.measured}
+def judgements(found: Bisection) -> Mapping[int, Judgement]:
+    return {position(one.commit.hash): one.judgement for one in found.measured}
 
 
 @pytest.mark.parametrize("first_bad", [1, 2, 15, 16, 17, 31, 32])
@@ -99,7 +99,7 @@ def test_a_lost_fusion_of_32_commits_takes_7_measured_ones_and_is_timed_once(fir
     found = search(measured, line)
 
     assert found.first_bad == line.commits[first_bad - 1]
-    assert found.oracle is Oracle.STRUCTURE
+    assert found.criterion is Criterion.STRUCTURE
     assert len(measured.seen) == len(set(measured.seen)) <= 7
     assert [at for at, _ in measured.compared] == [first_bad]
     assert (found.before, found.now, len(found.changes)) == (1, 2, 3)
@@ -116,7 +116,7 @@ def test_3_percent_of_32_commits_take_at_most_9_measured_ones(seed: int) -> None
 
     found = search(measured, line)
 
-    assert found.oracle is Oracle.TIME
+    assert found.criterion is Criterion.TIME
     assert found.first_bad == line.commits[first_bad - 1]
     assert len(found.measured) <= 9
     assert f"kernel time from GOOD ({line.good.short}) to {found.candidates[0].short}, bad: " in render_text(
@@ -158,7 +158,7 @@ def test_commits_that_cannot_be_measured_leave_a_range() -> None:
 
     assert found.first_bad is None
     assert [position(one.hash) for one in found.candidates] == [4, 5, 6, 7]
-    assert {at for at, standing in standings(found).items() if standing is Standing.SKIPPED} == {4, 5, 6}
+    assert {at for at, judgement in judgements(found).items() if judgement is Judgement.SKIPPED} == {4, 5, 6}
     text = render_text(found, 100)
     assert "the first bad commit is one of these 4" in text
     assert text.count("skipped ") == 3
@@ -197,10 +197,10 @@ def test_no_commit_is_begun_after_the_time_is_over() -> None:
 
 def test_what_is_known_after_an_interrupt_is_the_range_so_far() -> None:
     class Ended(Drawn):
-        def see(self, revision: Revision) -> tuple[RunSummary, ...]:
+        def measure_launches(self, revision: Revision) -> tuple[RunSummary, ...]:
             if len(self.seen) == 3:
                 raise KeyboardInterrupt
-            return super().see(revision)
+            return super().measure_launches(revision)
 
     measured = Ended(lambda at: ("fused",) if at < 5 else ("a", "b"))
     found = FirstBadCommit(commits(8), SUBJECT.case, measured, SearchLimits(), lambda _: None)

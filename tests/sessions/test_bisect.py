@@ -123,7 +123,7 @@ def test_a_lost_fusion_among_commits_that_cannot_be_measured(tmp_path: Path) -> 
     assert answer["first_bad"] == ""
     found = answer["bisection"]
     assert [one["hash"] for one in found["candidates"]] == hashes[3:5]
-    assert found["oracle"] == "structure"
+    assert found["criterion"] == "structure"
     assert found["comparison"]["ratio"] > 0
     assert (folder / "number").read_text() == before
     assert_clean(folder)
@@ -190,7 +190,7 @@ def test_3_percent_among_32_commits_that_all_launch_the_same(
     answer = json.loads((tmp_path / "answer.json").read_text())
     assert answer["first_bad"] == hashes[11]
     found = answer["bisection"]
-    assert found["oracle"] == "time"
+    assert found["criterion"] == "time"
     assert len(found["measured"]) <= 9
     assert f"kernel time from GOOD ({hashes[0][:7]}) to {hashes[11][:7]}, bad: " in " ".join(result.stdout.split())
     assert_clean(folder)
@@ -209,7 +209,7 @@ def test_a_slowdown_among_32_commits_that_all_launch_the_same(tmp_path: Path) ->
     answer = json.loads((tmp_path / "answer.json").read_text())
     assert answer["first_bad"] == hashes[11]
     found = answer["bisection"]
-    assert found["oracle"] == "time"
+    assert found["criterion"] == "time"
     assert len(found["measured"]) <= 9
     text = " ".join(result.stdout.split())
     assert "launches of a round: 1 in " in text

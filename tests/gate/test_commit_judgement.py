@@ -7,9 +7,9 @@ import math
 
 import pytest
 
-from pytest_nsight.gate.revision_oracle import compare_launches, stand_by_launches, stand_by_time
+from pytest_nsight.gate.commit_judgement import compare_launches, judge_launches, judge_time
 from pytest_nsight.judge.judge import judge
-from pytest_nsight.model.bisection import Standing
+from pytest_nsight.model.bisection import Judgement
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
@@ -35,35 +35,35 @@ def compared(ratio: float) -> Comparison:
 
 
 def test_the_same_launches_are_good_and_others_bad() -> None:
-    assert stand_by_launches(compare_launches(one("a", "b"), one("a", "b"))) is Standing.GOOD
+    assert judge_launches(compare_launches(one("a", "b"), one("a", "b"))) is Judgement.GOOD
     lost = compare_launches(one("fused"), one("a", "b"))
-    assert stand_by_launches(lost) is Standing.BAD
+    assert judge_launches(lost) is Judgement.BAD
     assert str(lost) == "2 launches: - 1 launch: fused   + 2 launches: a, b"
 
 
 def test_launches_that_vary_prove_nothing() -> None:
     varying = one("a", is_stable=False)
 
-    assert stand_by_launches(compare_launches(one("a"), varying)) is Standing.SKIPPED
-    assert stand_by_launches(compare_launches(one("a"), (*one("a"), *one("b")))) is Standing.SKIPPED
+    assert judge_launches(compare_launches(one("a"), varying)) is Judgement.SKIPPED
+    assert judge_launches(compare_launches(one("a"), (*one("a"), *one("b")))) is Judgement.SKIPPED
 
 
 @pytest.mark.parametrize(
-    ("ratio", "bad", "standing"),
+    ("ratio", "bad", "judgement"),
     [
-        (1.03, 1.03, Standing.BAD),
-        (1.0, 1.03, Standing.GOOD),
+        (1.03, 1.03, Judgement.BAD),
+        (1.0, 1.03, Judgement.GOOD),
         # Faster than GOOD is not what is searched for.
-        (0.9, 1.03, Standing.GOOD),
-        (0.97, 0.97, Standing.BAD),
-        (1.0, 0.97, Standing.GOOD),
-        (1.1, 0.97, Standing.GOOD),
+        (0.9, 1.03, Judgement.GOOD),
+        (0.97, 0.97, Judgement.BAD),
+        (1.0, 0.97, Judgement.GOOD),
+        (1.1, 0.97, Judgement.GOOD),
     ],
 )
 def test_the_gates_verdict_decides_in_the_direction_that_is_searched(
-    ratio: float, bad: float, standing: Standing
+    ratio: float, bad: float, judgement: Judgement
 ) -> None:
-    assert stand_by_time(verdict_at(ratio), compared(bad)) is standing
+    assert judge_time(verdict_at(ratio), compared(bad)) is judgement
 
 
 def test_without_a_verdict_the_side_of_half_the_way_decides() -> None:
@@ -71,18 +71,18 @@ def test_without_a_verdict_the_side_of_half_the_way_decides() -> None:
     undecided = dataclasses.replace(verdict_at(1.0, sd=0.001), kind=VerdictKind.INCONCLUSIVE)
     of_bad = compared(4.0)
 
-    def at(low: float, high: float) -> Standing | None:
+    def at(low: float, high: float) -> Judgement | None:
         assert undecided.comparison is not None
         found = dataclasses.replace(undecided.comparison, ratio=math.sqrt(low * high), low=low, high=high)
-        return stand_by_time(dataclasses.replace(undecided, comparison=found), of_bad)
+        return judge_time(dataclasses.replace(undecided, comparison=found), of_bad)
 
-    assert at(0.7, 1.9) is Standing.GOOD
-    assert at(2.1, 8.0) is Standing.BAD
+    assert at(0.7, 1.9) is Judgement.GOOD
+    assert at(2.1, 8.0) is Judgement.BAD
     assert at(1.9, 2.1) is None
-    assert stand_by_time(dataclasses.replace(undecided, comparison=None), of_bad) is None
+    assert judge_time(dataclasses.replace(undecided, comparison=None), of_bad) is None
 
 
 def test_times_that_the_machine_has_spoiled_settle_nothing() -> None:
     spoiled = dataclasses.replace(verdict_at(4.0), kind=VerdictKind.ENVIRONMENT)
 
-    assert stand_by_time(spoiled, compared(4.0)) is None
+    assert judge_time(spoiled, compared(4.0)) is None

@@ -1,8 +1,4 @@
-"""Whether a commit is good or bad: by what it launches where GOOD and BAD differ in that, else by time. Pure.
-
-`compare_launches` is all that looks at what is free of noise. Digests of launches (machine code, arguments) belong
-there, beside the shapes: whatever it reports as a difference decides without statistics.
-"""
+"""Whether a commit is good or bad: by what it launches where GOOD and BAD differ in that, else by time. Pure."""
 
 from __future__ import annotations
 
@@ -12,7 +8,7 @@ from dataclasses import dataclass
 
 from pytest_nsight.judge.structure import StructureFinding, compare_structure, count_launches
 from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
-from pytest_nsight.model.bisection import Standing
+from pytest_nsight.model.bisection import Judgement
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, interval, percent
@@ -74,14 +70,14 @@ def compare_launches(before: Sequence[RunSummary], now: Sequence[RunSummary]) ->
     return LaunchDifference(finding, count_launches(before[-1]), count_launches(now[-1]))
 
 
-def stand_by_launches(difference: LaunchDifference) -> Standing:
+def judge_launches(difference: LaunchDifference) -> Judgement:
     """What a commit proves to be by its launches, compared with GOOD's: bad is whatever differs."""
     if difference.varies:
-        return Standing.SKIPPED
-    return Standing.BAD if difference.differs else Standing.GOOD
+        return Judgement.SKIPPED
+    return Judgement.BAD if difference.differs else Judgement.GOOD
 
 
-def stand_by_time(verdict: Verdict, of_bad: Comparison) -> Standing | None:
+def judge_time(verdict: Verdict, of_bad: Comparison) -> Judgement | None:
     """What a commit proves to be by its time, compared with GOOD's; None while more runs may settle it.
 
     The gate's own verdict decides. Where it has none, the interval does if it lies on one side of half the way from
@@ -96,16 +92,16 @@ def stand_by_time(verdict: Verdict, of_bad: Comparison) -> Standing | None:
     if of_bad.ratio < 1:
         worse, better = better, worse
     if verdict.kind is worse:
-        return Standing.BAD
+        return Judgement.BAD
     if verdict.kind in (better, VerdictKind.UNCHANGED):
-        return Standing.GOOD
+        return Judgement.GOOD
     found = verdict.comparison
     if found is None or verdict.kind is VerdictKind.ENVIRONMENT:
         return None
     half_way = math.sqrt(of_bad.ratio)
     if found.low <= half_way <= found.high:
         return None
-    return Standing.BAD if (found.ratio > half_way) == (of_bad.ratio > 1) else Standing.GOOD
+    return Judgement.BAD if (found.ratio > half_way) == (of_bad.ratio > 1) else Judgement.GOOD
 
 
 def describe_time(comparison: Comparison) -> str:
