@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.baselines import store
@@ -19,7 +19,13 @@ from pytest_nsight.controller.completeness import (
 from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
-from pytest_nsight.controller.session_result import SessionRecord, list_compared, make_result, write_shard
+from pytest_nsight.controller.session_result import (
+    SessionRecord,
+    add_measured,
+    list_compared,
+    name_environment,
+    write_shard,
+)
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.judging import StoredRuns, judge_state, list_measured, list_notes, list_saved, withdraw
@@ -41,16 +47,16 @@ class Conclusion:
     """What a session came to.
 
     Attributes:
-        result: verdicts and the numbers behind them.
+        result: verdicts and the numbers behind them; None where nothing was measured.
         outcomes: case -> what its test reports.
         errors: sentences on what could not be written; with one of them the session is no success.
         gaps: sentences on what was not measured though it seems to be; they fail a strict session.
     """
 
-    result: SessionResult
-    outcomes: dict[str, CaseOutcome]
-    errors: tuple[str, ...]
-    gaps: tuple[str, ...]
+    result: SessionResult | None = None
+    outcomes: Mapping[str, CaseOutcome] = field(default_factory=dict)
+    errors: tuple[str, ...] = ()
+    gaps: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,13 +128,14 @@ def conclude(
     if settings.keep_report and session.collector:
         state = state.with_notes(_describe_kept_reports(session.folder, session.collector))
     errors = tuple(filter(None, [saved.error]))
-    result = make_result(
-        state,
-        verdicts,
-        baseline_runs,
+    result = SessionResult(
         session=session.id,
         recorded=session.recorded,
         collector=session.collector_title(settings),
+        environment=name_environment(state),
+        verdicts=verdicts,
+        runs=state.summaries,
+        baseline_runs=baseline_runs,
         strict=settings.strict,
         saved=saved.paths,
         notes=(
@@ -142,6 +149,7 @@ def conclude(
         affected=collected.affected,
         script=settings.script.command if settings.script is not None else "",
     )
+    result = add_measured(result, state)
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     errors += publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()

@@ -10,8 +10,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_nsight.collectors.child_process import last_lines, start
+from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.worker_failure import prepare
 from pytest_nsight.model.errors import UsageError, unwritable
 from pytest_nsight.model.units import duration
 from pytest_nsight.protocol.job import WORKER_LOG, Job
@@ -53,7 +53,7 @@ def list_calls(settings: Settings, session: Path, where: Path, variables: Mappin
     script = place_first_pass(settings.script, session)
     assert script is not None
     folder = Path(script.first_pass)
-    prepare(folder)
+    make_run_folder(folder)
     job = Job(
         run=FIRST_PASS,
         session=session.name,

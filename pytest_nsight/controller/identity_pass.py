@@ -2,29 +2,38 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from pytest_nsight.collectors.child_process import ChildProcess, shorten, start
-from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working, variables_of
+from pytest_nsight.collectors.lookup import find_identifier_variables
+from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
-from pytest_nsight.controller.worker_run import LiveSource
+from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.protocol.worker_start import start_command
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
-FOLDERS = "identity-*"
+_PREFIX = "identity"
+FOLDERS = f"{_PREFIX}-*"
 """Folders of identity passes in a session's: one for each tree."""
 
 
-class IdentityPass(LiveSource):
+class IdentityPass:
     """Identifies the launches of cases in a fresh process."""
+
+    def __init__(self, session: LiveSession, watch: Callable[[Progress], None]) -> None:
+        """Prepares a source.
+
+        Args:
+            session: what all workers have in common.
+            watch: called whenever a worker has moved on.
+        """
+        self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=_PREFIX)
 
     def execute(
         self,
@@ -32,13 +41,15 @@ class IdentityPass(LiveSource):
         upcoming: Sequence[Assignment] = (),  # noqa: ARG002 - nothing gets ready beside it
     ) -> tuple[MeasuredProcess, ...]:
         """Runs the cases once. What keeps it from that is the record's failure, and no error: they can be timed."""
-        folder = self._session.folder / f"identity-{self.started + 1:03}"
+        folder, run = self._starter.next_run()
+        job = self._starter.job(run, assignment.tree, canaries=False)
+        job = replace(job, run=f"{job.session}/identity pass", identifies=True)
         try:
-            running = self._get_ready(assignment.tree)
+            running = self._starter.get_ready(folder, job)
             try:
                 with running.process:
                     running.release(assignment)
-                    code = self._follow(running, assignment, ())
+                    code = self._starter.follow(running, len(assignment.cases))
             finally:
                 running.pipe.close()
                 shorten(folder / WORKER_LOG)
@@ -46,23 +57,17 @@ class IdentityPass(LiveSource):
         except (CollectorError, RecordingError) as error:
             return (MeasuredProcess(_no_manifest(assignment.tree), end=ProcessEnd.FAILED, failure=str(error)),)
 
+    def close(self) -> None:
+        """Ends nothing: no process gets ready beside it."""
+
     @cached_property
-    def _installation(self) -> CuptiInstallation:
-        """The CUPTI that works here, tried once for both trees."""
-        return find_working()
+    def _variables(self) -> Mapping[str, str]:
+        """What works here, tried once for both trees."""
+        return find_identifier_variables()
 
-    def _next_run(self) -> tuple[Path, str]:
-        self.started += 1
-        return self._session.folder / f"identity-{self.started:03}", f"{self._session.id}/identity pass"
-
-    def _job(self, run: str, tree_name: str) -> Job:
-        return replace(super()._job(run, tree_name), canaries=False, identifies=True)
-
-    def _start(self, module: str, folder: Path, tree_name: str) -> ChildProcess:
-        tree = self._session.trees[tree_name]
-        own = {**self._session.variables, **tree.environ, **variables_of(self._installation)}
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **own}
-        return start(start_command(module, folder), folder / WORKER_LOG, tree.where, environ)
+    def _launch(self, worker: Sequence[str], folder: Path, where: Path, environ: Mapping[str, str]) -> ChildProcess:
+        """Starts a worker without a profiler."""
+        return start(worker, folder / WORKER_LOG, where, {**environ, **self._variables})
 
 
 class IdentifyingSource:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_nsight.controller.completeness import describe_affected
-from pytest_nsight.controller.session_result import list_compared, make_result
+from pytest_nsight.controller.session_result import add_measured, list_compared, name_environment
 from pytest_nsight.gate.joining import expects_failure, find_own_failures, join_states, join_stored
 from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.shard_file import FILE_NAME, ShardBy, ShardFile, read_shard
@@ -75,18 +75,21 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
     verdicts = judge_state(state, stored)
     affected = _join_affected(shards)
     strict = shards[0].options.get("--nsight-strict") == "on"
-    result = make_result(
-        state,
-        verdicts,
-        list_compared(state, stored),
+    result = SessionResult(
         session=" + ".join(file.session for file in shards),
         recorded=min(file.recorded for file in shards),
         collector="; ".join(dict.fromkeys(file.collector for file in shards)),
+        environment=name_environment(state),
+        verdicts=verdicts,
+        runs=state.summaries,
+        baseline_runs=list_compared(state, stored),
         strict=strict,
         notes=(*describe_affected(affected), *state.notes, *gaps),
         affected=affected,
     )
-    return JoinedSession(result, {**_find_failing(state, verdicts, strict=strict), **own_failures}, gaps)
+    return JoinedSession(
+        add_measured(result, state), {**_find_failing(state, verdicts, strict=strict), **own_failures}, gaps
+    )
 
 
 def _check_numbers(shards: Sequence[ShardFile]) -> None:

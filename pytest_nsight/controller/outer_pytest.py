@@ -18,6 +18,7 @@ import pytest
 
 from pytest_nsight.controller.chosen_tests import ChosenTests
 from pytest_nsight.controller.completeness import Collected, describe_nothing_measured, describe_unmarked
+from pytest_nsight.controller.conclusion import Conclusion
 from pytest_nsight.controller.first_pass import list_calls
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
 from pytest_nsight.controller.progress import ProgressLine
@@ -72,7 +73,7 @@ class Controller:
         check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
-        self._outcomes: dict[str, CaseOutcome] = {}
+        self._conclusion = Conclusion()
         self._deselected: list[pytest.Item] = []
         self._chosen = ChosenTests(settings)
         self._header: list[str] = []
@@ -132,7 +133,8 @@ class Controller:
                 self._measure(session, items, collected)
         if not is_wanted and not session.config.option.collectonly:
             unmarked = describe_unmarked(collected.unmarked)
-            self._session.gaps = (describe_nothing_measured(collected), *filter(None, [unmarked]))
+            gaps = (describe_nothing_measured(collected), *filter(None, [unmarked]))
+            self._conclusion = Conclusion(gaps=gaps)
         return (yield)
 
     def _measure(self, session: pytest.Session, items: Sequence[pytest.Item], collected: Collected) -> None:
@@ -143,7 +145,7 @@ class Controller:
         shuffle = not session.config.getvalue("maxfail") and self._settings.script is None
         evidence = EvidenceOfSession(self._settings, session.config, items)
         try:
-            self._outcomes = self._session.measure(
+            self._conclusion = self._session.measure(
                 self._cases(items),
                 line.show,
                 shuffle=shuffle,
@@ -154,18 +156,19 @@ class Controller:
         except NsightError as error:
             # What earlier runs have measured is shown and written all the same, if it can be judged at all.
             with contextlib.suppress(NsightError):
-                self._session.conclude(is_whole=False)
+                self._conclusion = self._session.conclude(is_whole=False)
             raise pytest.UsageError(str(error)) from None
         except KeyboardInterrupt:
-            self._outcomes = self._session.conclude(is_whole=False)
+            self._conclusion = self._session.conclude(is_whole=False)
             line.clear()
             for item in items:
-                if item.nodeid in self._outcomes:
+                if item.nodeid in self._conclusion.outcomes:
                     self.pytest_runtest_protocol(item)
             raise
         finally:
             line.clear()
-            for verdict in self._session.result.verdicts if self._session.result else ():
+            result = self._conclusion.result
+            for verdict in result.verdicts if result is not None else ():
                 session.config.hook.pytest_nsight_verdict(config=session.config, verdict=verdict)
 
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
@@ -186,7 +189,7 @@ class Controller:
         """Replays a measured test's reports; other tests run here as always."""
         if not is_marked(item):
             return None
-        outcome = self._outcomes.get(item.nodeid) or CaseOutcome.missing(self._session.folder_name)
+        outcome = self._conclusion.outcomes.get(item.nodeid) or CaseOutcome.missing(self._session.folder_name)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in outcome.reports(item, strict=self._settings.strict):
             item.ihook.pytest_runtest_logreport(report=report)
@@ -213,11 +216,11 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Shows the table."""
-        if self._session.result is None:
+        result = self._conclusion.result
+        if result is None:
             self._write_faults(terminalreporter)
             return
         terminalreporter.section("nsight", sep="=", cyan=True)
-        result = self._session.result
         text = terminal.render(
             # pytest's header, where it is shown, has said some of the notes.
             replace(result, notes=tuple(note for note in result.notes if f"nsight: {note}" not in self._header)),
@@ -228,7 +231,7 @@ class Controller:
             explained=_explained(terminalreporter),
         )
         terminalreporter.write_line(text.rstrip("\n"))
-        commands = workflow_commands(self._session.result, self._settings.root)
+        commands = workflow_commands(result, self._settings.root)
         if commands:
             terminalreporter.write_line(commands.rstrip("\n"))
         self._write_faults(terminalreporter)
@@ -236,12 +239,12 @@ class Controller:
     def _write_faults(self, terminalreporter: pytest.TerminalReporter) -> None:
         for note in self._evidence_notes:
             terminalreporter.write_line(f"nsight: {note}")
-        for error in self._session.errors:
+        for error in self._conclusion.errors:
             terminalreporter.write_line(f"ERROR: {error}", red=True)
-        for gap in self._session.gaps:
+        for gap in self._conclusion.gaps:
             if self._settings.strict:
                 terminalreporter.write_line(f"FAILED --nsight-strict: {gap}", red=True)
-            elif self._session.result is None:
+            elif self._conclusion.result is None:
                 terminalreporter.write_line(f"nsight: {gap}")
 
     @pytest.hookimpl(trylast=True)
@@ -249,10 +252,10 @@ class Controller:
         """What could not be written is never a success, nor under --nsight-strict what was not measured."""
         if self._chosen.has_emptied and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
-        if self._session.errors and session.exitstatus == pytest.ExitCode.OK:
+        if self._conclusion.errors and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
         passes = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if self._settings.strict and self._session.gaps and session.exitstatus in passes:
+        if self._settings.strict and self._conclusion.gaps and session.exitstatus in passes:
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

@@ -11,11 +11,9 @@ from pytest_nsight.collectors.child_process import ChildProcess, shorten
 from pytest_nsight.controller.gpu_assignment import share_cases
 from pytest_nsight.controller.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.progress import Progress, Tail
+from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.time_limits import CaseClock, Overdue, end_overdue
-from pytest_nsight.controller.worker_failure import (
-    prepare,
-)
-from pytest_nsight.controller.worker_run import POLL_S, LiveSession, LiveSource, write_job
+from pytest_nsight.controller.worker_starter import POLL_S, LiveSession, WorkerStarter, write_job
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Case
@@ -23,15 +21,11 @@ from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.ranks import make_barriers, rank_environs
-from pytest_nsight.protocol.worker_plan import (
-    WorkerGroup,
-    WorkerPlan,
-    WorkerSpec,
-)
+from pytest_nsight.protocol.worker_plan import WorkerGroup, WorkerPlan, WorkerSpec
 from pytest_nsight.trace.process_record import MeasuredProcess, summarise_records
 
 
-class ParallelSource(LiveSource):
+class ParallelSource:
     """Has each run's cases measured by several workers under one profiler."""
 
     def __init__(
@@ -51,7 +45,10 @@ class ParallelSource(LiveSource):
             worker_gpus: CUDA_VISIBLE_DEVICES of each of several workers; empty for one worker that sees all GPUs.
             gpus: UUIDs of the visible GPUs; ranks get the first of them.
         """
-        super().__init__(session, watch)
+        self._starter = WorkerStarter(session, watch)
+        self._collector = session.collector
+        self._keep = session.keep
+        self._canaries = session.canaries
         self._worker_gpus = tuple(worker_gpus)
         self._gpus = tuple(gpus)
         self._ranks = {case.id: case.ranks for case in cases}
@@ -70,9 +67,9 @@ class ParallelSource(LiveSource):
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
-        folder, run = self._next_run()
+        folder, run = self._starter.next_run()
         plan = self._plan(assignment.cases)
-        prepare(folder)
+        make_run_folder(folder)
         pipes: list[tuple[PipeToWorker, Assignment]] = []
         try:
             for group in plan.groups:
@@ -85,7 +82,7 @@ class ParallelSource(LiveSource):
                 raise unwritable(folder, error) from None
             for pipe, own in pipes:
                 pipe.send(own)
-            with self._start("pytest_nsight.supervisor", folder, assignment.tree) as process:
+            with self._starter.start("pytest_nsight.supervisor", folder, assignment.tree) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(assignment.cases)))
             records = read_parallel_run(folder, plan, code, self._reader(folder))
             # The next processes must not fail the same way, whose cases have done nothing wrong.
@@ -95,10 +92,13 @@ class ParallelSource(LiveSource):
             for pipe, _ in pipes:
                 pipe.close()
             for member in (member for group in plan.groups for member in group.members):
-                self._collector.tidy(folder / member.folder, keep=self._session.keep)
+                self._collector.tidy(folder / member.folder, keep=self._keep)
                 shorten(folder / member.folder / WORKER_LOG)
-            self._collector.tidy(folder, keep=self._session.keep)
+            self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
+
+    def close(self) -> None:
+        """Ends nothing: no process gets ready beside several."""
 
     def _lacks(self, ranks: int) -> bool:
         """Whether there are GPUs, but too few for so many ranks; without any, ranks share the processor."""
@@ -153,14 +153,8 @@ class ParallelSource(LiveSource):
                 own = folder / member.folder
                 own.mkdir()
                 (own / FILE_NAME).touch()
-                job = replace(
-                    self._job(run + suffix, tree),
-                    canaries=self._canaries and ranks == 1,
-                    rank=rank,
-                    ranks=ranks,
-                    unable=unable,
-                )
-                yield write_job(own, job)
+                job = self._starter.job(run + suffix, tree, canaries=self._canaries and ranks == 1)
+                yield write_job(own, replace(job, rank=rank, ranks=ranks, unable=unable))
         except OSError as error:
             raise unwritable(folder, error) from None
 
@@ -169,12 +163,12 @@ class ParallelSource(LiveSource):
         # Ranks move together: the first speaks for all.
         tails = [Tail(folder / group.members[0].folder / FILE_NAME) for group in plan.groups]
         states = [replace(progress, total=len(group.cases)) for group in plan.groups]
-        clocks = [CaseClock(self._session.limits) for _ in plan.groups]
+        clocks = [CaseClock(self._starter.session.limits) for _ in plan.groups]
         try:
             while process.poll() is None:
                 states = [tail.advance(state) for tail, state in zip(tails, states, strict=True)]
                 running = [state.case for state in states if state.case]
-                self._watch(
+                self._starter.watch(
                     replace(
                         progress,
                         case=running[0] if running else "",

@@ -22,7 +22,8 @@ from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, name_session, prune_sessions
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_run import LiveSession, LiveSource
+from pytest_nsight.controller.worker_run import LiveSource
+from pytest_nsight.controller.worker_starter import LiveSession
 from pytest_nsight.gate.judging import StoredRuns, judge_state
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.other_tree import OtherTree

@@ -18,13 +18,12 @@ from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
-from pytest_nsight.controller.conclusion import conclude
+from pytest_nsight.controller.conclusion import Conclusion, conclude
 from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
 from pytest_nsight.controller.first_pass import place_first_pass
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
 from pytest_nsight.controller.identity_pass import IdentifyingSource, IdentityPass
-from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
@@ -34,13 +33,13 @@ from pytest_nsight.controller.session_plan import plan_replay, plan_session, wit
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_run import LiveSession, LiveSource
+from pytest_nsight.controller.worker_run import LiveSource
+from pytest_nsight.controller.worker_starter import LiveSession
 from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
-from pytest_nsight.model.verdicts import SessionResult
 
 
 class NsightSession:
@@ -80,9 +79,6 @@ class NsightSession:
         self._state: GateState | None = None
         self._stored: dict[str, StoredRuns] = {}
         self._claim: AbstractContextManager[object] = nullcontext()
-        self.result: SessionResult | None = None
-        self.errors: tuple[str, ...] = ()
-        self.gaps: tuple[str, ...] = ()
 
     @property
     def folder(self) -> Path:
@@ -127,7 +123,7 @@ class NsightSession:
         shuffle: bool,
         collected: Collected = NOTHING_COLLECTED,
         environment: Mapping[str, str] = MappingProxyType({}),
-    ) -> dict[str, CaseOutcome]:
+    ) -> Conclusion:
         """Measures and judges, or saves.
 
         Args:
@@ -230,7 +226,7 @@ class NsightSession:
             state.plan.partners,
         )
 
-    def conclude(self, *, is_whole: bool, drill: Drill | None = None) -> dict[str, CaseOutcome]:
+    def conclude(self, *, is_whole: bool, drill: Drill | None = None) -> Conclusion:
         """Judges or saves what has been measured; an interrupted session saves nothing.
 
         Raises:
@@ -238,13 +234,11 @@ class NsightSession:
         """
         state = self._state
         if state is None:
-            return {}
+            return Conclusion()
         record = SessionRecord(self._id, self._recorded, self.folder, self._collector, self._notes)
         with self._claim:
             stored = self._load(state.device)
-            done = conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
-        self.result, self.errors, self.gaps = done.result, done.errors, done.gaps
-        return done.outcomes
+            return conclude(record, self._settings, state, stored, self._collected, is_whole=is_whole, drill=drill)
 
     def _live_source(self, plan: SessionPlan, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> Source:
         cases = plan.cases

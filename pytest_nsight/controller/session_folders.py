@@ -10,7 +10,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
-from pytest_nsight.model.errors import unwritable
+from pytest_nsight.model.errors import CollectorError, unwritable
 
 SESSIONS_FOLDER = ".nsight"
 """Where all sessions are, in pytest's root folder."""
@@ -23,6 +23,9 @@ KEPT_FILE = "kept"
 
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 RESULT_FILES = {"result.json", "session.json"}
+NEEDED_BYTES = 16_000_000
+"""What a run may leave."""
+
 # A session that has written nothing for so long is over.
 _SILENT_S = 3600.0
 
@@ -44,6 +47,25 @@ def make_session(folder: Path) -> None:
         (folder.parent / ".gitignore").write_text("*\n", encoding="utf-8")
     except OSError as error:
         raise unwritable(folder, error) from None
+
+
+def make_run_folder(folder: Path) -> None:
+    """Makes a run's folder, if there is room for what a run leaves.
+
+    Raises:
+        CollectorError: there is none, or it cannot be written.
+    """
+    try:
+        folder.mkdir(parents=True)
+        (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
+        free_bytes = shutil.disk_usage(folder).free
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    if free_bytes < NEEDED_BYTES:
+        raise CollectorError(
+            f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
+            f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
+        )
 
 
 def keep_session(folder: Path) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
 
 from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
@@ -17,7 +16,7 @@ from pytest_nsight.gate.shard_file import ShardIdentity, render_shard
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.roofline import find_datasheet
 from pytest_nsight.model.values import RunSummary
-from pytest_nsight.model.verdicts import SessionResult, Verdict
+from pytest_nsight.model.verdicts import SessionResult
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,24 +42,20 @@ class SessionRecord:
         return self.collector.title if self.collector else f"replay of {settings.replay}"
 
 
-def make_result(
-    state: GateState,
-    verdicts: tuple[Verdict, ...],
-    compared: tuple[RunSummary, ...],
-    **others: Any,
-) -> SessionResult:
-    """The result of a session, to be rendered.
+def name_environment(state: GateState) -> dict[str, str]:
+    """Names and values of the machine and its software; none where nothing was measured."""
+    return {"device": state.device, **state.environment} if state.device else {}
+
+
+def add_measured(result: SessionResult, state: GateState) -> SessionResult:
+    """The result with all that reports show of the measurement beside its runs.
 
     Args:
+        result: of the session, with its verdicts and runs.
         state: what was measured.
-        verdicts: on it.
-        compared: the runs that it was compared with.
-        others: the other fields of SessionResult.
     """
-    return SessionResult(
-        environment={"device": state.device, **state.environment} if state.device else {},
-        verdicts=verdicts,
-        runs=state.summaries,
+    return replace(
+        result,
         canaries=state.canaries,
         seeds=state.seeds,
         limits=state.limits,
@@ -68,10 +63,8 @@ def make_result(
         metrics=state.metrics,
         datasheet=find_datasheet(state.device, state.bytes_per_s),
         partners=state.plan.partners,
-        baseline_runs=compared,
         identities=state.identities,
         lines={case.id: case.line for case in state.plan.cases if case.line is not None},
-        **others,
     )
 
 

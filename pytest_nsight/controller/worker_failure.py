@@ -1,4 +1,4 @@
-"""Sentences on workers that did not do what they were started for; and the folder of a run, if there is room."""
+"""Sentences on workers that did not do what they were started for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,6 @@ from pathlib import Path
 
 from pytest_nsight.collectors.child_process import last_lines
 from pytest_nsight.controller.time_limits import read_overdue
-from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import WrongImport
@@ -82,28 +81,6 @@ def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
 def has_died_after_tests(manifest: Manifest, code: int | None) -> bool:
     """Whether a signal ended a worker after its pytest: while Python or a library tidied up, say."""
     return manifest.exit_code is not None and code is not None and code < 0
-
-
-NEEDED_BYTES = 16_000_000
-
-
-def prepare(folder: Path) -> None:
-    """Makes a run's folder, if there is room for what a run leaves.
-
-    Raises:
-        CollectorError: there is none, or it cannot be written.
-    """
-    try:
-        folder.mkdir(parents=True)
-        (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
-        free_bytes = shutil.disk_usage(folder).free
-    except OSError as error:
-        raise unwritable(folder, error) from None
-    if free_bytes < NEEDED_BYTES:
-        raise CollectorError(
-            f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
-            f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
-        )
 
 
 def describe_wrong_imports(commit: str, imports: Sequence[WrongImport]) -> str:

@@ -6,74 +6,29 @@ While one measures, the next ones may already import and collect; see `prewarmed
 from __future__ import annotations
 
 import contextlib
-import os
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import ChildProcess, shorten
+from pytest_nsight.collectors.child_process import shorten
 from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.progress import Progress, Tail
-from pytest_nsight.controller.revision_tree import Tree
-from pytest_nsight.controller.time_limits import CaseClock, TimeLimits, end_overdue, read_overdue
+from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.controller.worker_failure import (
     describe_crash,
     describe_failed_start,
     describe_refusal,
-    describe_removal,
     has_died_after_tests,
-    prepare,
 )
-from pytest_nsight.model.errors import CollectorError, unwritable
-from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, WORKER_LOG, Assignment, Job
+from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
+from pytest_nsight.model.errors import CollectorError
+from pytest_nsight.protocol.job import DIED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.protocol.parent_pipe import PipeToWorker
-from pytest_nsight.protocol.script import Script
-from pytest_nsight.protocol.worker_start import start_command
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
-
-POLL_S = 0.05
 
 # Exit codes of a pytest that came to its end: all passed, or some failed.
 _MEASURED = (0, 1)
-
-
-@dataclass(frozen=True, slots=True)
-class LiveSession:
-    """What all workers of a session have in common.
-
-    Attributes:
-        id: of the session.
-        recorded: UTC time of its start, ISO 8601.
-        commit: git commit of the tested tree, "" when unknown.
-        folder: the session's folder.
-        collector: records the workers.
-        trees: name -> a tree to measure.
-        rounds: rounds of a case, None to let the measurement choose.
-        keep: whether scrubbed traces stay.
-        canaries: whether workers measure the plugin's own cases, too.
-        environment: names and values that the controller knows and a comparison depends on.
-        limits: how long cases may take.
-        variables: environment variables of every worker, beside those of this process.
-        script: what the workers run in place of a pytest, None for a pytest.
-    """
-
-    id: str
-    recorded: str
-    commit: str
-    folder: Path
-    collector: Collector
-    trees: Mapping[str, Tree]
-    rounds: int | None
-    keep: bool
-    canaries: bool
-    environment: Mapping[str, str]
-    limits: TimeLimits
-    variables: Mapping[str, str] = field(default_factory=dict)
-    script: Script | None = None
 
 
 class LiveSource:
@@ -87,11 +42,11 @@ class LiveSource:
             watch: called whenever a worker has moved on.
             started: workers that other sources have started in the session's folder.
         """
-        self._session = session
+        self._starter = WorkerStarter(session, watch, started=started)
         self._collector = session.collector
+        self._keep = session.keep
         self._canaries = session.canaries
-        self._watch = watch
-        self.started = started
+        self._upcoming: Sequence[Assignment] = ()
         self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
@@ -106,12 +61,13 @@ class LiveSource:
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
+        self._upcoming = upcoming
         running = self._pool.take(assignment)
         folder = running.folder
         try:
             with running.process:
                 running.release(assignment)
-                code = self._follow(running, assignment, upcoming)
+                code = self._starter.follow(running, len(assignment.cases), self._look_ahead)
             record = self._read_record(folder, code)
             if record.failed_in_canary:
                 # The next process must not fail the same way, whose cases have done nothing wrong.
@@ -123,94 +79,31 @@ class LiveSource:
         finally:
             running.pipe.close()
             # Whatever happens, the raw record must not stay: it holds the environment's secrets.
-            self._collector.tidy(folder, keep=self._session.keep)
+            self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
     def close(self) -> None:
         """Ends the processes that wait for an assignment that will not come."""
         self._pool.close()
 
+    @property
+    def started(self) -> int:
+        """Workers that this source and those before it have started in the session's folder."""
+        return self._starter.started
+
     def _get_ready(self, tree: str) -> PrewarmedWorker:
         """Starts a worker, which gets as far as its first test and waits."""
-        folder, run = self._next_run()
-        prepare(folder)
-        pipe = write_job(folder, self._job(run, tree))
-        try:
-            process = self._start("pytest_nsight.worker.inner_pytest", folder, tree)
-        except BaseException:
-            pipe.close()
-            raise
-        return PrewarmedWorker(tree, run, folder, process, pipe)
+        folder, run = self._starter.next_run()
+        return self._starter.get_ready(folder, self._starter.job(run, tree, canaries=self._canaries))
 
-    def _next_run(self) -> tuple[Path, str]:
-        """Folder and id of the run that begins."""
-        self.started += 1
-        return self._session.folder / f"run-{self.started:03}", f"{self._session.id}/{self.started:03}"
-
-    def _job(self, run: str, tree_name: str) -> Job:
-        tree = self._session.trees[tree_name]
-        return Job(
-            run=run,
-            session=self._session.id,
-            recorded=self._session.recorded,
-            commit=tree.commit or self._session.commit,
-            collector=self._collector.name,
-            rounds=self._session.rounds,
-            arguments=tree.arguments,
-            path=tree.path,
-            environment={**self._session.environment, **self._collector.environment},
-            canaries=self._canaries,
-            root_pid=os.getpid(),
-            tree=tree.name,
-            mapping=tree.mapping,
-            script=self._session.script,
-        )
-
-    def _start(self, module: str, folder: Path, tree_name: str) -> ChildProcess:
-        """Starts one of our programs on a run's folder, recorded."""
-        tree = self._session.trees[tree_name]
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **self._session.variables, **tree.environ}
-        return self._collector.start(start_command(module, folder), folder, tree.where, environ)
-
-    def _follow(
-        self, running: PrewarmedWorker, assignment: Assignment, upcoming: Sequence[Assignment]
-    ) -> int | None:
-        """Waits for the worker's end and reports its progress; None if the user's interrupt ended it."""
-        process, journal = running.process, running.folder / FILE_NAME
-        progress = Progress(running.run, "", 0, len(assignment.cases))
-        tail, clock = Tail(journal), CaseClock(self._session.limits)
-        try:
-            while process.poll() is None:
-                progress = tail.advance(progress)
-                self._watch(progress)
-                if overdue := clock.find_overdue(progress, has_ended=not progress.case and tail.has_ended()):
-                    end_overdue(running.folder, tail.pid or process.pid, overdue)
-                upcoming = self._look_ahead(tail, progress, upcoming)
-                time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            tail.advance(progress)
-            process.interrupt(tail.pid)
-            if not journal.exists():
-                raise
-            # A replay must not take the process for one that failed.
-            with contextlib.suppress(OSError):
-                (running.folder / INTERRUPTED_FILE).touch()
-            return None
-        self._look_ahead(tail, tail.advance(progress), upcoming)
-        if tail.pid is not None and not journal.exists():
-            raise CollectorError(describe_removal(journal))
-        return process.poll()
-
-    def _look_ahead(self, tail: Tail, progress: Progress, upcoming: Sequence[Assignment]) -> Sequence[Assignment]:
+    def _look_ahead(self, tail: Tail, progress: Progress) -> None:
         """Starts the next processes once this one measures; the first gets its assignment once this one has ended.
 
         A process that failed keeps the assignment: what it left undone is measured first.
-
-        Returns:
-            What there still is to look ahead to.
         """
+        upcoming = self._upcoming
         if not upcoming:
-            return ()
+            return
         has_ended = tail.exit_code in _MEASURED and not is_running(tail.pid)
         # Not earlier: it would disturb this one's start. Where the processor is what is measured, not before the
         # end, and none that may not be needed: importing would be seen in the measurement.
@@ -223,8 +116,7 @@ class LiveSource:
                 self._pool.release(upcoming[0])
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
-            return ()
-        return upcoming
+            self._upcoming = ()
 
     def _read_record(self, folder: Path, code: int | None) -> ProcessRecord:
         """What the worker left behind.
@@ -266,16 +158,3 @@ class LiveSource:
                 raise
             return ProcessRecord(manifest, None, end, failure, str(error))
         return ProcessRecord(manifest, trace, end, failure)
-
-
-def write_job(folder: Path, job: Job) -> PipeToWorker:
-    """Writes the job where its worker looks for it, and makes what ties the worker to this process.
-
-    Raises:
-        CollectorError: it cannot be written.
-    """
-    try:
-        job.write(folder)
-        return PipeToWorker(folder)
-    except OSError as error:
-        raise unwritable(folder, error) from None

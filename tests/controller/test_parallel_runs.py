@@ -10,7 +10,7 @@ import pytest
 from pytest_nsight.controller import parallel_runs
 from pytest_nsight.controller.revision_tree import Tree
 from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_run import LiveSession
+from pytest_nsight.controller.worker_starter import LiveSession
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.values import Case
 from pytest_nsight.protocol.job import THIS_TREE, Assignment
@@ -21,7 +21,7 @@ CASES = ("t.py::test_a", "t.py::test_b")
 
 @pytest.fixture
 def source(tmp_path: Path) -> parallel_runs.ParallelSource:
-    collector = SimpleNamespace(environment={}, name="none", tidy=lambda _folder, *, keep: keep)
+    collector = SimpleNamespace(environment={}, name="none", start=None, tidy=lambda _folder, *, keep: keep)
     session = LiveSession(
         id="s",
         recorded="",
