@@ -18,8 +18,8 @@ import time
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector, RecordingOptions
-from pytest_nsight.collectors.child_process import start
 from pytest_nsight.collectors.lookup import choose
+from pytest_nsight.processes.child_process import start
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker

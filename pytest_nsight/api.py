@@ -18,10 +18,10 @@ import pandas as pd
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.collectors.open_recording import load_trace
-from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.controller.recorded_session import read_recorded_session
 from pytest_nsight.model.errors import NsightError, RecordingError, UsageError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.regular_files import check_regular
 from pytest_nsight.report.session_table import read_table
 from pytest_nsight.show.records import list_tables
 from pytest_nsight.trace.launch_rows import list_launches, list_ranges, list_round_launches

@@ -21,7 +21,8 @@ from pytest_nsight.controller.command_arguments import (
     add_history_arguments,
     add_verify_arguments,
 )
-from pytest_nsight.model.errors import NsightError, interrupted_by_signals
+from pytest_nsight.model.errors import NsightError
+from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.show.show_command import add_show_arguments, write_shown
 
 

@@ -14,7 +14,7 @@ PACKAGE = Path(__file__).parents[1] / "pytest_nsight"
 
 LAYERS: tuple[tuple[str, ...], ...] = (
     ("model",),
-    ("protocol",),
+    ("protocol", "processes"),
     ("collectors", "trace", "judge", "baselines"),
     ("report", "gate", "analysis"),
     ("calibrate", "compare", "history", "setup_repository", "show", "worker"),

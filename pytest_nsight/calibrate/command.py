@@ -15,8 +15,8 @@ from pathlib import Path
 from pytest_nsight.baselines.atomic_files import explaining
 from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.pool import ELSEWHERE, join_pools, read_pool
-from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.processes.watchdog import tie
 
 _DEFAULT_TESTS = "perf_tests"
 

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
 
-from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.child_process import ChildProcess
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,11 +8,11 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from pytest_nsight.collectors.claimed_folder import scratch
 from pytest_nsight.collectors.nsys.read import read_explained
-from pytest_nsight.collectors.regular_files import unpack_xz
 from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.claimed_folder import scratch
+from pytest_nsight.processes.regular_files import unpack_xz
 
 _PROFILER_SUFFIXES = (".json", ".json.gz")
 

@@ -9,10 +9,10 @@ from pathlib import Path
 
 from pytest_nsight.baselines.store import read_file
 from pytest_nsight.collectors.open_recording import load_trace
-from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.processes.regular_files import check_regular
 from pytest_nsight.report import session_file
 
 _HEAD = 1 << 16

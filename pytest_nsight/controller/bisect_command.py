@@ -18,8 +18,9 @@ from pytest_nsight.controller.pytest_input import ask_environment, check_text, w
 from pytest_nsight.controller.revision_measurement import Invocation, RevisionMeasurement
 from pytest_nsight.controller.settings import Settings, read_settings
 from pytest_nsight.model.bisection import Bisection
-from pytest_nsight.model.errors import NsightError, UsageError, interrupted_by_signals
+from pytest_nsight.model.errors import NsightError, UsageError
 from pytest_nsight.model.values import Case, Policy
+from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.protocol.mark import is_marked, read_mark
 from pytest_nsight.report.bisection_report import render_json, render_text
 

@@ -9,11 +9,11 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import last_lines, start
 from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.model.errors import UsageError, unwritable
 from pytest_nsight.model.units import duration
+from pytest_nsight.processes.child_process import last_lines, start
 from pytest_nsight.protocol.job import WORKER_LOG, Job
 from pytest_nsight.protocol.script import FIRST_PASS, FirstPass, Script
 from pytest_nsight.protocol.worker_start import start_command

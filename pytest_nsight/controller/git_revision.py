@@ -10,8 +10,8 @@ import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.processes.watchdog import tie
 
 # Set where git itself runs us, in a hook say; they would override the repository that is asked for.
 _OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")

@@ -7,13 +7,13 @@ from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import ChildProcess, shorten, start
 from pytest_nsight.collectors.lookup import find_identifier_variables
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
 from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
+from pytest_nsight.processes.child_process import ChildProcess, shorten, start
 from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd

@@ -32,9 +32,10 @@ from pytest_nsight.controller.pytest_input import (
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.session_evidence import EvidenceOfSession
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.model.errors import NsightError, interrupted_by_signals
+from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
 from pytest_nsight.protocol.ranks import is_one_of_many
 from pytest_nsight.protocol.script import FirstPass

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import ChildProcess, shorten
 from pytest_nsight.controller.gpu_assignment import share_cases
 from pytest_nsight.controller.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.progress import Progress, Tail
@@ -17,6 +16,7 @@ from pytest_nsight.controller.worker_starter import POLL_S, LiveSession, WorkerS
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Case
+from pytest_nsight.processes.child_process import ChildProcess, shorten
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker

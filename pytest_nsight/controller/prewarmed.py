@@ -15,8 +15,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import ChildProcess
-from pytest_nsight.collectors.process_family import is_running
+from pytest_nsight.processes.child_process import ChildProcess
+from pytest_nsight.processes.process_family import is_running
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker

@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.model.values import Subject
+from pytest_nsight.processes.process_family import is_running
 from pytest_nsight.report.escapes import log_line, visible
 
 LOG_EVERY_S = 10.0

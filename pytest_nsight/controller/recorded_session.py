@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import read_tail
 from pytest_nsight.collectors.lookup import read_kept_trace
 from pytest_nsight.controller.identity_pass import read_identity_passes
 from pytest_nsight.controller.parallel_records import TraceReader, read_recorded_parallel_run
 from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.child_process import read_tail
 from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.worker_plan import has_plan

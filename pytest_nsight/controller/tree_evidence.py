@@ -12,10 +12,10 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.controller.git_revision import ask
 from pytest_nsight.controller.import_graph import ImportGraph
 from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
+from pytest_nsight.processes.regular_files import check_regular
 from pytest_nsight.protocol.json_files import read_json_file, write_json
 
 FILE_NAME = "evidence.json"

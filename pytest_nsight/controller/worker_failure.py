@@ -7,8 +7,8 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import last_lines
 from pytest_nsight.controller.time_limits import read_overdue
+from pytest_nsight.processes.child_process import last_lines
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import WrongImport

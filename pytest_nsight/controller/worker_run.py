@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import shorten
-from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.time_limits import read_overdue
@@ -23,6 +21,8 @@ from pytest_nsight.controller.worker_failure import (
 )
 from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.model.errors import CollectorError
+from pytest_nsight.processes.child_process import shorten
+from pytest_nsight.processes.process_family import is_running
 from pytest_nsight.protocol.job import DIED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.child_process import ChildProcess
 from pytest_nsight.controller.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.revision_tree import Tree
@@ -18,6 +17,7 @@ from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.time_limits import CaseClock, TimeLimits, end_overdue
 from pytest_nsight.controller.worker_failure import describe_removal
 from pytest_nsight.model.errors import CollectorError, unwritable
+from pytest_nsight.processes.child_process import ChildProcess
 from pytest_nsight.protocol.job import INTERRUPTED_FILE, Job
 from pytest_nsight.protocol.manifest import FILE_NAME
 from pytest_nsight.protocol.parent_pipe import PipeToWorker

@@ -9,7 +9,6 @@ from pathlib import Path
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.file_format import Runs
 from pytest_nsight.baselines.store import model_slug, read_file
-from pytest_nsight.collectors.regular_files import read_bounded
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.judge.location import typical_ns
@@ -18,6 +17,7 @@ from pytest_nsight.model.errors import BaselineError, NsightError
 from pytest_nsight.model.json_text import DecodingError, parse
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Subject
+from pytest_nsight.processes.regular_files import read_bounded
 
 RESULT_FILE = "result.json"
 

@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import shutil
 import sys
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -10,19 +9,12 @@ import pytest
 from pytest_nsight.collectors.cupti.library import VARIABLE
 from pytest_nsight.collectors.nsys.find import Installation
 from tests.collectors.fake_cupti import FakeDevice, compile_fake
-from tests.collectors.marked_processes import unique_token
 from tests.collectors.real import ROOT, require_nsys
 
 
 @pytest.fixture(scope="session")
 def installation() -> Installation:
     return require_nsys()
-
-
-@pytest.fixture
-def token() -> Iterator[str]:
-    with unique_token() as value:
-        yield value
 
 
 @pytest.fixture

@@ -14,7 +14,7 @@ from pytest_nsight.collectors.nsys.export import find_report
 from pytest_nsight.collectors.nsys.profiling import prepare, profile
 from pytest_nsight.model.errors import NsysError, UsageError
 from tests.collectors.real import environment, run
-from tests.collectors.test_child_process import STAYS, is_running
+from tests.processes.test_child_process import STAYS, is_running
 
 pytestmark = [pytest.mark.slow, pytest.mark.xdist_group("nsys")]
 

@@ -8,8 +8,8 @@ from contextlib import closing
 import pytest
 
 from pytest_nsight.collectors.nsys.scrub import pack, scrub
-from pytest_nsight.collectors.regular_files import unpack_xz
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.processes.regular_files import unpack_xz
 from tests.collectors.real import environment, record
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.

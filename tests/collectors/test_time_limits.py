@@ -8,13 +8,13 @@ import time
 
 import pytest
 
-from pytest_nsight.collectors.child_process import ENDED
 from pytest_nsight.collectors.nsys import find as find_module
 from pytest_nsight.collectors.nsys import profiling
 from pytest_nsight.collectors.nsys.export import export
 from pytest_nsight.collectors.nsys.find import CHOICE, find
 from pytest_nsight.collectors.nsys.nsys_collector import NsysCollector
 from pytest_nsight.model.errors import NsysError
+from pytest_nsight.processes.child_process import ENDED
 from pytest_nsight.protocol.job import WORKER_LOG
 from tests.collectors.real import environment
 

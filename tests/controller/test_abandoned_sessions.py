@@ -12,14 +12,14 @@ import pytest
 
 from pytest_nsight import cli
 from pytest_nsight.baselines.folder_lock import locked
-from pytest_nsight.collectors.claimed_folder import IN_USE, claim, scratch
 from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME, make_private_folder
 from pytest_nsight.controller.abandoned_sessions import sweep
 from pytest_nsight.controller.git_revision import check_out, resolve
 from pytest_nsight.controller.revision_tree import WORKTREE
 from pytest_nsight.model.errors import NsysError
-from tests.collectors.marked_processes import wait_until
+from pytest_nsight.processes.claimed_folder import IN_USE, claim, scratch
 from tests.collectors.real import environment
+from tests.processes.marked_processes import wait_until
 
 SECRET = "planted-hunter2"
 KILLED = "20260101-120000-ab01"
@@ -29,7 +29,7 @@ RUNNING = "20260102-120000-ab02"
 SESSION = """
 import os, sys
 from pathlib import Path
-from pytest_nsight.collectors.claimed_folder import claim
+from pytest_nsight.processes.claimed_folder import claim
 from pytest_nsight.collectors.nsys.private_folder import make_private_folder
 
 session, keeps = Path(sys.argv[1]), sys.argv[2] == "keeps"
@@ -151,7 +151,7 @@ def test_links_and_folders_of_others_are_left_alone(sessions: Path, tmp_path: Pa
 
 COMMAND = """
 import os, sys
-from pytest_nsight.collectors.claimed_folder import scratch
+from pytest_nsight.processes.claimed_folder import scratch
 
 with scratch() as folder:
     (folder / "r.sqlite").write_text("planted-hunter2")
@@ -185,7 +185,7 @@ def test_the_folder_of_a_killed_command_goes_and_that_of_a_running_one_stays(
 
 
 def read_owner(folder: Path) -> str:
-    from pytest_nsight.collectors.claimed_folder import Owner, seize  # noqa: PLC0415
+    from pytest_nsight.processes.claimed_folder import Owner, seize  # noqa: PLC0415
 
     owner = seize(folder)
     assert isinstance(owner, Owner)
@@ -276,7 +276,7 @@ def test_a_worktree_goes_with_its_killed_session_and_one_in_use_stays(
 CHECKS_OUT = """
 import sys
 from pathlib import Path
-from pytest_nsight.collectors.claimed_folder import claim
+from pytest_nsight.processes.claimed_folder import claim
 from pytest_nsight.controller.git_revision import check_out, resolve
 held = claim(Path(sys.argv[2]))
 check_out(resolve(Path(sys.argv[1]), "HEAD", may_build=False), Path(sys.argv[2], "against"))

@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 
 from pytest_nsight.collectors.lookup import read_kept_trace
 from pytest_nsight.collectors.open_recording import load_trace
-from pytest_nsight.collectors.regular_files import read_bounded, unpack_xz
 from pytest_nsight.model.errors import NsightError, TraceError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.regular_files import read_bounded, unpack_xz
 from pytest_nsight.trace.measures import measure
 from tests.fuzz.campaign import fuzz
 from tests.fuzz.spoilers import HOSTILE, spoil_bytes, spoil_json

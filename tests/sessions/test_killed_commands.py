@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from tests.collectors.marked_processes import VARIABLE, carriers, unique_token, wait_until
 from tests.collectors.real import ROOT, require_nsys
+from tests.processes.marked_processes import VARIABLE, carriers, unique_token, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("nsys")]
 

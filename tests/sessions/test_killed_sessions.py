@@ -15,9 +15,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.claimed_folder import IN_USE
-from tests.collectors.marked_processes import VARIABLE, carriers, unique_token, wait_until
+from pytest_nsight.processes.claimed_folder import IN_USE
 from tests.collectors.real import require_nsys
+from tests.processes.marked_processes import VARIABLE, carriers, unique_token, wait_until
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("nsys")]
 

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
-from pytest_nsight.collectors.child_process import ChildProcess, start
 from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_working, variables_of
 from pytest_nsight.collectors.cupti.cupti_recorder import CuptiRecorder
 from pytest_nsight.collectors.cupti.library import CuptiError
@@ -19,6 +18,7 @@ from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Calls, Launches, Ranges, Table, Trace
 from pytest_nsight.model.values import Shape
+from pytest_nsight.processes.child_process import ChildProcess, start
 from pytest_nsight.protocol.job import WORKER_LOG
 
 KEPT_FILES = "cupti-*.gz"

@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from pytest_nsight.collectors.regular_files import read_bounded
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Calls, Launches, MultiprocessorLimits, Ranges, Table, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
+from pytest_nsight.processes.regular_files import read_bounded
 
 FORMAT = 1
 MOST_BYTES = 2 * 1024**3

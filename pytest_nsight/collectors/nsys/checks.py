@@ -12,13 +12,13 @@ from dataclasses import dataclass
 from pathlib import Path
 
 import pytest_nsight
-from pytest_nsight.collectors.child_process import last_lines
-from pytest_nsight.collectors.claimed_folder import scratch
 from pytest_nsight.collectors.nsys.export import export, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
 from pytest_nsight.collectors.nsys.private_folder import check_space, is_visible
 from pytest_nsight.collectors.nsys.profiling import profile
 from pytest_nsight.model.errors import NsightError
+from pytest_nsight.processes.child_process import last_lines
+from pytest_nsight.processes.claimed_folder import scratch
 
 _PROBE_PAYLOAD = 4217
 _PROBE_S = 120.0

@@ -8,11 +8,11 @@ import shutil
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_nsight.collectors.child_process import ENDED, last_lines, read_tail, start
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.known_errors import Complaint, own_output, quote, recognise
 from pytest_nsight.collectors.nsys.profiling import export_command
 from pytest_nsight.model.errors import NsysError
+from pytest_nsight.processes.child_process import ENDED, last_lines, read_tail, start
 
 EXPORT_LIMIT_S = 600.0
 """An export may take so long, and longer for a large report: Nsight Systems exports some 15 MB a second."""

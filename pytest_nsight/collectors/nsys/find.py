@@ -13,8 +13,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import NsysError
+from pytest_nsight.processes.watchdog import tie
 
 MINIMUM_VERSION = (2022, 4)
 """Oldest version whose exports are known."""

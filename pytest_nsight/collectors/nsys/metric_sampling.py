@@ -13,8 +13,8 @@ from pathlib import Path
 
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.known_errors import quote, recognise
-from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import NsysError
+from pytest_nsight.processes.watchdog import tie
 
 FREQUENCY_HZ = 20_000
 """A sample each 50 us: what is shorter is seen by none. The highest that nsys 2025 takes on an H200 is 200 kHz."""

@@ -8,8 +8,6 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
-from pytest_nsight.collectors.child_process import ChildProcess
-from pytest_nsight.collectors.claimed_folder import scratch
 from pytest_nsight.collectors.nsys.export import export, find_complaint, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
 from pytest_nsight.collectors.nsys.metric_sampling import FREQUENCY_HZ, check_sampling
@@ -24,8 +22,10 @@ from pytest_nsight.collectors.nsys.profiling import profile
 from pytest_nsight.collectors.nsys.ranges import emitter
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.nsys.scrub import scrub
-from pytest_nsight.collectors.regular_files import check_regular, unpack_xz
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.child_process import ChildProcess
+from pytest_nsight.processes.claimed_folder import scratch
+from pytest_nsight.processes.regular_files import check_regular, unpack_xz
 from pytest_nsight.protocol.job import WORKER_LOG
 
 REPORT_FILE = "report.nsys-rep"

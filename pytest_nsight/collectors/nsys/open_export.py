@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from pytest_nsight.collectors.nsys.known_errors import quote
-from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.processes.regular_files import check_regular
 
 MAGIC = b"SQLite format 3\x00"
 HEADER_BYTES = 100

@@ -8,13 +8,13 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 from pytest_nsight.collectors.base import RecordingOptions
-from pytest_nsight.collectors.child_process import ChildProcess, start
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.metric_sampling import metric_options
 from pytest_nsight.collectors.nsys.private_folder import NEEDED_BYTES, check_space
-from pytest_nsight.collectors.process_family import is_running
 from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.model.trace import OWN_DOMAIN
+from pytest_nsight.processes.child_process import ChildProcess, start
+from pytest_nsight.processes.process_family import is_running
 
 _ROUNDS_ONLY = RecordingOptions()
 

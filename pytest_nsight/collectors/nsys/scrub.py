@@ -17,8 +17,8 @@ from contextlib import closing
 from pathlib import Path
 
 from pytest_nsight.collectors.nsys.known_errors import quote
-from pytest_nsight.collectors.regular_files import check_regular
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.processes.regular_files import check_regular
 
 _SPAN = "start end globalTid globalPid correlationId"
 _PLACE = "deviceId contextId greenContextId streamId graphNodeId graphId graphExecId"

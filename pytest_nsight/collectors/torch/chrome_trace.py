@@ -14,12 +14,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_nsight.collectors.regular_files import read_bounded
 from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events, parse_written
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import MultiprocessorLimits, Ranges, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
+from pytest_nsight.processes.regular_files import read_bounded
 
 _MOST_BYTES = 4 * 1024**3
 _WARP = 32

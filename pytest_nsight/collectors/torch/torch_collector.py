@@ -11,14 +11,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
-from pytest_nsight.collectors.child_process import ChildProcess, start
 from pytest_nsight.collectors.machine import gpu_names
-from pytest_nsight.collectors.regular_files import read_bounded
 from pytest_nsight.collectors.torch.event_checks import Event, check_events
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.collectors.torch.recorder import TorchRecorder
 from pytest_nsight.model.errors import CollectorError, TraceError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.processes.child_process import ChildProcess, start
+from pytest_nsight.processes.regular_files import read_bounded
 from pytest_nsight.protocol.job import WORKER_LOG
 
 KEPT_FILES = "trace-*.json.gz"

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.collectors.child_process import last_lines, shorten, start
 from pytest_nsight.model.errors import CollectorError
+from pytest_nsight.processes.child_process import last_lines, shorten, start
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
 pytestmark = pytest.mark.xdist_group("nsys")

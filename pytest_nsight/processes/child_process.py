@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
 import signal
 import stat
@@ -13,9 +12,10 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 
-from pytest_nsight.collectors.process_family import MARK, ProcessFamily, send
-from pytest_nsight.collectors.watchdog import tie
 from pytest_nsight.model.errors import CollectorError
+from pytest_nsight.processes.process_family import MARK, ProcessFamily
+from pytest_nsight.processes.signals import kill_group, send
+from pytest_nsight.processes.watchdog import tie
 
 _POLL_S = 0.02
 _KILL_S = 5.0
@@ -114,7 +114,7 @@ class ChildProcess:
         while self.leftovers() and time.monotonic() < deadline:
             time.sleep(_POLL_S)
         if target_pid is not None:
-            _kill_group(target_pid)
+            kill_group(target_pid)
         left = self._kill_leftovers()
         self._popen.poll()
         return left
@@ -234,10 +234,3 @@ def last_lines(log: Path, count: int = 5) -> str:
     # Progress bars overwrite themselves with carriage returns: each state would be a line.
     lines = (line.rsplit("\r", 1)[-1].strip() for line in read_tail(log).replace("\r\n", "\n").split("\n"))
     return "\n".join([line for line in lines if line][-count:])
-
-
-def _kill_group(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        group = os.getpgid(pid)
-        if group != os.getpgrp():
-            os.killpg(group, signal.SIGKILL)

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import signal
 from collections.abc import Callable
 
 import psutil
@@ -65,12 +64,6 @@ def is_running(pid: int | None) -> bool:
     with contextlib.suppress(psutil.Error):
         return pid is not None and psutil.Process(pid).status() not in _ENDED
     return False
-
-
-def send(pid: int, number: signal.Signals) -> None:
-    """Signals a process, if it is there and ours."""
-    with contextlib.suppress(ProcessLookupError, PermissionError):
-        os.kill(pid, number)
 
 
 def _running() -> dict[int, tuple[int, float]]:

@@ -11,8 +11,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from tests.collectors.marked_processes import VARIABLE, carriers, wait_until
 from tests.collectors.real import environment
+from tests.processes.marked_processes import VARIABLE, carriers, wait_until
 
 pytestmark = pytest.mark.slow
 
@@ -21,7 +21,7 @@ HOLDS_LOCK = "import ctypes; ctypes.PyDLL(None).sleep(600)"
 STARTS = """
 import os, subprocess, sys, time
 from pathlib import Path
-from pytest_nsight.collectors.child_process import start
+from pytest_nsight.processes.child_process import start
 
 folder = Path(sys.argv[1])
 kept = [start((sys.executable, "-c", code), folder / f"log-{number}", folder, os.environ)
@@ -102,7 +102,7 @@ def test_an_owner_inside_another_ends_what_it_has_started(tmp_path: Path, token:
 def test_a_watchdog_that_was_killed_is_replaced(tmp_path: Path, token: str) -> None:
     again = """
 import psutil
-(dog,) = [one for one in psutil.Process().children() if "pytest_nsight.collectors.watchdog" in str(one.cmdline())]
+(dog,) = [one for one in psutil.Process().children() if "pytest_nsight.processes.watchdog" in str(one.cmdline())]
 dog.kill()
 dog.wait()
 kept.append(start((sys.executable, "-c", sys.argv[2]), folder / "log", folder, os.environ))
@@ -121,7 +121,7 @@ def test_without_a_watchdog_nothing_is_started(tmp_path: Path, token: str) -> No
     code = """
 import sys
 real, sys.executable = sys.executable, "/no/python"
-from pytest_nsight.collectors.child_process import start
+from pytest_nsight.processes.child_process import start
 from pytest_nsight.model.errors import CollectorError
 try:
     start((real, "-c", "open('started', 'w')"), Path("log"), Path("."), os.environ)

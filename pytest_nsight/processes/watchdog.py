@@ -21,8 +21,9 @@ import time
 from collections.abc import Mapping
 from pathlib import Path
 
-from pytest_nsight.collectors.process_family import MARK, WATCHDOG, ProcessFamily, send
 from pytest_nsight.model.errors import CollectorError
+from pytest_nsight.processes.process_family import MARK, WATCHDOG, ProcessFamily
+from pytest_nsight.processes.signals import send
 
 _LOOK_S = 1.0
 _PAUSE_S = 0.05
@@ -31,7 +32,7 @@ _LONGEST_S = 10.0
 
 _START = """import sys
 sys.path[:] = sys.argv[3:]
-from pytest_nsight.collectors.watchdog import watch
+from pytest_nsight.processes.watchdog import watch
 watch(int(sys.argv[1]), sys.argv[2])"""
 
 
