@@ -24,6 +24,7 @@ AUDITED = 3
 
 _CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT)
 _MOST_NAMED = 20
+_UNIDENTIFIED_ARE_TIMED = "nothing is wrong: such cases are timed"
 
 
 def prove_identical(state: GateState, stored: StoredRuns) -> GateState:
@@ -198,8 +199,10 @@ def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:
         if identity.why_none:
             # The values that differ are each case's own.
             by_reason.setdefault(identity.why_none.partition(" (")[0], []).append(Subject(case).label)
-    return [
+    notes = [
         f"{count(len(cases), 'case')} without an identity ({', '.join(cases[:_MOST_NAMED])}"
         f"{', ...' if len(cases) > _MOST_NAMED else ''}): {why}"
         for why, cases in by_reason.items()
     ]
+    # Once is enough, however many reasons there are.
+    return [*notes[:-1], *(f"{note}; {_UNIDENTIFIED_ARE_TIMED}" for note in notes[-1:])]

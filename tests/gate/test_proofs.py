@@ -171,7 +171,19 @@ def test_a_case_whose_rounds_differ_is_timed_and_named() -> None:
     state = run(machine, stored(SAME))
 
     assert IDS[0] in timed_by(machine)
-    assert "1 case without an identity (a): its rounds differ: argument 2" in describe_identities(state, ())
+    note = "1 case without an identity (a): its rounds differ: argument 2; nothing is wrong: such cases are timed"
+    assert note in describe_identities(state, ())
+
+
+def test_what_becomes_of_cases_without_an_identity_is_said_once() -> None:
+    why = {IDS[0]: Identity(why_none="its rounds differ"), IDS[1]: Identity(why_none="it uses 2 streams")}
+
+    notes = describe_identities(run(IdentifyingMachine({**SAME, **why}), stored(SAME)), ())
+
+    assert [note.endswith("such cases are timed") for note in notes if "without an identity" in note] == [
+        False,
+        True,
+    ]
 
 
 def test_a_pass_that_fails_is_one_note_and_all_is_timed() -> None:

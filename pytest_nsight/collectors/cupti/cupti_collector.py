@@ -14,14 +14,12 @@ from pytest_nsight.collectors.cupti.availability import CuptiInstallation, find_
 from pytest_nsight.collectors.cupti.cupti_recorder import CuptiRecorder
 from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.cupti.packed_trace import read_trace
+from pytest_nsight.collectors.kept_files import KeptFiles
 from pytest_nsight.collectors.machine import gpu_names
-from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Calls, Launches, Ranges, Table, Trace
 from pytest_nsight.model.values import Shape
 from pytest_nsight.processes.child_process import ChildProcess, start
 from pytest_nsight.protocol.job import WORKER_LOG
-
-KEPT_FILES = "cupti-*.gz"
 
 
 class CuptiCollector:
@@ -46,26 +44,12 @@ class CuptiCollector:
         Raises:
             TraceError: it wrote nothing, or something else.
         """
-        trace = read_kept(folder)
-        if trace is None:
-            raise TraceError(f"CUPTI left no record in {folder}: no test got as far as measuring anything")
-        return trace
+        return _KEPT.collect(folder)
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes the records unless they are to be kept; they hold nothing secret."""
         if not keep:
-            for path in folder.glob(KEPT_FILES):
-                path.unlink()
-
-
-def read_kept(folder: Path) -> Trace | None:
-    """Reads the records in a run's folder; None if there are none.
-
-    Raises:
-        TraceError: a file is cut off or holds something else.
-    """
-    paths = sorted(folder.glob(KEPT_FILES))
-    return join_cases([read_trace(path) for path in paths]) if paths else None
+            _KEPT.remove(folder)
 
 
 def join_cases(traces: Sequence[Trace]) -> Trace:
@@ -106,6 +90,9 @@ def _join(table: type[Table], parts: Sequence[Table]) -> dict[str, Any]:
     }
 
 
+_KEPT = KeptFiles("cupti-*.gz", "CUPTI", lambda paths: join_cases([read_trace(path) for path in paths]))
+
+
 class _CuptiFactory:
     """Makes what measures with CUPTI."""
 
@@ -139,7 +126,7 @@ class _CuptiFactory:
         Raises:
             TraceError: it cannot be read.
         """
-        return read_kept(folder)
+        return _KEPT.read(folder)
 
 
 FACTORY = _CuptiFactory()

@@ -15,14 +15,12 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from pytest_nsight.collectors.kept_files import MOST_BYTES, read_case
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Calls, Launches, MultiprocessorLimits, Ranges, Table, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
-from pytest_nsight.processes.regular_files import read_bounded
 
 FORMAT = 1
-MOST_BYTES = 2 * 1024**3
-"""Unpacked, of one case: 10 000 rounds of 100 launches take about 0.1 GB."""
 
 _TABLES: Mapping[str, type[Table]] = {"ranges": Ranges, "calls": Calls, "launches": Launches}
 _LATEST_NS = 2**62
@@ -68,7 +66,7 @@ def read_trace(path: Path) -> Trace:
     Raises:
         TraceError: it is no regular file, is cut short, or holds something else than it should.
     """
-    line, _, rest = read_bounded(path, MOST_BYTES).partition(b"\n")
+    line, _, rest = read_case(path).partition(b"\n")
     try:
         header = json.loads(line)
         if not isinstance(header, dict) or header.get("format") != FORMAT:

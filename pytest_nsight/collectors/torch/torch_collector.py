@@ -11,6 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
+from pytest_nsight.collectors.kept_files import KeptFiles, read_case
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.collectors.torch.event_checks import Event, check_events
 from pytest_nsight.collectors.torch.events import build_trace
@@ -18,12 +19,7 @@ from pytest_nsight.collectors.torch.recorder import TorchRecorder
 from pytest_nsight.model.errors import CollectorError, TraceError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.processes.child_process import ChildProcess, start
-from pytest_nsight.processes.regular_files import read_bounded
 from pytest_nsight.protocol.job import WORKER_LOG
-
-KEPT_FILES = "trace-*.json.gz"
-MOST_BYTES = 2 * 1024**3
-"""Unpacked, of one case: 10 000 rounds of 100 launches take about 0.5 GB."""
 
 
 class TorchCollector:
@@ -47,38 +43,25 @@ class TorchCollector:
         Raises:
             TraceError: it wrote nothing, or something else.
         """
-        trace = read_kept(folder)
-        if trace is None:
-            raise TraceError(f"torch.profiler left no trace in {folder}: no test got as far as measuring anything")
-        return trace
+        return _KEPT.collect(folder)
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes the traces unless they are to be kept; they hold nothing secret."""
         if not keep:
-            for path in folder.glob(KEPT_FILES):
-                path.unlink()
-
-
-def read_kept(folder: Path) -> Trace | None:
-    """Reads the traces in a run's folder; None if there are none.
-
-    Raises:
-        TraceError: a file is cut off or holds something else.
-    """
-    paths = sorted(folder.glob(KEPT_FILES))
-    if not paths:
-        return None
-    return build_trace([_load(path) for path in paths])
+            _KEPT.remove(folder)
 
 
 def _load(path: Path) -> list[Event]:
     try:
-        events = json.loads(read_bounded(path, MOST_BYTES))
+        events = json.loads(read_case(path))
         check_events(events)
     except (ValueError, RecursionError, MemoryError) as error:
         raise TraceError(f"{path} is no trace of torch.profiler ({error}); record the session again") from None
     kept: list[Event] = events
     return kept
+
+
+_KEPT = KeptFiles("trace-*.json.gz", "torch.profiler", lambda paths: build_trace([_load(path) for path in paths]))
 
 
 class _TorchFactory:
@@ -106,7 +89,7 @@ class _TorchFactory:
         Raises:
             TraceError: it cannot be read.
         """
-        return read_kept(folder)
+        return _KEPT.read(folder)
 
 
 FACTORY = _TorchFactory()
