@@ -27,10 +27,9 @@ from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.device_health import DeviceHealthPlugin
 from pytest_nsight.worker.fixture import Nsight
-from pytest_nsight.worker.inner_plugins import OptionsPlugin, RankPlugin, SkipPlugin
+from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
-from pytest_nsight.worker.one_process import OneProcessPlugin
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 
 PLUGIN_NAME = "nsight-worker"
