@@ -25,6 +25,11 @@ import numpy, pytest, torch
 torch.set_num_threads(1)
 X = torch.ones(4)
 WHERE = os.getcwd()
+# Environment variables that change beside a first import stay, so no case may be the first to import anything.
+import contextlib, encodings.ascii
+with torch.profiler.profile(), contextlib.suppress(ImportError):
+    import torch.profiler._cupti_monitor
+    torch.exp(X)
 """
 
 CHANGES = {
