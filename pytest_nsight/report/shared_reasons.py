@@ -81,7 +81,7 @@ def state_wider_bands(verdicts: Sequence[Verdict], named: Mapping[Subject, str])
         on_gpu = all(is_gpu(run.board) for run in compared.basis.runs)
         cause = "the timer's resolution" if on_gpu else "runs on a processor"
         margin = percent(math.expm1(compared.basis.margin), signed=False)
-        passes = f"a smaller slowdown is no REGRESSION, and UNCHANGED says equal within {margin}"
+        passes = f"a smaller slowdown is no regression, and equality is shown within {margin}"
         cases.setdefault((f"band {judged} instead of {asked}, for {cause}", passes), []).append(
             named[verdict.subject]
         )

@@ -131,8 +131,8 @@ def test_the_chart_says_the_band_that_judged_where_it_is_wider_than_the_setting(
     chart = html_report.render(result).partition("<h2>Changes</h2>")[2].partition("<h2>")[0]
 
     assert "Band 50 % instead of 2 %" in chart
-    assert "a smaller slowdown is no REGRESSION" in chart
-    assert "equal within 75 %" in chart
+    assert "a smaller slowdown is no regression" in chart
+    assert "equality is shown within 75 %" in chart
     assert "instead of" not in html_report.render(canned.worked()).partition("<h2>Changes</h2>")[2]
 
 

@@ -51,12 +51,9 @@ def test_saving_then_checking_passes_and_a_lost_fusion_fails_as_structure(
     unchanged.assert_outcomes(passed=2)
     for result in (spoiled, replayed):
         result.assert_outcomes(passed=1, failed=1)
-        result.stdout.fnmatch_lines(
-            [
-                "*test_op[[]fused[]]*- 1 launch: mul*+ 3 launches: exp, sum, add*",
-                "STRUCTURE *test_op[[]fused[]]*launches changed*",
-            ]
-        )
+        said = " ".join(result.stdout.str().split())
+        assert "as when a fusion is lost: - 1 launch: mul + 3 launches: exp, sum, add" in said
+        result.stdout.fnmatch_lines(["STRUCTURE *test_op[[]fused[]]*launches changed*"])
     assert "STRUCTURE" in (pytester.path / "out.md").read_text()
 
 
