@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import statistics
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,9 +25,8 @@ class StoredSave:
         commit: git commit of the tested tree, "" if unknown; "+" at its end if it had changes.
         board: the board's UUID, or the processor's name.
         reason: why the runs became a baseline, "" for no reason.
-        runs: how many runs are stored.
-        metric: which duration `time_ns` is.
-        time_ns: median over the runs of the median over the rounds.
+        measured: the runs, oldest first.
+        metric: the duration that all of them have, "" for none.
         launches: launches per round in the newest run.
     """
 
@@ -37,10 +35,14 @@ class StoredSave:
     commit: str
     board: str
     reason: str
-    runs: int
+    measured: tuple[RunSummary, ...]
     metric: str
-    time_ns: float
     launches: int
+
+    @property
+    def runs(self) -> int:
+        """How many runs are stored."""
+        return len(self.measured)
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,16 +104,14 @@ def list_saves(runs: Sequence[RunSummary]) -> tuple[StoredSave, ...]:
 def _describe_save(runs: Sequence[RunSummary]) -> StoredSave:
     newest = runs[-1]
     metric = next((name for name in METRICS if all(run.rounds.get(name) for run in runs)), "")
-    medians = [statistics.median(run.rounds[metric]) for run in runs] if metric else [0.0]
     return StoredSave(
         session=newest.session,
         recorded=newest.recorded,
         commit=newest.commit,
         board=newest.board,
         reason=newest.reason,
-        runs=len(runs),
+        measured=tuple(runs),
         metric=metric,
-        time_ns=statistics.median(medians),
         launches=sum(use.count for use in newest.shapes),
     )
 

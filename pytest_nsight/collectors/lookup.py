@@ -50,7 +50,7 @@ def choose(wanted: str, options: RecordingOptions, *, strict: bool) -> tuple[Col
         CollectorError: the wanted one does not work here, none does, or --nsight-strict forbids the one that does.
     """
     if wanted != AUTO:
-        return _make(wanted, options), ()
+        return _make(wanted, options), _warn_of_no_gpu(wanted)
     if not gpu_names():
         obstacle = "no CUDA device here, so CPU operators are measured instead of kernels"
         _refuse_fallback(obstacle, strict=strict)
@@ -66,6 +66,14 @@ def choose(wanted: str, options: RecordingOptions, *, strict: bool) -> tuple[Col
     except CollectorError as error:
         obstacle = f"torch.profiler instead of Nsight Systems and of CUPTI: {reason}; {error}"
     return _make("torch", options), (obstacle,)
+
+
+def _warn_of_no_gpu(wanted: str) -> tuple[str, ...]:
+    """What nsys can do without a GPU: it records ranges, such as for a look at the host, and no case is judged."""
+    if wanted != "nsys" or gpu_names():
+        return ()
+    note = "no CUDA device here: nsys records no kernels, so no case can be measured"
+    return (f"{note}; without --nsight-collector nsys CPU operators are measured",)
 
 
 def _refuse_fallback(obstacle: str, *, strict: bool) -> None:

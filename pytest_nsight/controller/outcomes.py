@@ -15,6 +15,7 @@ from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.report.ci_formats import properties
 from pytest_nsight.report.escapes import log_line, visible
+from pytest_nsight.report.table import wrap
 from pytest_nsight.report.verdict_text import detail_lines, headline
 
 _TUPLES = ("longrepr", "location")
@@ -30,7 +31,7 @@ class CaseOutcome:
         verdicts: one per subject of the case.
         problem: why there is nothing to judge, "" if there is.
         is_unrecorded: whether a replayed recording simply does not hold the case.
-        next_steps: lines on its baseline, and on how to accept a failing change or check it again.
+        next_steps: a line on its baseline, and the commands that accept a failing change and check it again.
         warnings: what it warned of.
     """
 
@@ -115,10 +116,15 @@ class VerdictText:
         return "\n".join([*self._sentences, *self._details, *self._next_steps])
 
     def toterminal(self, tw: Any) -> None:
-        """Writes the sentences as pytest writes a traceback."""
+        """Writes the sentences as pytest writes a traceback, as wide as the terminal."""
         for sentence in self._sentences:
-            tw.line(sentence, red=True)
-        for line in (*self._details, *self._next_steps):
+            for part in wrap(sentence, tw.fullwidth):
+                tw.line(part, red=True)
+        for line in (*self._details, *self._next_steps[:1]):
+            for part in wrap(line, tw.fullwidth):
+                tw.line(part)
+        for line in self._next_steps[1:]:
+            # A command that is wrapped cannot be copied.
             tw.line(line)
 
 

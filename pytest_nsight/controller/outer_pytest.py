@@ -41,6 +41,7 @@ from pytest_nsight.protocol.ranks import is_one_of_many
 from pytest_nsight.protocol.script import FirstPass
 from pytest_nsight.report import terminal
 from pytest_nsight.report.registry import workflow_commands
+from pytest_nsight.report.table import wrap
 
 # Verdict -> (letter, word, colour) in pytest's progress; what is absent shows as pytest always does.
 _STATUS = {
@@ -80,10 +81,13 @@ class Controller:
         self._header: list[str] = []
         self._evidence_notes: tuple[str, ...] = ()
 
-    def pytest_report_header(self) -> list[str]:
+    def pytest_report_header(self, config: pytest.Config) -> list[str]:
         """Says how and against what is measured."""
         self._header = self._session.header()
-        return self._header
+        reporter = config.pluginmanager.get_plugin("terminalreporter")
+        if reporter is None:
+            return self._header
+        return [part for line in self._header for part in wrap(line, reporter._tw.fullwidth)]  # noqa: SLF001
 
     @property
     def folder_name(self) -> str:
@@ -238,8 +242,9 @@ class Controller:
         self._write_faults(terminalreporter)
 
     def _write_faults(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for note in self._evidence_notes:
-            terminalreporter.write_line(f"nsight: {note}")
+        for note in (self._conclusion.kept, *self._evidence_notes):
+            if note:
+                terminalreporter.write_line(f"nsight: {note}")
         for error in self._conclusion.errors:
             terminalreporter.write_line(f"ERROR: {error}", red=True)
         for gap in self._conclusion.gaps:

@@ -67,9 +67,10 @@ def line(progress: Progress, elapsed_s: float) -> str:
     running = [Subject(case).label for case in (progress.case, *progress.beside) if case]
     what = visible(" | ".join(running)) or ("reading" if progress.done else "starting")
     left = ""
-    if progress.done:
+    if 0 < progress.done < progress.total:
         seconds = elapsed_s / progress.done * (progress.total - progress.done)
-        left = f", about {seconds:.0f} s left"
+        # How many runs follow is known only when their cases are judged.
+        left = f", about {seconds:.0f} s left of this run"
     return f"nsight: {run}, case {min(progress.done + 1, progress.total)}/{progress.total}: {what}{left}"
 
 

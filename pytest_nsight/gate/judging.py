@@ -9,8 +9,9 @@ from pytest_nsight.baselines.comparability import ComparableRuns, describe_chang
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.code_changes import describe_change
+from pytest_nsight.judge.environment_checks import explain_unfit
 from pytest_nsight.judge.judge import judge, suspects
-from pytest_nsight.judge.location import typical_ns
+from pytest_nsight.judge.location import explain_no_level, typical_ns
 from pytest_nsight.judge.structure import compare_structure
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
@@ -144,6 +145,18 @@ def list_saved(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
         stored: what the baselines hold.
     """
     return tuple(_describe(subject) for subject in list_subjects(state, stored))
+
+
+def list_unfit(state: GateState) -> Mapping[Subject, str]:
+    """Case -> why its new runs make a poor baseline, for those that do, in the order of the cases."""
+    found = {}
+    for subject in list_subjects(state, StoredRuns()):
+        if subject.subject.part:
+            continue
+        why = explain_unfit(subject.new) or explain_no_level(subject.new, _shown_metric(subject))
+        if why:
+            found[subject.subject] = why
+    return found
 
 
 def withdraw(verdict: Verdict) -> Verdict:

@@ -34,9 +34,10 @@ class HistoryRun:
         board: it ran on.
         recorded: UTC time of the session, ISO 8601.
         commit: of the tested tree, "" if unknown; "+" at its end if the tree had changes.
-        time_ns: median over its rounds of the duration that is looked at.
+        time_ns: typical time of the duration that is looked at.
         source: where it was found.
         remark: why it became a baseline, or the verdict of its session; "" for neither.
+        has_one_level: whether it may be compared: it neither drifts nor has a clock that changes.
     """
 
     model: str
@@ -49,6 +50,7 @@ class HistoryRun:
     time_ns: float
     source: PointSource
     remark: str = ""
+    has_one_level: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,7 +63,7 @@ class HistoryPoint:
         recorded: UTC time of the session, ISO 8601.
         commit: of the tested tree, "" if unknown; "+" at its end if the tree had changes.
         runs: how many.
-        time_ns: median over them.
+        time_ns: typical time of them, as the reports of the session have it.
         is_stored: whether they are, or were, in a baseline.
         remark: why they became a baseline, or the verdict of the session; "" for neither.
     """
@@ -143,10 +145,17 @@ def _make_point(runs: Sequence[HistoryRun]) -> HistoryPoint:
         recorded=first.recorded,
         commit=first.commit,
         runs=len(runs),
-        time_ns=statistics.median(run.time_ns for run in runs),
+        time_ns=_typical_ns(runs),
         is_stored=bool(stored),
         remark=remarks[0] if remarks else "",
     )
+
+
+def _typical_ns(runs: Sequence[HistoryRun]) -> float:
+    """The time of the session, as `typical_ns` of judge/location.py has it."""
+    times = [run.time_ns for run in runs if run.has_one_level] or [run.time_ns for run in runs]
+    # Times of 0 ns, such as copies that do not occur, have no logarithm.
+    return statistics.geometric_mean(times) if min(times) > 0 else statistics.median_high(times)
 
 
 def _find_changes(points: Sequence[HistoryPoint]) -> tuple[TimeChange, ...]:

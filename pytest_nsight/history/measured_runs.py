@@ -11,7 +11,7 @@ from pytest_nsight.baselines.file_format import Runs
 from pytest_nsight.baselines.store import model_slug, read_file
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
-from pytest_nsight.judge.location import typical_ns
+from pytest_nsight.judge.location import has_one_level, typical_ns
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError, NsightError
 from pytest_nsight.model.json_text import DecodingError, parse
@@ -49,6 +49,7 @@ class _ResultRun:
     commit: str
     medians_ns: Mapping[str, float]
     times_ns: Mapping[str, float] | None = None
+    without_level: tuple[str, ...] | None = None
 
 
 def find_runs(baselines: Path, sessions: Path, words: Sequence[str], metric: str) -> FoundRuns:
@@ -119,6 +120,7 @@ def _stored_runs(model: str, stored: Runs, words: Sequence[str], metric: str) ->
                     time_ns=typical_ns([run], metric),
                     source=PointSource.BASELINE,
                     remark=run.reason,
+                    has_one_level=has_one_level(run, metric),
                 )
 
 
@@ -161,6 +163,7 @@ def _session_runs(content: object, session: str, words: Sequence[str], metric: s
                     time_ns=times_ns[metric],
                     source=PointSource.SESSION,
                     remark=str(entry["verdict"]),
+                    has_one_level=metric not in (run.without_level or ()),
                 )
 
 

@@ -44,6 +44,22 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
     )
 
 
+def explain_unfit(runs: Sequence[RunSummary]) -> str:
+    """Return why the machine makes these runs a poor baseline, "" if it does not.
+
+    These are the checks of a comparison, without anything to compare with: a later session on an idle machine would
+    find the same of its baseline.
+    """
+    throttled, lost = _throttled_share(runs), _processor_lost(runs)
+    if throttled is not None and throttled > THROTTLED_SHARE:
+        return f"the GPU was throttled{_name_reasons(runs)} in {_write(throttled)} of the rounds"
+    if others := _name_foreign_processes(runs):
+        return f"other processes computed on the GPU ({', '.join(sorted(others))})"
+    if lost is not None and lost > LOST_SHARE:
+        return f"other programs had the processor in {_write(lost)} of the time that the rounds needed it"
+    return ""
+
+
 def explain_shift(log_change: float) -> str:
     """Return the sentence on canaries that moved too far."""
     return (
@@ -58,9 +74,12 @@ def _explain_throttling(
     share, other = _throttled_share(runs), _throttled_share(others) or 0.0
     if share is None or not share > max(THROTTLED_SHARE, other):
         return ""
+    return f"{what}{_name_reasons(runs)} in {_write(share)} of the rounds, {_write(other)} {where}; {remedy}"
+
+
+def _name_reasons(runs: Sequence[RunSummary]) -> str:
     reasons = sorted({reason for run in runs for reason in run.clocks.reasons})
-    named = f" ({', '.join(reasons)})" if reasons else ""
-    return f"{what}{named} in {_write(share)} of the rounds, {_write(other)} {where}; {remedy}"
+    return f" ({', '.join(reasons)})" if reasons else ""
 
 
 def _explain_processor(

@@ -245,6 +245,8 @@ def locate_all(
 def typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
     """Return the one time in ns that reports show of runs: the geometric mean of their locations.
 
+    As in a comparison, runs that drift or whose clock changed count only where all do.
+
     Args:
         runs: at least one, each with rounds of this metric.
         metric: the duration in question.
@@ -253,7 +255,24 @@ def typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
     if found.unlocated:
         # Rounds of 0 ns, such as copies that do not occur, have no logarithm.
         return float(statistics.median_high([statistics.median_high(run.rounds[metric]) for run in runs]))
-    return exp(statistics.fmean(location.log_ns for location in found.locations))
+    level = [location for location in found.locations if location.has_one_level] or found.locations
+    return exp(statistics.fmean(location.log_ns for location in level))
+
+
+def has_one_level(run: RunSummary, metric: str) -> bool:
+    """Return whether a run may be compared: it has a location, does not drift, and its clock does not change."""
+    found = locate(run, metric)
+    return isinstance(found, Location) and found.has_one_level
+
+
+def explain_no_level(runs: Sequence[RunSummary], metric: str) -> str:
+    """Return why none of these runs may be compared, "" if some may or their rounds have no logarithm."""
+    found = locate_all(runs, metric).locations
+    if not found or any(location.has_one_level for location in found):
+        return ""
+    if all(location.drift for location in found):
+        return "the time drifts within every run, as without enough warm-up"
+    return "the clock changed within every run"
 
 
 def resolution_ns(locations: Iterable[Location]) -> float:

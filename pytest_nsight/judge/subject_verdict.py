@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import math
+import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
-
-import numpy as np
 
 from pytest_nsight.judge import sentences
 from pytest_nsight.judge.basis import collect_basis, find_slower_kernels
@@ -67,7 +66,7 @@ def decide(
         subject=subject.given.subject,
         kind=kind,
         sentence=f"{subject.given.subject.label}: {body}",
-        now_ns=float(np.median(np.concatenate([item.durations_ns for item in measured]))) if measured else None,
+        now_ns=exp(statistics.fmean(item.log_ns for item in measured)) if measured else None,
         comparison=comparison,
         changes=subject.structure.changes if subject.loses_structure else (),
         metric=subject.given.policy.metric,

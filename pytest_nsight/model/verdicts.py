@@ -75,11 +75,13 @@ class Verdict:
         subject: whose verdict it is.
         kind: the verdict.
         sentence: one line for a person: what happened, with the values, and what to do.
-        now_ns: the median of the gated duration over the new rounds in ns; None if nothing was measured.
+        now_ns: the typical time of the new runs in ns, as `typical_ns` of judge/location.py has it; None if nothing
+            was measured.
         comparison: the numbers, None where nothing was compared on time.
         changes: how the structure changed, empty where it did not.
         metric: the gated duration.
-        before_ns: what a save replaces: the median of the newest stored session in ns; None if nothing was stored.
+        before_ns: what a save replaces: the typical time of the newest stored session in ns; None if nothing was
+            stored.
     """
 
     subject: Subject

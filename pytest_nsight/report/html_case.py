@@ -67,14 +67,23 @@ def kind_class(verdict: Verdict, *, strict: bool) -> str:
     return "good" if verdict.kind is VerdictKind.IMPROVEMENT else "calm"
 
 
-def render_case(case: PageCase, result: SessionResult, anchors: Mapping[Subject, str]) -> str:
-    """The case as an element that unfolds, without any script."""
+def render_case(
+    case: PageCase, result: SessionResult, anchors: Mapping[Subject, str], *, is_open: bool = False
+) -> str:
+    """The case as an element that unfolds, without any script.
+
+    Args:
+        case: what it shows.
+        result: the session.
+        anchors: subject -> id of its element.
+        is_open: whether it is unfolded though it does not fail.
+    """
     verdict = case.verdict
     row = cells(verdict, case.label)
     runs = case.runs
     text = " ".join([verdict.kind.value, case.label, *(use.shape.name for run in runs[-1:] for use in run.shapes)])
     name = kind_class(verdict, strict=result.strict)
-    unfolded = ' open=""' if fails(verdict, strict=result.strict) else ""
+    unfolded = ' open=""' if is_open or fails(verdict, strict=result.strict) else ""
     sections = [
         f"<p>{html_text(_arrows(reason(verdict)))}</p>",
         _changes(verdict),

@@ -16,12 +16,15 @@ from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_case import PageCase, kind_class, render_case
 from pytest_nsight.report.html_page import render_page, search_bar, table
 from pytest_nsight.report.next_steps import plan_next_steps
+from pytest_nsight.report.shared_reasons import group_by_reason, state_reason, state_wider_bands
 from pytest_nsight.report.svg_plots import ForestRow, RooflinePoint, forest, roofline
 from pytest_nsight.report.verdict_text import (
+    SessionOutcome,
     fails,
     labels,
     launch_noun,
     machine_name,
+    outcome,
     setup,
     summary,
     worst_first,
@@ -30,6 +33,11 @@ from pytest_nsight.report.verdict_text import (
 _MOST_ROWS = 40
 _TITLES = {"kernel": "GPU kernels", "operator": "Operators"}
 _HIGHEST_RATE = 1e24
+_OUTCOME_CLASSES = {
+    SessionOutcome.FAILED: "failed",
+    SessionOutcome.NOT_JUDGED: "open",
+    SessionOutcome.PASSED: "passed",
+}
 
 
 def render(result: SessionResult) -> str:
@@ -37,21 +45,23 @@ def render(result: SessionResult) -> str:
     cases = _page_cases(result)
     anchors = {case.verdict.subject: case.anchor for case in cases}
     noun = launch_noun(result)
-    outcome = "failed" if any(fails(case.verdict, strict=result.strict) for case in cases) else "passed"
+    came_to = outcome(result)
+    is_open = came_to is SessionOutcome.NOT_JUDGED
     sections = [
+        _why_not_judged(cases) if is_open else "",
         _next_steps(result),
         _changes(cases, result),
         search_bar(Counter(case.verdict.kind.value for case in cases), f"cases and {noun}s"),
-        "".join(render_case(case, result, anchors) for case in cases),
+        "".join(render_case(case, result, anchors, is_open=is_open) for case in cases),
         _work(result),
         _roofline(cases, result),
         _environment(result),
     ]
-    header = f"""<h1>{_TITLES[noun]}: <span class="outcome {outcome}">{outcome}</span></h1>
+    header = f"""<h1>{_TITLES[noun]}: <span class="outcome {_OUTCOME_CLASSES[came_to]}">{came_to.value}</span></h1>
 <p>{html_text(summary(result))}</p>
 <p class="soft">{html_text(setup(result))}, recorded {html_text(result.recorded)}</p>
 {"".join(f"<p>Note: {html_text(note)}</p>" for note in result.notes)}"""
-    title = f"{outcome}: {machine_name(result)}, nsight {result.session}"
+    title = f"{came_to.value}: {machine_name(result)}, nsight {result.session}"
     return render_page(title, header, "".join(sections))
 
 
@@ -67,13 +77,28 @@ def _page_cases(result: SessionResult) -> list[PageCase]:
     ]
 
 
+def _why_not_judged(cases: list[PageCase]) -> str:
+    """Why nothing is known of any case, one line for each reason; a reason ends with what to do."""
+    named = {case.verdict.subject: case.label for case in cases}
+    lines = [
+        f'<li><span class="kind warn">{kind.value}</span> {html_text(state_reason(group, named))}</li>'
+        for (kind, _), group in group_by_reason([case.verdict for case in cases]).items()
+    ]
+    why = f"<ul>{''.join(lines)}</ul>" if lines else "<p>No case was measured; the notes above say why.</p>"
+    return (
+        "<h2>What to do</h2><p>No case was shown slower, faster or equal, so this session says nothing about the "
+        f"code.</p>{why}"
+    )
+
+
 def _next_steps(result: SessionResult) -> str:
     failing = [verdict for verdict in worst_first(result.verdicts) if fails(verdict, strict=result.strict)]
     steps = plan_next_steps(failing, result)
     if steps is None:
         return ""
     origin = html_text(steps.origin)
-    check = f"<p>To check again, against its commit:</p><pre>{html_text(steps.check)}</pre>" if steps.check else ""
+    compared = "its commit" if steps.is_against_commit else "the stored runs"
+    check = f"<p>To check again, against {compared}:</p><pre>{html_text(steps.check)}</pre>"
     machine = {"kernel": "GPU", "operator": "processor"}[launch_noun(result)]
     return (
         f"<h2>What to do</h2><p>The baseline: {origin}.</p><p>To accept these changes, save them on "
@@ -94,11 +119,15 @@ def _changes(cases: list[PageCase], result: SessionResult) -> str:
             )
     if not rows:
         return ""
+    named = {case.verdict.subject: case.label for case in cases}
+    wider = state_wider_bands([case.verdict for case in cases], named)
+    bands = "".join(f'<p class="soft">{html_text(line[:1].upper() + line[1:])}.</p>' for line in wider)
     rest = rows[_MOST_ROWS:]
     more = f"<details><summary>{count(len(rest), 'more case')}</summary>{forest(rest)}</details>" if rest else ""
     return (
         '<h2>Changes</h2><p class="soft">Change of each compared case with its 90 % interval; the band, within '
-        f"which a change does not count, is shaded.</p>{forest(rows[:_MOST_ROWS])}{more}"
+        f"which a change does not count, is shaded. Half the time is as far to the left as twice the time to the "
+        f"right.</p>{bands}{forest(rows[:_MOST_ROWS])}{more}"
     )
 
 

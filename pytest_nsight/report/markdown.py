@@ -20,7 +20,9 @@ from pytest_nsight.report.verdict_text import (
     detail_lines,
     fails,
     labels,
+    launch_noun,
     machine_name,
+    outcome,
     reason,
     setup,
     summary,
@@ -90,8 +92,7 @@ def _marker(result: SessionResult) -> str:
 
 
 def _headline(result: SessionResult) -> str:
-    failed = any(fails(verdict, strict=result.strict) for verdict in result.verdicts)
-    return f"**{'failed' if failed else 'passed'}**, {markdown_text(summary(result))}"
+    return f"**{outcome(result).value}**, {markdown_text(summary(result))}"
 
 
 def _table(verdicts: Sequence[Verdict], named: dict[Subject, str]) -> list[str]:
@@ -162,12 +163,13 @@ def _next_steps(failing: Sequence[Verdict], result: SessionResult) -> list[list[
     steps = plan_next_steps(failing, result)
     if steps is None:
         return []
-    check = ["To check again, against the commit of the baseline:", "", *markdown_block([steps.check])]
+    compared = "the commit of the baseline" if steps.is_against_commit else "the stored runs"
+    machine = {"kernel": "GPU", "operator": "processor"}[launch_noun(result)]
     return [
         [f"The baseline: {markdown_text(steps.origin)}."],
-        ["To accept these changes, save them on a machine with this GPU, and commit the baselines:"],
+        [f"To accept these changes, save them on a machine with this {machine}, and commit the baselines:"],
         markdown_block([steps.accept]),
-        check if steps.check else [],
+        [f"To check again, against {compared}:", "", *markdown_block([steps.check])],
     ]
 
 

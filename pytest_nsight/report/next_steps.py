@@ -26,12 +26,14 @@ class NextSteps:
         origin: date, commit, boards and reason of the newest baseline among them.
         accept: the command that makes the new runs the baseline.
         check: the command that measures again, against the baseline's commit where that is known and holds all
-            that was measured.
+            that was measured, else against the stored runs again.
+        is_against_commit: which of the two it is.
     """
 
     origin: str
     accept: str
     check: str
+    is_against_commit: bool
 
     @property
     def lines(self) -> list[str]:
@@ -62,13 +64,14 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
         # A script runs as a whole.
         start, targets = "pytest-nsight run", f"-- {visible(result.script)}"
     # Of a tree with uncommitted changes the commit alone may lack what was measured.
-    check = f"{start} {targets}"
-    if _is_commit(newest.commit):
+    check, is_known = f"{start} {targets}", _is_commit(newest.commit)
+    if is_known:
         check = f"{start} --nsight-against {newest.commit[:_COMMIT]} {targets}"
     return NextSteps(
         origin=describe_origin(stored),
         accept=f'{start} --nsight-save --nsight-reason "why" {targets}',
         check=check,
+        is_against_commit=is_known,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_nsight.baselines.inventory import StoredCase, StoredSave
+from pytest_nsight.judge.location import typical_ns
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import Column, align
@@ -60,7 +61,7 @@ def render_saves(case: StoredCase, width: int) -> str:
 
 
 def _time(save: StoredSave) -> str:
-    return duration(save.time_ns) if save.metric else _UNKNOWN
+    return duration(typical_ns(save.measured, save.metric)) if save.metric else _UNKNOWN
 
 
 def _day(save: StoredSave) -> str:

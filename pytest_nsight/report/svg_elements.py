@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable
 
-from pytest_nsight.model.units import percent
 from pytest_nsight.report.escapes import html_text
 
 WIDTH = 960
@@ -31,20 +30,33 @@ def ticks(low: float, high: float) -> list[float]:
 
 
 def change_ticks(x: Callable[[float], float], most: float) -> list[float]:
-    """Round changes up to the largest, none so near to another that their texts touch.
+    """Round changes on either side of none, none so near to another that their texts touch.
 
     Args:
         x: place of a change on the axis, in pixels.
-        most: largest change that the axis shows, as a ratio.
+        most: largest ratio, or inverse of one, that the axis shows.
     """
+    decimals = [digit * 10.0**power for power in range(-3, 3) for digit in (1, 2, 5)]
+    slower = [change for change in decimals if change <= 1.02 * most - 1]
+    # No time falls by more than all of itself.
+    faster = [-change for change in (*(one for one in decimals if one < 1), 0.8, 0.9, 0.95, 0.98, 0.99)]
+    kept = _apart(slower, x)
+    return [*reversed(_apart([one for one in faster if 1 / (1 + one) <= 1.02 * most], x)[1:]), *kept]
+
+
+def _apart(changes: Iterable[float], x: Callable[[float], float]) -> list[float]:
+    """No change, and those of these changes that stand apart, going outwards."""
     kept = [0.0]
-    for power in range(-3, 3):
-        for digit in (1, 2, 5):
-            tick = digit * 10.0**power
-            letters = (len(percent(tick)) + len(percent(kept[-1]))) / 2
-            if tick <= 1.02 * most and x(tick) - x(kept[-1]) >= _TICK_LETTER * letters + _TICK_GAP:
-                kept.append(tick)
-    return [*(-tick for tick in reversed(kept[1:])), *kept]
+    for change in changes:
+        letters = (len(tick_label(change)) + len(tick_label(kept[-1]))) / 2
+        if abs(x(change) - x(kept[-1])) >= _TICK_LETTER * letters + _TICK_GAP:
+            kept.append(change)
+    return kept
+
+
+def tick_label(change: float) -> str:
+    """A round change without digits that say nothing: "+20 %"."""
+    return f"{100 * change:+g} %" if change else "0 %"
 
 
 def decades(low: float, high: float) -> Iterable[float]:

@@ -24,13 +24,14 @@ from pytest_nsight.report.svg_elements import (
     polyline,
     rect,
     text,
+    tick_label,
     ticks,
 )
 from pytest_nsight.report.table import shorten, shorten_all
 
 _ROW = 22
 _LONGEST_LABEL = 46
-# Changes beyond a hundredfold are drawn as arrows.
+# Ratios beyond a hundredfold, or a hundredth, are drawn as arrows.
 _FARTHEST = 100.0
 _MARGIN = 1.1
 # Over thirty years: no time that was measured.
@@ -71,35 +72,44 @@ def forest(rows: Sequence[ForestRow]) -> str:
     height = top + _ROW * len(rows) + 8
     short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
 
-    # Linear within the band, logarithmic beyond it: one change of +130 % leaves those of 2 % apart.
-    unit = max(min(1.0, *(row.band for row in rows)), 0.002)
-    most = max(4 * unit, *(abs(end) for row in rows for end in (row.low, row.high, row.change, row.band)))
+    # The logarithm of the ratio; its asinh is linear within the band, so +130 % leaves changes of 2 % apart.
+    unit = max(min(math.log(2), *(math.log1p(row.band) for row in rows)), 0.002)
+    ends = [abs(_log_ratio(end)) for row in rows for end in (row.low, row.high, row.change, row.band)]
+    most = max(4 * unit, *ends)
     # An end that only touches the edge would look cut off.
-    reach = math.asinh(_MARGIN * min(most, _FARTHEST) / unit)
+    reach = math.asinh(_MARGIN * most / unit)
 
     def x(change: float) -> float:
-        scaled = math.asinh(min(max(change, -_FARTHEST), _FARTHEST) / unit)
-        return (left + right) / 2 + (right - left) / 2 * scaled / reach
+        return (left + right) / 2 + (right - left) / 2 * math.asinh(_log_ratio(change) / unit) / reach
 
     parts = [open_svg(height, "forest", "Change of each case with its 90 % interval and band")]
-    for tick in change_ticks(x, min(most, _FARTHEST)):
+    for tick in change_ticks(x, math.exp(most)):
         parts.append(line(x(tick), top - 4, x(tick), height - 8, "zero" if tick == 0 else "grid"))
-        parts.append(text(x(tick), top - 10, percent(tick), "tick middle"))
+        parts.append(text(x(tick), top - 10, tick_label(tick), "tick middle"))
     for number, row in enumerate(rows):
         y = top + _ROW * number + _ROW / 2
         title = f"{row.label}: {percent(row.change)}, 90 % interval {percent(row.low)} to {percent(row.high)}"
         parts += [
             f'<a href="#{html_text(row.link)}"><g class="{html_text(row.kind)}"><title>{html_text(title)}</title>',
             rect(0, y - _ROW / 2, WIDTH, _ROW, "hit"),
-            rect(x(-row.band), y - _ROW / 2 + 2, x(row.band) - x(-row.band), _ROW - 4, "band"),
+            rect(2 * x(0.0) - x(row.band), y - _ROW / 2 + 2, 2 * (x(row.band) - x(0.0)), _ROW - 4, "band"),
             text(left - 12, y + 4, short[row.label], "label end"),
             line(x(row.low), y, x(row.high), y, "interval"),
-            *(arrow(x(end), y, math.copysign(1, end)) for end in (row.low, row.high) if abs(end) > _FARTHEST),
+            *(
+                arrow(x(end), y, math.copysign(1, end))
+                for end in (row.low, row.high)
+                if not 1 / _FARTHEST <= 1 + end <= _FARTHEST
+            ),
             circle(x(row.change), y, 4, "mark"),
             text(right + 14, y + 4, percent(row.change), "label"),
             "</g></a>",
         ]
     return "".join([*parts, CLOSE_SVG])
+
+
+def _log_ratio(change: float) -> float:
+    """The logarithm of the ratio, as far as the axis goes."""
+    return math.log(min(max(1 + change, 1 / _FARTHEST), _FARTHEST))
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,7 +150,7 @@ def strip(runs: Sequence[StripRun], baseline_ns: float | None, band: float) -> s
     low, high = min(shown), max(shown)
     band = min(band, 1.0)
     if baseline_ns is not None:
-        low, high = min(low, baseline_ns * (1 - band)), max(high, baseline_ns * (1 + band))
+        low, high = min(low, baseline_ns / (1 + band)), max(high, baseline_ns * (1 + band))
     low, high = low - 0.05 * (high - low) - 0.002 * low, high + 0.05 * (high - low) + 0.002 * high
     slot = (right - left) / len(runs)
 
@@ -154,7 +164,7 @@ def strip(runs: Sequence[StripRun], baseline_ns: float | None, band: float) -> s
             text(left - 8, y(tick) + 4, duration(tick), "tick end"),
         ]
     if baseline_ns is not None:
-        upper, lower = y(baseline_ns * (1 + band)), y(baseline_ns * (1 - band))
+        upper, lower = y(baseline_ns * (1 + band)), y(baseline_ns / (1 + band))
         parts += [
             rect(left, upper, right - left, lower - upper, "band"),
             line(left, y(baseline_ns), right, y(baseline_ns), "zero"),

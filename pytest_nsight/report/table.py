@@ -1,7 +1,9 @@
-"""Text in columns: aligned, and narrow enough."""
+"""Text in columns and in lines: aligned, and narrow enough."""
 
 from __future__ import annotations
 
+import re
+import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
@@ -76,6 +78,22 @@ def shorten_all(texts: Iterable[str], width: int, ellipsis: str) -> dict[str, st
         tag = f"{ellipsis}#{number}"
         short[text] = text[: max(1, width - len(tag))] + tag
     return short
+
+
+def wrap(text: str, width: int, indent: str = "") -> list[str]:
+    """The text in lines, the later ones indented by four more; a number and its unit stay together."""
+    # textwrap breaks at no space but the ASCII one.
+    bound = re.sub(r"(?<=\d) (?=(%|[num]?s|[kMGTP]?(B|FLOP)(/s)?)(\W|$))", "\N{NO-BREAK SPACE}", text)
+    lines = textwrap.wrap(
+        bound,
+        width,
+        initial_indent=indent,
+        subsequent_indent=indent + "    ",
+        break_on_hyphens=False,
+        # A path or a command in two pieces cannot be copied.
+        break_long_words=False,
+    )
+    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
 
 
 def _groups(short: dict[str, str]) -> list[list[str]]:

@@ -2,19 +2,17 @@
 
 from __future__ import annotations
 
-import re
-import textwrap
 from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.units import count, percent
-from pytest_nsight.model.values import Subject, is_gpu
+from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
 from pytest_nsight.report.escapes import log_line, visible
 from pytest_nsight.report.next_steps import plan_next_steps
-from pytest_nsight.report.table import Column, align, shorten, taken
+from pytest_nsight.report.shared_reasons import EXPLAINED, group_by_reason, state_reason, state_wider_bands
+from pytest_nsight.report.table import Column, align, shorten, taken, wrap
 from pytest_nsight.report.verdict_text import (
     Cells,
     affected_by,
@@ -23,7 +21,6 @@ from pytest_nsight.report.verdict_text import (
     detail_lines,
     fails,
     labels,
-    reason,
     setup,
     summary,
     worst_first,
@@ -33,12 +30,6 @@ _NARROW = 100
 _NARROWEST = 60
 _ROOM_FOR_CASES = 18
 _ROOM_AT_EASE = 24
-_MOST_NAMES = 3
-# What passes and still asks for something to be done, often the same for many cases.
-_EXPLAINED = (VerdictKind.NO_BASELINE, VerdictKind.ENVIRONMENT)
-# What stands behind it in a sentence is the cause, without the case's own times.
-_CAUSE = " cannot be judged: "
-_FIGURE = re.compile(r"[\d.]+")
 _RESET = "\x1b[0m"
 _RED, _YELLOW, _GREEN = "\x1b[31m", "\x1b[33m", "\x1b[32m"
 
@@ -83,8 +74,8 @@ def render(
         codes = ["", "", *(_color(verdict, strict=result.strict) for verdict in verdicts)]
         table = [f"{code}{line}{_RESET}" if code else line for code, line in zip(codes, table, strict=True)]
     sections = [
-        [*_wrap(setup(result), width), *_limits(result, width)],
-        [*table, *_wider_bands(verdicts, named, width)],
+        [*wrap(setup(result), width), *_limits(result, width)],
+        [*table, *(part for line in state_wider_bands(verdicts, named) for part in wrap(line, width))],
         _reasons(
             [v for v in verdicts if verbose or v.subject.case not in explained],
             named,
@@ -92,9 +83,9 @@ def render(
             width,
             verbose=verbose,
         ),
-        [line for note in result.notes for line in _wrap(f"note: {visible(note)}", width)],
+        [line for note in result.notes for line in wrap(f"note: {visible(note)}", width)],
         [f"saved: {visible(path)}" for path in result.saved],
-        _wrap(summary(result), width),
+        wrap(summary(result), width),
     ]
     text = "\n\n".join("\n".join(map(log_line, lines)) for lines in sections if lines)
     return text if unicode else text.encode("ascii", "backslashreplace").decode("ascii")
@@ -103,7 +94,7 @@ def render(
 def _limits(result: SessionResult, width: int) -> list[str]:
     if all(run.work is None for run in result.runs):
         return []
-    return [part for line in limits_lines(result) for part in _wrap(line, width)]
+    return [part for line in limits_lines(result) for part in wrap(line, width)]
 
 
 def _table(
@@ -114,26 +105,6 @@ def _table(
     work = _work_columns([work_cells(reach_of(verdict, result)) for verdict in verdicts])
     lines = align(_insert(columns, work, width), width, glyphs.ellipsis)
     return [lines[0], glyphs.rule * max(map(len, lines)), *lines[1:]]
-
-
-def _wider_bands(verdicts: Sequence[Verdict], named: dict[Subject, str], width: int) -> list[str]:
-    """Which cases have a wider band than the user asked for, and why."""
-    cases: dict[str, list[str]] = {}
-    for verdict in verdicts:
-        compared = verdict.comparison
-        if compared is not None and compared.basis is not None:
-            band = compared.effective_band
-            if percent(band, signed=False) != percent(compared.band, signed=False):
-                on_gpu = all(is_gpu(run.board) for run in compared.basis.runs)
-                cause = "the timer's resolution" if on_gpu else "runs on a processor"
-                text = f"band {percent(band, signed=False)} instead of {percent(compared.band, signed=False)}"
-                cases.setdefault(f"{text}, for {cause}", []).append(named[verdict.subject])
-    return [line for text, names in cases.items() for line in _wrap(f"{text}: {_listed(names)}", width)]
-
-
-def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
 
 
 def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]:
@@ -217,28 +188,28 @@ def _reasons(
     explained = [
         verdict
         for verdict in verdicts
-        if verbose or verdict in failing or verdict.kind in _EXPLAINED or _is_changing_save(verdict)
+        if verbose or verdict in failing or verdict.kind in EXPLAINED or _is_changing_save(verdict)
     ]
     lines = []
-    for (kind, _), subjects in _by_reason(explained, verbose=verbose).items():
-        lines += _wrap(f"{kind.value} {_share(subjects, named)}", width)
+    for (kind, _), subjects in group_by_reason(explained, each_figure=verbose).items():
+        lines += wrap(f"{kind.value} {state_reason(subjects, named)}", width)
         for verdict in subjects:
             if verbose or verdict.kind is not VerdictKind.ENVIRONMENT:
                 for line in detail_lines(verdict):
-                    lines += _wrap(line, width, indent="    ")
+                    lines += wrap(line, width, indent="    ")
             if verbose and (cause := affected_by(verdict, result)):
-                lines += _wrap(f"affected by {cause}", width, indent="    ")
+                lines += wrap(f"affected by {cause}", width, indent="    ")
             reach = reach_of(verdict, result)
             means = None if verdict.subject.part else result.metrics.get(verdict.subject.case)
             if verbose and means is not None:
-                lines += _wrap(f"GPU metrics: {describe_metrics(means)}", width, indent="    ")
+                lines += wrap(f"GPU metrics: {describe_metrics(means)}", width, indent="    ")
             if verbose and reach is not None:
-                lines += _wrap(reach_sentence(reach), width, indent="    ")
+                lines += wrap(reach_sentence(reach), width, indent="    ")
     steps = plan_next_steps(failing, result)
     if steps is not None:
         origin, *commands = steps.lines
         # A command that is wrapped cannot be copied.
-        lines += [*_wrap(origin, width), *commands]
+        lines += [*wrap(origin, width), *commands]
     silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in explained)
     if silent:
         kinds = ", ".join(f"{number} {kind.value}" for kind, number in silent.items())
@@ -249,32 +220,3 @@ def _reasons(
 def _is_changing_save(verdict: Verdict) -> bool:
     """Whether a save makes other launches the baseline; times alone stand in the table."""
     return verdict.kind is VerdictKind.SAVED and bool(verdict.changes)
-
-
-def _share(subjects: Sequence[Verdict], named: dict[Subject, str]) -> str:
-    """Who has a reason, and the reason; the figures in it are the first one's where they differ."""
-    names = [named[verdict.subject] for verdict in subjects]
-    if len(subjects) == 1:
-        return f"{names[0]}: {reason(subjects[0])}"
-    of_first = "" if len({reason(verdict) for verdict in subjects}) == 1 else ", of the first"
-    return f"{count(len(names), 'case')} ({_listed(names)}){of_first}: {reason(subjects[0])}"
-
-
-def _by_reason(verdicts: Sequence[Verdict], *, verbose: bool) -> dict[tuple[VerdictKind, str], list[Verdict]]:
-    """Verdicts that say the same thing stand together; what passes does so, too, where only its figures differ."""
-    groups: dict[tuple[VerdictKind, str], list[Verdict]] = {}
-    for verdict in verdicts:
-        text = reason(verdict)
-        if verdict.kind in _EXPLAINED and not verbose:
-            text = _FIGURE.sub("", text.partition(_CAUSE)[2] or text)
-        groups.setdefault((verdict.kind, text), []).append(verdict)
-    return groups
-
-
-def _wrap(text: str, width: int, indent: str = "") -> list[str]:
-    # A number and its unit stay together: textwrap breaks at no space but the ASCII one.
-    bound = re.sub(r"(?<=\d) (?=(%|[num]?s|[kMGTP]?(B|FLOP)(/s)?)(\W|$))", "\N{NO-BREAK SPACE}", text)
-    lines = textwrap.wrap(
-        bound, width, initial_indent=indent, subsequent_indent=indent + "    ", break_on_hyphens=False
-    )
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]

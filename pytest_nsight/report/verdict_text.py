@@ -5,6 +5,7 @@ Foreign text leaves this module without signs that have no glyph; each report ad
 
 from __future__ import annotations
 
+import enum
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -61,6 +62,25 @@ class Cells:
     half_width: str
     mde: str
     verdict: str
+
+
+class SessionOutcome(enum.Enum):
+    """What a session comes to as a whole."""
+
+    FAILED = "failed"
+    NOT_JUDGED = "not judged"
+    """No case failed, and none was shown to be as it was either: that is no pass."""
+
+    PASSED = "passed"
+
+
+def outcome(result: SessionResult) -> SessionOutcome:
+    """What the session comes to: whether a verdict fails, and else whether any says that a case is as it was."""
+    if any(fails(verdict, strict=result.strict) for verdict in result.verdicts):
+        return SessionOutcome.FAILED
+    is_open = all(verdict.kind.fails_strict or verdict.kind is VerdictKind.NOT_SAVED for verdict in result.verdicts)
+    left_out = result.affected is not None and bool(result.affected.left_out)
+    return SessionOutcome.NOT_JUDGED if is_open and (result.verdicts or not left_out) else SessionOutcome.PASSED
 
 
 def worst_first(verdicts: Sequence[Verdict]) -> list[Verdict]:
@@ -206,7 +226,7 @@ def affected_by(verdict: Verdict, result: SessionResult) -> str:
 
 
 def shown_ns(verdict: Verdict) -> float | None:
-    """The duration in ns that stands for the case in every table: the compared one, else the median."""
+    """The duration in ns that stands for the case in every table: the compared one, else the typical one."""
     return verdict.comparison.now_ns if verdict.comparison else verdict.now_ns
 
 

@@ -9,6 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.setup_repository.project_files import explain_discovery
 from pytest_nsight.setup_repository.workflows import came_from_a_folder, install_commands, render_workflows
 
 TESTS = "perf_tests"
@@ -39,47 +40,64 @@ class Step:
         name: path from the repository's root, or a git setting.
         outcome: what became of it.
         remark: what the user may still do, "" if nothing.
+        asks_to_edit: whether that is an edit of this file.
     """
 
     name: str
     outcome: Outcome
     remark: str = ""
+    asks_to_edit: bool = False
 
 
-def set_up(folder: Path) -> tuple[Step, ...]:
+@dataclass(frozen=True, slots=True)
+class SetUp:
+    """What `pytest-nsight init` did.
+
+    Attributes:
+        steps: what became of each file and setting, in the order of writing.
+        packages: what the user adds so that the project stays installable, "" if nothing.
+    """
+
+    steps: tuple[Step, ...]
+    packages: str = ""
+
+
+def set_up(folder: Path) -> SetUp:
     """Writes a perf test, settings, git attributes and workflows into the repository that the folder is in.
 
     Args:
         folder: in a git repository; everything is written at its root.
 
-    Returns:
-        What became of each file and setting, in the order of writing.
-
     Raises:
-        UsageError: the folder is in no git repository, or a file cannot be written.
+        UsageError: the folder is in no git repository, or a file cannot be read or written.
     """
     found = _git(folder, "rev-parse", "--show-toplevel")
     if not found:
         raise UsageError(f"{folder} is in no git repository; run `git init` there first")
     root = Path(found)
+    packages = explain_discovery(root)
     try:
-        return tuple(_steps(root))
+        return SetUp(tuple(_steps(root)), packages)
     except OSError as error:
         raise UsageError(
             f"cannot write {error.filename}: {error.strerror}; what was written before stays"
         ) from error
 
 
-def render(steps: Sequence[Step]) -> str:
+def render(done: SetUp) -> str:
     """The steps as lines, and what to type next."""
+    steps = done.steps
     width = max(len(step.name) for step in steps)
     lines = [f"{step.outcome.value:<8}  {step.name:<{width}}  {step.remark}".rstrip() for step in steps]
-    written = [step.name.split("/")[0] for step in steps if step.outcome is not Outcome.KEPT]
-    to_commit = dict.fromkeys([*(name for name in written if not name.startswith("git ")), "baselines"])
+    changed = [step.name for step in steps if step.outcome is not Outcome.KEPT or step.asks_to_edit]
+    changed += ["pyproject.toml"] if done.packages else []
+    folders = (name.split("/")[0] for name in changed if not name.startswith("git "))
+    to_commit = dict.fromkeys([*folders, "baselines"])
     return "\n".join(
         [
             *lines,
             "",
+            *([done.packages, ""] if done.packages else []),
             "Next, on a machine like the one that will gate:",
             "  pytest-nsight doctor",
             f"  pytest --nsight --nsight-save {TESTS}/",
@@ -152,20 +170,25 @@ def _add_settings(root: Path) -> Step:
     """The settings go where the project's pytest settings are; existing settings stay as they are."""
     lines = "\n".join(_SETTINGS) + "\n"
     ini = lines.replace('"', "")
-    remark = f"add there, if you like: {'; '.join(_SETTINGS)}"
     for name in _PYTEST_FILES:
         if (root / name).exists():
-            return Step(name, Outcome.KEPT, "" if "nsight_" in (root / name).read_text("utf-8") else remark)
+            return _keep_settings(name, (root / name).read_text(encoding="utf-8"))
     for name, header in (
         ("pyproject.toml", "[tool.pytest"),
         ("tox.ini", "[pytest]"),
         ("setup.cfg", "[tool:pytest]"),
     ):
         if (root / name).exists() and header in (text := (root / name).read_text(encoding="utf-8")):
-            return Step(name, Outcome.KEPT, "" if "nsight_" in text else remark)
+            return _keep_settings(name, text)
     if (root / "pyproject.toml").exists():
         return _extend(root, "pyproject.toml", f"\n[tool.pytest.ini_options]\n{lines}")
     return _create(root, "pytest.ini", f"[pytest]\n{ini}")
+
+
+def _keep_settings(name: str, text: str) -> Step:
+    if "nsight_" in text:
+        return Step(name, Outcome.KEPT)
+    return Step(name, Outcome.KEPT, f"add there, if you like: {'; '.join(_SETTINGS)}", asks_to_edit=True)
 
 
 def _add_attributes(root: Path) -> Step:

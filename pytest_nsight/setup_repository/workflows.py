@@ -12,6 +12,8 @@ from importlib.metadata import PackageNotFoundError, distribution
 from pathlib import Path
 from typing import Any
 
+from pytest_nsight.setup_repository.project_files import is_installable
+
 ACTIONS = {
     "CHECKOUT": "actions/checkout@11bd71901bbe5b1630ceea73d27597364c9af683 # v4.2.2",
     "UPLOAD": "actions/upload-artifact@ea165f8d65b6e75b540449e92b4886f43607fa02 # v4.6.2",
@@ -48,7 +50,7 @@ def render_workflows(
 def install_commands(root: Path) -> tuple[str, ...]:
     """Shell commands that install the project and the plugin in .venv, by the files that the project has."""
     packages = [f"'{_requirement()}'"]
-    if (root / "pyproject.toml").exists() or (root / "setup.py").exists():
+    if is_installable(root):
         packages.append("--editable .")
     if (root / "requirements.txt").exists():
         packages.append("--requirement requirements.txt")

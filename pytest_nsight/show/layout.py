@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import re
 import textwrap
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_nsight.model.units import count, duration, number
@@ -14,6 +15,15 @@ NARROWEST, WIDEST = 80, 160
 ELLIPSIS = ".."
 _NAME_WIDTH = 24
 _GAP_WIDTH = 2
+
+_OPERATOR_WORDS = (
+    ("Kernel", "Operator"),
+    ("kernel", "operator"),
+    ("kernels", "operators"),
+    ("Launches", "Operators"),
+    ("launch", "call"),
+    ("launches", "calls"),
+)
 
 Row = TypeVar("Row")
 
@@ -35,6 +45,15 @@ class Section:
     groups: Sequence[Sequence[Column]]
     footnote: str = ""
 
+    def of_operators(self) -> Section:
+        """The section in the words for operators of a processor; names and numbers stay."""
+        return Section(
+            _speak_of_operators(self.title),
+            _rename(self.names),
+            [[_rename(column) for column in group] for group in self.groups],
+            _speak_of_operators(self.footnote),
+        )
+
     def render(self, width: int) -> str:
         """The section as text, no newline at its end.
 
@@ -52,6 +71,16 @@ class Section:
             *wrap(self.footnote, width),
         ]
         return "\n".join(lines)
+
+
+def _rename(column: Column) -> Column:
+    return replace(column, header=_speak_of_operators(column.header))
+
+
+def _speak_of_operators(text: str) -> str:
+    for word, other in _OPERATOR_WORDS:
+        text = re.sub(rf"\b{word}\b", other, text)
+    return text
 
 
 def limit(rows: Sequence[Row], top: int, join: Callable[[Sequence[Row], str], Row]) -> list[Row]:

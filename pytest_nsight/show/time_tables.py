@@ -83,12 +83,13 @@ def tabulate_limits(limits: Sequence[RangeLimit]) -> Section | None:
     )
 
 
-def tabulate_ranges(nodes: Sequence[RangeNode], top: int) -> Section | None:
+def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = True) -> Section | None:
     """The tree of ranges, indented; small ones are summed up beneath their parent.
 
     Args:
         nodes: in preorder.
         top: how many rows there are at most, beside those that sum up.
+        on_device: whether something ran on a device, and not operators on the processor.
     """
     if not nodes:
         return None
@@ -111,23 +112,27 @@ def tabulate_ranges(nodes: Sequence[RangeNode], top: int) -> Section | None:
     names = ["  " * (len(one.path) - 1) + one.path[-1] for one in rows]
     instances = sum(one.count for one in nodes)
     note = f"; {count(left_out, 'smaller branch')} left out, which a larger --top shows" if left_out else ""
+    title = f"Ranges: {count(instances, 'instance')} in {count(len(nodes), 'place')} of the tree"
+    both = [
+        column("n", [f"{one.count:,}" for one in rows]),
+        column("share", [share(one.share) for one in rows]),
+        column("host", [time(one.wall_ns) for one in rows]),
+    ]
+    kernels = [
+        column("kernels", [time(one.kernel_ns) for one in rows]),
+        column("launches", [f"{one.launches:,}" if one.launches else "-" for one in rows]),
+    ]
+    ranges = column("range", names, is_number=False)
+    if not on_device:
+        return Section(title, ranges, [both, kernels], f"share: of the parent's kernel time{note}")
+    copies = [
+        column("copies", [time(one.copy_ns) for one in rows]),
+        column("waits", [time(one.sync_ns) for one in rows]),
+    ]
     return Section(
-        f"Ranges: {count(instances, 'instance')} in {count(len(nodes), 'place')} of the tree",
-        column("range", names, is_number=False),
-        [
-            [
-                column("n", [f"{one.count:,}" for one in rows]),
-                column("share", [share(one.share) for one in rows]),
-                column("host", [time(one.wall_ns) for one in rows]),
-                column("device", [time(one.device_ns) for one in rows]),
-            ],
-            [
-                column("kernels", [time(one.kernel_ns) for one in rows]),
-                column("launches", [f"{one.launches:,}" if one.launches else "-" for one in rows]),
-                column("copies", [time(one.copy_ns) for one in rows]),
-                column("waits", [time(one.sync_ns) for one in rows]),
-            ],
-        ],
+        title,
+        ranges,
+        [[*both, column("device", [time(one.device_ns) for one in rows])], [*kernels, *copies]],
         f"share: of the parent's device time; device: kernels and copies of all instances{note}",
     )
 

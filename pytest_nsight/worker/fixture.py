@@ -1,4 +1,7 @@
-"""The `nsight` fixture: what a test calls. The measurement behind it decides whether anything is measured."""
+"""The `nsight` fixture: what a test calls. The measurement behind it decides whether anything is measured.
+
+Its frames are hidden in tracebacks: a wrong call is shown at the user's line.
+"""
 
 from __future__ import annotations
 
@@ -39,6 +42,7 @@ class PlainMeasurement:
         warmup: int | None,  # noqa: ARG002
     ) -> T:
         """Calls `body` once."""
+        __tracebackhide__ = True
         args, kwargs = prepare(setup)
         return body(*args, **kwargs)
 
@@ -70,6 +74,7 @@ class Nsight:
         Raises:
             TypeError: `function` cannot be called.
         """
+        __tracebackhide__ = True
         if not callable(function):
             raise TypeError(
                 f"nsight(...) was given a {type(function).__name__} instead of a function: pass the function and "
@@ -102,6 +107,7 @@ class Nsight:
         Returns:
             The result of the last round.
         """
+        __tracebackhide__ = True
         if setup is None:
             return self._measurement.measure(lambda: function(*args, **(kwargs or {})), None, rounds, warmup)
         if args or kwargs:
@@ -120,6 +126,7 @@ class Nsight:
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the measured body; it gets a row and a verdict of its own."""
+        __tracebackhide__ = True
         if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
             raise ValueError(f"nsight.range() takes a name of 1 to 200 printable characters, got {name!r}")
         self.is_used = True
@@ -137,6 +144,7 @@ class Nsight:
         Raises:
             ValueError: no number of at least 0, nothing at all, or other work than declared before.
         """
+        __tracebackhide__ = True
         self.is_used = True
         declared = read_work("nsight.work", bytes, flops)
         if self._work is None:
@@ -149,6 +157,7 @@ class Nsight:
 
 def prepare(setup: Callable[[], Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """Calls a setup function and reads the (args, kwargs) that it returns, if any."""
+    __tracebackhide__ = True
     prepared = setup() if setup is not None else None
     if prepared is None:
         return (), {}

@@ -164,6 +164,7 @@ class CaseMeasurement:
         self, body: Callable[..., T], setup: Callable[[], Any] | None, rounds: int | None, warmup: int | None
     ) -> T:
         """Measures the body, once in a test: a test has one baseline."""
+        __tracebackhide__ = True
         if self.has_measured:
             raise RuntimeError(
                 "this test has been measured already: call nsight(...) once in a test, and name parts of "

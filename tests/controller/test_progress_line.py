@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from pytest_nsight.controller.progress import Progress, ProgressLine
+from pytest_nsight.controller.progress import Progress, ProgressLine, line
 
 
 class Reporter:
@@ -40,7 +40,8 @@ def test_a_log_gets_a_line_every_ten_seconds_and_none_before() -> None:
     show_for(reporter, 36)
 
     assert reporter.lines == [
-        f"nsight: run 1, case {number + 1}/36: test_{number}, about {36 - number} s left" for number in (10, 20, 30)
+        f"nsight: run 1, case {number + 1}/36: test_{number}, about {36 - number} s left of this run"
+        for number in (10, 20, 30)
     ]
     assert reporter.rewritten == []
 
@@ -74,3 +75,8 @@ def test_the_name_of_a_test_is_no_command_to_a_ci_system() -> None:
     assert len(reporter.lines) == 1
     assert reporter.lines[0].isprintable()
     assert "##[" not in reporter.lines[0]
+
+
+def test_a_run_whose_cases_are_over_has_no_time_left_to_name() -> None:
+    """More runs may follow, and reading a record takes a time that nothing tells beforehand."""
+    assert line(Progress("s-1/5", "", 2, 2), 30.0) == "nsight: run 5, case 2/2: reading"

@@ -204,16 +204,27 @@ def test_a_run_in_a_result_and_in_a_baseline_counts_once_as_stored() -> None:
     assert (point.runs, point.is_stored, point.remark) == (1, True, "why")
 
 
-def test_points_are_sessions_in_order_of_time_and_medians_of_their_runs() -> None:
+def test_points_are_sessions_in_order_of_time_with_the_typical_time_of_their_runs() -> None:
     runs = [
         make_run(f"{session}/{number}", f"2026-03-{day:02}", time, PointSource.SESSION)
-        for session, day, times in (("z", 1, (100, 102, 200)), ("a", 2, (110,)))
+        for session, day, times in (("z", 1, (100, 200, 400)), ("a", 2, (110,)))
         for number, time in enumerate(times)
     ]
 
     (one,) = build_histories(reversed(runs))
 
-    assert [(point.session, point.runs, point.time_ns) for point in one.points] == [("z", 3, 102), ("a", 1, 110)]
+    assert [(point.session, point.runs) for point in one.points] == [("z", 3), ("a", 1)]
+    assert [point.time_ns for point in one.points] == pytest.approx([200, 110])
+
+
+def test_a_run_that_drifts_counts_only_where_all_of_its_session_do() -> None:
+    still = make_run("a/1", "2026-03-01", 100.0, PointSource.SESSION)
+    drifting = replace(make_run("a/2", "2026-03-01", 400.0, PointSource.SESSION), has_one_level=False)
+
+    (both,), (alone,) = build_histories([still, drifting]), build_histories([drifting])
+
+    assert (both.points[0].time_ns, both.points[0].runs) == (pytest.approx(100.0), 2)
+    assert alone.points[0].time_ns == pytest.approx(400.0)
 
 
 def test_a_duration_of_zero_has_a_history_without_change_points() -> None:

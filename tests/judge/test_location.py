@@ -1,11 +1,24 @@
+from dataclasses import replace
+
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_nsight.judge.location import Location, Unlocated, locate, midmean, resolution_ns, within_run_error
-from tests.judge.runs import make_runs, place, rounds_around
+from pytest_nsight.judge.judge import judge
+from pytest_nsight.judge.location import (
+    Location,
+    Unlocated,
+    explain_no_level,
+    has_one_level,
+    locate,
+    midmean,
+    resolution_ns,
+    typical_ns,
+    within_run_error,
+)
+from tests.judge.runs import make_evidence, make_runs, place, rounds_around
 
 
 @pytest.mark.slow
@@ -74,3 +87,28 @@ def _with_rounds(values):
 )
 def test_resolution_is_two_ticks_of_a_timer_that_shows_itself(rounds, resolution):
     assert resolution_ns([_with_rounds(rounds)]) == resolution
+
+
+def test_the_typical_time_is_that_of_the_runs_that_are_compared() -> None:
+    """A save shows what the next comparison takes for the baseline, and the history shows the same."""
+    still = make_runs([100_000.0, 400_000.0], "a")
+    drifting = replace(still[0], run="d", rounds={"kernel": tuple(100_000 + 5_000 * step for step in range(20))})
+
+    assert typical_ns(still, "kernel") == pytest.approx(200_000, rel=1e-4), "the geometric mean"
+    assert typical_ns([*still, drifting], "kernel") == typical_ns(still, "kernel")
+    assert typical_ns([drifting], "kernel") > 100_000
+    assert (has_one_level(still[0], "kernel"), has_one_level(drifting, "kernel")) == (True, False)
+    assert explain_no_level([*still, drifting], "kernel") == ""
+    assert "the time drifts within every run" in explain_no_level([drifting], "kernel")
+
+
+@pytest.mark.parametrize("stored", [5, 0])
+def test_a_verdict_shows_the_typical_time_of_its_new_runs(stored: int) -> None:
+    evidence = make_evidence(stored=stored, new=5, sd=0.3)
+
+    (verdict,) = judge([evidence])
+
+    assert verdict.now_ns == pytest.approx(typical_ns(evidence.new, "kernel"))
+    if verdict.comparison is not None:
+        assert verdict.comparison.now_ns == pytest.approx(verdict.now_ns)
+        assert verdict.comparison.baseline_ns == pytest.approx(typical_ns(evidence.baseline, "kernel"))

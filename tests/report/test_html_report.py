@@ -16,8 +16,8 @@ from hypothesis import strategies as st
 
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan
 from pytest_nsight.model.values import Clocks
-from pytest_nsight.model.verdicts import SessionResult, ShapeChange, VerdictKind
-from pytest_nsight.report import html_report
+from pytest_nsight.model.verdicts import SessionResult, ShapeChange, Verdict, VerdictKind
+from pytest_nsight.report import html_report, markdown
 from pytest_nsight.report.svg_plots import Bar, ForestRow, StripRun, bars, forest, strip
 from pytest_nsight.report.svg_timeline import timeline
 from tests.browser import dump
@@ -97,7 +97,7 @@ def test_the_axis_of_changes_holds_all_bars_and_its_labels_stand_apart(rows: lis
     plot = forest(rows)
     labels = re.findall(r'<text x="(\S+)" y="18" class="tick middle">(.*?)</text>', plot)
     bands = re.findall(r'<rect x="(\S+)" y="\S+" width="(\S+)" height="18" class="band"/>', plot)
-    beyond = sum(abs(end) > 100 for row in rows for end in (row.low, row.high))
+    beyond = sum(not 0.01 <= 1 + end <= 100 for row in rows for end in (row.low, row.high))
 
     assert all(
         float(right) - float(left) >= 7 * (len(text) + len(before)) / 2
@@ -106,6 +106,91 @@ def test_the_axis_of_changes_holds_all_bars_and_its_labels_stand_apart(rows: lis
     assert len(bands) == len(rows)
     assert all(float(x) >= 340 and float(x) + float(width) <= 840.1 for x, width in bands)
     assert plot.count("-4v8z") == beyond, "what goes on beyond the axis ends in an arrow"
+
+
+def test_the_axis_of_changes_is_that_of_ratios() -> None:
+    """No time falls by 100 %, and half the time is as far from the middle as twice the time."""
+    plot = forest([ForestRow("a", "case-1", "bad", 1.0, -0.5, 4.0, 0.5)])
+    labels = {
+        text: float(x) for x, text in re.findall(r'<text x="(\S+)" y="18" class="tick middle">(.*?)</text>', plot)
+    }
+    ((band_x, band_width),) = re.findall(r'<rect x="(\S+)" y="\S+" width="(\S+)" height="18" class="band"/>', plot)
+
+    assert {"-50 %", "0 %", "+100 %"} <= set(labels)
+    assert all(float(text.removesuffix(" %")) > -100 for text in labels)
+    assert labels["+100 %"] - labels["0 %"] == pytest.approx(labels["0 %"] - labels["-50 %"], abs=0.2)
+    assert labels["-50 %"] < float(band_x), "the band of 50 % goes down to 1/1.5 of the time"
+    assert float(band_x) + float(band_width) / 2 == pytest.approx(labels["0 %"], abs=0.2)
+
+
+def test_the_chart_says_the_band_that_judged_where_it_is_wider_than_the_setting() -> None:
+    basis = canned.basis(material=math.log(1.5), margin=math.log(1.75))
+    slow = canned.comparison(1_500, 1.3, 0.02, 0.4, basis=basis)
+    result = canned.session((canned.verdict(VerdictKind.UNCHANGED, "test_slow", "equal", slow),))
+
+    chart = html_report.render(result).partition("<h2>Changes</h2>")[2].partition("<h2>")[0]
+
+    assert "Band 50 % instead of 2 %" in chart
+    assert "a smaller slowdown is no regression" in chart
+    assert "equality is shown within 75 %" in chart
+    assert "instead of" not in html_report.render(canned.worked()).partition("<h2>Changes</h2>")[2]
+
+
+OPEN = (
+    canned.verdict(
+        VerdictKind.NO_BASELINE, "test_a", "test_a: no baseline; save one with --nsight-save", now_ns=1_000.0
+    ),
+    canned.verdict(
+        VerdictKind.NO_BASELINE, "test_b", "test_b: no baseline; save one with --nsight-save", now_ns=1_000.0
+    ),
+)
+
+
+@pytest.mark.parametrize("verdicts", [OPEN, ()], ids=["nothing stored", "nothing measured"])
+def test_a_session_in_which_nothing_was_judged_is_no_pass(verdicts: tuple[Verdict, ...]) -> None:
+    page = html_report.render(canned.session(verdicts))
+
+    assert '<span class="outcome open">not judged</span>' in page
+    assert "passed" not in page.partition("<footer>")[0].partition("<body>")[2]
+    assert "<title>not judged: " in page
+    assert page.index("<h2>What to do</h2>") < page.index("<h2>Cases</h2>")
+    assert "this session says nothing about the code" in page
+    assert page.count('class="subject"') == page.count('open=""') == len(verdicts)
+    assert markdown.render(canned.session(verdicts)).splitlines()[1].startswith("**not judged**, ")
+
+
+def test_the_reasons_of_a_session_in_which_nothing_was_judged_stand_on_top_once() -> None:
+    section = html_report.render(canned.session(OPEN)).partition("<h2>What to do</h2>")[2].partition("<h2>")[0]
+
+    assert section.count("NO_BASELINE") == 1
+    assert "2 cases (test_a, test_b)" in section
+    assert "--nsight-save" in section
+
+
+def test_one_case_that_was_judged_makes_a_pass() -> None:
+    unchanged = canned.comparison(1_500, 1.0, 0.01, 0.4)
+    judged = canned.verdict(VerdictKind.UNCHANGED, "test_c", "equal", unchanged)
+    page = html_report.render(canned.session((*OPEN, judged)))
+
+    assert '<span class="outcome passed">passed</span>' in page
+    assert 'open=""' not in page
+
+
+@pytest.mark.parametrize(
+    ("commit", "is_against", "said"),
+    [("4be90d0c11", True, "against its commit"), ("4be90d0c11+", False, "against the stored runs")],
+)
+def test_what_to_check_again_and_its_command_agree(commit: str, is_against: bool, said: str) -> None:
+    result = with_baseline()
+    stored = tuple(dataclasses.replace(run, commit=commit) for run in result.baseline_runs)
+    result = dataclasses.replace(result, baseline_runs=stored)
+    section = html_report.render(result).partition("<h2>What to do</h2>")[2].partition("<h2>")[0]
+
+    assert f"To check again, {said}:" in section
+    assert ("--nsight-against" in section) == is_against
+    text = markdown.render(result)
+    assert ("To check again, against the commit of the baseline:" in text) == is_against
+    assert ("To check again, against the stored runs:" in text) != is_against
 
 
 def test_what_failed_is_unfolded_and_nothing_else() -> None:

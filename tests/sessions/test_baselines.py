@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import stat
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -50,12 +51,9 @@ def test_saving_then_checking_passes_and_a_lost_fusion_fails_as_structure(
     unchanged.assert_outcomes(passed=2)
     for result in (spoiled, replayed):
         result.assert_outcomes(passed=1, failed=1)
-        result.stdout.fnmatch_lines(
-            [
-                "*test_op[[]fused[]]*- 1 launch: mul*+ 3 launches: exp, sum, add*",
-                "STRUCTURE *test_op[[]fused[]]*launches changed*",
-            ]
-        )
+        said = " ".join(result.stdout.str().split())
+        assert "as when a fusion is lost: - 1 launch: mul + 3 launches: exp, sum, add" in said
+        result.stdout.fnmatch_lines(["STRUCTURE *test_op[[]fused[]]*launches changed*"])
     assert "STRUCTURE" in (pytester.path / "out.md").read_text()
 
 
@@ -118,3 +116,36 @@ def test_a_reason_that_makes_no_sense_is_refused(gate: Gate, arguments: list[str
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([message])
+
+
+@pytest.mark.parametrize(("threshold", "is_poor"), [("-1.0", True), ("2.0", False)])
+def test_a_save_says_that_other_programs_had_the_processor(
+    gate: Gate, pytester: pytest.Pytester, threshold: str, is_poor: bool
+) -> None:
+    """The threshold stands in for the load: no test may depend on what else this machine does."""
+    pytester.makeconftest(f"import pytest_nsight.judge.environment_checks as c; c.LOST_SHARE = {threshold}")
+    body = "@pytest.mark.nsight\ndef test_one(nsight):\n    nsight(square, torch.ones(64, 64))\n"
+
+    result = gate("--nsight-save", "--nsight-runs=1", "--nsight-markdown=nsight.md", body=body)
+
+    assert result.ret == 0
+    for text in (result.stdout.str(), (pytester.path / "nsight.md").read_text()):
+        said = " ".join(text.split())
+        assert ("poor baseline of 1 case (test" in said) == is_poor
+        assert ("other programs had the processor in " in said) == is_poor
+        assert ("save again when the machine is idle" in said) == is_poor
+
+
+def test_a_kept_session_names_the_command_that_shows_a_run_of_it(gate: Gate, pytester: pytest.Pytester) -> None:
+    body = "@pytest.mark.nsight\ndef test_one(nsight):\n    nsight(square, torch.ones(64, 64))\n"
+
+    kept = gate("--nsight-keep", body=body)
+    other = gate()
+
+    (line,) = [line for line in kept.outlines if line.startswith("nsight: session kept")]
+    command = line.partition(": pytest-nsight ")[2].split()
+    shown = pytester.run(sys.executable, "-m", "pytest_nsight.cli", *command)
+    assert command[0] == "show"
+    assert shown.ret == 0, shown.stderr.str()
+    assert "operator" in shown.stdout.str()
+    assert "session kept" not in other.stdout.str()

@@ -5,6 +5,7 @@ tests/data/sessions/README.md says how they were made.
 
 from __future__ import annotations
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -42,8 +43,9 @@ def test_a_slowed_kernel_fails_its_cases_and_only_those_with_the_sentence() -> N
     assert result.returncode == pytest.ExitCode.TESTS_FAILED
     assert "2 failed, 4 passed" in result.stdout
     lines = result.stdout.splitlines()
+    said = re.sub(r"\n +", " ", result.stdout)
     for case in ("fused-b8x512", "fused-b32x2048"):
-        (sentence,) = {line for line in lines if line.startswith(f"test_rms_norm[{case}]: ")}
+        (sentence,) = {line for line in said.splitlines() if line.startswith(f"test_rms_norm[{case}]: ")}
         assert "us (+" in sentence
         assert "band 2 %" in sentence
         assert "+9 runs, p " in sentence
@@ -55,15 +57,14 @@ def test_a_slowed_kernel_fails_its_cases_and_only_those_with_the_sentence() -> N
 def test_a_broken_fusion_fails_as_structure_and_shows_kernels_gained_and_lost() -> None:
     result = replay("unfused")
 
+    said = " ".join(result.stdout.split())
     assert result.returncode == pytest.ExitCode.TESTS_FAILED
-    assert "2 failed, 4 passed" in result.stdout
-    assert (
-        "test_rms_norm[fused-b8x512]: launches changed, 1 -> 8 per round, as when a fusion is lost:"
-        in result.stdout
-    )
-    assert "- 1 launch: _rms_norm_fused_kernel" in result.stdout
-    assert "reduce_kernel(MeanOps)" in result.stdout
-    assert "0 regressions, 0 improvements, 2 structure changes, 4 unchanged" in result.stdout
+    assert "2 failed, 4 passed" in said
+    headline = "launches changed, 1 -> 8 per round, as when a fusion is lost:"
+    assert f"test_rms_norm[fused-b8x512]: {headline}" in said
+    assert "- 1 launch: _rms_norm_fused_kernel" in said
+    assert "reduce_kernel(MeanOps)" in said
+    assert "0 regressions, 0 improvements, 2 structure changes, 4 unchanged" in said
 
 
 @pytest.mark.slow

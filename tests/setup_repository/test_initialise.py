@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.cli import main
-from pytest_nsight.setup_repository.initialise import ATTRIBUTES, Outcome, Step, render, set_up
+from pytest_nsight.setup_repository.initialise import ATTRIBUTES, Outcome, SetUp, Step, render, set_up
 
 pytestmark = pytest.mark.slow
 
@@ -42,12 +42,12 @@ def contents(root: Path) -> dict[str, bytes]:
     }
 
 
-def outcomes(steps: tuple[Step, ...]) -> dict[str, Outcome]:
-    return {step.name: step.outcome for step in steps}
+def outcomes(done: SetUp) -> dict[str, Outcome]:
+    return {step.name: step.outcome for step in done.steps}
 
 
 def test_an_empty_repository_gets_a_test_settings_attributes_and_workflows(repository):
-    steps = set_up(repository)
+    done = set_up(repository)
 
     assert set(contents(repository)) == {
         "perf_tests/test_example.py",
@@ -65,7 +65,7 @@ def test_an_empty_repository_gets_a_test_settings_attributes_and_workflows(repos
             )
         ),
     }
-    assert set(outcomes(steps).values()) == {Outcome.CREATED}
+    assert set(outcomes(done).values()) == {Outcome.CREATED}
     assert git(repository, "config", "merge.pytest-nsight.driver") == "pytest-nsight merge-baselines %O %A %B %P"
     assert git(repository, "check-attr", "merge", "baselines/nvidia-h200/test_x.json").endswith("pytest-nsight")
     assert 'branches: ["trunk"]' in (repository / ".github/workflows/gpu-gate.yml").read_text()
@@ -115,7 +115,7 @@ def test_what_exists_is_never_overwritten(repository):
 def test_settings_that_a_project_has_are_not_edited_but_named(repository, name, text):
     (repository / name).write_text(text)
 
-    (step,) = [step for step in set_up(repository) if step.name == name]
+    (step,) = [step for step in set_up(repository).steps if step.name == name]
 
     assert step.outcome is Outcome.KEPT
     assert "nsight_band" in step.remark
@@ -154,10 +154,10 @@ def test_the_settings_can_be_read_by_pytest(repository):
 def test_a_repository_elsewhere_gets_no_github_workflows(repository):
     git(repository, "remote", "add", "origin", "https://gitlab.example/group/project.git")
 
-    steps = set_up(repository)
+    done = set_up(repository)
 
     assert not (repository / ".github").exists()
-    assert "gitlab.example" in steps[-1].remark
+    assert "gitlab.example" in done.steps[-1].remark
 
 
 def test_a_folder_that_leads_out_of_the_repository_is_not_written_into(repository, tmp_path):
@@ -197,7 +197,7 @@ def test_the_output_says_what_to_type_next(repository, monkeypatch, capsys):
     said = capsys.readouterr().out
     assert "created   perf_tests/test_example.py" in said
     assert "git add perf_tests pytest.ini .gitattributes .github baselines && git commit" in said
-    assert render((Step("a", Outcome.KEPT),)).startswith("kept      a\n")
+    assert render(SetUp((Step("a", Outcome.KEPT),))).startswith("kept      a\n")
 
 
 @needs_torch

@@ -86,14 +86,27 @@ def test_no_placeholder_is_left_and_actions_are_pinned_by_hash(name):
 @pytest.mark.parametrize(
     ("has", "installed"),
     [
-        ((), "'pytest-nsight[gpu]'"),
-        (("pyproject.toml",), "'pytest-nsight[gpu]' --editable ."),
-        (("setup.py", "requirements.txt"), "'pytest-nsight[gpu]' --editable . --requirement requirements.txt"),
+        ({}, "'pytest-nsight[gpu]'"),
+        ({"pyproject.toml": "[project]\nname = 'x'\n"}, "'pytest-nsight[gpu]' --editable ."),
+        ({"pyproject.toml": "[build-system]\nrequires = ['poetry-core']\n"}, "'pytest-nsight[gpu]' --editable ."),
+        ({"pyproject.toml": "[tool.ruff]\nline-length = 100\n"}, "'pytest-nsight[gpu]'"),
+        (
+            {"pyproject.toml": "[tool.ruff]\n", "setup.cfg": "[flake8]\n"},
+            "'pytest-nsight[gpu]'",
+        ),
+        (
+            {"pyproject.toml": "[tool.ruff]\n", "setup.cfg": "[metadata]\nname = x\n"},
+            "'pytest-nsight[gpu]' --editable .",
+        ),
+        (
+            {"setup.py": "", "requirements.txt": ""},
+            "'pytest-nsight[gpu]' --editable . --requirement requirements.txt",
+        ),
     ],
 )
 def test_the_project_is_installed_by_the_files_that_it_has(tmp_path, has, installed):
-    for name in has:
-        (tmp_path / name).touch()
+    for name, text in has.items():
+        (tmp_path / name).write_text(text)
 
     assert install_commands(tmp_path)[1] == f".venv/bin/pip install {installed}"
 
@@ -294,6 +307,14 @@ def test_a_session_in_which_nothing_was_judged_is_no_pass(tmp_path, verdicts, un
     assert run(shell("gpu-gate.yml", "measure", "Something was judged"), tmp_path).returncode == code
 
 
+def test_a_session_that_measured_nothing_and_wrote_no_report_is_no_pass_and_says_so(tmp_path):
+    done = run(shell("gpu-gate.yml", "measure", "Something was judged"), tmp_path)
+
+    assert done.returncode == 1
+    assert "Nothing was measured" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
 def test_each_runner_measures_its_shard_and_one_job_judges_all_of_them(tmp_path):
     fake(tmp_path, "pytest", "exit 0")
     fake(tmp_path, "pytest-nsight", "exit 1")
@@ -409,6 +430,27 @@ esac""",
 
         assert self.post(folder).returncode == 0
         assert len((folder / "posted.md").read_text()) == 65_000
+
+    @pytest.mark.parametrize(("answer", "output", "said"), [("12", "found=yes\n", ""), ("", "", "not measured")])
+    def test_a_gate_that_left_no_report_ends_quietly(self, tmp_path, answer, output, said):
+        """One that was cancelled in the queue, or never approved, has uploaded nothing."""
+        fake(tmp_path, "gh", f"echo -n '{answer}'")
+        (tmp_path / "output").touch()
+
+        done = run(
+            shell("gpu-comment.yml", "comment", "Look for a report"),
+            tmp_path,
+            REPOSITORY="o/n",
+            RUN="9",
+            GITHUB_OUTPUT=str(tmp_path / "output"),
+        )
+
+        assert done.returncode == 0
+        assert (tmp_path / "output").read_text() == output
+        assert said in done.stdout
+        assert "repos/o/n/actions/runs/9/artifacts" in calls(tmp_path)[0]
+        others = [step for step in jobs("gpu-comment.yml")["comment"]["steps"] if step.get("id") != "report"]
+        assert {step["if"] for step in others} == {"steps.report.outputs.found == 'yes'"}
 
     def test_nothing_measured_posts_nothing(self, folder):
         (folder / "nsight.md").unlink()

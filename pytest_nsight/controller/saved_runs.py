@@ -1,0 +1,124 @@
+"""The save of a session: its runs are added to the baselines, and what came of it is said."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from pytest_nsight.baselines import store
+from pytest_nsight.baselines.stored_counters import save_counters
+from pytest_nsight.collectors.base import Collector
+from pytest_nsight.controller.drill_down import Drill, read_cases
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate.identity_records import attach_identities
+from pytest_nsight.gate.judging import list_unfit
+from pytest_nsight.gate.state import GateState
+from pytest_nsight.model.errors import NsightError
+from pytest_nsight.model.units import count
+from pytest_nsight.report.escapes import visible
+from pytest_nsight.report.shared_reasons import listed, without_figures
+
+
+@dataclass(frozen=True, slots=True)
+class SavedRuns:
+    """What came of a save.
+
+    Attributes:
+        paths: files that now hold the runs, relative to pytest's root folder where they lie in it.
+        cases: the cases whose runs they hold.
+        error: why the save failed, with what to type; "" if it did not.
+    """
+
+    paths: tuple[str, ...] = ()
+    cases: frozenset[str] = frozenset()
+    error: str = ""
+
+
+def save_runs(settings: Settings, state: GateState, folder: Path, collector: Collector | None) -> SavedRuns:
+    """Adds what a session measured to the baselines.
+
+    Args:
+        settings: what the user asked for.
+        state: of the whole session.
+        folder: the session's folder; its traces go, unless the user keeps them or the save fails.
+        collector: records the session, None for a replay.
+    """
+    slug = store.model_slug(state.device)
+    runs = [*attach_identities(state), *state.canaries]
+    try:
+        paths = store.save(settings.baselines, slug, runs, reason=settings.reason)
+    except NsightError as error:
+        return replace(_find_saved(settings, state), error=f"{error}; {_describe_later_save(settings, folder)}")
+    if collector is not None and not settings.keep:
+        for run in (*folder.glob("run-*/*/"), *folder.glob("run-*")):
+            collector.tidy(run, keep=False)
+    return SavedRuns(_relative(paths, settings.root), frozenset(run.subject.case for run in runs))
+
+
+def _find_saved(settings: Settings, state: GateState) -> SavedRuns:
+    """What the baselines hold of this session, whatever ended its save."""
+    home = settings.baselines / store.model_slug(state.device)
+    measured = {(run.subject.case, run.run) for run in (*state.accepted, *state.canaries)}
+    paths, cases = [], set[str]()
+    for name in sorted({store.file_name(case) for case, _ in measured}):
+        # A file that cannot be read holds nothing of it: what is written is whole.
+        with contextlib.suppress(NsightError):
+            stored = store.read_file(home / name)
+            held = {(subject.case, run.run) for subject, runs in stored.items() for run in runs}
+            found = {case for case, _ in held & measured}
+            paths += [home / name] if found else []
+            cases |= found
+    return SavedRuns(_relative(paths, settings.root), frozenset(cases))
+
+
+def _relative(paths: Sequence[Path], root: Path) -> tuple[str, ...]:
+    return tuple(str(path.relative_to(root) if path.is_relative_to(root) else path) for path in paths)
+
+
+def describe_unfinished_save(settings: Settings, state: GateState, folder: Path) -> SavedRuns:
+    """What came of a save that was interrupted."""
+    saved = _find_saved(settings, state)
+    changed = (
+        f"of the baselines only {', '.join(saved.paths)} changed" if saved.paths else "no baseline was changed"
+    )
+    return replace(saved, error=f"not finished: {changed}; {_describe_later_save(settings, folder)}")
+
+
+def add_counters(settings: Settings, state: GateState, drill: Drill) -> list[str]:
+    """Stores the counters of all saved cases; sentences on those that could not be read."""
+    cases = dict.fromkeys(run.subject.case for run in state.accepted)
+    found, troubles = read_cases(drill.profile, cases, f"counters of {state.environment.get('gpu', state.device)}")
+    try:
+        if found:
+            save_counters(settings.baselines, store.model_slug(state.device), found)
+    except NsightError as error:
+        troubles.append(f"the counters were not stored: {error}")
+    return troubles
+
+
+def describe_reason(settings: Settings, saved: SavedRuns) -> tuple[str, ...]:
+    """A sentence on the reason, if runs were stored with one."""
+    return (f"stored with the reason: {settings.reason}",) if saved.paths and settings.reason else ()
+
+
+def _describe_later_save(settings: Settings, folder: Path) -> str:
+    """How the user saves without measuring again."""
+    recording = settings.replay or folder
+    switch = "" if settings.script is not None else "--nsight "
+    return f"what was measured is kept: save it with {switch}--nsight-save --nsight-replay {recording}"
+
+
+def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
+    """Sentences on what was stored and will hardly do as a baseline, because of the machine."""
+    causes: dict[str, list[tuple[str, str]]] = {}
+    for subject, why in list_unfit(state).items():
+        if subject.case in saved.cases:
+            causes.setdefault(without_figures(why), []).append((visible(subject.label), why))
+    return [
+        f"poor baseline of {count(len(found), 'case')} ({listed([name for name, _ in found])}): {found[0][1]}"
+        f"{', in the first' if len({why for _, why in found}) > 1 else ''}; save again when the machine is idle, "
+        "else later checks may end as ENVIRONMENT"
+        for found in causes.values()
+    ]

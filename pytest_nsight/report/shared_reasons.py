@@ -1,0 +1,88 @@
+"""What several cases have in common: one sentence for all that a reason or a wider band concerns."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+
+from pytest_nsight.model.units import count, percent
+from pytest_nsight.model.values import Subject, is_gpu
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.report.verdict_text import reason
+
+EXPLAINED = (VerdictKind.NO_BASELINE, VerdictKind.ENVIRONMENT)
+"""What passes and still asks for something to be done, often the same for many cases."""
+
+_MOST_NAMES = 3
+# What stands behind it in a sentence is the cause, without the case's own times.
+_CAUSE = " cannot be judged: "
+_FIGURE = re.compile(r"[\d.]+")
+
+
+def listed(names: Sequence[str]) -> str:
+    """The first names, and how many more there are."""
+    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
+    return ", ".join(names[:_MOST_NAMES]) + more
+
+
+def without_figures(text: str) -> str:
+    """The text as it is compared with others that may say the same of other numbers."""
+    return _FIGURE.sub("", text)
+
+
+def group_by_reason(
+    verdicts: Sequence[Verdict], *, each_figure: bool = False
+) -> dict[tuple[VerdictKind, str], list[Verdict]]:
+    """Verdicts that say the same thing, in the order of the first of each group.
+
+    Args:
+        verdicts: any.
+        each_figure: whether sentences that differ in figures alone are told apart where they ask for the same.
+    """
+    groups: dict[tuple[VerdictKind, str], list[Verdict]] = {}
+    for verdict in verdicts:
+        text = reason(verdict)
+        if verdict.kind in EXPLAINED and not each_figure:
+            text = without_figures(text.partition(_CAUSE)[2] or text)
+        groups.setdefault((verdict.kind, text), []).append(verdict)
+    return groups
+
+
+def state_reason(verdicts: Sequence[Verdict], named: Mapping[Subject, str]) -> str:
+    """Who has a reason, and the reason; the figures in it are the first one's where they differ.
+
+    Args:
+        verdicts: of one group, at least one.
+        named: subject -> its name in the table.
+    """
+    names = [named[verdict.subject] for verdict in verdicts]
+    if len(verdicts) == 1:
+        return f"{names[0]}: {reason(verdicts[0])}"
+    of_first = "" if len({reason(verdict) for verdict in verdicts}) == 1 else ", of the first"
+    return f"{count(len(names), 'case')} ({listed(names)}){of_first}: {reason(verdicts[0])}"
+
+
+def state_wider_bands(verdicts: Sequence[Verdict], named: Mapping[Subject, str]) -> list[str]:
+    """Which cases have a wider band than the user asked for, why, and what then passes.
+
+    Args:
+        verdicts: any.
+        named: subject -> its name in the table.
+    """
+    cases: dict[tuple[str, str], list[str]] = {}
+    for verdict in verdicts:
+        compared = verdict.comparison
+        if compared is None or compared.basis is None:
+            continue
+        asked, judged = (percent(band, signed=False) for band in (compared.band, compared.effective_band))
+        if asked == judged:
+            continue
+        on_gpu = all(is_gpu(run.board) for run in compared.basis.runs)
+        cause = "the timer's resolution" if on_gpu else "runs on a processor"
+        margin = percent(math.expm1(compared.basis.margin), signed=False)
+        passes = f"a smaller slowdown is no regression, and equality is shown within {margin}"
+        cases.setdefault((f"band {judged} instead of {asked}, for {cause}", passes), []).append(
+            named[verdict.subject]
+        )
+    return [f"{band}: {passes}; {listed(names)}" for (band, passes), names in cases.items()]
