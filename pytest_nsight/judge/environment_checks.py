@@ -14,32 +14,34 @@ CLOCK_TOLERANCE = 0.01
 LOST_SHARE = 0.05
 """Of the time that a process could run: a process that has the processor for itself loses less than 1 %."""
 
+_PROCESSOR_TAKEN = "other programs had the processor"
 _PID = re.compile(r"^pid \d+")
 
 
-def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
-    """Return why the machine makes stored and new times incomparable, "" if it does not.
+def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary], against: str = "") -> str:
+    """Return why the machine makes two groups of runs incomparable, "" if it does not.
 
     A baseline taken under such conditions is as bad as such new runs: it would lead to false improvements.
+
+    Args:
+        baseline: the runs to compare with.
+        new: the runs to judge.
+        against: the revision whose runs of this session stand in place of a baseline, "" if none do.
     """
+    compared = against or "the baseline"
+    # Nothing of a revision is stored that could be replaced.
+    again = "run again" if against else "save a new one with --nsight-save"
+    in_compared = f"in {compared}"
     return (
-        _explain_throttling(
-            new, baseline, "the GPU was throttled", "in the baseline", "free or cool it and run again"
-        )
-        or _explain_throttling(
-            baseline, new, "the GPU was throttled for the baseline", "now", "save a new one with --nsight-save"
-        )
-        or _explain_clock(baseline, new)
-        or _explain_foreign_processes(baseline, new)
+        _explain_throttling(new, baseline, "the GPU was throttled", in_compared, "free or cool it and run again")
+        or _explain_throttling(baseline, new, f"the GPU was throttled for {compared}", "now", again)
+        or _explain_clock(baseline, new, in_compared, again)
+        or _explain_foreign_processes(baseline, new, compared, again)
         or _explain_processor(
-            new, baseline, "other programs had the processor", "in the baseline", "end them and run again"
+            new, baseline, "other programs had the processor", in_compared, "end them and run again"
         )
         or _explain_processor(
-            baseline,
-            new,
-            "other programs had the processor while the baseline was measured",
-            "now",
-            "save a new one with --nsight-save",
+            baseline, new, f"other programs had the processor while {compared} was measured", "now", again
         )
     )
 
@@ -100,15 +102,14 @@ def _write(share: float) -> str:
     return percent(share, signed=False)
 
 
-def _explain_foreign_processes(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+def _explain_foreign_processes(
+    baseline: Sequence[RunSummary], new: Sequence[RunSummary], compared: str, remedy: str
+) -> str:
     before, now = (_name_foreign_processes(runs) for runs in (baseline, new))
     if now - before:
         return f"other processes computed on the GPU ({', '.join(sorted(now - before))}); end them and run again"
     if before - now:
-        return (
-            f"other processes computed on the GPU for the baseline ({', '.join(sorted(before - now))}); "
-            "save a new one with --nsight-save"
-        )
+        return f"other processes computed on the GPU for {compared} ({', '.join(sorted(before - now))}); {remedy}"
     return ""
 
 
@@ -123,7 +124,7 @@ def _throttled_share(runs: Sequence[RunSummary]) -> float | None:
     return statistics.fmean(shares) if shares else None
 
 
-def _explain_clock(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+def _explain_clock(baseline: Sequence[RunSummary], new: Sequence[RunSummary], where: str, remedy: str) -> str:
     before = [run.clocks.sm_mhz for run in baseline if run.clocks.sm_mhz is not None]
     now = [run.clocks.sm_mhz for run in new if run.clocks.sm_mhz is not None]
     if not before or not now:
@@ -132,6 +133,6 @@ def _explain_clock(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) ->
     if not was > 0 or abs(is_now / was - 1) <= CLOCK_TOLERANCE:
         return ""
     return (
-        f"the SM clock was {is_now:.0f} MHz, {was:.0f} MHz in the baseline ({is_now / was - 1:+.1%}); "
-        "find what limits or raised it, or save a new baseline"
+        f"the SM clock was {is_now:.0f} MHz, {was:.0f} MHz {where} ({is_now / was - 1:+.1%}); "
+        f"find what limits or raised it, or {remedy}"
     )

@@ -117,7 +117,7 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
         stored_aside=aside,
         new_aside=tuple(item for item in found.locations if not item.has_one_level),
         structure=compare_structure(baseline, given.new, family) if both else StructureFinding(),
-        environment=explain_environment(baseline, given.new) if both else "",
+        environment=explain_environment(baseline, given.new, given.against) if both else "",
         unmeasured=unmeasured,
     )
 

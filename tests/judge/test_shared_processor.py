@@ -71,6 +71,23 @@ def test_runs_that_make_a_poor_baseline_are_known_when_they_are_saved(
 
 
 @pytest.mark.parametrize(
+    ("before", "words"),
+    [
+        (runs(0.3), "while 0a1b2c3 was measured in 30% of the time that the rounds needed it, 1% now; run again"),
+        (with_clocks(throttled=0.5), "the GPU was throttled for 0a1b2c3 in 50% of the rounds, 0% now; run again"),
+        (with_clocks(foreign_processes=("pid 7 (x)",)), "computed on the GPU for 0a1b2c3 (x); run again"),
+        (with_clocks(sm_mhz=1500), "1500 MHz in 0a1b2c3 (-33.3%); find what limits or raised it, or run again"),
+    ],
+)
+def test_of_two_trees_nothing_is_to_be_saved_again(before: tuple[RunSummary, ...], words: str) -> None:
+    new = with_clocks(processor_lost=0.01, throttled=0.0, sm_mhz=1000)
+
+    sentence = explain_environment(before, new, "0a1b2c3").replace(" %", "%")
+
+    assert sentence.endswith(words)
+
+
+@pytest.mark.parametrize(
     ("ratio", "kind"),
     [(1.45, VerdictKind.UNCHANGED), (1.55, VerdictKind.REGRESSION), (1.75, VerdictKind.REGRESSION)],
 )
