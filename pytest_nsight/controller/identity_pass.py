@@ -1,13 +1,17 @@
-"""The identity pass: a worker without a profiler, which says what each case launches before any is timed."""
+"""The identity pass: workers without a profiler, which say what each case launches before any is timed."""
 
 from __future__ import annotations
 
+import contextlib
+import itertools
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 
 from pytest_nsight.collectors.lookup import find_identifier_variables
+from pytest_nsight.controller.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
 from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
@@ -20,11 +24,16 @@ from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _PREFIX = "identity"
 FOLDERS = f"{_PREFIX}-*"
-"""Folders of identity passes in a session's: one for each tree."""
+"""Folders of identity passes in a session's: one or more for each tree."""
+
+_MOST_PROCESSES = 4
+_PROCESSORS_PER_PROCESS = 4
+_CASES_PER_PROCESS = 8
+"""A process takes as long to import and to find its device as so many cases take."""
 
 
 class IdentityPass:
-    """Identifies the launches of cases in a fresh process."""
+    """Identifies the launches of cases in fresh processes."""
 
     def __init__(self, session: LiveSession, watch: Callable[[Progress], None]) -> None:
         """Prepares a source.
@@ -40,22 +49,43 @@ class IdentityPass:
         assignment: Assignment,
         upcoming: Sequence[Assignment] = (),  # noqa: ARG002 - nothing gets ready beside it
     ) -> tuple[MeasuredProcess, ...]:
-        """Runs the cases once. What keeps it from that is the record's failure, and no error: they can be timed."""
-        folder, run = self._starter.next_run()
-        job = self._starter.job(run, assignment.tree, canaries=False)
-        job = replace(job, run=f"{job.session}/identity pass", identifies=True)
+        """Runs the cases once, shared out to several processes: nothing is timed, so they may disturb each other.
+
+        What keeps a process from that is the record's failure, and no error: its cases can be timed.
+        """
+        shares = share_out(assignment.cases, os.cpu_count() or 1)
+        processes = self._identify([replace(assignment, cases=share) for share in shares])
+        left = {case for process in processes if process.end is ProcessEnd.FAILED for case in process.cases or ()}
+        if len(shares) == 1 or not left:
+            return processes
+        # One process for each device may be all that its mode allows, or all that its memory holds.
+        alone = replace(assignment, cases=tuple(case for case in assignment.cases if case in left))
+        return (*(replace(process, failure="") for process in processes), *self._identify([alone]))
+
+    def _identify(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
+        """Runs processes beside one another; `cases` of one that failed are those that it has not identified."""
+        tree = assignments[0].tree
+        running: dict[PrewarmedWorker, int] = {}
         try:
-            running = self._starter.get_ready(folder, job)
-            try:
-                with running.process:
-                    running.release(assignment)
-                    code = self._starter.follow(running, len(assignment.cases))
-            finally:
-                running.pipe.close()
-                shorten(folder / WORKER_LOG)
-            return (_read(folder, assignment.tree, code),)
+            with contextlib.ExitStack() as processes:
+                for assignment in assignments:
+                    folder, run = self._starter.next_run()
+                    job = self._starter.job(run, tree, canaries=False)
+                    job = replace(job, run=f"{job.session}/identity pass", identifies=True)
+                    worker = self._starter.get_ready(folder, job)
+                    running[worker] = len(assignment.cases)
+                    processes.enter_context(worker.process)
+                    worker.release(assignment)
+                codes = self._starter.follow_together(running)
+            ended = zip(running, assignments, codes, strict=True)
+            return tuple(_read(worker.folder, assignment, code) for worker, assignment, code in ended)
         except (CollectorError, RecordingError) as error:
-            return (MeasuredProcess(_no_manifest(assignment.tree), end=ProcessEnd.FAILED, failure=str(error)),)
+            cases = tuple(case for assignment in assignments for case in assignment.cases)
+            return (_fail(tree, cases, str(error)),)
+        finally:
+            for worker in running:
+                worker.pipe.close()
+                shorten(worker.folder / WORKER_LOG)
 
     def close(self) -> None:
         """Ends nothing: no process gets ready beside it."""
@@ -109,11 +139,23 @@ def _read_recorded(manifest: Manifest, folder: Path) -> MeasuredProcess:
     return MeasuredProcess(manifest)
 
 
-def _read(folder: Path, tree: str, code: int | None) -> MeasuredProcess:
+def share_out(cases: Sequence[str], processors: int) -> list[tuple[str, ...]]:
+    """The cases in order, in about equal shares: neighbours may have a fixture in common.
+
+    Args:
+        cases: at least one.
+        processors: of this machine.
+    """
+    shares = min(_MOST_PROCESSES, processors // _PROCESSORS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS)
+    edges = [len(cases) * number // max(shares, 1) for number in range(max(shares, 1) + 1)]
+    return [tuple(cases[first:last]) for first, last in itertools.pairwise(edges)]
+
+
+def _read(folder: Path, assignment: Assignment, code: int | None) -> MeasuredProcess:
     journal, log = folder / FILE_NAME, folder / WORKER_LOG
     if not journal.exists():
         failure = describe_failed_start(code, log) if code is not None else "it was interrupted"
-        return MeasuredProcess(_no_manifest(tree), end=ProcessEnd.FAILED, failure=failure)
+        return _fail(assignment.tree, assignment.cases, failure)
     manifest = read_manifest(journal)
     if code is None:
         return MeasuredProcess(manifest, end=ProcessEnd.INTERRUPTED)
@@ -121,9 +163,12 @@ def _read(folder: Path, tree: str, code: int | None) -> MeasuredProcess:
         return MeasuredProcess(manifest)
     if manifest.exit_code is not None:
         return MeasuredProcess(manifest, failure=describe_refusal(manifest, log))
-    return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=describe_crash(manifest, code, log))
+    left = tuple(case for case in assignment.cases if case not in manifest.identities)
+    failure = describe_crash(manifest, code, log)
+    return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
 
 
-def _no_manifest(tree: str) -> Manifest:
-    """The record of a process that left none."""
-    return Manifest("", "", "", "", 0, "", "", {}, (), (), (), (), (), None, tree=tree)
+def _fail(tree: str, cases: Sequence[str], failure: str) -> MeasuredProcess:
+    """A process that left no record."""
+    manifest = Manifest("", "", "", "", 0, "", "", {}, (), (), (), (), (), None, tree=tree)
+    return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=tuple(cases))

@@ -29,7 +29,7 @@ _MOST_PREWARMED = 2
 """Imports take about twice as long as a process that measures a few cases."""
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False)
 class PrewarmedWorker:
     """One started worker process.
 

@@ -173,30 +173,100 @@ class WorkerStarter:
         Raises:
             CollectorError: somebody has removed what it writes.
         """
-        process, journal = running.process, running.folder / FILE_NAME
-        progress = Progress(running.run, "", 0, total)
-        tail, clock = Tail(journal), CaseClock(self.session.limits)
+        worker = _FollowedWorker(running, total, self.session.limits)
         try:
-            while process.poll() is None:
-                progress = tail.advance(progress)
-                self.watch(progress)
-                if overdue := clock.find_overdue(progress, has_ended=not progress.case and tail.has_ended()):
-                    end_overdue(running.folder, tail.pid or process.pid, overdue)
-                look_ahead(tail, progress)
+            while worker.is_running:
+                self.watch(worker.advance())
+                look_ahead(worker.tail, worker.progress)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
-            tail.advance(progress)
-            process.interrupt(tail.pid)
-            if not journal.exists():
-                raise
-            # A replay must not take the process for one that failed.
-            with contextlib.suppress(OSError):
-                (running.folder / INTERRUPTED_FILE).touch()
+            worker.interrupt()
             return None
-        look_ahead(tail, tail.advance(progress))
-        if tail.pid is not None and not journal.exists():
-            raise CollectorError(describe_removal(journal))
-        return process.poll()
+        look_ahead(worker.tail, worker.advance())
+        return worker.end()
+
+    def follow_together(self, running: Mapping[PrewarmedWorker, int]) -> list[int | None]:
+        """Waits for the end of all workers and reports their progress as that of one.
+
+        Args:
+            running: worker that has its assignment -> cases in it.
+
+        Returns:
+            Their exit codes; None of each if the user's interrupt ended them.
+
+        Raises:
+            CollectorError: somebody has removed what one of them writes.
+        """
+        workers = [_FollowedWorker(one, total, self.session.limits) for one, total in running.items()]
+        try:
+            while any(one.is_running for one in workers):
+                states = [one.advance() for one in workers if one.is_running or one.progress.case]
+                cases = [one.case for one in states if one.case]
+                done, total = sum(one.progress.done for one in workers), sum(running.values())
+                first = workers[0].progress.run
+                self.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            for one in workers:
+                one.interrupt()
+            return [None] * len(workers)
+        for one in workers:
+            one.advance()
+        return [one.end() for one in workers]
+
+
+class _FollowedWorker:
+    """One worker that runs: how far it is, and whether it runs over its time.
+
+    Attributes:
+        tail: of its record.
+        progress: where it stands.
+    """
+
+    def __init__(self, running: PrewarmedWorker, total: int, limits: TimeLimits) -> None:
+        self._running = running
+        self._journal = running.folder / FILE_NAME
+        self._clock = CaseClock(limits)
+        self.tail = Tail(self._journal)
+        self.progress = Progress(running.run, "", 0, total)
+
+    @property
+    def is_running(self) -> bool:
+        """Whether it has not come to its end."""
+        return self._running.process.poll() is None
+
+    def advance(self) -> Progress:
+        """Reads what it has written since, and ends it if it runs over its time."""
+        self.progress = self.tail.advance(self.progress)
+        has_ended = not self.progress.case and self.tail.has_ended()
+        overdue = self._clock.find_overdue(self.progress, has_ended=has_ended) if self.is_running else None
+        if overdue:
+            end_overdue(self._running.folder, self.tail.pid or self._running.process.pid, overdue)
+        return self.progress
+
+    def interrupt(self) -> None:
+        """Ends it as the user's interrupt does, and marks its folder.
+
+        Raises:
+            KeyboardInterrupt: it has not come far enough to have a record.
+        """
+        self.tail.advance(self.progress)
+        self._running.process.interrupt(self.tail.pid)
+        if not self._journal.exists():
+            raise KeyboardInterrupt
+        # A replay must not take the process for one that failed.
+        with contextlib.suppress(OSError):
+            (self._running.folder / INTERRUPTED_FILE).touch()
+
+    def end(self) -> int | None:
+        """Its exit code.
+
+        Raises:
+            CollectorError: somebody has removed what it writes.
+        """
+        if self.tail.pid is not None and not self._journal.exists():
+            raise CollectorError(describe_removal(self._journal))
+        return self._running.process.poll()
 
 
 def write_job(folder: Path, job: Job) -> PipeToWorker:

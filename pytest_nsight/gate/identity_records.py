@@ -26,7 +26,7 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
 
     Args:
         state: without the process in its pending ones.
-        processes: the one, or in a replay those of both trees.
+        processes: those of one tree, each with some of its cases, or in a replay those of both trees.
     """
     for process in processes:
         manifest = process.manifest
@@ -41,12 +41,12 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
         if manifest.tree == OTHER_TREE:
             state = replace(state, other=state.other.add_identities(manifest))
             continue
-        reports = join_reports({}, manifest, [case for case in manifest.ended if case in manifest.identities])
+        ended = [case for case in manifest.ended if case in manifest.identities]
         state = replace(
             state,
-            identities=dict(manifest.identities),
-            claims=manifest.claims,
-            identity_reports=reports,
+            identities={**state.identities, **manifest.identities},
+            claims={**state.claims, **manifest.claims},
+            identity_reports=join_reports(state.identity_reports, manifest, ended),
             warnings=join_warnings(state.warnings, manifest),
         )
     return replace(state, is_identified=not any(process.assignment.identifies for process in state.pending))

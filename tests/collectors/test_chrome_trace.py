@@ -123,7 +123,7 @@ def test_a_trace_without_a_gpu_shows_operators(tmp_path: Path, capsys: pytest.Ca
     path = write(tmp_path, {"traceEvents": [event("cpu_op", "aten::softmax", 5, 20)]})
 
     assert main(["show", str(path)]) == 0
-    assert "Operators: 1 launch, 20.0 us" in capsys.readouterr().out
+    assert "Operators: 1 call, 20.0 us" in capsys.readouterr().out
 
 
 @pytest.mark.slow

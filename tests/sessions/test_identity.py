@@ -26,9 +26,15 @@ extern "C" __global__ void scale(float* x, const float* y, int n) {
 """
 
 CONFTEST = """
+import os
 import clock_collector
+import pytest_nsight.controller.identity_pass
 import pytest_nsight.controller.session_plan
 
+if os.environ.get("SHARES"):
+    pytest_nsight.controller.identity_pass._PROCESSORS_PER_PROCESS = 1
+    pytest_nsight.controller.identity_pass._CASES_PER_PROCESS = 4
+    os.cpu_count = lambda: 2
 
 # As if there were a GPU, whose kernels the clock collector times.
 pytest_nsight.controller.session_plan.gpu_names = lambda: ("fake",)
@@ -61,6 +67,12 @@ def test_touched(nsight):
 @pytest.mark.nsight(metric="wall")
 def test_wall(nsight):
     nsight(launch)
+
+@pytest.mark.nsight
+def test_dying(nsight):
+    if os.environ.get("POISON"):
+        os._exit(3)
+    nsight(launch, 7)
 
 @pytest.mark.nsight
 def test_changing(nsight):
@@ -137,10 +149,10 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
 
     checked = gate("--nsight-keep")
 
-    assert checked.identical == {*SAME, "test_touched"}, checked.said
+    assert checked.identical == {*SAME, "test_touched", "test_dying"}, checked.said
     assert checked.verdicts["test_wall"] != "IDENTICAL", "the time on the host is not decided by the launches"
     untimed = [one for one in checked.sentences.values() if one.endswith("; not timed")]
-    assert len(untimed) == 3
+    assert len(untimed) == 4
     assert "the same machine code, launch shapes and arguments as its baseline of 20" in untimed[0]
     assert "audit: 3 identical cases timed all the same" in checked.notes
     assert "1 case without an identity (test_changing): its rounds differ: argument 2 of launch 1" in checked.notes
@@ -170,7 +182,7 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
 
 @pytest.mark.parametrize(
     ("spoiled", "identical", "cause"),
-    [("argument", SAME, "; argument 2: 100 -> 101"), ("code", set(), "; machine code changed: ")],
+    [("argument", {*SAME, "test_dying"}, "; argument 2: 100 -> 101"), ("code", set(), "; machine code changed: ")],
 )
 def test_what_is_touched_is_timed_and_says_what_changed(
     gate: Gate, spoiled: str, identical: set[str], cause: str
@@ -208,7 +220,27 @@ def test_a_pass_that_fails_is_a_note_and_all_is_timed(
 
     assert note in checked.notes
     assert not checked.identical
-    assert len(checked.verdicts) == 8
+    assert len(checked.verdicts) == 9
+
+
+def test_a_pass_of_two_processes_finds_the_same_and_loses_no_more_than_the_case_that_kills_one(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARES", "1")
+    gate("--nsight-save", "--nsight-runs=1")
+    (saving,) = (pytester.path / ".nsight").glob("2*")
+    passes = list(saving.glob("identity-*"))
+
+    checked = gate()
+    monkeypatch.setenv("POISON", "1")
+    poisoned = gate()
+
+    assert len(passes) == 2
+    assert checked.identical == {*SAME, "test_touched", "test_dying"}, checked.said
+    # The case that kills its process does so in the pass and when it is timed; those behind it are timed.
+    assert poisoned.identical == {*SAME, "test_touched"}, poisoned.said
+    assert "test_dying" in poisoned.said
+    assert poisoned.code == pytest.ExitCode.TESTS_FAILED
 
 
 def test_of_two_trees_what_is_identical_is_not_timed(gate: Gate, pytester: pytest.Pytester) -> None:
@@ -218,11 +250,11 @@ def test_of_two_trees_what_is_identical_is_not_timed(gate: Gate, pytester: pytes
 
     checked = gate("--nsight-against=HEAD")
 
-    assert checked.identical == {*SAME, "test_touched"}, checked.said
+    assert checked.identical == {*SAME, "test_touched", "test_dying"}, checked.said
 
     path = pytester.path / "test_case.py"
     path.write_text(path.read_text().replace("else 100)", "else 102)"))
     touched = gate("--nsight-against=HEAD")
 
-    assert touched.identical == SAME, touched.said
+    assert touched.identical == {*SAME, "test_dying"}, touched.said
     assert "; argument 2: 100 -> 102" in touched.sentences["test_touched"]

@@ -1,0 +1,25 @@
+"""How the cases of an identity pass are shared out to processes."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_nsight.controller.identity_pass import share_out
+
+
+def cases(number: int) -> list[str]:
+    return [f"t.py::{place}" for place in range(number)]
+
+
+@pytest.mark.parametrize(
+    ("number", "processors", "shares"),
+    [(78, 16, 4), (78, 2, 1), (78, 8, 2), (78, 128, 4), (16, 16, 2), (15, 16, 1), (1, 16, 1)],
+)
+def test_each_process_has_enough_to_do_and_processors_to_do_it_with(
+    number: int, processors: int, shares: int
+) -> None:
+    found = share_out(cases(number), processors)
+
+    assert len(found) == shares
+    assert [case for share in found for case in share] == cases(number)
+    assert max(map(len, found)) - min(map(len, found)) <= 1
