@@ -68,7 +68,7 @@ class LiveSource:
             with running.process:
                 running.release(assignment)
                 code = self._starter.follow(running, len(assignment.cases), self._look_ahead)
-            record = self._read_record(folder, code)
+            record = self._read_record(folder, code, was_overdue=running.process.was_overdue)
             if record.failed_in_canary:
                 # The next process must not fail the same way, whose cases have done nothing wrong.
                 self._canaries = False
@@ -118,12 +118,13 @@ class LiveSource:
             # What keeps it from starting is reported when its assignment comes.
             self._upcoming = ()
 
-    def _read_record(self, folder: Path, code: int | None) -> ProcessRecord:
+    def _read_record(self, folder: Path, code: int | None, *, was_overdue: bool) -> ProcessRecord:
         """What the worker left behind.
 
         Args:
             folder: of the run.
             code: exit code of the worker, None if the user's interrupt ended it.
+            was_overdue: whether a profiler around it was ended because it came to no end.
 
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
@@ -137,7 +138,8 @@ class LiveSource:
         refusal = describe_refusal(manifest, log)
         if refusal:
             raise CollectorError(refusal)
-        has_died = has_died_after_tests(manifest, code)
+        # The signal that ends a profiler says nothing of the worker, which had come to its end.
+        has_died = has_died_after_tests(manifest, code) and not was_overdue
         if manifest.exit_code is not None and not has_died:
             return self._read_trace(manifest, folder, ProcessEnd.COMPLETE)
         failure = describe_crash(manifest, code, log)

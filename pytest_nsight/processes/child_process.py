@@ -27,6 +27,7 @@ class ChildProcess:
     Attributes:
         pid: of the started program: the profiler where there is one, else the worker itself.
         log: file with everything that the program and its children wrote to stdout and stderr.
+        was_overdue: whether it was ended because it came to no end by itself.
     """
 
     def __init__(
@@ -37,6 +38,7 @@ class ChildProcess:
         self._popen = popen
         self._family = ProcessFamily(lambda other: other == mark)
         self._family.add(popen.pid)
+        self.was_overdue = False
         self._overdue = overdue
         self._shell_codes = shell_codes
 
@@ -66,7 +68,7 @@ class ChildProcess:
         Returns at once, unless the process has to be ended because it is overdue; the log then says why.
         """
         if self._popen.poll() is None and (reason := self._overdue()):
-            self._overdue = _never
+            self._overdue, self.was_overdue = _never, True
             with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as log:
                 log.write(f"\n{ENDED}{reason}.\n")
             self._kill_leftovers()
