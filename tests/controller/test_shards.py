@@ -49,10 +49,10 @@ def test_every_test_is_in_one_shard_with_its_group_in_any_order(
     assert again.fingerprint == found.fingerprint
 
 
-@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=7), st.integers(1, 3))
+@given(st.lists(st.integers(1, 10_000), min_size=1, max_size=6), st.integers(1, 3))
 @example([132, 109, 112, 219, 230], 3)
 def test_the_longest_shard_is_within_the_bound_of_the_method(lengths: list[int], n: int) -> None:
-    """Graham (1969): longest first takes at most 4/3 - 1/(3n) of the best division, which is found by trying all."""
+    """Graham (1969): longest first takes at most 4/3 - 1/(3n) of the best division; trying all finds that one."""
     durations = {f"case {number}": ms for number, ms in enumerate(lengths)}
 
     loads = divide([[case] for case in durations], [], durations, n).loads
