@@ -38,7 +38,7 @@ def group_by_reason(
 
     Args:
         verdicts: any.
-        each_figure: whether sentences that differ in figures alone are told apart where they ask for the same.
+        each_figure: whether two sentences that ask for the same, and differ in their figures only, stay apart.
     """
     groups: dict[tuple[VerdictKind, str], list[Verdict]] = {}
     for verdict in verdicts:

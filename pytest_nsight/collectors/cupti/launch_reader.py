@@ -157,7 +157,7 @@ class LaunchReader:
         return ReadLaunch(identity, code, launch.arguments, allocations)
 
     def find_unknown(self, launches: Iterable[ReadLaunch]) -> list[KernelCode]:
-        """The kernels, each once, of which it must still be found which bytes of their arguments they read."""
+        """The kernels, each once, whose reads of their arguments are not known yet."""
         codes = (one.code for one in launches if one.code and one.code not in self._reads and one.structs)
         return list(dict.fromkeys(codes))
 
