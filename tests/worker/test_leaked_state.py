@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from itertools import takewhile
 from types import SimpleNamespace
 
 import pytest
@@ -127,10 +128,13 @@ def test_forgets(nsight):
 
 
 def read_note(result: pytest.RunResult) -> str:
-    """The only note on leaked state, whose lines the terminal has wrapped."""
-    lines = [line.strip() for line in result.outlines]
-    (start,) = [number for number, line in enumerate(lines) if line.startswith("note: tests changed the state")]
-    return " ".join(lines[start : lines.index("", start)])
+    """The only note on leaked state, whose lines the terminal has wrapped.
+
+    Another note, on a busy machine for example, may follow it.
+    """
+    (start,) = [number for number, line in enumerate(result.outlines) if line.startswith("note: tests changed")]
+    rest = takewhile(lambda line: line.startswith("    "), result.outlines[start + 1 :])
+    return " ".join([result.outlines[start], *(line.strip() for line in rest)])
 
 
 OPTIONS = ("--nsight", "--nsight-save", "--nsight-runs=1", "--nsight-rounds=10", "--nsight-collector=torch")
