@@ -174,7 +174,7 @@ def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tu
 def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) -> dict[str, CaseOutcome]:
     outcomes = {}
     for case in (*state.reports, *state.problems):
-        verdicts = tuple(verdict for verdict in result.verdicts if verdict.subject.case == case)
+        verdicts = tuple(result.verdicts_by_case.get(case, ()))
         steps = plan_next_steps(verdicts, result)
         outcomes[case] = CaseOutcome(
             serialised=tuple(dict(report) for report in state.reports.get(case, ())),

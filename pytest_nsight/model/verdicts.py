@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import enum
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.gpu_samples import MetricMeans
@@ -111,7 +112,8 @@ class AffectedCases:
     unseen: Mapping[str, str] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, since what is sorted by subject and case is kept.
+@dataclass(frozen=True)
 class SessionResult:
     """A finished session, ready to be rendered.
 
@@ -160,3 +162,19 @@ class SessionResult:
     identities: Mapping[str, Identity] = field(default_factory=dict)
     affected: AffectedCases | None = None
     script: str = ""
+
+    @cached_property
+    def runs_by_subject(self) -> Mapping[Subject, Sequence[RunSummary]]:
+        """The new runs of each subject, in their order."""
+        found: dict[Subject, list[RunSummary]] = {}
+        for run in self.runs:
+            found.setdefault(run.subject, []).append(run)
+        return found
+
+    @cached_property
+    def verdicts_by_case(self) -> Mapping[str, Sequence[Verdict]]:
+        """The verdicts of each case and its named ranges, in their order."""
+        found: dict[str, list[Verdict]] = {}
+        for verdict in self.verdicts:
+            found.setdefault(verdict.subject.case, []).append(verdict)
+        return found

@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -45,7 +46,8 @@ _OLD_EVENTS = {"race": "pair", "race_fault": "pair_fault", "surplus": "only_ther
 _OLD_FIELDS = {"side": "tree", "others": "foreign_processes"}
 
 
-@dataclass(frozen=True, slots=True)
+# Without slots, since what is summed up for each case is kept.
+@dataclass(frozen=True)
 class Manifest:
     """A run as its worker recorded it.
 
@@ -113,9 +115,18 @@ class Manifest:
     claims: Mapping[str, str] = field(default_factory=dict)
     identity_fault: str = ""
 
-    def elapsed_ms(self, case: str) -> int:
-        """Time that the phases of a case took, in ms; 0 where pytest reported none."""
-        return round(1000 * sum(one.duration_s for one in self.reports if one.case == case))
+    @cached_property
+    def case_count(self) -> int:
+        """Cases that began."""
+        return len(set(self.started))
+
+    @cached_property
+    def elapsed_ms(self) -> Mapping[str, int]:
+        """Case -> time that its phases took, in ms; without the cases of which pytest reported none."""
+        seconds: dict[str, float] = {}
+        for one in self.reports:
+            seconds[one.case] = seconds.get(one.case, 0.0) + one.duration_s
+        return {case: round(1000 * total) for case, total in seconds.items()}
 
 
 @dataclass(frozen=True, slots=True)

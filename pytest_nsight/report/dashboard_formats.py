@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pytest_nsight.model.units import percent
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.escapes import visible
-from pytest_nsight.report.verdict_text import gated_metric, labels, reason, runs_of, shown_ns
+from pytest_nsight.report.verdict_text import gated_metric, labels, reason, shown_ns
 
 _LONGEST_BENCHER_NAME = 1024
 
@@ -97,7 +97,11 @@ def pytorch_benchmark(result: SessionResult) -> str:
     lines = []
     for one in _measured(result):
         metric = gated_metric(one.verdict)
-        runs = [run.rounds[metric] for run in runs_of(one.verdict, result) if run.rounds.get(metric)]
+        runs = [
+            run.rounds[metric]
+            for run in result.runs_by_subject.get(one.verdict.subject, ())
+            if run.rounds.get(metric)
+        ]
         function, _, parameters = one.name.removesuffix("]").partition("[")
         record = {
             "benchmark": {

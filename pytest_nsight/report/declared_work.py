@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from pytest_nsight.model.roofline import MEMORY, Limits, Reach, measure_reach
 from pytest_nsight.model.units import amount, duration, number
 from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.report.verdict_text import gated_metric, runs_of, shown_ns
+from pytest_nsight.report.verdict_text import gated_metric, shown_ns
 
 _COPIES = ("memcpy", "memset")
 
@@ -33,7 +33,7 @@ def reach_of(verdict: Verdict, result: SessionResult) -> Reach | None:
 
     Its duration is the one that the other tables show for the case; rates and share follow from that.
     """
-    reach = measure_reach(runs_of(verdict, result), gated_metric(verdict), result.limits)
+    reach = measure_reach(result.runs_by_subject.get(verdict.subject, ()), gated_metric(verdict), result.limits)
     ns = shown_ns(verdict)
     if reach is None or not ns or reach.metric != gated_metric(verdict):
         return reach
@@ -129,7 +129,7 @@ def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
 
 def launches(verdict: Verdict, result: SessionResult) -> int:
     """Launches of a round in the last run, copies not counted."""
-    runs = runs_of(verdict, result)
+    runs = result.runs_by_subject.get(verdict.subject, ())
     return sum(use.count for use in runs[-1].shapes if use.shape.kind not in _COPIES) if runs else 0
 
 

@@ -53,6 +53,8 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
         result: the session, with the runs that the cases were compared with.
     """
     cases = list(dict.fromkeys(verdict.subject.case for verdict in verdicts if verdict.kind in _ACCEPTABLE))
+    if not cases:
+        return None
     # The runs of another tree are of this session: there is no baseline to accept anything for.
     own = {run.session for run in result.runs}
     stored = [run for run in result.baseline_runs if run.subject.case in cases and run.session not in own]

@@ -17,7 +17,7 @@ from pytest_nsight.judge.location import has_one_level, typical_ns
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.declared_work import launches, reach_of
-from pytest_nsight.report.verdict_text import affected_by, fails, gated_metric, runs_of, summary
+from pytest_nsight.report.verdict_text import affected_by, fails, gated_metric, summary
 
 _FORMAT = "5.3.1"
 """The version of pytest-benchmark whose format this is."""
@@ -28,7 +28,7 @@ def render(result: SessionResult) -> str:
 
     Subjects without a single measured round cannot be benchmarks there: they are under `nsight.unmeasured`.
     """
-    runs = {verdict.subject: runs_of(verdict, result) for verdict in result.verdicts}
+    runs = {verdict.subject: result.runs_by_subject.get(verdict.subject, ()) for verdict in result.verdicts}
     measured = [v for v in result.verdicts if _seconds(runs[v.subject], gated_metric(v))]
     unmeasured = [verdict for verdict in result.verdicts if verdict not in measured]
     file = {

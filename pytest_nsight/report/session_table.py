@@ -14,7 +14,7 @@ from pytest_nsight.model.errors import RecordingError, UsageError
 from pytest_nsight.model.json_text import DecodingError, parse
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report import session_file
-from pytest_nsight.report.verdict_text import fails, gated_metric, machine_name, runs_of, shown_ns
+from pytest_nsight.report.verdict_text import fails, gated_metric, machine_name, shown_ns
 
 _TEXTS_BEFORE = ("session", "recorded", "commit", "machine", "board", "collector", "case", "part", "verdict")
 _COMPARED = ("baseline_ns", "ratio", "low", "high", "p_slower", "adjusted_p_slower", "band", "mde")
@@ -111,7 +111,8 @@ def _read_rows(path: Path) -> list[_Row]:
 
 
 def _row(session: SessionResult, verdict: Verdict) -> _Row:
-    runs, metric, compared = runs_of(verdict, session), gated_metric(verdict), verdict.comparison
+    runs = session.runs_by_subject.get(verdict.subject, ())
+    metric, compared = gated_metric(verdict), verdict.comparison
     newest = runs[-1] if runs else None
     environment = {**session.environment, **(newest.environment if newest else {})}
     return {

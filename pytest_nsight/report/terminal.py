@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.values import Subject
@@ -185,11 +185,7 @@ def _reasons(
     verdicts: Sequence[Verdict], named: dict[Subject, str], result: SessionResult, width: int, *, verbose: bool
 ) -> list[str]:
     failing = [verdict for verdict in verdicts if fails(verdict, strict=result.strict)]
-    explained = [
-        verdict
-        for verdict in verdicts
-        if verbose or verdict in failing or verdict.kind in EXPLAINED or _is_changing_save(verdict)
-    ]
+    explained = [verdict for verdict in verdicts if verbose or _is_explained(verdict, result)]
     lines = []
     for (kind, _), subjects in group_by_reason(explained, each_figure=verbose).items():
         lines += wrap(f"{kind.value} {state_reason(subjects, named)}", width)
@@ -197,24 +193,38 @@ def _reasons(
             if verbose or verdict.kind is not VerdictKind.ENVIRONMENT:
                 for line in detail_lines(verdict):
                     lines += wrap(line, width, indent="    ")
-            if verbose and (cause := affected_by(verdict, result)):
-                lines += wrap(f"affected by {cause}", width, indent="    ")
-            reach = reach_of(verdict, result)
-            means = None if verdict.subject.part else result.metrics.get(verdict.subject.case)
-            if verbose and means is not None:
-                lines += wrap(f"GPU metrics: {describe_metrics(means)}", width, indent="    ")
-            if verbose and reach is not None:
-                lines += wrap(reach_sentence(reach), width, indent="    ")
+            if verbose:
+                for line in _list_details(verdict, result):
+                    lines += wrap(line, width, indent="    ")
     steps = plan_next_steps(failing, result)
     if steps is not None:
         origin, *commands = steps.lines
         # A command that is wrapped cannot be copied.
         lines += [*wrap(origin, width), *commands]
-    silent = Counter(verdict.kind for verdict in verdicts if verdict.kind.fails_strict and verdict not in explained)
-    if silent:
+    silent = Counter(
+        verdict.kind for verdict in verdicts if verdict.kind.fails_strict and not _is_explained(verdict, result)
+    )
+    if silent and not verbose:
         kinds = ", ".join(f"{number} {kind.value}" for kind, number in silent.items())
         lines.append(f"-v gives the reasons of {kinds}")
     return lines
+
+
+def _is_explained(verdict: Verdict, result: SessionResult) -> bool:
+    """Whether the reason of a verdict is shown without -v."""
+    return fails(verdict, strict=result.strict) or verdict.kind in EXPLAINED or _is_changing_save(verdict)
+
+
+def _list_details(verdict: Verdict, result: SessionResult) -> Iterator[str]:
+    """What -v adds to a verdict's reason."""
+    if cause := affected_by(verdict, result):
+        yield f"affected by {cause}"
+    means = None if verdict.subject.part else result.metrics.get(verdict.subject.case)
+    if means is not None:
+        yield f"GPU metrics: {describe_metrics(means)}"
+    reach = reach_of(verdict, result)
+    if reach is not None:
+        yield reach_sentence(reach)
 
 
 def _is_changing_save(verdict: Verdict) -> bool:

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.units import count, duration, durations, interval, percent
-from pytest_nsight.model.values import RunSummary, Shape, Subject
+from pytest_nsight.model.values import Shape, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import shorten
@@ -212,12 +212,6 @@ def launch_noun(result: SessionResult) -> str:
 def gated_metric(verdict: Verdict) -> str:
     """The name of the duration that the verdict is about."""
     return verdict.comparison.metric if verdict.comparison else verdict.metric
-
-
-def runs_of(verdict: Verdict, result: SessionResult) -> list[RunSummary]:
-    """The new runs of the verdict's subject, in their order."""
-    case, part = verdict.subject.case, verdict.subject.part
-    return [run for run in result.runs if run.subject.case == case and run.subject.part == part]
 
 
 def affected_by(verdict: Verdict, result: SessionResult) -> str:

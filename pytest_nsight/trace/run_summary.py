@@ -137,8 +137,8 @@ def _summary(
         commit=manifest.commit,
         # Work is declared for a whole round only.
         work=None if subject.part else manifest.work.get(subject.case),
-        cases=len(set(manifest.started)),
-        elapsed_ms=0 if subject.part else manifest.elapsed_ms(subject.case),
+        cases=manifest.case_count,
+        elapsed_ms=0 if subject.part else manifest.elapsed_ms.get(subject.case, 0),
     )
 
 

@@ -228,6 +228,22 @@ def test_the_workflows_follow_the_schema_of_github(tmp_path):
     assert done.returncode == 0, done.stdout
 
 
+def test_actionlint_finds_nothing(tmp_path):
+    """Keys, expressions, contexts, needs and permissions are such that GitHub accepts them."""
+    paths = [tmp_path / name for name in ALL]
+    for path in paths:
+        path.write_text(ALL[path.name])
+    command = [tool("actionlint"), "-no-color", "-shellcheck", tool("shellcheck"), *map(str, paths)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert done.returncode == 0, done.stdout
+
+    broken = tmp_path / "broken.yml"
+    broken.write_text(ALL["publish.yml"].replace("needs: build", "needs: biuld"))
+    done = subprocess.run([tool("actionlint"), str(broken)], capture_output=True, text=True, check=False)
+    assert "biuld" in done.stdout, "it reads what it is given"
+
+
 @pytest.mark.parametrize("name", ALL)
 def test_shellcheck_finds_nothing_in_the_steps(name, tmp_path):
     for place, step in enumerate(step for job in jobs(name).values() for step in job["steps"] if "run" in step):
