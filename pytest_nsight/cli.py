@@ -11,9 +11,9 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight import __version__
 from pytest_nsight.compare.compare_command import add_compare_arguments, compare, write_changes
 from pytest_nsight.controller.command_arguments import (
+    VersionAction,
     add_baselines_arguments,
     add_bisect_arguments,
     add_calibrate_arguments,
@@ -66,7 +66,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(
         prog="pytest-nsight", description="Tools beside `pytest --nsight`, the gate for GPU kernels."
     )
-    parser.add_argument("--version", action="version", version=f"pytest-nsight {__version__}")
+    parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
     model = commands.add_parser("model", help="print the name of this machine's folder of baselines")

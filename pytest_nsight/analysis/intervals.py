@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ints
 
 _MOST = 2**62
@@ -154,7 +155,7 @@ class TimeSet:
         """The instants of this set that are not in the other set of the same axis."""
         if not len(self.start):
             return self
-        edges = np.unique(np.concatenate([self.start, self.end, other.start, other.end]))
+        edges = distinct(np.concatenate([self.start, self.end, other.start, other.end]))
         start, end = edges[:-1], edges[1:]
         inside = (self.covered(start, end) > 0) & (other.covered(start, end) == 0)
         return TimeSet._merge(self.axis, start[inside], end[inside])

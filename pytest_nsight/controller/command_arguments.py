@@ -1,4 +1,4 @@
-"""Arguments of the commands of `pytest-nsight` that work on baselines, commits, pools and sessions.
+"""Arguments of `pytest-nsight`, and of its commands that work on baselines, commits, pools and sessions.
 
 Apart from the commands themselves: every start of the program loads this module.
 """
@@ -6,8 +6,11 @@ Apart from the commands themselves: every start of the program loads this module
 from __future__ import annotations
 
 import argparse
+import sys
+from collections.abc import Sequence
 from pathlib import Path
 
+import pytest_nsight
 from pytest_nsight.model.argument_types import positive_number, whole_number
 
 _TEXTS_OF_BASELINES = {
@@ -15,6 +18,18 @@ _TEXTS_OF_BASELINES = {
     "show": "every save of the cases: when, from which commit, on which board, why",
     "prune": "name the stored cases whose tests no longer exist; with --delete, remove them",
 }
+
+
+class VersionAction(argparse.Action):
+    """`--version`, which looks the version up only if it is given: the look-up takes a tenth of a short command."""
+
+    def __init__(self, option_strings: Sequence[str], dest: str) -> None:
+        super().__init__(option_strings, dest, nargs=0, help="show program's version number and exit")
+
+    def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
+        """Prints it, and exits."""
+        sys.stdout.write(f"pytest-nsight {pytest_nsight.__version__}\n")
+        parser.exit()
 
 
 def add_baselines_arguments(parser: argparse.ArgumentParser) -> list[argparse.ArgumentParser]:

@@ -42,7 +42,13 @@ def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
     Args:
         values: shape (rows,).
     """
-    return rank_values(values)[0] if _are_close(values) else np.unique(values).astype(np.int64)
+    if _are_close(values):
+        return rank_values(values)[0]
+    # numpy.unique does the same, but imports masked arrays: a twentieth of the time of `show` on a small file.
+    ordered = np.sort(values).astype(np.int64, copy=False)
+    is_first = np.ones(len(ordered), bool)
+    np.not_equal(ordered[1:], ordered[:-1], out=is_first[1:])
+    return ordered[is_first]
 
 
 def rank_values(values: npt.NDArray[np.integer[Any]]) -> tuple[Ints, Ints]:

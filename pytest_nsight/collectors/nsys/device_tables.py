@@ -12,6 +12,7 @@ from pytest_nsight.collectors.cupti.record_layouts import copy_shape
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.kernel_names import normalise
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Launches
 from pytest_nsight.model.values import Shape
 
@@ -61,7 +62,7 @@ def name_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     Args:
         tables: table -> columns, as read.
     """
-    return np.unique(tables[KERNEL]["demangledName"])
+    return distinct(tables[KERNEL]["demangledName"])
 
 
 def build_launches(tables: dict[str, Arrays], strings: Mapping[int, str]) -> tuple[Launches, tuple[Shape, ...]]:

@@ -11,6 +11,7 @@ import numpy.typing as npt
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import ANY_THREAD, Calls, Ranges
 
 NVTX = "NVTX_EVENTS"
@@ -66,7 +67,7 @@ def string_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     Args:
         tables: table -> columns, as read.
     """
-    return np.union1d(np.unique(tables[NVTX]["textId"]), np.unique(tables[RUNTIME]["nameId"]))
+    return distinct(np.concatenate([distinct(tables[NVTX]["textId"]), distinct(tables[RUNTIME]["nameId"])]))
 
 
 def read_inline_names(export: Export) -> dict[int, str]:

@@ -25,6 +25,7 @@ from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Trace
 
 LATEST_NS = 2**62
@@ -62,7 +63,7 @@ def read(path: Path) -> Trace:
     _check_bytes(export, tables)
     sampled = tables.pop(read_metrics.SAMPLES)
     notes = _mend_ends(tables)
-    ids = np.union1d(read_host.string_ids(tables), read_launches.name_ids(tables))
+    ids = distinct(np.concatenate([read_host.string_ids(tables), read_launches.name_ids(tables)]))
     strings = _read_strings(export, ids)
     texts = read_host.StringTable()
     inline = read_host.read_inline_names(export)
@@ -70,7 +71,7 @@ def read(path: Path) -> Trace:
     calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
     launches, shapes = read_launches.build_launches(tables, strings)
     ranges, open_notes = _close_ranges(ranges, calls, launches)
-    traced = {*np.unique(launches.process).tolist(), *np.unique(ranges.process).tolist()}
+    traced = {*distinct(launches.process).tolist(), *distinct(ranges.process).tolist()}
     diagnostics = read_session.read_diagnostics(export, traced)
     damage = _find_damage(diagnostics)
     devices = read_session.read_devices(export)
@@ -128,7 +129,7 @@ def explain_emptiness(trace: Trace) -> str | None:
             f"active in the program; update nsys, remove the other profiler, and run `pytest-nsight doctor`"
             f"{_quote_last(trace.diagnostics)}{_explain_wsl()}"
         )
-    names = [trace.strings[number] for number in np.unique(trace.ranges.domain)]
+    names = [trace.strings[number] for number in distinct(trace.ranges.domain).tolist()]
     if OWN_DOMAIN in trace.strings and OWN_DOMAIN not in names:
         return (
             f"the NVTX domain {OWN_DOMAIN} was created, but none of its ranges was recorded: the nvtx package "
