@@ -165,3 +165,10 @@ def test_work_that_was_not_waited_for_is_not_on_the_critical_path(tmp_path: Path
 
 def test_names_with_any_character_are_folded_alike() -> None:
     assert fold_names(["a\0b, op_id = 3", "c, op_id = 4"]) == {"a\0b, op_id = 3": "a\0b", "c, op_id = 4": "c"}
+
+
+@pytest.mark.parametrize("name", ["aten::mm", "aten::mm layer 7", "aten::mm é3", "٣", "00 0"])
+def test_ids_of_operators_go_and_other_numbers_stay(name: str) -> None:
+    names = [f"{name}, seq = {17 * number}, op_id={number}" for number in (5, 40, 999)]
+
+    assert fold_names([*names, "op_ids"]) == {**dict.fromkeys(names, name), "op_ids": "op_ids"}

@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.collectors.nsys import columns as read_columns
+from pytest_nsight.collectors.nsys.host_tables import InlineNames, StringTable
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.collectors.nsys.read import explain_emptiness, read
 from pytest_nsight.model.errors import TraceError
@@ -343,3 +344,20 @@ def test_rows_are_grouped_exactly_when_equal(rows):
     codes, examples = group_rows(columns, len(rows))
     assert [rows[examples[code]] for code in codes] == rows
     assert len(examples) == len(set(rows))
+
+
+def test_texts_are_numbered_once_in_order_of_their_first_use():
+    texts = StringTable()
+
+    assert texts.add("known") == 0
+    assert texts.add_all(["a", "b"]).tolist() == [1, 2]
+    assert texts.add_all(["c", "a", "c", "known", "d"]).tolist() == [3, 1, 3, 0, 4]
+    assert texts.add_all([]).tolist() == []
+    assert texts.texts == ("known", "a", "b", "c", "d")
+
+
+def test_rows_without_a_name_of_their_own_have_none():
+    names = InlineNames(np.array([2, 5, 9]), ["two", "five", "nine"])
+
+    assert names.find(np.array([9, 1, 2, 3, 10, 5])).tolist() == [2, -1, 0, -1, -1, 1]
+    assert InlineNames(np.zeros(0, np.int64), ()).find(np.array([1, 2])).tolist() == [-1, -1]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, thread_ids
-from pytest_nsight.collectors.nsys.open_export import Export
+from pytest_nsight.collectors.nsys.open_export import Export, connect
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import ANY_THREAD, Calls, Ranges
+from pytest_nsight.model.trace import ANY_THREAD, Calls, Ints, Ranges
 
 NVTX = "NVTX_EVENTS"
 RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -55,6 +57,17 @@ class StringTable:
         """The number of a text."""
         return self._numbers.setdefault(text, len(self._numbers))
 
+    def add_all(self, texts: Sequence[str]) -> npt.NDArray[np.int32]:
+        """The number of each text: a traced program may name a million ranges, each in its own way."""
+        numbers = self._numbers
+        known, new = len(numbers), dict.fromkeys(texts)
+        for text in numbers.keys() & new.keys():
+            del new[text]
+        numbers.update(zip(new, range(known, known + len(new)), strict=True))
+        if len(new) == len(texts):
+            return np.arange(known, known + len(new), dtype=np.int32)
+        return np.fromiter(map(numbers.__getitem__, texts), np.int32, len(texts))
+
     @property
     def texts(self) -> tuple[str, ...]:
         """All texts, in order of their numbers."""
@@ -70,8 +83,28 @@ def string_ids(tables: Mapping[str, Arrays]) -> npt.NDArray[Any]:
     return distinct(np.concatenate([distinct(tables[NVTX]["textId"]), distinct(tables[RUNTIME]["nameId"])]))
 
 
-def read_inline_names(export: Export) -> dict[int, str]:
-    """Names that NVTX_EVENTS holds itself, by row id; the others are registered strings.
+@dataclass(frozen=True, slots=True)
+class InlineNames:
+    """Names that NVTX_EVENTS holds itself; the others are registered strings.
+
+    Attributes:
+        rowid: rows that hold a name, shape (names,), ascending.
+        names: the name of each.
+    """
+
+    rowid: Ints
+    names: Sequence[str]
+
+    def find(self, rowids: npt.NDArray[Any]) -> Ints:
+        """For each row the position of its name, -1 where it holds none."""
+        if not len(self.rowid):
+            return np.full(len(rowids), -1, np.int64)
+        places = np.minimum(np.searchsorted(self.rowid, rowids), len(self.rowid) - 1)
+        return np.where(self.rowid[places] == rowids, places, -1)
+
+
+def read_inline_names(export: Export) -> InlineNames:
+    """The names that ranges and domains have in their own rows.
 
     Args:
         export: the file.
@@ -80,20 +113,25 @@ def read_inline_names(export: Export) -> dict[int, str]:
         TraceError: the file is damaged.
     """
     if not export.has(NVTX, "text", "eventType"):
-        return {}
+        return InlineNames(np.zeros(0, np.int64), ())
     kinds = f"{PUSH_POP}, {START_END}, {DOMAIN_CREATE}"
-    rows = export.query(f"SELECT rowid, text FROM {NVTX} WHERE text IS NOT NULL AND eventType IN ({kinds})")
-    return {row: str(text) for row, text in rows}
+    sql = f"SELECT rowid, text FROM {NVTX} WHERE text IS NOT NULL AND eventType IN ({kinds}) ORDER BY rowid"
+    rowids, names = array("q"), []
+    with connect(export.path) as connection:
+        # A million tuples at once would keep Python's garbage collector busy for longer than reading them takes.
+        for row, text in connection.execute(sql):
+            rowids.append(row)
+            # A damaged row may hold a number.
+            names.append(str(text))
+    return InlineNames(np.array(rowids, np.int64), names)
 
 
-def build_ranges(
-    columns: Arrays, inline: Mapping[int, str], strings: Mapping[int, str], texts: StringTable
-) -> Ranges:
+def build_ranges(columns: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: StringTable) -> Ranges:
     """NVTX ranges; those that never ended provisionally end where they start.
 
     Args:
         columns: of NVTX_EVENTS, as read.
-        inline: row id -> name.
+        inline: names in the rows themselves.
         strings: string id -> name.
         texts: where the names go.
     """
@@ -142,24 +180,22 @@ def _number_ids(ids: npt.NDArray[Any], strings: Mapping[int, str], texts: String
 
 
 def _number_names(
-    rows: Arrays, inline: Mapping[int, str], strings: Mapping[int, str], texts: StringTable
+    rows: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: StringTable
 ) -> npt.NDArray[np.int32]:
     numbers = _number_ids(rows["textId"], strings, texts)
-    if inline:
-        own = [inline.get(row) for row in rows["rowid"].tolist()]
-        named = [at for at, name in enumerate(own) if name is not None]
-        numbers[named] = [texts.add(name) for name in own if name is not None]
-    return numbers
+    places = inline.find(rows["rowid"])
+    return np.where(places < 0, numbers, np.append(texts.add_all(inline.names), np.int32(0))[places])
 
 
 def _number_domains(
-    events: Arrays, rows: Arrays, inline: Mapping[int, str], strings: Mapping[int, str], texts: StringTable
+    events: Arrays, rows: Arrays, inline: InlineNames, strings: Mapping[int, str], texts: StringTable
 ) -> npt.NDArray[np.int32]:
     """Each process numbers its domains itself; 0 is the default one, without a name."""
     names: dict[tuple[int, int], str] = {}
     processes = process_ids(events["globalTid"])
-    for at in np.flatnonzero(events["eventType"] == DOMAIN_CREATE):
-        name = inline.get(int(events["rowid"][at]), strings.get(int(events["textId"][at]), ""))
+    created = np.flatnonzero(events["eventType"] == DOMAIN_CREATE)
+    for at, place in zip(created.tolist(), inline.find(events["rowid"][created]).tolist(), strict=True):
+        name = strings.get(int(events["textId"][at]), "") if place < 0 else inline.names[place]
         names[int(processes[at]), int(events["domainId"][at])] = name
         texts.add(name)
     process, domain = process_ids(rows["globalTid"]), rows["domainId"]

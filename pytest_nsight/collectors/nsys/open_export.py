@@ -6,6 +6,7 @@ import sqlite3
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -86,7 +87,8 @@ def connect(path: Path) -> Iterator[sqlite3.Connection]:
     """
     try:
         with closing(sqlite3.connect(f"{path.resolve().as_uri()}?mode=ro&immutable=1", uri=True)) as connection:
-            connection.text_factory = _decode
+            # Names come from the traced program: any bytes may be in them.
+            connection.text_factory = partial(str, encoding="utf-8", errors="replace")
             # Nothing that the file's schema defines is run.
             connection.execute("PRAGMA trusted_schema = OFF")
             connection.set_progress_handler(_count_down(path.stat().st_size), _STEPS_AT_ONCE)
@@ -109,11 +111,6 @@ def _count_down(size_bytes: int) -> Callable[[], bool]:
         return left < 0
 
     return is_over
-
-
-def _decode(text: bytes) -> str:
-    """Names come from the traced program: any bytes may be in them."""
-    return text.decode("utf-8", errors="replace")
 
 
 def _check_header(path: Path) -> None:
