@@ -105,7 +105,7 @@ def describe_removed(removed: Sequence[str]) -> str:
     verb = "has" if len(removed) == 1 else "have"
     return (
         f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {_list(removed)}; "
-        "if that is intended, remove them with: pytest-nsight baselines prune"
+        "if that is intended, remove them with: pytest-nsight baselines prune --delete"
     )
 
 

@@ -5,16 +5,20 @@ Precedence: mark > command line > ini > default.
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from pytest_nsight.collectors.lookup import AUTO, collector_names
 from pytest_nsight.controller.gpu_assignment import ALL_GPUS
-from pytest_nsight.controller.options import VALUES
+from pytest_nsight.controller.option_values import (
+    GivenValues,
+    parse_minutes,
+    parse_reason,
+    positive,
+    refuse_empty,
+)
 from pytest_nsight.controller.shards import parse_shard, refuse_other_divider
 from pytest_nsight.gate.shard_file import Shard, ShardBy
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
@@ -32,11 +36,6 @@ RUNS_OF_EACH_TREE = FIRST_PAIRS
 
 # Reports with an option of their own.
 _REPORT_OPTIONS = ("json", "markdown", "html")
-
-_LONGEST_REASON = 500
-_SHOWN = 40
-_MOST = 100_000
-"""Runs or rounds: more than any session can measure, and few enough to plan them."""
 
 SCRIPT = pytest.StashKey[Script]()
 """Where the plugin of `pytest-nsight run` puts what it measures."""
@@ -125,20 +124,13 @@ def read_settings(config: pytest.Config) -> Settings:
     Raises:
         UsageError: a value that makes no sense, with what is allowed.
     """
-
-    def given(name: str) -> Any:
-        value = config.getoption(f"nsight_{name}")
-        if value is not None:
-            return value
-        try:
-            return config.getini(f"nsight_{name}")
-        except (ValueError, pytest.UsageError) as error:  # by pytest's version
-            raise UsageError(f"nsight_{name} in the ini file: {error}; give true or false") from None
-
-    _refuse_empty(config)
+    given = GivenValues(config)
+    refuse_empty(config)
     collector = given("collector") or AUTO
     if collector not in collector_names():
-        raise UsageError(f"--nsight-collector is {collector!r}; choose one of {', '.join(collector_names())}")
+        raise UsageError(
+            f"{given.source('collector')} is {collector!r}; choose one of {', '.join(collector_names())}"
+        )
     save = bool(config.getoption("nsight_save"))
     against = config.getoption("nsight_against") or ""
     default_runs = RUNS_OF_EACH_TREE if against else RUNS_TO_SAVE if save else RUNS_TO_CHECK
@@ -165,32 +157,32 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         root=config.rootpath,
         collector=collector,
-        baselines=_baselines_folder(config),
-        runs=_enough(_positive("--nsight-runs", given("runs") or default_runs), against),
-        rounds=None if rounds is None else _positive("--nsight-rounds", rounds),
-        band=parse_band("--nsight-band", given("band") or DEFAULT_BAND),
+        baselines=_baselines_folder(config, given),
+        runs=_enough(positive(given.source("runs"), given("runs") or default_runs), against),
+        rounds=None if rounds is None else positive(given.source("rounds"), rounds),
+        band=parse_band(given.source("band"), given("band") or DEFAULT_BAND),
         strict=bool(given("strict")),
         user_ranges=bool(given("user_ranges")),
         visible_variables=tuple((given("visible_variables") or "").replace(",", " ").split()),
         cpu_threads=None
         if (threads := given("cpu_threads")) is None
-        else _positive("--nsight-cpu-threads", threads),
+        else positive(given.source("cpu_threads"), threads),
         drill=_drills(config, is_given=bool(given("drill"))),
         gpu_metrics=bool(given("gpu_metrics")),
         keep_report=bool(given("keep_report")),
         keep=bool(given("keep")),
         save=save,
-        reason=_reason(config.getoption("nsight_reason"), save=save),
+        reason=parse_reason(config.getoption("nsight_reason"), save=save),
         replay=folder,
         pool=here / pool if pool else None,
-        pool_minutes=_minutes(config.getoption("nsight_pool_minutes")),
+        pool_minutes=parse_minutes(config.getoption("nsight_pool_minutes")),
         against=against,
         against_build=given("against_build") or "",
         ini=config.inipath,
         reports=read_requests(
             [*(f"{name}={path}" for name in _REPORT_OPTIONS if (path := given(name))), *given("report")], here
         ),
-        timeout_s=parse_timeout("--nsight-timeout", given("timeout") or DEFAULT_TIMEOUT),
+        timeout_s=parse_timeout(given.source("timeout"), given("timeout") or DEFAULT_TIMEOUT),
         affected=config.getoption("nsight_affected") or "",
         affected_by=tuple(given("affected_by")),
         shard=shard,
@@ -211,15 +203,6 @@ def _drills(config: pytest.Config, *, is_given: bool) -> bool:
             "--nsight-drill profiles what it has measured; it goes with neither a replay nor --nsight-pool"
         )
     return is_given and not replays
-
-
-def _refuse_empty(config: pytest.Config) -> None:
-    """A variable that is not set must not turn a replay into a measurement."""
-    for name in ("reason", "replay", "against", "pool", "pool_minutes", "affected", "shard", *VALUES):
-        value = config.getoption(f"nsight_{name}")
-        if value is not None and not value.strip():
-            option = f"--nsight-{name.replace('_', '-')}"
-            raise UsageError(f"{option} is empty; give it a value, or leave it out")
 
 
 def take_workers(config: pytest.Config) -> None:
@@ -245,35 +228,10 @@ def take_workers(config: pytest.Config) -> None:
     option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
 
 
-def _baselines_folder(config: pytest.Config) -> Path:
+def _baselines_folder(config: pytest.Config, given: GivenValues) -> Path:
     """A folder on the command line is relative to where pytest was started, one in the ini to the root."""
-    option = config.getoption("nsight_baselines")
-    if option is not None:
-        return Path(config.invocation_params.dir, option)
-    return config.rootpath / (config.getini("nsight_baselines") or "baselines")
-
-
-def _reason(text: str | None, *, save: bool) -> str:
-    if text is None:
-        return ""
-    if not save:
-        raise UsageError("--nsight-reason says why runs are saved; give it with --nsight-save")
-    reason = " ".join(text.split())
-    if not reason.isprintable():
-        raise UsageError(f"--nsight-reason is {text!a}; give text without control characters, in UTF-8")
-    if len(reason) > _LONGEST_REASON:
-        raise UsageError(f"--nsight-reason has {len(reason)} characters; give at most {_LONGEST_REASON}")
-    return reason
-
-
-def _positive(option: str, value: object) -> int:
-    text = str(value)
-    # isdecimal() alone is true of other scripts' digits.
-    if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
-        raise UsageError(f"{option} is {text[:_SHOWN]!a}; give a whole number of at least 1")
-    if len(text) > len(str(_MOST)) or int(text) > _MOST:
-        raise UsageError(f"{option} is {text[:_SHOWN]}; give a whole number of at most {_MOST}")
-    return int(text)
+    start = config.invocation_params.dir if given.is_option("baselines") else config.rootpath
+    return Path(start, given("baselines") or "baselines")
 
 
 def _enough(runs: int, against: str) -> int:
@@ -284,11 +242,3 @@ def _enough(runs: int, against: str) -> int:
             "or it could settle nothing"
         )
     return runs
-
-
-def _minutes(value: str | None) -> float | None:
-    if value is None:
-        return None
-    if not re.fullmatch(r"\d+(\.\d+)?", value) or not float(value) > 0:
-        raise UsageError(f"--nsight-pool-minutes is {value!r}; give a number above 0")
-    return float(value)

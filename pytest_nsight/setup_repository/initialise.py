@@ -20,7 +20,7 @@ MERGE_DRIVER = {
     "merge.pytest-nsight.name": "unite the runs of both baselines",
     "merge.pytest-nsight.driver": "pytest-nsight merge-baselines %O %A %B %P",
 }
-_SETTINGS = ('nsight_band = "1%"', 'nsight_baselines = "baselines"')
+_SETTINGS = {"nsight_band": "1%", "nsight_baselines": "baselines"}
 _PYTEST_FILES = ("pytest.toml", ".pytest.toml", "pytest.ini", ".pytest.ini")
 
 
@@ -56,10 +56,12 @@ class SetUp:
     Attributes:
         steps: what became of each file and setting, in the order of writing.
         packages: what the user adds so that the project stays installable, "" if nothing.
+        uncommitted: those of the files that differ from the last commit: an earlier call may have written them.
     """
 
     steps: tuple[Step, ...]
     packages: str = ""
+    uncommitted: frozenset[str] = frozenset()
 
 
 def set_up(folder: Path) -> SetUp:
@@ -77,7 +79,8 @@ def set_up(folder: Path) -> SetUp:
     root = Path(found)
     packages = explain_discovery(root)
     try:
-        return SetUp(tuple(_steps(root)), packages)
+        steps = tuple(_steps(root))
+        return SetUp(steps, packages, _find_uncommitted(root, steps))
     except OSError as error:
         raise UsageError(
             f"cannot write {error.filename}: {error.strerror}; what was written before stays"
@@ -89,7 +92,11 @@ def render(done: SetUp) -> str:
     steps = done.steps
     width = max(len(step.name) for step in steps)
     lines = [f"{step.outcome.value:<8}  {step.name:<{width}}  {step.remark}".rstrip() for step in steps]
-    changed = [step.name for step in steps if step.outcome is not Outcome.KEPT or step.asks_to_edit]
+    changed = [
+        step.name
+        for step in steps
+        if step.outcome is not Outcome.KEPT or step.asks_to_edit or step.name in done.uncommitted
+    ]
     changed += ["pyproject.toml"] if done.packages else []
     folders = (name.split("/")[0] for name in changed if not name.startswith("git "))
     to_commit = dict.fromkeys([*folders, "baselines"])
@@ -168,8 +175,6 @@ def _extend(root: Path, name: str, text: str) -> Step:
 
 def _add_settings(root: Path) -> Step:
     """The settings go where the project's pytest settings are; existing settings stay as they are."""
-    lines = "\n".join(_SETTINGS) + "\n"
-    ini = lines.replace('"', "")
     for name in _PYTEST_FILES:
         if (root / name).exists():
             return _keep_settings(name, (root / name).read_text(encoding="utf-8"))
@@ -181,14 +186,21 @@ def _add_settings(root: Path) -> Step:
         if (root / name).exists() and header in (text := (root / name).read_text(encoding="utf-8")):
             return _keep_settings(name, text)
     if (root / "pyproject.toml").exists():
-        return _extend(root, "pyproject.toml", f"\n[tool.pytest.ini_options]\n{lines}")
-    return _create(root, "pytest.ini", f"[pytest]\n{ini}")
+        lines = "\n".join(_settings_for("pyproject.toml"))
+        return _extend(root, "pyproject.toml", f"\n[tool.pytest.ini_options]\n{lines}\n")
+    return _create(root, "pytest.ini", "\n".join(["[pytest]", *_settings_for("pytest.ini"), ""]))
+
+
+def _settings_for(name: str) -> list[str]:
+    """The settings as such a file has them: only TOML puts texts in quotes."""
+    mark = '"' if name.endswith(".toml") else ""
+    return [f"{key} = {mark}{value}{mark}" for key, value in _SETTINGS.items()]
 
 
 def _keep_settings(name: str, text: str) -> Step:
     if "nsight_" in text:
         return Step(name, Outcome.KEPT)
-    return Step(name, Outcome.KEPT, f"add there, if you like: {'; '.join(_SETTINGS)}", asks_to_edit=True)
+    return Step(name, Outcome.KEPT, f"add there, if you like: {'; '.join(_settings_for(name))}", asks_to_edit=True)
 
 
 def _add_attributes(root: Path) -> Step:
@@ -204,6 +216,15 @@ def _set_git(root: Path, key: str, value: str) -> Step:
         return Step(f"git config {key}", Outcome.KEPT)
     _git(root, "config", "--local", key, value)
     return Step(f"git config {key}", Outcome.CREATED, "for this clone; every clone runs `pytest-nsight init` once")
+
+
+def _find_uncommitted(root: Path, steps: Sequence[Step]) -> frozenset[str]:
+    paths = [step.name for step in steps if not step.name.startswith("git ")]
+    listed = _git(root, "ls-files", "-z", "--others", "--modified", "--exclude-standard", "--", *paths)
+    differing = listed.split("\0")
+    return frozenset(
+        path for path in paths if any(name == path or name.startswith(f"{path}/") for name in differing)
+    )
 
 
 def _default_branch(root: Path) -> str:

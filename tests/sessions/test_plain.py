@@ -115,6 +115,30 @@ def test_a_switch_in_the_ini_file_that_is_neither_is_named(pytester: pytest.Pyte
     result.stderr.fnmatch_lines(["ERROR: nsight_strict in the ini file: *'maybe'; give true or false"])
 
 
+@pytest.mark.parametrize(
+    ("setting", "said"),
+    [
+        ('nsight_band = "1%"', 'is "1%", with quotes, which only a .toml file needs; write: nsight_band = 1%'),
+        (
+            "nsight_baselines = 'stored'",
+            "is 'stored', with quotes, which only a .toml file needs; write: nsight_baselines = stored",
+        ),
+        ("nsight_band = abc", "is 'abc'; give a percentage such as 2%, or a ratio such as 0.02"),
+        ("nsight_rounds = 0", "is '0'; give a whole number of at least 1"),
+        ("nsight_collector = nvprof", "is 'nvprof'; choose one of *"),
+    ],
+)
+def test_a_wrong_value_in_the_ini_file_names_the_setting(
+    pytester: pytest.Pytester, setting: str, said: str
+) -> None:
+    pytester.makeini(f"[pytest]\n{setting}\n")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--nsight")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: {setting.split(maxsplit=1)[0]} in tox.ini {said}"])
+
+
 def test_a_case_cannot_claim_to_beat_itself_while_a_whole_function_may(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """

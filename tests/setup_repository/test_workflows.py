@@ -233,8 +233,10 @@ def test_actionlint_finds_nothing(tmp_path):
     paths = [tmp_path / name for name in ALL]
     for path in paths:
         path.write_text(ALL[path.name])
-    command = [tool("actionlint"), "-no-color", "-shellcheck", tool("shellcheck"), *map(str, paths)]
-    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    labels = tmp_path / "actionlint.yaml"
+    labels.write_text("self-hosted-runner: {labels: [gpu]}\n")
+    command = [tool("actionlint"), "-no-color", "-config-file", str(labels), "-shellcheck", tool("shellcheck")]
+    done = subprocess.run([*command, *map(str, paths)], capture_output=True, text=True, check=False)
 
     assert done.returncode == 0, done.stdout
 
@@ -525,8 +527,19 @@ class TestBaselines:
         assert done.returncode == 0, done.stderr
         changed = git(folder.parent / "o/n.git", "diff", "--name-only", "main", "baselines-77").splitlines()
         assert changed == ["baselines/nvidia-h200/test_x.json"]
-        assert "gh pr create --repo o/n --head baselines-77" in calls(folder)[0]
+        opened, started = calls(folder)
+        assert "gh pr create --repo o/n --head baselines-77" in opened
+        assert started == "gh workflow run gpu-gate.yml --repo o/n --ref baselines-77", "its check is required"
         assert not (folder / "hacked").exists()
+
+    def test_where_actions_may_open_no_pull_request_the_step_says_which_setting_lets_them(self, folder):
+        fake(folder, "gh", "exit 1")
+
+        done = self.commit(folder, HEAD="")
+
+        assert done.returncode == 1
+        assert "The branch baselines-77 holds the baselines" in done.stdout
+        assert "'Allow GitHub Actions to create and approve pull requests'" in done.stdout
 
     def test_on_a_pull_request_its_branch_gets_the_commit_and_the_gate_runs_again(self, folder):
         done = self.commit(folder, HEAD="feature")

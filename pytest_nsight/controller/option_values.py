@@ -1,0 +1,119 @@
+"""Values of options and ini settings, read one by one, and what is wrong with them."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import pytest
+
+from pytest_nsight.controller.options import VALUES
+from pytest_nsight.model.errors import UsageError
+
+_LONGEST_REASON = 500
+_SHOWN = 40
+_MOST = 100_000
+"""Runs or rounds: more than any session can measure, and few enough to plan them."""
+
+
+class GivenValues:
+    """What the command line gives, else the ini file.
+
+    Args:
+        config: pytest's.
+    """
+
+    def __init__(self, config: pytest.Config) -> None:
+        self._config = config
+
+    def __call__(self, name: str) -> Any:
+        """The value of a setting, None where neither gives one.
+
+        Raises:
+            UsageError: the ini file's is no such value, or stands in quotes.
+        """
+        if self.is_option(name):
+            return self._config.getoption(f"nsight_{name}")
+        try:
+            value = self._config.getini(f"nsight_{name}")
+        except (ValueError, pytest.UsageError) as error:  # by pytest's version
+            raise UsageError(f"nsight_{name} in the ini file: {error}; give true or false") from None
+        if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+            raise UsageError(
+                f"{self.source(name)} is {value}, with quotes, which only a .toml file needs; "
+                f"write: nsight_{name} = {value[1:-1]}"
+            )
+        return value
+
+    def is_option(self, name: str) -> bool:
+        """Whether the command line gives it."""
+        return self._config.getoption(f"nsight_{name}") is not None
+
+    def source(self, name: str) -> str:
+        """The option or the setting that gives it, for an error."""
+        if self.is_option(name) or self._config.inipath is None:
+            return f"--nsight-{name.replace('_', '-')}"
+        return f"nsight_{name} in {self._config.inipath.name}"
+
+
+def refuse_empty(config: pytest.Config) -> None:
+    """A variable that is not set must not turn a replay into a measurement.
+
+    Raises:
+        UsageError: an option was given without a value.
+    """
+    for name in ("reason", "replay", "against", "pool", "pool_minutes", "affected", "shard", *VALUES):
+        value = config.getoption(f"nsight_{name}")
+        if value is not None and not value.strip():
+            option = f"--nsight-{name.replace('_', '-')}"
+            raise UsageError(f"{option} is empty; give it a value, or leave it out")
+
+
+def positive(source: str, value: object) -> int:
+    """A number of runs, rounds or threads.
+
+    Args:
+        source: the option or setting, for the error.
+        value: a number, or its text.
+
+    Raises:
+        UsageError: it is none, or too large.
+    """
+    text = str(value)
+    # isdecimal() alone is true of other scripts' digits.
+    if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
+        raise UsageError(f"{source} is {text[:_SHOWN]!a}; give a whole number of at least 1")
+    if len(text) > len(str(_MOST)) or int(text) > _MOST:
+        raise UsageError(f"{source} is {text[:_SHOWN]}; give a whole number of at most {_MOST}")
+    return int(text)
+
+
+def parse_minutes(value: str | None) -> float | None:
+    """--nsight-pool-minutes, None where it was not given.
+
+    Raises:
+        UsageError: it is no number above 0.
+    """
+    if value is None:
+        return None
+    if not re.fullmatch(r"\d+(\.\d+)?", value) or not float(value) > 0:
+        raise UsageError(f"--nsight-pool-minutes is {value!r}; give a number above 0")
+    return float(value)
+
+
+def parse_reason(text: str | None, *, save: bool) -> str:
+    """--nsight-reason in one line, "" where it was not given.
+
+    Raises:
+        UsageError: nothing is saved, or it is too long or not printable.
+    """
+    if text is None:
+        return ""
+    if not save:
+        raise UsageError("--nsight-reason says why runs are saved; give it with --nsight-save")
+    reason = " ".join(text.split())
+    if not reason.isprintable():
+        raise UsageError(f"--nsight-reason is {text!a}; give text without control characters, in UTF-8")
+    if len(reason) > _LONGEST_REASON:
+        raise UsageError(f"--nsight-reason has {len(reason)} characters; give at most {_LONGEST_REASON}")
+    return reason
