@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-import statistics
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+
+import numpy as np
+
+from pytest_nsight.model.values import typical_share
 
 if TYPE_CHECKING:
     from pytest_nsight.model.trace import Trace
@@ -13,10 +16,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, slots=True)
 class RoundClocks:
-    """The rounds of one case; durations are medians over its rounds.
+    """The rounds of one case; durations are those of its typical rounds.
 
     Attributes:
         case: node id.
+        share: the quantile over the rounds that each duration is.
         rounds: how many are in the manifest and in the trace.
         python_ns: from the opening of the round's range to the end of its synchronisation, by ``perf_counter_ns``.
         range_ns: the length of that range in the trace.
@@ -24,6 +28,7 @@ class RoundClocks:
     """
 
     case: str
+    share: float
     rounds: int
     python_ns: float
     range_ns: float
@@ -56,11 +61,12 @@ def compare_clocks(manifest: Manifest, trace: Trace) -> tuple[RoundClocks, ...]:
     ranges = measure(trace).ranges
     own = ranges[(ranges["process"] == manifest.pid) & (ranges["id"] >= 0)].drop_duplicates("id").set_index("id")
     walls, kernels = own["wall_ns"].to_dict(), own["kernel_ns"].to_dict()
+    typical = typical_share(manifest.board)
     by_case: dict[str, list[tuple[int, int, int]]] = {}
     for one in manifest.rounds:
         if one.id in walls:
             by_case.setdefault(one.case, []).append((one.wall_ns, walls[one.id], kernels[one.id]))
     return tuple(
-        RoundClocks(case, len(rows), *(statistics.median(column) for column in zip(*rows, strict=True)))
+        RoundClocks(case, typical, len(rows), *np.quantile(np.array(rows, np.float64), typical, axis=0).tolist())
         for case, rows in by_case.items()
     )

@@ -24,10 +24,9 @@ from pytest_nsight.judge.drift_and_modes import (
     find_drift,
     find_modes,
 )
-from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.values import LOW_SHARE, RunSummary
 
 TRIM = 0.25
-LOW_SHARE = 0.1
 BATCHES = 6
 FLOOR_NS = 50.0
 _LARGEST_TICK_NS = 1000
@@ -154,11 +153,7 @@ def midmean(values: Floats) -> Floats:
 
 
 def low_percentile(values: Floats) -> Floats:
-    """Return the 10th percentile along the last axis.
-
-    On a processor that others share, a disturbance only ever adds time. The middle half of the rounds says how
-    much others did; the fast rounds say what the code takes.
-    """
+    """Return the 10th percentile along the last axis: on a processor, the middle half says how much others did."""
     return np.asarray(np.quantile(values, LOW_SHARE, axis=-1), dtype=np.float64)
 
 

@@ -147,6 +147,16 @@ def is_gpu(board: str) -> bool:
     return board.startswith(("GPU-", "MIG-"))
 
 
+MEDIAN = 0.5
+LOW_SHARE = 0.1
+"""On a processor that others share a disturbance only ever adds time: its fast rounds say what the code takes."""
+
+
+def typical_share(board: str) -> float:
+    """The quantile at which a case's rounds are typical: `MEDIAN` on a GPU, `LOW_SHARE` on a processor."""
+    return MEDIAN if is_gpu(board) else LOW_SHARE
+
+
 @dataclass(frozen=True, slots=True)
 class RunSummary:
     """One subject in one run: everything that judging and the baseline need.

@@ -134,7 +134,7 @@ class SessionResult:
         partners: case -> the case that it claims to beat.
         baseline_runs: the stored runs, or those of the other tree, that the new ones are compared with.
         lines: case -> line of its test in its file, from 1; absent where that is not known.
-        timelines: case -> the median round of its newest run, as far as the recording shows one.
+        timelines: case -> the typical round of its newest run, as far as the recording shows one.
         metrics: case -> sampled counters of its board in its newest run.
         identities: case -> what its rounds launch; empty without an identity pass.
         affected: which cases were chosen by what has changed, None where all selected ones are measured.

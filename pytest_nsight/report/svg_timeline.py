@@ -71,7 +71,7 @@ def describe_round(round_: RoundTimeline, noun: str) -> str:
     """The round in one sentence: which one it is, and what its time went to, kernels or operators."""
     gaps = f"{duration(round_.idle_ns)} idle between launches" if round_.idle_ns else "no gap between launches"
     return (
-        f"Round {round_.round} of run {round_.run}, the median one by {noun} time: {duration(round_.wall_ns)} in "
+        f"Round {round_.round} of run {round_.run}, typical of it by {noun} time: {duration(round_.wall_ns)} in "
         f"all, {duration(round_.kernel_ns) if round_.kernel_ns else 'nothing'} in {noun}s, {gaps}."
     )
 

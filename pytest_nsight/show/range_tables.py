@@ -8,6 +8,7 @@ from pytest_nsight.analysis.range_mix import RangeMix
 from pytest_nsight.analysis.range_work import RangeWork
 from pytest_nsight.analysis.round_clocks import RoundClocks
 from pytest_nsight.model.units import amount
+from pytest_nsight.model.values import MEDIAN
 from pytest_nsight.show.layout import Section, column, share, time
 
 _MOST_CATEGORIES = 6
@@ -88,6 +89,7 @@ def tabulate_clocks(clocks: Sequence[RoundClocks], top: int) -> Section | None:
     if not clocks:
         return None
     shown = clocks[:top]
+    quantile = "medians" if shown[0].share == MEDIAN else f"{100 * shown[0].share:.0f}th percentiles"
     return Section(
         "Rounds by Python's clock and by the profiler's",
         column("case", [one.case.rpartition("::")[2] for one in shown], is_number=False),
@@ -101,7 +103,7 @@ def tabulate_clocks(clocks: Sequence[RoundClocks], top: int) -> Section | None:
                 column("kernels of Python", [share(one.kernel_share) for one in shown]),
             ]
         ],
-        "medians over the rounds, synchronisation included; both clocks ran under the profiler",
+        f"{quantile} over the rounds, synchronisation included; both clocks ran under the profiler",
     )
 
 

@@ -93,7 +93,7 @@ class MeasuredProcess:
         has_died_after_tests: whether its pytest had come to its end, and the process then failed.
         is_ranked: whether these are the ranks of parallel tests.
         cases: what it was to measure; None if all that was asked for.
-        timelines: case -> its median round; of ranks, the first one's.
+        timelines: case -> its typical round; of ranks, the first one's.
         metrics: case -> sampled counters of its board during its rounds; of ranks, the first one's.
     """
 

@@ -10,6 +10,7 @@ import pandas as pd
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan, thin
 from pytest_nsight.model.trace import COPY_KINDS, OWN_DOMAIN, Ints, Trace
+from pytest_nsight.model.values import typical_share
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.descendants import find_workers_of_events
@@ -31,7 +32,7 @@ _MOST_GAPS = 40
 def cut_rounds(
     manifest: Manifest, trace: Trace, measured: Measured, parents: Mapping[int, int]
 ) -> dict[str, RoundTimeline]:
-    """The median round of every case, by kernel time.
+    """The typical round of every case, by kernel time: the median one on a GPU, a fast one on a processor.
 
     Args:
         manifest: the rounds that a worker ran.
@@ -72,7 +73,7 @@ def cut_rounds(
 
 
 def _choose_rounds(manifest: Manifest, measured: Measured) -> pd.DataFrame:
-    """One row a case: "case", "id" of its median round, the round's "number", "kernel_ns"."""
+    """One row a case: "case", "id" of its typical round, the round's "number", "kernel_ns"."""
     numbers: dict[str, int] = {}
     rounds = []
     for one in manifest.rounds:
@@ -83,7 +84,7 @@ def _choose_rounds(manifest: Manifest, measured: Measured) -> pd.DataFrame:
     joined = table.merge(own.drop_duplicates("id")[["id", "kernel_ns"]], on="id")
     joined = joined.sort_values(["case", "kernel_ns", "id"], kind="stable")
     place, size = joined.groupby("case").cumcount(), joined.groupby("case")["id"].transform("size")
-    chosen: pd.DataFrame = joined[place == (size - 1) // 2]
+    chosen: pd.DataFrame = joined[place == (typical_share(manifest.board) * (size - 1)).astype(int)]
     return chosen
 
 

@@ -295,7 +295,7 @@ def test_a_case_shows_the_timeline_of_one_round() -> None:
     (key,) = re.findall(r'</svg></div><p class="soft key">(<span><i class="call">.*?)</p>', text)
 
     assert (
-        "Round 7 of run s/001, the median one by kernel time: 100 us in all, 75.0 us in kernels, 15.0 us idle"
+        "Round 7 of run s/001, typical of it by kernel time: 100 us in all, 75.0 us in kernels, 15.0 us idle"
         in text
     )
     assert plot.count('class="kernel"') == plot.count('class="kernel several"') == 1
