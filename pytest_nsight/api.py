@@ -48,7 +48,7 @@ _NO_WORK: Mapping[str, tuple[float, str]] = MappingProxyType({})
 
 _VERDICT_COLUMNS = ("case", "part", "verdict", "fails", "metric", "now_ns", "sentence")
 _COMPARISON_COLUMNS = (
-    *("baseline_ns", "ratio", "low", "high", "p_slower", "adjusted_p_slower", "band", "mde"),
+    *("baseline_ns", "ratio", "low", "high", "p_slower", "adjusted_p_slower", "band", "effective_band", "mde"),
     *("baseline_runs", "new_runs"),
 )
 
@@ -159,7 +159,8 @@ def verdicts(result: str | Path) -> pd.DataFrame:
     Returns:
         "case", "part", "verdict", "fails", "metric", "now_ns", "sentence", and of the comparison "baseline_ns",
         "ratio" (new / old), "low" and "high" (90 % confidence interval of the ratio), "p_slower",
-        "adjusted_p_slower", "band", "mde", "baseline_runs", "new_runs"; missing where nothing was compared.
+        "adjusted_p_slower", "band" (as set), "effective_band" (the one that judged: wider on a processor, or for
+        the timer's resolution), "mde", "baseline_runs", "new_runs"; missing where nothing was compared.
 
     Raises:
         UsageError: there is no such file.
@@ -181,9 +182,9 @@ def sessions(*paths: str | Path) -> pd.DataFrame:
     Returns:
         "session", "recorded" (UTC, ISO 8601), "commit", "machine", "board", "collector", "case", "part", "verdict",
         "fails", "metric", "now_ns", "runs", "rounds" (of all runs); of the comparison "baseline_ns", "ratio",
-        "low", "high", "p_slower", "adjusted_p_slower", "band", "mde"; "sm_mhz", "power_w", "temperature_c" (medians
-        over the runs); "driver", "torch", "triton", "cuda", "python", "plugin" (versions); "sentence". Missing
-        numbers are NaN, missing texts empty. A session that is there twice counts once.
+        "low", "high", "p_slower", "adjusted_p_slower", "band", "effective_band", "mde"; "sm_mhz", "power_w",
+        "temperature_c" (medians over the runs); "driver", "torch", "triton", "cuda", "python", "plugin" (versions);
+        "sentence". Missing numbers are NaN, missing texts empty. A session that is there twice counts once.
 
     Raises:
         RecordingError: a path holds no session and no result, or is damaged.

@@ -74,18 +74,27 @@ def processor() -> str:
 _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMEXPR_NUM_THREADS")
 
 
-def thread_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables that set how many threads numerical libraries use for one operator.
+_MEMORY_VARIABLES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36), "MALLOC_TOP_PAD_": str(2**26)}
+"""They make glibc keep the memory that a round frees (`man 3 mallopt`)."""
 
-    Several threads wait for one another, so that whatever else runs on one processor delays them all.
+
+def processor_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of a process whose operators on the processor are measured.
+
+    Several threads wait for one another, so that whatever else runs on one processor delays them all. And memory
+    that is given back to Linux costs a page fault for each 4 KiB when the next round asks for it: whether glibc
+    gives it back depends on what the process did before, and one operator then takes up to three times as long.
 
     Args:
-        threads: as the user wants it; None for what $OMP_NUM_THREADS says already, and else for 1.
-        environ: the environment that they are added to.
+        threads: threads of an operator as the user wants it; None for what $OMP_NUM_THREADS says already, else 1.
+        environ: the environment that they are added to; what it says about malloc stays.
     """
-    if threads is None and environ.get("OMP_NUM_THREADS", "").isdigit():
-        return {}
-    return dict.fromkeys(_THREAD_VARIABLES, str(threads or 1))
+    found: dict[str, str] = {}
+    if threads is not None or not environ.get("OMP_NUM_THREADS", "").isdigit():
+        found |= dict.fromkeys(_THREAD_VARIABLES, str(threads or 1))
+    if not any(name.startswith("MALLOC_") for name in environ):
+        found |= _MEMORY_VARIABLES
+    return found
 
 
 def measured_product() -> str:

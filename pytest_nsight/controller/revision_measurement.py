@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import thread_variables
+from pytest_nsight.collectors.machine import processor_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.git_revision import Revision, refuse_submodules
 from pytest_nsight.controller.progress import Progress
@@ -227,7 +227,7 @@ class RevisionMeasurement:
             canaries=canaries,
             environment={**self._invocation.environment, "collector": self._collector.name},
             limits=TimeLimits(given.timeout_s, limits),
-            variables=thread_variables(given.cpu_threads, os.environ) if times_processor else {},
+            variables=processor_variables(given.cpu_threads, os.environ) if times_processor else {},
         )
 
 

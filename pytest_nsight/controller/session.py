@@ -15,7 +15,7 @@ from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import gpus, measured_product, thread_variables
+from pytest_nsight.collectors.machine import gpus, measured_product, processor_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import Conclusion, conclude
@@ -113,7 +113,7 @@ class NsightSession:
         """Environment variables of workers whose processor is what is measured."""
         if self._collector is None or not self._collector.times_processor:
             return {}
-        return thread_variables(self._settings.cpu_threads, os.environ)
+        return processor_variables(self._settings.cpu_threads, os.environ)
 
     def measure(
         self,

@@ -127,7 +127,8 @@ def explain_changes(one: CaseHistory, found: FoundHistories) -> list[str]:
     """A line for each change point, below it the commits that it falls between; else why there is none."""
     if len(one.points) < FEWEST_OBSERVATIONS:
         missing = FEWEST_OBSERVATIONS - len(one.points)
-        return [f"change points need {FEWEST_OBSERVATIONS} sessions, {count(missing, 'more session')}"]
+        verb = "is" if missing == 1 else "are"
+        return [f"change points need {FEWEST_OBSERVATIONS} sessions; {missing} {verb} missing"]
     if not one.changes:
         return ["no change point"]
     return [

@@ -37,12 +37,7 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
         or _explain_throttling(baseline, new, f"the GPU was throttled for {compared}", "now", again)
         or _explain_clock(baseline, new, in_compared, again)
         or _explain_foreign_processes(baseline, new, compared, again)
-        or _explain_processor(
-            new, baseline, "other programs had the processor", in_compared, "end them and run again"
-        )
-        or _explain_processor(
-            baseline, new, f"other programs had the processor while {compared} was measured", "now", again
-        )
+        or _explain_processor(baseline, new, compared, again)
     )
 
 
@@ -84,13 +79,17 @@ def _name_reasons(runs: Sequence[RunSummary]) -> str:
     return f" ({', '.join(reasons)})" if reasons else ""
 
 
-def _explain_processor(
-    runs: Sequence[RunSummary], compared: Sequence[RunSummary], what: str, where: str, remedy: str
-) -> str:
-    share, other = _processor_lost(runs), _processor_lost(compared) or 0.0
-    if share is None or not share > max(LOST_SHARE, other):
+def _explain_processor(baseline: Sequence[RunSummary], new: Sequence[RunSummary], compared: str, again: str) -> str:
+    before, now = _processor_lost(baseline) or 0.0, _processor_lost(new) or 0.0
+    if before == now or max(before, now) <= LOST_SHARE:
         return ""
-    return f"{what} in {_write(share)} of the time that the rounds needed it, {_write(other)} {where}; {remedy}"
+    needed = "of the time that the rounds needed it"
+    if now > before:
+        text = f"{_PROCESSOR_TAKEN} in {_write(now)} {needed}, {_write(before)} in {compared}"
+    else:
+        text = f"{_PROCESSOR_TAKEN} while {compared} was measured in {_write(before)} {needed}, {_write(now)} now"
+    steps = [("end them", now > LOST_SHARE), (again, before > LOST_SHARE), ("run again", before <= LOST_SHARE)]
+    return f"{text}; {' and '.join(step for step, is_needed in steps if is_needed)}"
 
 
 def _processor_lost(runs: Sequence[RunSummary]) -> float | None:

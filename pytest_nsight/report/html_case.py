@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -36,7 +35,13 @@ _CLOCKS = ("SM clock", "power", "temperature", "throttled")
 _KEY = (
     '<p class="soft key"><span><i class="old"></i>baseline</span><span><i class="new"></i>this session</span>'
     '<span><i class="band"></i>band around the baseline</span></p>'
+    '<p class="soft">A dot is a round. The bar through its dots is the time of a run: {}. The long line is '
+    "the baseline. Pale runs do not count.</p>"
 )
+_LEVELS = {
+    True: "the mean of the middle half of its rounds",
+    False: "the 10th percentile of its rounds, since on a shared processor the fast rounds say what the code takes",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -137,12 +142,13 @@ def _rounds(case: PageCase) -> str:
     plot = strip(
         shown, compared.baseline_ns if compared else None, max(compared.effective_band, 0.0) if compared else 0.0
     )
+    on_gpu = any(run.ran_on_gpu for run in case.runs)
     title = html_text(metric[:1].upper() + metric[1:])
-    return f"<h3>{title} time, round by round</h3>{plot}{_KEY}" if plot else ""
+    return f"<h3>{title} time, round by round</h3>{plot}{_KEY.format(_LEVELS[on_gpu])}" if plot else ""
 
 
 def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, *, is_new: bool) -> StripRun:
-    ns = math.exp(level.log_ns) if level else statistics.median(run.rounds[metric])
+    ns = math.exp(level.log_ns) if level else typical_ns([run], metric)
     commit = f"commit {run.commit or 'unknown'}"
     reason = f", {run.reason}" if run.reason else ""
     return StripRun(
@@ -237,8 +243,9 @@ def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
         (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns, joined_by=" → ")),
         ("change", f"{percent(compared.ratio - 1)}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
         ("band", _describe_band(compared)),
-        ("found with 95 % probability", f"slowdowns from {percent(compared.mde, signed=False)}"),
-        ("p-value", f"{p_value(compared.adjusted_p_slower)} slower, {p_value(compared.adjusted_p_faster)} faster"),
+        ("smallest slowdown found", f"{percent(compared.mde, signed=False)}, in 95 % of such checks"),
+        ("test of a slowdown", f"{p_value(compared.adjusted_p_slower)}, adjusted for the number of cases"),
+        ("test of a speed-up", f"{p_value(compared.adjusted_p_faster)}, likewise"),
         ("runs", f"{compared.baseline_runs} of the baseline, {compared.new_runs} new"),
     ]
     if compared.against:

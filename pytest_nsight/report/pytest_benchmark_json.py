@@ -14,6 +14,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 
 from pytest_nsight.judge.location import has_one_level, typical_ns
+from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.declared_work import launches, reach_of
@@ -90,7 +91,7 @@ def _ours(verdict: Verdict, runs: Sequence[RunSummary], result: SessionResult) -
     return {
         **_verdict(verdict, result),
         "metric": metric,
-        "comparison": dataclasses.asdict(verdict.comparison) if verdict.comparison else None,
+        "comparison": _list_comparison(verdict.comparison) if verdict.comparison else None,
         "changes": [dataclasses.asdict(change) for change in verdict.changes],
         "launches": launches(verdict, result),
         "gpu_metrics": _gpu_metrics(verdict, result),
@@ -213,6 +214,10 @@ def benchmark_stats(seconds: Sequence[float]) -> dict[str, object]:
         "data": list(seconds),
         "iterations": 1,
     }
+
+
+def _list_comparison(compared: Comparison) -> dict[str, object]:
+    return {**dataclasses.asdict(compared), "effective_band": compared.effective_band}
 
 
 def _quantile(ordered: Sequence[float], share: float) -> float:

@@ -17,7 +17,17 @@ from pytest_nsight.report import session_file
 from pytest_nsight.report.verdict_text import fails, gated_metric, machine_name, shown_ns
 
 _TEXTS_BEFORE = ("session", "recorded", "commit", "machine", "board", "collector", "case", "part", "verdict")
-_COMPARED = ("baseline_ns", "ratio", "low", "high", "p_slower", "adjusted_p_slower", "band", "mde")
+_COMPARED = (
+    "baseline_ns",
+    "ratio",
+    "low",
+    "high",
+    "p_slower",
+    "adjusted_p_slower",
+    "band",
+    "effective_band",
+    "mde",
+)
 _CLOCKS = ("sm_mhz", "power_w", "temperature_c")
 _VERSIONS = ("driver", "torch", "triton", "cuda", "python", "plugin")
 

@@ -79,10 +79,14 @@ def state_wider_bands(verdicts: Sequence[Verdict], named: Mapping[Subject, str])
         if asked == judged:
             continue
         on_gpu = all(is_gpu(run.board) for run in compared.basis.runs)
-        cause = "the timer's resolution" if on_gpu else "runs on a processor"
+        cause = "because of the timer's resolution" if on_gpu else "because runs on a processor scatter"
         margin = percent(math.expm1(compared.basis.margin), signed=False)
         passes = f"a smaller slowdown is no regression, and equality is shown within {margin}"
-        cases.setdefault((f"band {judged} instead of {asked}, for {cause}", passes), []).append(
+        cases.setdefault((f"band {judged} instead of {asked}", f"{cause}: {passes}"), []).append(
             named[verdict.subject]
         )
-    return [f"{band}: {passes}; {listed(names)}" for (band, passes), names in cases.items()]
+    is_of_all = len(verdicts) > 1 and any(len(names) == len(verdicts) for names in cases.values())
+    return [
+        f"{band} for {'all cases' if is_of_all else listed(names)}, {passes}"
+        for (band, passes), names in cases.items()
+    ]

@@ -92,7 +92,7 @@ def test_another_metric_is_that_of_the_sessions_alone_where_baselines_lack_it(
     text = run_history(capsys, "[fused]", "--metric", "wall")
 
     assert "1 session\n" in text
-    assert "change points need 8 sessions, 7 more sessions" in text
+    assert "change points need 8 sessions; 7 are missing" in text
     assert main(["history", "--metric", "speed"]) == 2
     assert "--metric speed is no duration; choose from kernel, busy" in capsys.readouterr().err
 

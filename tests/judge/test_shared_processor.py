@@ -28,9 +28,12 @@ def runs(*lost: float | None) -> tuple[RunSummary, ...]:
             runs(0.4),
             "had the processor in 40% of the time that the rounds needed it, 0% in the baseline",
         ),
-        (runs(0.01), runs(0.01, 0.3), "in 30% of the time"),
+        (runs(0.01), runs(0.01, 0.3), "needed it, 1% in the baseline; end them and run again"),
         (runs(0.3), runs(0.01), "while the baseline was measured in 30% of the time"),
-        (runs(0.3), runs(0.4), "in 40% of the time that the rounds needed it, 30% in the baseline"),
+        (runs(0.3), runs(0.01), "needed it, 1% now; save a new one with --nsight-save"),
+        # A baseline that is saved beside the same programs would be as bad.
+        (runs(0.3), runs(0.4), "needed it, 30% in the baseline; end them and save a new one with --nsight-save"),
+        (runs(0.4), runs(0.3), "needed it, 30% now; end them and save a new one with --nsight-save"),
     ],
 )
 def test_what_other_programs_took_is_named(

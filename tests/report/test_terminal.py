@@ -237,8 +237,15 @@ def test_a_band_wider_than_the_user_asked_for_is_said() -> None:
 
     text = " ".join(terminal.render(result).split())
 
-    assert "band 5 % instead of 2 %, for the timer's resolution: a smaller slowdown is no regression" in text
-    assert "equality is shown within 7.5 %; test_tiny" in text
+    said = (
+        "because of the timer's resolution: a smaller slowdown is no regression, and equality is shown within 7.5 %"
+    )
+    assert f"band 5 % instead of 2 % for test_tiny, {said}" in text
+
+    both = tuple(dataclasses.replace(result.verdicts[0], subject=Subject(f"t.py::test_{name}")) for name in "ab")
+    assert f"band 5 % instead of 2 % for all cases, {said}" in " ".join(
+        terminal.render(canned.session(both)).split()
+    )
 
 
 def test_one_case_has_one_duration_in_every_table() -> None:

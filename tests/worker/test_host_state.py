@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.collectors.machine import thread_variables
+from pytest_nsight.collectors.machine import processor_variables
 from pytest_nsight.protocol.conditions import ProcessorTimes
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.worker.host_state import read_processor_times
@@ -96,7 +96,44 @@ def test_programs_on_the_same_processor_are_seen() -> None:
     [(None, {}, "1"), (None, {"OMP_NUM_THREADS": "4"}, None), (2, {"OMP_NUM_THREADS": "4"}, "2"), (8, {}, "8")],
 )
 def test_how_many_threads_an_operator_gets(asked: int | None, environ: dict[str, str], threads: str | None) -> None:
-    assert thread_variables(asked, environ).get("OMP_NUM_THREADS") == threads
+    assert processor_variables(asked, environ).get("OMP_NUM_THREADS") == threads
+
+
+def test_freed_memory_stays_with_the_process_unless_the_user_says_how() -> None:
+    kept = {"MALLOC_MMAP_MAX_": "0"}
+
+    assert kept.items() <= processor_variables(None, {}).items()
+    assert kept.items() <= processor_variables(None, {"OMP_NUM_THREADS": "4"}).items()
+    assert not [name for name in processor_variables(None, {"MALLOC_ARENA_MAX": "1"}) if "MALLOC" in name]
+
+
+@pytest.mark.slow
+def test_a_round_that_allocates_what_the_last_one_freed_makes_no_page_faults(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        import resource
+        import pytest, torch
+
+        @pytest.mark.nsight
+        def test_allocates(nsight):
+            faults = []
+            x = torch.ones(12 << 20)
+
+            def measured(x):
+                before = resource.getrusage(resource.RUSAGE_SELF).ru_minflt
+                y = x + 1
+                faults.append(resource.getrusage(resource.RUSAGE_SELF).ru_minflt - before)
+                return y
+
+            nsight(measured, x)
+            # 48 MiB are 12288 pages, and more than glibc keeps by itself. Some first rounds touch them first.
+            assert sorted(faults)[int(0.7 * len(faults))] < 100
+        """
+    )
+
+    result = pytester.runpytest_subprocess("--nsight", "--nsight-runs=1", "--nsight-collector=torch")
+
+    result.assert_outcomes(passed=1)
 
 
 @pytest.mark.slow
