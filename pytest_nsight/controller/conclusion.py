@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -57,14 +56,14 @@ class Conclusion:
         outcomes: case -> what its test reports.
         errors: sentences on what could not be written; with one of them the session is no success.
         gaps: sentences on what was not measured though it seems to be; they fail a strict session.
-        kept: where the user finds the traces, "" where none are kept.
+        written: sentences on where the user finds what was asked for: traces, reports.
     """
 
     result: SessionResult | None = None
     outcomes: Mapping[str, CaseOutcome] = field(default_factory=dict)
     errors: tuple[str, ...] = ()
     gaps: tuple[str, ...] = ()
-    kept: str = ""
+    written: tuple[str, ...] = ()
 
 
 def conclude(
@@ -145,9 +144,10 @@ def conclude(
     )
     result = add_measured(result, state)
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
-    errors += publish(
+    unwritten = publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )
+    errors += tuple(unwritten.values())
     if is_shard and is_whole:
         errors += write_shard(session, settings, state, stored, collected, gaps)
         # The other shards decide about the gaps, too.
@@ -157,7 +157,9 @@ def conclude(
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     kept = _describe_kept(session.folder) if settings.keep and session.collector else ""
-    return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps, kept)
+    reports = [f"report written: {_from_here(file.path)}" for file in settings.reports if file not in unwritten]
+    written = tuple(filter(None, [kept, *reports]))
+    return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps, written)
 
 
 def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tuple[str, ...]:
@@ -189,12 +191,17 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
     return outcomes
 
 
+def _from_here(path: Path) -> str:
+    """The path as the user types it, where it is below this folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
 def _describe_kept(folder: Path) -> str:
     """Where the traces of a session are, and what shows one."""
     runs = sorted(path for path in folder.glob("run-*") if path.is_dir())
     if not runs:
         return ""
-    return f"session kept; show a run of it: pytest-nsight show {shlex.quote(os.path.relpath(runs[0]))}"
+    return f"session kept; show a run of it: pytest-nsight show {shlex.quote(_from_here(runs[0]))}"
 
 
 def _describe_kept_reports(folder: Path, collector: Collector) -> str:

@@ -40,6 +40,7 @@ from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
 from pytest_nsight.protocol.ranks import is_one_of_many
 from pytest_nsight.protocol.script import FirstPass
 from pytest_nsight.report import terminal
+from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.registry import workflow_commands
 from pytest_nsight.report.table import wrap
 
@@ -242,9 +243,8 @@ class Controller:
         self._write_faults(terminalreporter)
 
     def _write_faults(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for note in (self._conclusion.kept, *self._evidence_notes):
-            if note:
-                terminalreporter.write_line(f"nsight: {note}")
+        for note in (*self._conclusion.written, *self._evidence_notes):
+            terminalreporter.write_line(f"nsight: {visible(note)}")
         for error in self._conclusion.errors:
             terminalreporter.write_line(f"ERROR: {error}", red=True)
         for gap in self._conclusion.gaps:

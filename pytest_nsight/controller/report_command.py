@@ -84,6 +84,6 @@ def _report_shards(request: ReportRequest, files: Sequence[ReportFile], width: i
 
 
 def _publish(result: SessionResult, files: Sequence[ReportFile], step_summary: Path | None = None) -> None:
-    errors = publish(result, files, step_summary=step_summary)
-    if errors:
-        raise UsageError("; ".join(errors))
+    unwritten = publish(result, files, step_summary=step_summary)
+    if unwritten:
+        raise UsageError("; ".join(unwritten.values()))

@@ -18,6 +18,12 @@ from pytest_nsight.protocol.conditions import Conditions
 Amount = Annotated[float, Range(0, math.inf)]
 """A number that cannot be below zero."""
 
+NEVER_CALLED = (
+    "the test takes the fixture nsight and never calls it, so the whole test was measured: call nsight(f, x) with "
+    "what is to be measured, or leave the fixture out"
+)
+"""A warning, and the likely cause where nothing was launched."""
+
 _LONGEST_S = 1e9
 _MOST_CHARACTERS = 200
 """Of an error's text that the journal keeps."""

@@ -8,7 +8,7 @@ object, such as a module, with `render` and `suffix`.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
@@ -124,7 +124,7 @@ def find_report(name: str) -> Report:
 
 def publish(
     result: SessionResult, files: Iterable[ReportFile], *, step_summary: Path | None = None
-) -> tuple[str, ...]:
+) -> Mapping[ReportFile, str]:
     """Renders and writes; a report that fails never takes the others with it.
 
     Args:
@@ -133,11 +133,11 @@ def publish(
         step_summary: file that GitHub shows on a job's page; Markdown is appended to it.
 
     Returns:
-        A sentence for each report that could not be written.
+        Each report that could not be written, and a sentence on why.
     """
     jobs = [(file, "w") for file in files]
     jobs += [(ReportFile("markdown", step_summary), "a")] if step_summary else []
-    return tuple(trouble for file, mode in jobs if (trouble := _write(result, file, mode)))
+    return {file: trouble for file, mode in jobs if (trouble := _write(result, file, mode))}
 
 
 def _write(result: SessionResult, file: ReportFile, mode: str) -> str:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
 from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import Round
+from pytest_nsight.protocol.manifest_events import NEVER_CALLED, Round
 from pytest_nsight.trace.graph_captures import Captured
 from pytest_nsight.trace.measures import Measured
 
@@ -63,7 +63,7 @@ def summarise(
             for part, groups in _subjects(own_rounds, row_of).items()
         }
         if not any(one.shapes for one in sums[""].values()):
-            problems[case] = _nothing_launched(manifest)
+            problems[case] = _nothing_launched(manifest, case)
             continue
         _add_replayed(sums, replayed, [one.id for one in own_rounds])
         summaries += [
@@ -96,9 +96,11 @@ def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, dict[i
     return subjects
 
 
-def _nothing_launched(manifest: Manifest) -> str:
+def _nothing_launched(manifest: Manifest, case: str) -> str:
     is_cpu = manifest.environment.get("collector") == "torch" and not is_gpu(manifest.board)
     where = "CPU operator" if is_cpu else "GPU kernel"
+    if any(one.case == case and one.text == NEVER_CALLED for one in manifest.warnings):
+        return f"no {where} ran in the measured rounds: {NEVER_CALLED}"
     return (
         f"no {where} ran in the measured rounds: does the measured function do its work on the device, and "
         "is the work in the function rather than in its arguments?"

@@ -22,7 +22,7 @@ from pytest_nsight.collectors.lookup import find_factory, make_identifier
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
-from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
+from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.device_health import DeviceHealthPlugin
@@ -33,11 +33,6 @@ from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
 
 PLUGIN_NAME = "nsight-worker"
-
-NEVER_CALLED = (
-    "the test takes the fixture nsight and never calls it, so the whole test was measured: call nsight(f, x) with "
-    "what is to be measured, or leave the fixture out"
-)
 
 
 class Worker:

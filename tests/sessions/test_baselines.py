@@ -129,6 +129,7 @@ def test_a_save_says_that_other_programs_had_the_processor(
     result = gate("--nsight-save", "--nsight-runs=1", "--nsight-markdown=nsight.md", body=body)
 
     assert result.ret == 0
+    result.stdout.fnmatch_lines(["nsight: report written: nsight.md"])
     for text in (result.stdout.str(), (pytester.path / "nsight.md").read_text()):
         said = " ".join(text.split())
         assert ("poor baseline of 1 case (test" in said) == is_poor

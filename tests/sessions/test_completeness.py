@@ -90,6 +90,20 @@ def test_part(nsight):
 
 
 @pytest.mark.slow
+def test_where_nothing_ran_because_the_fixture_was_never_called_the_failure_says_so(gate: Gate) -> None:
+    body = """
+@pytest.mark.nsight
+def test_forgotten(nsight):
+    pass
+"""
+    result = gate("--nsight-collector=torch", "--nsight-runs=1", body=body)
+
+    result.assert_outcomes(failed=1, warnings=1)
+    said = "no CPU operator ran in the measured rounds: the test takes the fixture nsight and never calls it"
+    assert said in " ".join(result.stdout.str().split())
+
+
+@pytest.mark.slow
 def test_a_stored_case_whose_test_is_gone_is_named_and_fails_strict(gate: Gate, pytester: pytest.Pytester) -> None:
     gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE)
     body = ONE.replace("test_one", "test_other")
