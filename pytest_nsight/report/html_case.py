@@ -90,7 +90,7 @@ def render_case(
     name = kind_class(verdict, strict=result.strict)
     unfolded = ' open=""' if is_open or fails(verdict, strict=result.strict) else ""
     sections = [
-        f"<p>{html_text(_arrows(reason(verdict)))}</p>",
+        f'<p class="reason">{html_text(_arrows(reason(verdict)))}</p>',
         _changes(verdict),
         _rounds(case),
         _timeline(case, result),

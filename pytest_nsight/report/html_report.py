@@ -31,7 +31,7 @@ from pytest_nsight.report.verdict_text import (
 )
 
 _MOST_ROWS = 40
-_TITLES = {"kernel": "GPU kernels", "operator": "Operators"}
+_TITLES = {"kernel": "Performance of GPU kernels", "operator": "Performance of CPU operators"}
 _HIGHEST_RATE = 1e24
 _OUTCOME_CLASSES = {
     SessionOutcome.FAILED: "failed",
@@ -50,6 +50,7 @@ def render(result: SessionResult) -> str:
     sections = [
         _why_not_judged(cases) if is_open else "",
         _next_steps(result),
+        "" if is_open else _list_not_judged(cases),
         _changes(cases, result),
         search_bar(Counter(case.verdict.kind.value for case in cases), f"cases and {noun}s"),
         "".join(render_case(case, result, anchors, is_open=is_open) for case in cases),
@@ -69,7 +70,7 @@ def _page_cases(result: SessionResult) -> list[PageCase]:
     """The cases of the page, worst first."""
     verdicts = worst_first(result.verdicts)
     named = labels(verdicts)
-    runs, stored = _by_subject(result.runs), _by_subject(result.baseline_runs)
+    runs, stored = result.runs_by_subject, _by_subject(result.baseline_runs)
     return [
         PageCase(verdict, named[subject], f"case-{place}", runs.get(subject, ()), stored.get(subject, ()))
         for place, verdict in enumerate(verdicts, 1)
@@ -79,16 +80,26 @@ def _page_cases(result: SessionResult) -> list[PageCase]:
 
 def _why_not_judged(cases: list[PageCase]) -> str:
     """Why nothing is known of any case, one line for each reason; a reason ends with what to do."""
+    why = _list_reasons(cases) or "<p>No case was measured; the notes above say why.</p>"
+    return (
+        "<h2>What to do</h2><p>No case was shown slower, faster or equal, so this session says nothing about the "
+        f"code.</p>{why}"
+    )
+
+
+def _list_not_judged(cases: list[PageCase]) -> str:
+    """The cases of which nothing is known, where others were judged: they are folded below."""
+    reasons = _list_reasons([case for case in cases if kind_class(case.verdict, strict=False) == "warn"])
+    return f"<h2>Not judged</h2>{reasons}" if reasons else ""
+
+
+def _list_reasons(cases: list[PageCase]) -> str:
     named = {case.verdict.subject: case.label for case in cases}
     lines = [
         f'<li><span class="kind warn">{kind.value}</span> {html_text(state_reason(group, named))}</li>'
         for (kind, _), group in group_by_reason([case.verdict for case in cases]).items()
     ]
-    why = f"<ul>{''.join(lines)}</ul>" if lines else "<p>No case was measured; the notes above say why.</p>"
-    return (
-        "<h2>What to do</h2><p>No case was shown slower, faster or equal, so this session says nothing about the "
-        f"code.</p>{why}"
-    )
+    return f"<ul>{''.join(lines)}</ul>" if lines else ""
 
 
 def _next_steps(result: SessionResult) -> str:

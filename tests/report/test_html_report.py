@@ -203,6 +203,22 @@ def test_what_failed_is_unfolded_and_nothing_else() -> None:
     assert len(shown) == 4
 
 
+def test_what_was_not_judged_is_said_at_the_top_beside_what_failed() -> None:
+    """Such a case is folded, and its reason with it."""
+    why = "other programs had the processor; end them and run again"
+    verdicts = (
+        canned.verdict(VerdictKind.REGRESSION, "test_slow", "slower"),
+        canned.verdict(VerdictKind.ENVIRONMENT, "test_open", f"24 us cannot be judged: {why}"),
+    )
+
+    top = html_report.render(canned.session(verdicts)).partition("<h2>Cases</h2>")[0]
+
+    assert "<h2>Not judged</h2>" in top
+    assert why in top
+    assert "<h2>Not judged</h2>" not in html_report.render(canned.session(verdicts[:1]))
+    assert "<h2>Not judged</h2>" not in html_report.render(canned.session(verdicts[1:])), "there it stands alone"
+
+
 def on_a_processor() -> SessionResult:
     """The canned session with the same times, but of operators."""
     result = with_baseline()
@@ -217,11 +233,16 @@ def on_a_processor() -> SessionResult:
 
 def test_a_page_on_a_processor_speaks_of_operators_and_shows_no_empty_columns() -> None:
     gpu, cpu = html_report.render(with_baseline()), html_report.render(on_a_processor())
-    of_a_gpu = ("GPU kernels: ", "with this GPU", "Kernels of a round", '<th class="number">SM clock</th>')
+    of_a_gpu = (
+        "Performance of GPU kernels: ",
+        "with this GPU",
+        "Kernels of a round",
+        '<th class="number">SM clock</th>',
+    )
 
     assert all(words in gpu for words in of_a_gpu)
     assert not any(words in cpu for words in of_a_gpu)
-    assert "<h1>Operators: " in cpu
+    assert "<h1>Performance of CPU operators: " in cpu
     assert "<h3>Operators of a round</h3>" in cpu
     assert "<td>Intel(R) Xeon(R) Platinum 8488C, 2 threads</td>" in cpu, "a processor's name is not cut"
     assert "<td>GPU-5b7e7a4c</td>" in gpu
