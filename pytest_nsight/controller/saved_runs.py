@@ -118,7 +118,7 @@ def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
             causes.setdefault(without_figures(why), []).append((visible(subject.label), why))
     return [
         f"poor baseline of {count(len(found), 'case')} ({listed([name for name, _ in found])}): {found[0][1]}"
-        f"{', in the first' if len({why for _, why in found}) > 1 else ''}; save again when the machine is idle, "
-        "else later checks may end as ENVIRONMENT"
+        f"{', of the first case' if len({why for _, why in found}) > 1 else ''}; save again when the machine is "
+        "idle, else later checks may end as ENVIRONMENT"
         for found in causes.values()
     ]

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.judge.location import typical_ns
-from pytest_nsight.model.comparison import Comparison, RunLevel
+from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.units import count, duration, durations, interval, number, p_value, percent
 from pytest_nsight.model.values import Clocks, RunSummary, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import reach_of, reach_sentence
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_page import table
-from pytest_nsight.report.svg_plots import Bar, StripRun, bars, strip
+from pytest_nsight.report.html_rounds import render_rounds
+from pytest_nsight.report.svg_plots import Bar, bars
 from pytest_nsight.report.svg_timeline import describe_round, timeline, timeline_key
 from pytest_nsight.report.verdict_text import (
     cells,
@@ -32,16 +32,6 @@ from pytest_nsight.report.verdict_text import (
 _MOST_KERNELS = 12
 _BOARD = 12
 _CLOCKS = ("SM clock", "power", "temperature", "throttled")
-_KEY = (
-    '<p class="soft key"><span><i class="old"></i>baseline</span><span><i class="new"></i>this session</span>'
-    '<span><i class="band"></i>band around the baseline</span></p>'
-    '<p class="soft">A dot is a round. The bar through its dots is the time of a run: {}. The long line is '
-    "the baseline. Pale runs do not count.</p>"
-)
-_LEVELS = {
-    True: "the mean of the middle half of its rounds",
-    False: "the 10th percentile of its rounds, since on a shared processor the fast rounds say what the code takes",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,7 +82,7 @@ def render_case(
     sections = [
         f'<p class="reason">{html_text(_arrows(reason(verdict)))}</p>',
         _changes(verdict),
-        _rounds(case),
+        render_rounds(verdict, case.baseline_runs, case.runs),
         _timeline(case, result),
         _metrics(case, result),
         _kernels(runs, case.baseline_runs, launch_noun(result)),
@@ -124,53 +114,6 @@ def _changes(verdict: Verdict) -> str:
         f"<pre>{html_text(details[0])}{''.join(chr(10) + html_text(line) for line in details[1:])}</pre>"
         if details
         else ""
-    )
-
-
-def _rounds(case: PageCase) -> str:
-    compared = case.verdict.comparison
-    metric = gated_metric(case.verdict)
-    levels = {level.run: level for level in compared.basis.runs} if compared and compared.basis else {}
-    stored = sorted(case.baseline_runs, key=lambda run: run.recorded)
-    shown = [] if stored else [_strip_of_level(level) for level in levels.values() if not level.is_new]
-    runs = [(run, is_new) for group, is_new in ((stored, False), (case.runs, True)) for run in group]
-    shown += [
-        _strip_of_run(run, metric, levels.get(run.run), is_new=is_new)
-        for run, is_new in runs
-        if run.rounds.get(metric)
-    ]
-    plot = strip(
-        shown, compared.baseline_ns if compared else None, max(compared.effective_band, 0.0) if compared else 0.0
-    )
-    on_gpu = any(run.ran_on_gpu for run in case.runs)
-    title = html_text(metric[:1].upper() + metric[1:])
-    return f"<h3>{title} time, round by round</h3>{plot}{_KEY.format(_LEVELS[on_gpu])}" if plot else ""
-
-
-def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, *, is_new: bool) -> StripRun:
-    ns = math.exp(level.log_ns) if level else typical_ns([run], metric)
-    commit = f"commit {run.commit or 'unknown'}"
-    reason = f", {run.reason}" if run.reason else ""
-    return StripRun(
-        title=f"{run.run}: {duration(ns)}, {run.board}, {commit}, {run.recorded}{reason}",
-        group="this session" if is_new else f"{run.recorded[:10]} {run.commit[:8]}",
-        is_new=is_new,
-        is_compared=level is None or level.is_compared,
-        rounds_ns=run.rounds[metric],
-        level_ns=ns,
-    )
-
-
-def _strip_of_level(level: RunLevel) -> StripRun:
-    """A stored run whose rounds the report does not have."""
-    ns = math.exp(level.log_ns)
-    return StripRun(
-        title=f"{level.run}: {duration(ns)}, {level.board}",
-        group=level.session,
-        is_new=level.is_new,
-        is_compared=level.is_compared,
-        rounds_ns=(),
-        level_ns=ns,
     )
 
 
@@ -211,7 +154,8 @@ def _kernels(runs: Sequence[RunSummary], stored: Sequence[RunSummary], noun: str
         if len(ordered) > _MOST_KERNELS
         else ""
     )
-    return f"<h3>{noun.capitalize()}s of a round</h3>{plot}{more}" if plot else ""
+    said = '<p class="soft">Medians over the rounds of the newest run.</p>'
+    return f"<h3>{noun.capitalize()}s of a round</h3>{said}{plot}{more}" if plot else ""
 
 
 def _by_name(run: RunSummary) -> dict[str, tuple[int, int]]:

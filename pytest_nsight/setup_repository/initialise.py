@@ -30,6 +30,7 @@ class Outcome(Enum):
     CREATED = "created"
     EXTENDED = "extended"
     KEPT = "kept"
+    LEFT_OUT = "left out"
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,7 +96,7 @@ def render(done: SetUp) -> str:
     changed = [
         step.name
         for step in steps
-        if step.outcome is not Outcome.KEPT or step.asks_to_edit or step.name in done.uncommitted
+        if step.outcome in (Outcome.CREATED, Outcome.EXTENDED) or step.asks_to_edit or step.name in done.uncommitted
     ]
     changed += ["pyproject.toml"] if done.packages else []
     folders = (name.split("/")[0] for name in changed if not name.startswith("git "))
@@ -123,8 +124,8 @@ def _what_to_edit(steps: Sequence[Step]) -> list[str]:
     note = (
         f"Note: the line `.venv/bin/pip install 'pytest-nsight[gpu]' ...` in {WORKFLOWS}/*.yml takes the plugin "
         "from the package index, because this copy was installed from a folder of this machine: put "
-        "'pytest-nsight[gpu] @ git+<URL of its repository>' there, or install the plugin from that URL and run "
-        "`pytest-nsight init` again in a fresh clone."
+        "'pytest-nsight[gpu] @ git+<URL of its repository>' there, or install the plugin from that URL, delete "
+        "these workflows and run `pytest-nsight init` again."
     )
     return ["", note]
 
@@ -140,7 +141,8 @@ def _steps(root: Path) -> Iterator[Step]:
         yield _set_git(root, key, value)
     remote = _git(root, "remote", "get-url", "origin")
     if remote and "github" not in remote:
-        yield Step(WORKFLOWS, Outcome.KEPT, f"not written: {remote} is not on GitHub")
+        remark = f"the remote {remote} is not on GitHub, which they are for; give it a GitHub remote, or see "
+        yield Step(WORKFLOWS, Outcome.LEFT_OUT, f"{remark}docs/howto/runners-and-forks.md for GitLab")
         return
     for name, text in render_workflows(
         {path.name: _read(path) for path in (TEMPLATES / "workflows").iterdir()},
