@@ -38,7 +38,8 @@ class GivenValues:
             value = self._config.getini(f"nsight_{name}")
         except (ValueError, pytest.UsageError) as error:  # by pytest's version
             raise UsageError(f"nsight_{name} in the ini file: {error}; give true or false") from None
-        if isinstance(value, str) and len(value) > 1 and value[0] == value[-1] and value[0] in "\"'":
+        # A command may begin and end with words in quotes of their own.
+        if isinstance(value, str) and re.fullmatch(r"\"[^\"]*\"|'[^']*'", value):
             raise UsageError(
                 f"{self.source(name)} is {value}, with quotes, which only a .toml file needs; "
                 f"write: nsight_{name} = {value[1:-1]}"

@@ -122,7 +122,7 @@ class Manifest:
 
     @cached_property
     def elapsed_ms(self) -> Mapping[str, int]:
-        """Case -> time that its phases took, in ms; without the cases of which pytest reported none."""
+        """Case -> time that its phases took, in ms. A case without reported phases is not in it."""
         seconds: dict[str, float] = {}
         for one in self.reports:
             seconds[one.case] = seconds.get(one.case, 0.0) + one.duration_s

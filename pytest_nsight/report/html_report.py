@@ -88,7 +88,7 @@ def _why_not_judged(cases: list[PageCase]) -> str:
 
 
 def _list_not_judged(cases: list[PageCase]) -> str:
-    """The cases of which nothing is known, where others were judged: they are folded below."""
+    """Why some cases were not judged while others were. The page folds those cases below."""
     reasons = _list_reasons([case for case in cases if kind_class(case.verdict, strict=False) == "warn"])
     return f"<h2>Not judged</h2>{reasons}" if reasons else ""
 

@@ -25,7 +25,7 @@ def render_rounds(verdict: Verdict, baseline: Sequence[RunSummary], new: Sequenc
 
     Args:
         verdict: on the runs.
-        baseline: the stored runs, of which a report may hold the levels only.
+        baseline: the stored runs. A report may lack them; it then draws the levels that the verdict holds.
         new: those of this session.
     """
     compared = verdict.comparison

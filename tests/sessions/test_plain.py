@@ -139,6 +139,15 @@ def test_a_wrong_value_in_the_ini_file_names_the_setting(
     result.stderr.fnmatch_lines([f"ERROR: {setting.split(maxsplit=1)[0]} in tox.ini {said}"])
 
 
+def test_a_command_in_the_ini_file_may_begin_and_end_with_quoted_words(pytester: pytest.Pytester) -> None:
+    pytester.makeini('[pytest]\nnsight_against_build = "my make" "all of it"\n')
+    pytester.makepyfile("def test_it(): pass")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--nsight")
+
+    result.assert_outcomes(passed=1)
+
+
 def test_a_case_cannot_claim_to_beat_itself_while_a_whole_function_may(pytester: pytest.Pytester) -> None:
     pytester.makepyfile(
         """
