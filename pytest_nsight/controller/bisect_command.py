@@ -27,8 +27,8 @@ from pytest_nsight.report.bisection_report import render_json, render_text
 _OPTIONS = frozenset(
     f"--nsight-{name}"
     for name in (
-        *("against-build", "band", "collector", "cpu-threads", "no-canaries", "rounds", "strict", "timeout"),
-        *("user-ranges", "visible-variables"),
+        *("against-build", "band", "collector", "cpu-threads", "no-canaries", "no-identity", "rounds", "strict"),
+        *("timeout", "user-ranges", "visible-variables"),
     )
 )
 """Options of the gate that a bisection takes."""

@@ -17,9 +17,11 @@ from pytest_nsight.gate.commit_judgement import (
     judge_time,
 )
 from pytest_nsight.gate.commit_search import CommitSearch
+from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.model.bisection import Bisection, Commit, Criterion, Judgement, MeasuredCommit
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.units import count, percent
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
@@ -45,6 +47,9 @@ class CommitMeasurement(Protocol):
 
     def measure_launches(self, revision: Revision) -> tuple[RunSummary, ...]:
         """What a commit launches."""
+
+    def identify(self, revision: Revision) -> Identity:
+        """What a commit launches, exactly."""
 
     def compare(self, before: Revision, now: Revision, is_settled: Callable[[Verdict], bool]) -> Verdict:
         """The gate's verdict on one commit compared with another."""
@@ -73,6 +78,8 @@ class FirstBadCommit:
     _criterion: Criterion = Criterion.STRUCTURE
     _of_bad: Comparison | None = None
     _runs: dict[str, tuple[RunSummary, ...]] = field(default_factory=dict)
+    _identities: dict[str, Identity] = field(default_factory=dict)
+    _proven: dict[str, MeasuredCommit] = field(default_factory=dict)
     _measured: list[MeasuredCommit] = field(default_factory=list)
     _sentences: list[str] = field(default_factory=list)
     _search: CommitSearch | None = None
@@ -126,11 +133,13 @@ class FirstBadCommit:
             for commit, name in ((good, "GOOD"), (bad, "BAD")):
                 self._runs[commit.hash] += self._measure_end(commit, name)
         difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
-        self._note(good, Judgement.GOOD, "as given")
         if difference.differs:
+            self._note(good, Judgement.GOOD, "as given")
             self._note(bad, Judgement.BAD, str(difference))
             return
         self._criterion = Criterion.TIME
+        self._identify_ends()
+        self._note(good, Judgement.GOOD, "as given")
         self._of_bad = self._compare_ends()
         self._note(bad, Judgement.BAD, describe_time(self._of_bad), self._of_bad)
 
@@ -139,6 +148,30 @@ class FirstBadCommit:
             return self.measurement.measure_launches(self.line.revision(commit))
         except UnmeasurableError as error:
             raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}") from None
+
+    def _identify_ends(self) -> None:
+        """Looks for what no statistics are needed for: that a commit's launches are those of another one.
+
+        Raises:
+            UsageError: GOOD and BAD are proven to launch the same.
+        """
+        good, bad = (self._identify(commit) for commit in (self.line.good, self.line.bad))
+        if good.digest and good.digest == bad.digest:
+            raise UsageError(
+                f"bisect: GOOD ({self.line.good.short}) and BAD ({self.line.bad.short}) launch the same machine "
+                "code with the same shapes and arguments, so there is no commit to find; to compare their times "
+                "all the same, add --nsight-no-identity"
+            )
+        for commit, identity in ((self.line.good, good), (self.line.bad, bad)):
+            if identity.why_none:
+                why = f"the launches of {commit.short} have no identity ({identity.why_none})"
+                self._sentences.append(f"{why}: commits were compared by time alone")
+                break
+
+    def _identify(self, commit: Commit) -> Identity:
+        identity = self.measurement.identify(self.line.revision(commit))
+        self._identities[commit.hash] = identity
+        return identity
 
     def _compare_ends(self) -> Comparison:
         good, bad = self.line.good, self.line.bad
@@ -194,6 +227,9 @@ class FirstBadCommit:
             return judge_launches(difference), str(difference), None
         of_bad = self._of_bad
         assert of_bad is not None
+        if self._proven and (same := self._proven.get(self._identify(commit).digest)) is not None:
+            why = f"the same machine code, launch shapes and arguments as {same.commit.short}"
+            return same.judgement, why, None
         verdict = self._compare(self.line.good, commit, lambda found: judge_time(found, of_bad) is not None)
         judgement = judge_time(verdict, of_bad)
         if judgement is None or verdict.comparison is None:
@@ -205,7 +241,11 @@ class FirstBadCommit:
         return self.measurement.compare(revision(before), revision(now), is_settled)
 
     def _note(self, commit: Commit, judgement: Judgement, why: str, comparison: Comparison | None = None) -> None:
-        self._measured.append(MeasuredCommit(commit, judgement, why, comparison))
+        measured = MeasuredCommit(commit, judgement, why, comparison)
+        self._measured.append(measured)
+        identity = self._identities.get(commit.hash)
+        if identity is not None and identity.digest and judgement is not Judgement.SKIPPED:
+            self._proven.setdefault(identity.digest, measured)
         first, *_ = why.splitlines() or [""]
         self.say(f"{commit.short} {judgement.value}: {first}")
 
@@ -215,7 +255,8 @@ class FirstBadCommit:
         good, bad = found.last_good, found.candidates[-1]
         difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
         comparison, sentences = None, [*found.sentences, *self._describe_merge(found), *self._describe_rest(bad)]
-        if self._criterion is Criterion.STRUCTURE and self._has_time:
+        is_timed = any(one.commit == bad and one.comparison is not None for one in found.measured)
+        if not is_timed and self._has_time:
             try:
                 comparison = self._compare(good, bad, lambda verdict: verdict.kind in _SETTLED).comparison
             except UnmeasurableError as error:
@@ -224,6 +265,7 @@ class FirstBadCommit:
             found,
             changes=difference.finding.changes,
             difference=difference.text,
+            code_change=describe_change(self._identities.get(good.hash), self._identities.get(bad.hash)),
             before=difference.before,
             now=difference.now,
             resources=difference.finding.resources,

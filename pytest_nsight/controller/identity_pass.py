@@ -35,14 +35,20 @@ _CASES_PER_PROCESS = 8
 class IdentityPass:
     """Identifies the launches of cases in fresh processes."""
 
-    def __init__(self, session: LiveSession, watch: Callable[[Progress], None]) -> None:
+    def __init__(self, session: LiveSession, watch: Callable[[Progress], None], *, started: int = 0) -> None:
         """Prepares a source.
 
         Args:
             session: what all workers have in common.
             watch: called whenever a worker has moved on.
+            started: its workers that have been started before in the session's folder.
         """
-        self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=_PREFIX)
+        self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=_PREFIX, started=started)
+
+    @property
+    def started(self) -> int:
+        """Workers that have been started in the session's folder."""
+        return self._starter.started
 
     def execute(
         self,

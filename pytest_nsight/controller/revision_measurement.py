@@ -17,9 +17,11 @@ from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import processor_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.git_revision import Revision, refuse_submodules
+from pytest_nsight.controller.identity_pass import IdentityPass
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, name_session, prune_sessions
+from pytest_nsight.controller.session_plan import identifies_launches
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSource
@@ -30,6 +32,7 @@ from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.model.errors import NsightError
+from pytest_nsight.model.identity import DEVICE_METRICS, Identity
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
@@ -82,7 +85,8 @@ class RevisionMeasurement:
         self._collector, self.notes = choose(settings.collector, recorded, strict=settings.strict)
         self._folder = settings.root / SESSIONS_FOLDER / self._id
         self._trees: dict[str, tuple[Workspace, Tree]] = {}
-        self._started = 0
+        self._started = self._identified = 0
+        self._identifies = case.policy.metric in DEVICE_METRICS and identifies_launches(settings, self._collector)
         self._held = ExitStack()
 
     @property
@@ -138,6 +142,29 @@ class RevisionMeasurement:
         if runs := found.runs_of(Subject(case)):
             return runs
         raise UnmeasurableError(found.explain_absent(Subject(case)))
+
+    def identify(self, revision: Revision) -> Identity:
+        """What a commit launches, exactly: the machine code, shape and arguments of each launch of a round.
+
+        It has no digest, and says why, where launches cannot be identified here or do not decide the time.
+
+        Raises:
+            UnmeasurableError: the commit cannot be measured.
+        """
+        if not self._identifies:
+            return Identity()
+        case = self._case.id
+        live = self._live_session({OTHER_TREE: self._tree(revision)}, None, canaries=False)
+        source = IdentityPass(live, self._watch, started=self._identified)
+        try:
+            (process,) = source.execute(Assignment((case,), tree=OTHER_TREE, identifies=True))
+        finally:
+            source.close()
+            self._identified = source.started
+        if process.end is ProcessEnd.INTERRUPTED:
+            raise KeyboardInterrupt
+        why = process.manifest.identity_fault or process.failure or "the test did not pass"
+        return process.manifest.identities.get(case, Identity(why_none=why))
 
     def compare(self, before: Revision, now: Revision, is_settled: Callable[[Verdict], bool]) -> Verdict:
         """The gate's verdict on one commit compared with another, from processes of both in alternation.

@@ -81,11 +81,12 @@ class Bisection:
         last_good: the newest commit known to be good.
         changes: launches of a round that differ between last_good and the last candidate.
         difference: the same in words.
+        code_change: what differs in machine code and arguments where the launches look the same, "" if not known.
         before: launches of a round of last_good, copies and sets not counted.
         now: the same of the last candidate.
         resources: phrases on registers and shared memory that differ between them.
-        comparison: time of the last candidate compared with that of last_good; None where time was the criterion:
-            comparisons with GOOD are in `measured`.
+        comparison: time of the last candidate compared with that of last_good; None where `measured` has its
+            comparison with GOOD.
         sentences: what else there is to say, such as why the search ended early.
     """
 
@@ -99,6 +100,7 @@ class Bisection:
     last_good: Commit
     changes: tuple[ShapeChange, ...] = ()
     difference: str = ""
+    code_change: str = ""
     before: int = 0
     now: int = 0
     resources: tuple[str, ...] = ()

@@ -68,6 +68,7 @@ def _describe_change(found: Bisection) -> Sequence[str]:
         lines.append(f"  {visible(found.difference)}")
     else:
         lines = [f"launches of a round: {found.now} in {good} and in {bad}, the same"]
+        lines += [f"  {visible(found.code_change)}"] if found.code_change else []
     lines += [f"  {visible(phrase)}" for phrase in found.resources]
     if found.comparison is not None:
         lines += _describe_times(f"from {good} to {bad}", found.comparison)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import random
 import time
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 
 import pytest
@@ -18,6 +18,7 @@ from pytest_nsight.judge.judge import SubjectRuns, judge
 from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.model.bisection import Bisection, Commit, Criterion, Judgement
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, make_identity
 from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.report.bisection_report import render_json, render_text
@@ -50,8 +51,10 @@ class Drawn:
         middle_ns: Callable[[int], float] = lambda _: 200_000.0,
         broken: Collection[int] = (),
         seed: int = 1,
+        identity: Callable[[int], Identity] = lambda _: Identity(),
     ) -> None:
         self._launches, self._middle_ns, self._broken = launches, middle_ns, broken
+        self._identity = identity
         self._choose = random.Random(seed)
         self.seen: list[int] = []
         self.compared: list[tuple[int, int]] = []
@@ -62,6 +65,9 @@ class Drawn:
         if at in self._broken:
             raise UnmeasurableError(f"not in {revision.short}")
         return self._runs(at, 1)
+
+    def identify(self, revision: Revision) -> Identity:
+        return self._identity(position(revision.commit))
 
     def compare(self, before: Revision, now: Revision, is_settled: Callable[[Verdict], bool]) -> Verdict:
         first, second = position(before.commit), position(now.commit)
@@ -121,6 +127,72 @@ def test_3_percent_of_32_commits_take_at_most_9_measured_ones(seed: int) -> None
     assert len(found.measured) <= 9
     assert f"kernel time from GOOD ({line.good.short}) to {found.candidates[0].short}, bad: " in render_text(
         found, 200
+    )
+
+
+def identify_code(at: int, changes: Sequence[int]) -> Identity:
+    """Of a commit of a repository in which the machine code changes in these commits."""
+    version = sum(at >= change for change in changes)
+    code = MachineCode(f"code {version}", instructions=200 + version, registers=40)
+    return make_identity([LaunchIdentity("kernel", "k", code, (8, 1, 1), (128, 1, 1))])
+
+
+def test_commits_that_launch_what_a_known_one_does_are_not_timed() -> None:
+    """GOOD and BAD are compared, and the two sides of the answer; of those between, identities say all."""
+    measured = Drawn(
+        lambda _: ("k",),
+        lambda at: 200_000.0 * (1.03 if at >= 11 else 1),
+        identity=lambda at: identify_code(at, [11]),
+    )
+
+    found = search(measured, commits(32))
+
+    assert found.first_bad == commits(32).commits[10]
+    assert [at for at, _ in measured.compared] == [32, 11]
+    assert len(found.measured) <= 7
+    assert found.comparison is not None
+    text = render_text(found, 200)
+    assert "  machine code changed: instructions 200 -> 201" in text
+    assert "kernel time from 000000a to 000000b: " in text
+
+
+def test_a_commit_whose_code_is_that_of_neither_end_is_timed_once() -> None:
+    """The code changed for nothing in 6, and for the worse in 20."""
+    measured = Drawn(
+        lambda _: ("k",),
+        lambda at: 200_000.0 * (1.03 if at >= 20 else 1),
+        identity=lambda at: identify_code(at, [6, 20, 30]),
+    )
+
+    found = search(measured, commits(32))
+
+    assert found.first_bad == commits(32).commits[19]
+    code_of = {at: identify_code(at, [6, 20, 30]).digest for at, _ in measured.compared}
+    of_search = [at for at, _ in measured.compared[:-1]]
+    assert len({code_of[at] for at in of_search}) == len(of_search)
+    assert "machine code changed: instructions 201 -> 202" in render_text(found, 200)
+
+
+def test_ends_that_are_identical_are_refused_without_timing() -> None:
+    measured = Drawn(lambda _: ("k",), identity=lambda at: identify_code(at, []))
+
+    with pytest.raises(UsageError, match=r"launch the same machine code .* so there is no commit to find"):
+        search(measured, commits(8))
+    assert measured.compared == []
+
+
+def test_without_identities_time_decides_and_the_answer_says_why() -> None:
+    measured = Drawn(
+        lambda _: ("k",),
+        lambda at: 200_000.0 * (1.03 if at >= 3 else 1),
+        identity=lambda at: Identity(why_none="its rounds differ") if at else identify_code(0, []),
+    )
+
+    found = search(measured, commits(8))
+
+    assert found.first_bad == commits(8).commits[2]
+    assert "the launches of 0000008 have no identity (its rounds differ): commits were compared by time alone" in (
+        found.sentences
     )
 
 

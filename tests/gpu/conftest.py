@@ -54,17 +54,19 @@ class Project:
         folder: where it is.
         said: output of the last run.
         result: what the last run wrote as JSON.
+        python: interpreter of the runs.
     """
 
     folder: Path
     said: str = ""
     result: Json = field(default_factory=dict)
+    python: str = sys.executable
 
     def pytest(self, *arguments: str, **environ: str) -> int:
         """Runs `pytest --nsight` with these arguments; returns its code."""
         written = self.folder / "result.json"
         written.unlink(missing_ok=True)
-        command = [sys.executable, "-m", "pytest", "--nsight", "-v", f"--nsight-json={written}", *arguments]
+        command = [self.python, "-m", "pytest", "--nsight", "-v", f"--nsight-json={written}", *arguments]
         done = subprocess.run(
             command,
             cwd=self.folder,

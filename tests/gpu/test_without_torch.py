@@ -1,0 +1,77 @@
+"""CuPy and JAX in an environment that has no torch: saved, unchanged, and a regression found."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import subprocess
+import sys
+import venv
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.collectors.nsys.find import Installation
+from tests.gpu.conftest import Project, make_project
+
+LEFT_OUT = ("torch", "triton", "functorch", "liger", "fla", "timm", "cut_cross_entropy")
+"""Beginnings of the names of torch, and of what needs it."""
+
+PASSING = {"UNCHANGED", "IDENTICAL"}
+
+
+@pytest.fixture(scope="module")
+def python(gpu: Installation, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """An interpreter that finds everything that is installed here, but for torch."""
+    folder = tmp_path_factory.mktemp("environment")
+    venv.create(folder, symlinks=True)
+    (site,) = folder.glob("lib/python*/site-packages")
+    for place in sys.path:
+        if not place.endswith("-packages") and place not in os.environ.get("PYTHONPATH", "").split(os.pathsep):
+            continue
+        for entry in Path(place).iterdir() if Path(place).is_dir() else ():
+            if not entry.name.startswith((*LEFT_OUT, "__pycache__")) and not (site / entry.name).exists():
+                (site / entry.name).symlink_to(entry.resolve())
+    path = str(folder / "bin/python")
+    found = subprocess.run([path, "-c", "import pytest_nsight, torch"], capture_output=True, text=True, check=False)
+    assert "No module named 'torch'" in found.stderr, found.stderr
+    return path
+
+
+@pytest.fixture(scope="module", params=["cupy", "jax"])
+def saved(request: pytest.FixtureRequest, python: str, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """The project of a framework with its baselines."""
+    if importlib.util.find_spec(request.param) is None:
+        if os.environ.get("PYTEST_NSIGHT_REQUIRE_FOREIGN") == "1":
+            pytest.fail(f"PYTEST_NSIGHT_REQUIRE_FOREIGN=1, but there is no {request.param}")
+        pytest.skip(f"there is no {request.param}")
+    project = make_project(tmp_path_factory.mktemp(request.param), f"perf_{request.param}")
+    project.python = python
+    assert project.pytest("--nsight-collector=nsys", "--nsight-save") == 0, project.said
+    return project
+
+
+def test_what_did_not_change_passes(saved: Project) -> None:
+    assert saved.pytest("--nsight-collector=nsys") == 0, saved.said
+    verdicts = list_verdicts(saved)
+    assert len(verdicts) == 3
+    assert set(verdicts.values()) <= PASSING, saved.said
+
+
+@pytest.mark.parametrize("place", [0, -1])
+def test_a_case_that_does_twice_as_much_fails_and_no_other(saved: Project, place: int) -> None:
+    spoiled = sorted(list_verdicts(saved))[place]
+
+    code = saved.pytest("--nsight-collector=nsys", SPOILED=spoiled.removeprefix("test_"))
+
+    assert code == pytest.ExitCode.TESTS_FAILED, saved.said
+    verdicts = list_verdicts(saved)
+    assert verdicts.pop(spoiled) in ("REGRESSION", "STRUCTURE"), saved.said
+    assert set(verdicts.values()) <= PASSING, saved.said
+
+
+def list_verdicts(project: Project) -> dict[str, str]:
+    """Test -> verdict, of whole cases."""
+    found = [benchmark["extra_info"]["nsight"] for benchmark in project.result["benchmarks"]]
+    found += project.result["nsight"]["unmeasured"]
+    return {one["case"].partition("::")[2]: one["verdict"] for one in found if not one["part"]}
