@@ -15,7 +15,7 @@ from pytest_nsight.collectors.cupti.disassembly import find_disassembler
 from pytest_nsight.collectors.cupti.identity_recorder import IdentityRecorder
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, ObservedLaunch
 from pytest_nsight.collectors.cupti.machine_code import KernelCode, read_kernels
-from pytest_nsight.collectors.cupti.parameter_reads import find_reads
+from pytest_nsight.collectors.cupti.parameter_reads import KernelReads, find_reads
 from pytest_nsight.worker.nvrtc import compile_source
 from tests.toolchain import lack, require_nvrtc
 
@@ -120,7 +120,7 @@ def test_cases_are_kept_until_there_are_many_kernels_to_disassemble(
 ) -> None:
     calls: list[int] = []
 
-    def find_counted(kernels: Sequence[KernelCode]) -> dict[KernelCode, frozenset[int] | None]:
+    def find_counted(kernels: Sequence[KernelCode]) -> dict[KernelCode, KernelReads | None]:
         calls.append(len(kernels))
         return find_reads(kernels)
 

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from pytest_nsight.collectors.cupti.disassembly import find_disassembler
+from pytest_nsight.collectors.cupti.instructions import parse
 from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES, KernelCode, Parameter, read_kernels
 from pytest_nsight.collectors.cupti.parameter_reads import (
     MOST_INSTRUCTIONS,
+    KernelReads,
     find_reads,
     has_padding,
-    list_reads,
     mask_unread,
+    read_code,
 )
 from pytest_nsight.model.identity import MachineCode
 from pytest_nsight.worker.nvrtc import compile_source
@@ -70,7 +73,15 @@ def compiled(request: pytest.FixtureRequest) -> Compiled:
         lack("there is no nvdisasm: it comes with Triton or the CUDA toolkit")
     kernels = read_kernels(compile_source(require_nvrtc(), SOURCE, request.param).image)
     reads = find_reads(list(kernels.values()))
-    return {name: (kernel, reads[kernel]) for name, kernel in kernels.items()}
+    return {name: (kernel, list_anywhere(reads[kernel])) for name, kernel in kernels.items()}
+
+
+def list_anywhere(reads: KernelReads | None) -> frozenset[int] | None:
+    return None if reads is None else reads.anywhere
+
+
+def list_reads(instructions: Sequence[str], kernel: KernelCode) -> frozenset[int] | None:
+    return list_anywhere(read_code([parse(text, 0) for text in instructions], kernel))
 
 
 def unread(compiled: Compiled, name: str) -> set[tuple[int, int]]:
@@ -135,7 +146,13 @@ def test_code_that_the_disassembler_does_not_know_hides_no_other(compiled: Compi
     missing = replace(known, text=b"")
 
     assert reads, "as it is read beside all others"
-    assert find_reads([damaged, known, missing]) == {damaged: None, known: reads, missing: None}
+    found = find_reads([damaged, known, missing])
+
+    assert {kernel: list_anywhere(found[kernel]) for kernel in found} == {
+        damaged: None,
+        known: reads,
+        missing: None,
+    }
 
 
 @pytest.mark.slow

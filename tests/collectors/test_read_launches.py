@@ -7,14 +7,18 @@ from collections.abc import Mapping
 
 import pytest
 
+from pytest_nsight.collectors.cupti.instructions import ControlFlow
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation, find_pointers
 from pytest_nsight.collectors.cupti.launch_reader import ReadLaunch
 from pytest_nsight.collectors.cupti.machine_code import KernelCode, Parameter
+from pytest_nsight.collectors.cupti.parameter_reads import KernelReads
+from pytest_nsight.collectors.cupti.reached_reads import Program
 from pytest_nsight.model.identity import LaunchIdentity, MachineCode
 
 HEAP = Allocation(0x7F0000000000, 4096)
 KERNEL = KernelCode("add", MachineCode("code"), (Parameter(0, 0, 4), Parameter(1, 8, 24), Parameter(2, 32, 8)))
-READS = frozenset({*range(4), *range(12, 24), *range(32, 40)})
+CODE = Program((), ControlFlow(()), lambda *_: range(0))
+READS = KernelReads(KERNEL, frozenset({*range(4), *range(12, 24), *range(32, 40)}), CODE)
 """All but the first 4 bytes of the struct, and its last 8."""
 
 

@@ -1,7 +1,7 @@
 """Instructions of kernels as text, by nvdisasm.
 
 Its start takes as long as two dozen kernels, so it reads many at once; and each instruction once, as most of a
-kernel are in others, too. Only the targets of jumps are wrong then.
+kernel are in others, too. The targets of jumps are moved to where the instruction is.
 """
 
 from __future__ import annotations
@@ -11,12 +11,16 @@ import re
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from functools import cache
 from itertools import chain
 from pathlib import Path
 
+from pytest_nsight.collectors.cupti.instructions import Instruction, parse
 from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES
+
+Code = tuple["Instruction | None", ...]
+"""Instructions in order; None for one of another form than expected."""
 
 _FIRST_WITH_FEATURES = 90
 """From Hopper on an architecture has instructions of its own; with them nvdisasm calls it "SM90a"."""
@@ -25,8 +29,8 @@ _LONGEST_S = 60.0
 _LINE = re.compile(r"\s*/\*([0-9a-f]{4,})\*/\s*(.*?)\s*")
 
 
-def disassemble(architecture: int, codes: Sequence[bytes]) -> list[frozenset[str] | None]:
-    """The different instructions of each code; None where nvdisasm is missing, late or does not know one of them.
+def disassemble(architecture: int, codes: Sequence[bytes]) -> list[Code | None]:
+    """The instructions of each code; None where nvdisasm is missing, late or does not know one of them.
 
     Args:
         architecture: such as 90.
@@ -35,7 +39,7 @@ def disassemble(architecture: int, codes: Sequence[bytes]) -> list[frozenset[str
     program = find_disassembler()
     if program is None or not codes:
         return [None] * len(codes)
-    used = [list(dict.fromkeys(_split(code))) for code in codes]
+    used = [list(_split(code)) for code in codes]
     different = list(dict.fromkeys(chain.from_iterable(used)))
     try:
         lines = _run(program, architecture, b"".join(different))
@@ -44,8 +48,20 @@ def disassemble(architecture: int, codes: Sequence[bytes]) -> list[frozenset[str
     if lines is None:
         # One that is not understood must not hide the others.
         return [None] if len(codes) == 1 else [one for code in codes for one in disassemble(architecture, [code])]
+    places = {one: at * INSTRUCTION_BYTES for at, one in enumerate(different)}
     texts = dict(zip(different, lines, strict=True))
-    return [frozenset(texts[one] for one in own) for own in used]
+    return [_move(places, texts, own) for own in used]
+
+
+def _move(places: Mapping[bytes, int], texts: Mapping[bytes, str], code: Sequence[bytes]) -> Code:
+    """The instructions of a kernel.
+
+    Args:
+        places: instruction -> where nvdisasm found it.
+        texts: instruction -> its text.
+        code: each instruction, in order.
+    """
+    return tuple(parse(texts[one], at * INSTRUCTION_BYTES - places[one]) for at, one in enumerate(code))
 
 
 def _split(code: bytes) -> Iterator[bytes]:

@@ -10,7 +10,7 @@ from pytest_nsight.collectors.cupti.activity import Activity
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
 from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, Parameter, read_kernels
-from pytest_nsight.collectors.cupti.parameter_reads import find_reads, has_padding, mask_unread
+from pytest_nsight.collectors.cupti.parameter_reads import KernelReads, find_reads, has_padding, mask_unread
 from pytest_nsight.model.identity import LaunchIdentity
 
 _CAPTURED = "captured"
@@ -48,19 +48,33 @@ class ReadLaunch:
             and int.from_bytes(value, "little") not in self.allocations
         ]
 
-    def describe(self, reads: frozenset[int] | None, numbers: dict[int, int]) -> LaunchIdentity:
+    def describe(self, kernel: KernelReads | None, numbers: dict[int, int]) -> LaunchIdentity:
         """Its identity.
 
         Args:
-            reads: the bytes of the arguments that the kernel reads, None where they are not known.
+            kernel: what the kernel reads of its arguments, None where that is not known.
             numbers: address -> its number in this round; new addresses are added.
         """
         if self.code is None:
             return self.identity
-        structs = [] if reads is None else self.structs
+        structs = [] if kernel is None else self.structs
+        reads = kernel.of_launch(self._list_bytes(), self.identity.grid) if kernel is not None and structs else None
+        structs = [] if reads is None else structs
         masked = {one.ordinal: mask_unread(self.values[one.ordinal], one, reads or frozenset()) for one in structs}
         texts = describe_arguments({**self.values, **masked}, self.code.parameters, self.allocations.get, numbers)
         return replace(self.identity, arguments=(*texts, *self.identity.arguments))
+
+    def _list_bytes(self) -> list[int | None]:
+        """The bytes of all parameters, by offset; None of those of an address, which no two processes share."""
+        parameters = self.code.parameters if self.code else ()
+        found: list[int | None] = [None] * max((one.offset + one.size for one in parameters), default=0)
+        for one in parameters:
+            found[one.offset : one.offset + one.size] = self.values[one.ordinal]
+        for at in range(0, len(found) - 7, 8):
+            word = [byte for byte in found[at : at + 8] if byte is not None]
+            if len(word) == 8 and int.from_bytes(bytes(word), "little") in self.allocations:
+                found[at : at + 8] = [None] * 8
+        return found
 
 
 class LaunchReader:
@@ -71,7 +85,7 @@ class LaunchReader:
         self._codes: dict[str, list[KernelCode]] = {}
         self._searched: dict[str, int] = {}
         self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
-        self._reads: dict[KernelCode, frozenset[int] | None] = {}
+        self._reads: dict[KernelCode, KernelReads | None] = {}
 
     def find_layout(self, name: str) -> Layout | None:
         """Offset and size of each parameter of the kernel of this name, None where its code was not seen."""

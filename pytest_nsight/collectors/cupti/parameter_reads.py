@@ -11,17 +11,21 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, field
 from itertools import groupby
 
 from pytest_nsight.collectors.cupti.disassembly import disassemble
+from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction
 from pytest_nsight.collectors.cupti.machine_code import KernelCode, Parameter
+from pytest_nsight.collectors.cupti.reached_reads import Program, find_reached
 
 MOST_INSTRUCTIONS = 20_000
 """Of a kernel that is disassembled; a larger one would take longer than a case is worth."""
 
 _PLAIN_BYTES = 4
-_INSTRUCTION = re.compile(r"(?:@!?U?P\w+\s+)?([A-Z][\w.]*)\s*([^;]*);")
-_ANY_OPERAND = re.compile(r"\bcx?\[")
+_SMALL_BYTES = 64
+"""Of a struct: in smaller ones no room stays unset, but for padding, which no instruction reads."""
+
 _OPERAND = re.compile(r"\bc\[([^\]]*)\]\s*\[([^\]]*)\]")
 _LITERAL = re.compile(r"(?:U?RZ(?:\+|$))?(0x[0-9a-f]+)?")
 """What an operand says itself: a number, perhaps beside the register that is always 0."""
@@ -65,20 +69,63 @@ def mask_unread(value: bytes, parameter: Parameter, reads: frozenset[int]) -> by
     return bytes(byte if parameter.offset + at in reads else 0 for at, byte in enumerate(value))
 
 
-def find_reads(kernels: Sequence[KernelCode]) -> dict[KernelCode, frozenset[int] | None]:
-    """Kernel -> offsets, from the start of its parameters, of the bytes that it reads; None where not known.
+@dataclass(slots=True)
+class KernelReads:
+    """What a kernel reads of its arguments.
+
+    Attributes:
+        kernel: which one.
+        anywhere: offsets, from the start of its parameters, of the bytes that some instruction reads; None where
+            one reads at a place that it computes.
+    """
+
+    kernel: KernelCode
+    anywhere: frozenset[int] | None
+    _program: Program
+    _known: list[tuple[tuple[int, int, int], frozenset[int], Sequence[int | None]]] = field(default_factory=list)
+
+    def of_launch(self, values: Sequence[int | None], grid: tuple[int, int, int]) -> frozenset[int] | None:
+        """The bytes that a launch reads; None where that is not known.
+
+        Args:
+            values: of the bytes of all parameters; None of those whose value differs from process to process.
+            grid: blocks of the launch.
+        """
+        if max(one.size for one in self.kernel.parameters) <= _SMALL_BYTES and self.anywhere is not None:
+            return self.anywhere
+        for known_grid, reads, read in self._known:
+            if known_grid == grid and read == [values[at] for at in sorted(reads)]:
+                return reads
+        found = self._follow(values, grid)
+        if found is None:
+            return self.anywhere
+        self._known.append((grid, found, [values[at] for at in sorted(found)]))
+        return found
+
+    def _follow(self, values: Sequence[int | None], grid: tuple[int, int, int]) -> frozenset[int] | None:
+        first = self.kernel.parameters_at
+
+        def find_byte(place: int) -> int | None:
+            return values[place - first] if 0 <= place - first < len(values) else None
+
+        reached = find_reached(self._program, find_byte, grid)
+        return None if reached is None else _keep_parameters(reached, self.kernel)
+
+
+def find_reads(kernels: Sequence[KernelCode]) -> dict[KernelCode, KernelReads | None]:
+    """What kernels read; None where it is not known.
 
     Args:
         kernels: each once; nvdisasm starts once for each architecture.
     """
-    found: dict[KernelCode, frozenset[int] | None] = dict.fromkeys(kernels)
+    found: dict[KernelCode, KernelReads | None] = dict.fromkeys(kernels)
     wanted = [
         one for one in kernels if one.is_whole and one.parameters and one.code.instructions <= MOST_INSTRUCTIONS
     ]
     for architecture, group in groupby(sorted(wanted, key=_architecture), _architecture):
         same = list(group)
-        for kernel, texts in zip(same, disassemble(architecture, [one.text for one in same]), strict=True):
-            found[kernel] = None if texts is None else list_reads(texts, kernel)
+        for kernel, code in zip(same, disassemble(architecture, [one.text for one in same]), strict=True):
+            found[kernel] = None if code is None else read_code(code, kernel)
     return found
 
 
@@ -86,36 +133,48 @@ def _architecture(kernel: KernelCode) -> int:
     return kernel.architecture
 
 
-def list_reads(instructions: Collection[str], kernel: KernelCode) -> frozenset[int] | None:
-    """Offsets of the parameters' bytes that instructions read; None where one may read anywhere.
+def read_code(code: Sequence[Instruction | None], kernel: KernelCode) -> KernelReads | None:
+    """What instructions read of the parameters; None where one is not understood.
 
     Args:
-        instructions: of the kernel, as nvdisasm prints them, in any order.
+        code: all instructions of the kernel, in order.
         kernel: that is whole. What it calls all the same is the driver's, as to report a failed assertion, and
             cannot know where a parameter lies.
     """
-    first = kernel.parameters_at
-    if not (instructions and kernel.is_whole and kernel.parameters and first in _DRIVER_WORDS):
+    if not (code and kernel.is_whole and kernel.parameters and kernel.parameters_at in _DRIVER_WORDS):
         return None
-    size = max(one.offset + one.size for one in kernel.parameters)
-    found: set[int] = set()
-    for text in instructions:
-        instruction = _INSTRUCTION.fullmatch(text)
-        operands = _OPERAND.findall(text)
-        # What does not look like an instruction, or has an operand of another form, may read anywhere.
-        if instruction is None or len(operands) != len(_ANY_OPERAND.findall(text)):
+    instructions = [one for one in code if one is not None]
+    if len(instructions) < len(code):
+        return None
+    read: set[int] = set()
+    is_computed = False
+    for one in instructions:
+        operands = _OPERAND.findall(one.text) if one.constants else ()
+        # What has an operand of another form may read anywhere.
+        if len(operands) != one.constants:
             return None
         for bank, offset in operands:
             number, place = _find_literal(bank), _find_literal(offset)
-            if number is None or (number == 0 and place is None):
+            if number is None:
                 return None
-            if number or place is None:
-                continue
-            read = range(place, place + _count_bytes(instruction[1]))
-            if not _DRIVER_WORDS[first].issuperset(one for one in read if one < first):
-                return None
-            found.update(one - first for one in read if first <= one < first + size)
-    return frozenset(found)
+            is_computed = is_computed or (number == 0 and place is None)
+            if number == 0 and place is not None:
+                read.update(_list_bytes(one, place))
+    found = _keep_parameters(read, kernel)
+    if found is None:
+        return None
+    return KernelReads(
+        kernel, None if is_computed else found, Program(instructions, ControlFlow(instructions), _list_bytes)
+    )
+
+
+def _keep_parameters(read: Collection[int], kernel: KernelCode) -> frozenset[int] | None:
+    """Of offsets in the bank those of parameters, from their start; None where the bank's address may be read."""
+    first = kernel.parameters_at
+    if not _DRIVER_WORDS[first].issuperset(one for one in read if one < first):
+        return None
+    size = max(one.offset + one.size for one in kernel.parameters)
+    return frozenset(one - first for one in read if first <= one < first + size)
 
 
 def _find_literal(text: str) -> int | None:
@@ -124,9 +183,8 @@ def _find_literal(text: str) -> int | None:
     return int(found[1] or "0", 16) if found and text else None
 
 
-def _count_bytes(instruction: str) -> int:
-    name, *suffixes = instruction.split(".")
-    widths = [_SUFFIX_BYTES[suffix] for suffix in suffixes if suffix in _SUFFIX_BYTES]
-    if name in _NARROW:
-        return max(widths, default=_PLAIN_BYTES)
-    return _MOST_BYTES
+def _list_bytes(one: Instruction, place: int) -> range:
+    """Bytes that an instruction reads from this place on."""
+    widths = [_SUFFIX_BYTES[suffix] for suffix in one.suffixes if suffix in _SUFFIX_BYTES]
+    size = max(widths, default=_PLAIN_BYTES) if one.name in _NARROW else _MOST_BYTES
+    return range(place, place + size)

@@ -1,0 +1,348 @@
+"""What one launch reads of its arguments: by rules on hand-written code, and in what NVRTC compiles."""
+
+from __future__ import annotations
+
+import random
+import struct
+
+import pytest
+
+from pytest_nsight.collectors.cupti.disassembly import find_disassembler
+from pytest_nsight.collectors.cupti.instructions import parse
+from pytest_nsight.collectors.cupti.machine_code import KernelCode, Parameter, read_kernels
+from pytest_nsight.collectors.cupti.parameter_reads import KernelReads, find_reads, read_code
+from pytest_nsight.model.identity import MachineCode
+from pytest_nsight.worker.nvrtc import compile_source
+from tests.toolchain import lack, require_nvrtc
+
+FIRST = 0x210
+SIZE = 128
+"""More than 64 bytes: smaller structs are not followed."""
+
+GRID = (1 << 20, 1, 1)
+
+
+def read_texts(*texts: str) -> KernelReads:
+    kernel = KernelCode("kernel", MachineCode("", len(texts)), (Parameter(0, 0, SIZE),), FIRST, is_whole=True)
+    found = read_code([parse(text, 0) for text in texts], kernel)
+    assert found is not None
+    return found
+
+
+def list_values(*numbers: int) -> list[int | None]:
+    """Words at the beginning of the parameters; the others are not known."""
+    known = b"".join(struct.pack("<I", number % 2**32) for number in numbers)
+    return [*known, *[None] * (SIZE - len(known))]
+
+
+def words(*places: int) -> set[int]:
+    """Bytes of these words of the parameters."""
+    return {4 * place + at for place in places for at in range(4)}
+
+
+LOAD = "LDC R5, c[0x0][0x210] ;"
+IN_BOTH = "LDC R9, c[0x0][0x23c] ;"
+"""Reads word 11."""
+
+END = "EXIT ;"
+
+
+JUMP = "@P0 BRA 0x60 ;"
+EQUALS_0 = "ISETP.EQ.AND P0, PT, R5, RZ, PT ;"
+JUMPS, STAYS, BOTH = {0, 11}, {0, 7}, {0, 7, 11}
+"""Words that are read of the code in the test below: the jump is certain to be taken, or not to be, or unknown."""
+
+
+@pytest.mark.parametrize(
+    ("texts", "number", "found"),
+    [
+        pytest.param(["ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@!P0 BRA 0x50 ;"], 0, JUMPS, id="not-equal"),
+        pytest.param(["ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@!P0 BRA 0x50 ;"], 1, STAYS, id="equal"),
+        pytest.param(["ISETP.LT.AND P0, PT, R5, RZ, PT ;", "@P0 BRA 0x50 ;"], -1, JUMPS, id="signed"),
+        pytest.param(["ISETP.LT.U32.AND P0, PT, R5, 0x7, PT ;", "@P0 BRA 0x50 ;"], -1, STAYS, id="unsigned"),
+        pytest.param(["ISETP.GE.OR P0, PT, R5, 0x7, PT ;", "@P0 BRA 0x50 ;"], 0, JUMPS, id="or-true"),
+        pytest.param(["ISETP.GE.AND P0, PT, R7, 0x7, !PT ;", "@!P0 BRA 0x50 ;"], 9, JUMPS, id="and-false"),
+        pytest.param(["ISETP.GE.AND P0, PT, R7, 0x7, PT ;", "@P0 BRA 0x50 ;"], 9, BOTH, id="unknown-register"),
+        pytest.param(["ISETP.GE.AND.EX P0, PT, R5, 0x7, PT, P1 ;", "@P0 BRA 0x50 ;"], 9, BOTH, id="of-64-bits"),
+        pytest.param(["ISETP.EQ.AND P1, P0, R5, RZ, PT ;", "@P0 BRA 0x50 ;"], 1, BOTH, id="second-result"),
+        pytest.param(["ISETP.EQ.AND P0, PT, R5, RZ, PT ;", "@P0 BRA P1, 0x50 ;"], 0, BOTH, id="two-conditions"),
+        pytest.param(
+            ["ISETP.EQ.AND P0, PT, R5, RZ, PT ;", "@P1 BRA P0, 0x50 ;"], 1, STAYS, id="one-condition-is-false"
+        ),
+        pytest.param(["ISETP.EQ.AND P0, PT, R5, RZ, PT ;", "@P0 BRA.DIV UR4, 0x50 ;"], 0, BOTH, id="divergent"),
+        pytest.param(
+            ["SOMENEW R2 ;", EQUALS_0, JUMP],
+            0,
+            BOTH,
+            id="unknown-instruction",
+        ),
+        pytest.param(
+            ["LDG.E.64 R4, desc[UR4][R8.64] ;", EQUALS_0, JUMP],
+            0,
+            BOTH,
+            id="half-of-a-pair",
+        ),
+        pytest.param(
+            ["LDG.E.64 R6, desc[UR4][R8.64] ;", EQUALS_0, JUMP],
+            0,
+            JUMPS,
+            id="beside-a-pair",
+        ),
+        pytest.param(
+            ["@P3 MOV R5, RZ ;", EQUALS_0, JUMP],
+            1,
+            BOTH,
+            id="perhaps-overwritten",
+        ),
+        pytest.param(
+            ["IMAD R5, R5, 0x4, RZ ;", "ISETP.EQ.AND P0, PT, R5, 0xc, PT ;", JUMP],
+            3,
+            JUMPS,
+            id="multiplied",
+        ),
+        pytest.param(
+            ["IMAD.WIDE R4, R5, 0x4, RZ ;", "ISETP.EQ.AND P0, PT, R5, 0xc, PT ;", JUMP],
+            3,
+            BOTH,
+            id="a-product-of-64-bits",
+        ),
+        pytest.param(
+            ["IADD3 R5, -R5, 0x4, RZ ;", "ISETP.EQ.AND P0, PT, R5, 0x1, PT ;", JUMP],
+            3,
+            JUMPS,
+            id="subtracted",
+        ),
+        pytest.param(
+            ["IADD3 R5, P2, R5, 0x4, RZ ;", "ISETP.EQ.AND P0, PT, R5, 0x7, PT ;", JUMP],
+            3,
+            BOTH,
+            id="with-a-carry",
+        ),
+        pytest.param(
+            ["LEA R5, R5, 0x1, 0x2 ;", "ISETP.EQ.AND P0, PT, R5, 0xd, PT ;", JUMP],
+            3,
+            JUMPS,
+            id="shifted-and-added",
+        ),
+        pytest.param(
+            ["LOP3.LUT R5, R5, 0x6, RZ, 0xc0, !PT ;", "ISETP.EQ.AND P0, PT, R5, 0x2, PT ;", JUMP],
+            3,
+            JUMPS,
+            id="some-bits",
+        ),
+        pytest.param(
+            ["HFMA2.MMA R5, -RZ, RZ, 1.875, 0 ;", "ISETP.EQ.AND P0, PT, R5, 0x3f800000, PT ;", JUMP],
+            3,
+            JUMPS,
+            id="two-halves",
+        ),
+    ],
+)
+def test_what_lies_behind_a_jump_that_is_certain_is_not_read(
+    texts: list[str], number: int, found: set[int]
+) -> None:
+    reads = read_texts(LOAD, *texts, "LDC R8, c[0x0][0x22c] ;", END, IN_BOTH, END)
+
+    assert reads.of_launch(list_values(number), GRID) == words(*found)
+
+
+def test_a_value_that_differs_from_process_to_process_decides_nothing() -> None:
+    reads = read_texts(LOAD, "ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@P0 BRA 0x40 ;", IN_BOTH, END)
+
+    assert reads.of_launch(list_values(), GRID) == words(0, 11)
+
+
+def test_of_two_ways_that_meet_only_what_both_know_is_known() -> None:
+    reads = read_texts(
+        "MOV R5, 0x1 ;",
+        "@P4 BRA 0x30 ;",
+        "MOV R5, 0x2 ;",
+        "ISETP.EQ.AND P0, PT, R5, 0x1, PT ;",
+        "@P0 BRA 0x60 ;",
+        IN_BOTH,
+        END,
+    )
+
+    assert reads.of_launch(list_values(), GRID) == words(11)
+
+
+def test_a_loop_ends_and_its_counter_is_not_known() -> None:
+    reads = read_texts(
+        "MOV R5, RZ ;",
+        "IADD3 R5, R5, 0x1, RZ ;",
+        "ISETP.LT.AND P0, PT, R5, 0x4, PT ;",
+        "@P0 BRA 0x10 ;",
+        IN_BOTH,
+        END,
+    )
+
+    assert reads.of_launch(list_values(), GRID) == words(11)
+
+
+def test_a_place_that_the_number_of_the_block_says_is_found_block_by_block() -> None:
+    reads = read_texts("S2R R8, SR_CTAID.X ;", "LDC.U8 R0, c[0x0][R8+0x214] ;", END)
+
+    assert reads.anywhere is None
+    assert reads.of_launch(list_values(), (3, 1, 1)) == {4, 5, 6}
+    assert reads.of_launch(list_values(), GRID) is None
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["LDC R0, c[0x0][R8+0x214] ;", "LDC R0, c[0x0][UR8+0x214] ;", "FADD R0, R1, c[0x0][R8+0x214] ;"],
+)
+def test_a_place_that_nothing_says_may_be_anywhere(text: str) -> None:
+    assert read_texts("LDG.E R8, desc[UR4][R2.64] ;", text, END).of_launch(list_values(), (3, 1, 1)) is None
+
+
+@pytest.mark.parametrize(
+    "text", ["BRX R2 -0x10 ;", "JMP 0x20 ;", "BRA 0x7 ;", "BRA 0x900 ;", "RET.ABS R2 ;", "KILL ;"]
+)
+def test_control_flow_that_is_not_understood_is_not_followed(text: str) -> None:
+    reads = read_texts(LOAD, "ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@!P0 BRA 0x50 ;", IN_BOTH, text, END)
+
+    assert reads.of_launch(list_values(0), GRID) == reads.anywhere == words(0, 11)
+
+
+def test_a_function_of_the_kernel_returns_behind_its_calls() -> None:
+    reads = read_texts(
+        LOAD, "MOV R20, 0x30 ;", "CALL.REL.NOINC 0x60 ;", IN_BOTH, END, END, "LDC R8, c[0x0][0x22c] ;",
+        "RET.REL.NODEC R20 0x0 ;",
+    )  # fmt: skip
+
+    assert reads.of_launch(list_values(0), GRID) == words(0, 7, 11)
+
+
+def test_a_computed_place_at_the_drivers_own_words_may_lead_anywhere() -> None:
+    reads = read_texts("S2R R8, SR_CTAID.X ;", "LDC.64 R0, c[0x0][R8+0x198] ;", END)
+
+    assert reads.of_launch(list_values(), (1, 1, 1)) is None
+
+
+def test_launches_with_equal_numbers_are_followed_once() -> None:
+    reads = read_texts(LOAD, "ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@!P0 BRA 0x40 ;", IN_BOTH, END)
+
+    first = reads.of_launch(list_values(0, 1), GRID)
+
+    assert reads.of_launch(list_values(0, 2), GRID) is first
+    assert reads.of_launch(list_values(1, 2), GRID) == words(0, 11)
+
+
+SOURCE = r"""
+struct Divider { unsigned divisor, factor, shift; };
+template <int N> struct Calculator { int dims; Divider sizes[25]; unsigned strides[25][N]; };
+template <int N> __device__ void offsets(const Calculator<N>& c, unsigned linear, unsigned* out) {
+  #pragma unroll
+  for (int arg = 0; arg < N; arg++) out[arg] = 0;
+  #pragma unroll
+  for (int dim = 0; dim < 25; ++dim) {
+    if (dim == c.dims) break;
+    Divider d = c.sizes[dim];
+    unsigned t = __umulhi(linear, d.factor);
+    unsigned quotient = (t + linear) >> d.shift, rest = linear - quotient * d.divisor;
+    linear = quotient;
+    #pragma unroll
+    for (int arg = 0; arg < N; arg++) out[arg] += rest * c.strides[dim][arg];
+  }
+}
+extern "C" __global__ void strided(int n, Calculator<3> c, float* out, const float* a, const float* b) {
+  int i = blockIdx.x * blockDim.x + threadIdx.x;
+  if (i >= n) return;
+  unsigned at[3];
+  offsets(c, i, at);
+  out[at[0]] = a[at[1]] / b[at[2]];
+}
+struct Lists { void* data[2][30]; long long sizes[30]; unsigned char tensor[320]; int chunk[320]; };
+extern "C" __global__ void many(Lists lists, float factor) {
+  int tensor = lists.tensor[blockIdx.x];
+  long long first = (long long)lists.chunk[blockIdx.x] * 4096;
+  const float* from = (const float*)lists.data[0][tensor];
+  float* to = (float*)lists.data[1][tensor];
+  for (long long i = first + threadIdx.x; i < first + 4096 && i < lists.sizes[tensor]; i += blockDim.x)
+    to[i] = from[i] * factor;
+}
+"""
+
+
+@pytest.fixture(scope="module", params=[(8, 0), (9, 0), (10, 0)], ids=["sm_80", "sm_90", "sm_100"])
+def compiled(request: pytest.FixtureRequest) -> dict[str, KernelReads]:
+    if find_disassembler() is None:
+        lack("there is no nvdisasm: it comes with Triton or the CUDA toolkit")
+    kernels = read_kernels(compile_source(require_nvrtc(), SOURCE, request.param).image)
+    found = find_reads(list(kernels.values()))
+    reads = {name: found[kernel] for name, kernel in kernels.items()}
+    assert all(reads.values())
+    return {name: one for name, one in reads.items() if one is not None}
+
+
+def draw(kernel: KernelCode, choose: random.Random) -> list[int | None]:
+    size = max(one.offset + one.size for one in kernel.parameters)
+    return [choose.randrange(256) for _ in range(size)]
+
+
+def put(values: list[int | None], place: int, layout: str, number: int) -> None:
+    packed = struct.pack(layout, number)
+    values[place : place + len(packed)] = packed
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("dims", [1, 2, 5, 24, 25])
+def test_sizes_and_strides_of_dimensions_that_there_are_not_are_not_read(
+    compiled: dict[str, KernelReads], dims: int
+) -> None:
+    reads = compiled["strided"]
+    count, calculator, *pointers = (one.offset for one in reads.kernel.parameters)
+    values = draw(reads.kernel, random.Random(dims))
+    put(values, count, "<i", 1000)
+    put(values, calculator, "<i", dims)
+
+    found = reads.of_launch(values, GRID)
+
+    sizes, strides = calculator + 4, calculator + 4 + 25 * 12
+    needed = set(range(count, count + 4)) | set(range(calculator, calculator + 4))
+    needed |= set(range(sizes, sizes + 12 * dims)) | set(range(strides, strides + 12 * dims))
+    needed |= {at for pointer in pointers for at in range(pointer, pointer + 8)}
+    # A wider load may take in the number behind the last one that counts.
+    assert found is not None
+    assert needed <= found
+    assert len(found - needed) <= 24
+    assert reads.anywhere is not None
+    assert dims > 20 or len(reads.anywhere - found) > 50
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("blocks", [1, 7, 320])
+def test_of_lists_of_tensors_those_of_the_launchs_blocks_are_read(
+    compiled: dict[str, KernelReads], blocks: int
+) -> None:
+    reads, choose = compiled["many"], random.Random(blocks)
+    values = draw(reads.kernel, choose)
+    tensors = [choose.randrange(5) for _ in range(blocks)]
+    sizes, tensor, chunk = 480, 480 + 240, 480 + 240 + 320
+    for block, number in enumerate(tensors):
+        put(values, tensor + block, "<B", number)
+        put(values, chunk + 4 * block, "<i", block)
+
+    found = reads.of_launch(values, (blocks, 1, 1))
+
+    needed: set[int] = set()
+    for block, number in enumerate(tensors):
+        needed |= {tensor + block, *range(chunk + 4 * block, chunk + 4 * block + 4)}
+        for place in (8 * number, 240 + 8 * number, sizes + 8 * number):
+            needed |= set(range(place, place + 8))
+    factor = reads.kernel.parameters[1].offset
+    needed |= set(range(factor, factor + 4))
+    assert reads.anywhere is None
+    # On sm_80 the compiler keeps a number of the place among the module's constants, which are not looked at.
+    assert found == (None if reads.kernel.architecture == 80 else needed)
+
+
+def test_bytes_of_an_address_count_as_not_known(compiled: dict[str, KernelReads]) -> None:
+    reads = compiled["strided"]
+    values = draw(reads.kernel, random.Random(1))
+    put(values, reads.kernel.parameters[1].offset, "<i", 2)
+    known = reads.of_launch(values, GRID)
+    pointer = reads.kernel.parameters[-1].offset
+    values[pointer : pointer + 8] = [None] * 8
+
+    assert reads.of_launch(values, GRID) == known
