@@ -21,15 +21,29 @@ from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, Proc
 class ReplaySource:
     """Hands out the processes of a recorded session, oldest first."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, for_save: bool = False) -> None:
         """Looks for recorded processes.
 
+        Args:
+            folder: of the session.
+            for_save: whether the runs become baselines. Those that were interrupted are left out then.
+
         Raises:
-            RecordingError: the folder holds none.
+            RecordingError: the folder holds none, or none that came to its end.
         """
         self._identity_passes = read_identity_passes(folder)
         # Where all is identical no run follows.
         self._folders = _list_runs(folder) if self._identity_passes else _find_runs(folder)
+        if for_save:
+            self._identity_passes = tuple(
+                one for one in self._identity_passes if one.end is not ProcessEnd.INTERRUPTED
+            )
+            self._folders = list_whole_runs(folder)
+            if not self._folders:
+                raise RecordingError(
+                    f"no run of {folder} came to its end, so there is nothing to save: measure again with "
+                    "--nsight --nsight-save"
+                )
         self.processes = len(self._folders)
         self._next = 0
 
@@ -71,6 +85,11 @@ def read_recorded_session(folder: Path) -> tuple[ProcessRecord, ...]:
 
 def _list_runs(folder: Path) -> list[Path]:
     return sorted(run for run in folder.glob("run-*") if (run / FILE_NAME).exists() or has_plan(run))
+
+
+def list_whole_runs(folder: Path) -> list[Path]:
+    """The recorded runs of a session that nobody interrupted."""
+    return [run for run in _list_runs(folder) if not any(run.rglob(INTERRUPTED_FILE))]
 
 
 def _find_runs(folder: Path) -> list[Path]:

@@ -11,6 +11,7 @@ from pytest_nsight.baselines import store
 from pytest_nsight.baselines.stored_counters import save_counters
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.drill_down import Drill, read_cases
+from pytest_nsight.controller.recorded_session import list_whole_runs
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.judging import list_unfit
@@ -83,7 +84,11 @@ def describe_unfinished_save(settings: Settings, state: GateState, folder: Path)
     changed = (
         f"of the baselines only {', '.join(saved.paths)} changed" if saved.paths else "no baseline was changed"
     )
-    return replace(saved, error=f"not finished: {changed}; {_describe_later_save(settings, folder)}")
+    whole = list_whole_runs(settings.replay or folder)
+    if not whole:
+        return replace(saved, error=f"not finished: {changed}, and no run came to its end: save again")
+    came = f"{count(len(whole), 'run')} came to an end"
+    return replace(saved, error=f"not finished: {changed}; {came}, and {_describe_later_save(settings, folder)}")
 
 
 def add_counters(settings: Settings, state: GateState, drill: Drill) -> list[str]:

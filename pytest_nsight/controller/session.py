@@ -164,7 +164,7 @@ class NsightSession:
         return self.conclude(is_whole=True)
 
     def _replay(self, state: GateState, folder: Path) -> None:
-        recording = ReplaySource(folder)
+        recording = ReplaySource(folder, for_save=self._settings.save)
         has_identities = recording.has_identities
         session = plan_replay(self._settings, state.plan, recording.processes, has_identities=has_identities)
         self._state = run_loop(replace(state, plan=session), recording, self._load, self._keep_state)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import stat
 import sys
 from collections.abc import Callable
@@ -150,3 +151,25 @@ def test_a_kept_session_names_the_command_that_shows_a_run_of_it(gate: Gate, pyt
     assert shown.ret == 0, shown.stderr.str()
     assert "operator" in shown.stdout.str()
     assert "session kept" not in other.stdout.str()
+
+
+def test_of_an_interrupted_save_the_runs_that_came_to_their_end_can_be_saved(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    assert gate("--nsight-save", "--nsight-runs=2", "--nsight-keep", body=BODY).ret == pytest.ExitCode.OK
+    (session,) = (pytester.path / ".nsight").glob("2*")
+    shutil.rmtree(pytester.path / "baselines")
+    # What an interrupt of the second run leaves: its worker's folder is marked.
+    (session / "run-002/interrupted").touch()
+
+    saved = gate("--nsight-save", f"--nsight-replay={session}", body=BODY)
+
+    assert saved.ret == pytest.ExitCode.OK, saved.stdout.str()
+    assert {len(runs) for runs in read_file(_saved(pytester)).values()} == {1}
+
+    (session / "run-001/interrupted").touch()
+    refused = gate("--nsight-save", f"--nsight-replay={session}", body=BODY)
+
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    assert "no run of " in refused.stdout.str() + refused.stderr.str()
+    assert "measure again with --nsight --nsight-save" in refused.stdout.str() + refused.stderr.str()
