@@ -6,6 +6,7 @@ import re
 import statistics
 from collections.abc import Sequence
 
+from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS
 from pytest_nsight.model.units import percent, percent_of_log
 from pytest_nsight.model.values import RunSummary
 
@@ -41,13 +42,32 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
     )
 
 
+def is_disturbed(run: RunSummary) -> bool:
+    """Return whether other programs had the processor for so long that the run's times are theirs, too."""
+    return (run.clocks.processor_lost or 0.0) > LOST_SHARE
+
+
+def leave_out_disturbed(runs: Sequence[RunSummary], fewest: int) -> tuple[RunSummary, ...]:
+    """Return the runs that were not disturbed, or all of them where these are fewer than needed.
+
+    What a run lost of the processor is counted apart from its times, so to choose by it favours none of them.
+
+    Args:
+        runs: of one subject.
+        fewest: how many are needed.
+    """
+    quiet = tuple(run for run in runs if not is_disturbed(run))
+    return quiet if len(quiet) >= fewest else tuple(runs)
+
+
 def explain_unfit(runs: Sequence[RunSummary]) -> str:
     """Return why the machine makes these runs a poor baseline, "" if it does not.
 
     These are the checks of a comparison, without anything to compare with: a later session on an idle machine would
     find the same of its baseline.
     """
-    throttled, lost = _throttled_share(runs), _processor_lost(runs)
+    throttled = _throttled_share(runs)
+    lost = _processor_lost(leave_out_disturbed(runs, MINIMUM_BASELINE_RUNS))
     if throttled is not None and throttled > THROTTLED_SHARE:
         return f"the GPU was throttled{_name_reasons(runs)} in {_write(throttled)} of the rounds"
     if others := _name_foreign_processes(runs):

@@ -49,7 +49,8 @@ def suspects(
 
     These are subjects that may still turn out as regressions or improvements, those whose kernel families stayed
     while their launch shapes changed (an autotuner may choose anew in the next process), those whose every run so
-    far drifts, and claims that lie within their interval, with the case that they claim to beat.
+    far drifts or was disturbed by other programs, and claims that lie within their interval, with the case that
+    they claim to beat.
 
     Args:
         given: all runs of every measured subject.
@@ -95,6 +96,8 @@ def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: 
     if subject.loses_structure:
         return subject.structure.is_retiled
     if not subject.new and subject.new_aside and subject.compared and subject.given.is_comparable:
+        return True
+    if subject.is_disturbed and subject.compared and subject.given.is_comparable:
         return True
     if subject.given.against and subject.stored_aside and not subject.is_sufficient:
         # Further pairs replace the runs that were set aside.

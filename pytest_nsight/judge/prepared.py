@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pytest_nsight.judge.board_groups import keep_same_software
 from pytest_nsight.judge.drift_and_modes import is_repeated
-from pytest_nsight.judge.environment_checks import explain_environment
+from pytest_nsight.judge.environment_checks import explain_environment, is_disturbed, leave_out_disturbed
 from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import expected_spread
 from pytest_nsight.judge.structure import StructureFinding, compare_structure, count_shapes, launch_the_same
@@ -35,8 +35,10 @@ class PreparedSubject:
         compared: the stored locations that the new runs are compared with: those on the board of the new runs
             where there are at least 3, else those on boards of its group where there are at least 3, else all.
         new: locations of the new runs that have one level.
-        stored_aside: stored locations that are set aside, because the run drifts or its clock changed.
+        stored_aside: stored locations that are set aside, because the run drifts, its clock changed, or other
+            programs had the processor.
         new_aside: new locations that are set aside, likewise.
+        disturbed: how many of those were set aside for other programs.
         structure: how the launches changed.
         environment: why times cannot be compared, "" if they can.
         unmeasured: why some run has no location, "" if all have.
@@ -49,6 +51,7 @@ class PreparedSubject:
     new: tuple[Location, ...]
     stored_aside: tuple[Location, ...]
     new_aside: tuple[Location, ...]
+    disturbed: int
     structure: StructureFinding
     environment: str
     unmeasured: str
@@ -73,6 +76,11 @@ class PreparedSubject:
     def is_judgeable(self) -> bool:
         """Whether the times are such that a verdict on them may be more than INCONCLUSIVE."""
         return self.is_sufficient and not self.is_repeated
+
+    @property
+    def is_disturbed(self) -> bool:
+        """Whether other programs had the processor in all new runs."""
+        return bool(self.given.new) and all(is_disturbed(run) for run in self.given.new)
 
     @property
     def loses_structure(self) -> bool:
@@ -100,10 +108,17 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
         family: maps a normalised kernel name to the name that all its tiles and variants share.
     """
     metric, groups = given.policy.metric, given.board_groups
-    sessions, aside = _choose_sessions(given)
+    # Further pairs replace the disturbed runs of a revision, but nothing those of a baseline.
+    fewest = 1 if given.against else MINIMUM_BASELINE_RUNS
+    quiet = replace(
+        given, baseline=_leave_out_disturbed(given.baseline, fewest), new=leave_out_disturbed(given.new, 1)
+    )
+    sessions, aside = _choose_sessions(quiet)
     baseline = tuple(run for session in sessions for run in session.runs)
     stored = tuple(location for session in sessions for location in session.usable)
-    found = locate_all(given.new, metric, groups)
+    found = locate_all(quiet.new, metric, groups)
+    disturbed_before = locate_all(_left_out(given.baseline, quiet.baseline), metric, groups).locations
+    disturbed_now = locate_all(_left_out(given.new, quiet.new), metric, groups).locations
     unmeasured = found.why_not
     if not stored and not unmeasured:
         unmeasured = locate_all(baseline, metric).why_not
@@ -114,12 +129,29 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
         stored=stored,
         compared=_choose_compared(stored, given),
         new=tuple(item for item in found.locations if item.has_one_level),
-        stored_aside=aside,
-        new_aside=tuple(item for item in found.locations if not item.has_one_level),
+        stored_aside=(*aside, *disturbed_before),
+        new_aside=(*(item for item in found.locations if not item.has_one_level), *disturbed_now),
+        disturbed=len(disturbed_before) + len(disturbed_now),
         structure=compare_structure(baseline, given.new, family) if both else StructureFinding(),
-        environment=explain_environment(baseline, given.new, given.against) if both else "",
+        environment=explain_environment(baseline, quiet.new, given.against) if both else "",
         unmeasured=unmeasured,
     )
+
+
+def _leave_out_disturbed(baseline: Sequence[RunSummary], fewest: int) -> tuple[RunSummary, ...]:
+    """The stored runs that were not disturbed, as far as the newest session keeps some and enough are left."""
+    sessions = _order_sessions(baseline)
+    if not sessions:
+        return ()
+    *older, newest = sessions
+    quiet = [run for session in older for run in session if not is_disturbed(run)]
+    quiet += leave_out_disturbed(newest, 1)
+    return tuple(quiet) if len(quiet) >= fewest else tuple(baseline)
+
+
+def _left_out(runs: Sequence[RunSummary], kept: Sequence[RunSummary]) -> list[RunSummary]:
+    ids = {id(run) for run in kept}
+    return [run for run in runs if id(run) not in ids]
 
 
 def prepare_canary(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject | None:

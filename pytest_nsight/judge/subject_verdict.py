@@ -13,7 +13,7 @@ from pytest_nsight.judge.canary_shift import LARGEST_SHIFT
 from pytest_nsight.judge.claims import ClaimFinding, ClaimState
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.environment_checks import explain_shift
-from pytest_nsight.judge.location import exp
+from pytest_nsight.judge.location import Location, exp
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
@@ -95,10 +95,18 @@ def _decide_without_time(subject: PreparedSubject, comparison: Comparison | None
 
 def _decide_on_runs_aside(subject: PreparedSubject) -> tuple[VerdictKind, str] | None:
     if not subject.new and subject.new_aside:
-        return VerdictKind.ENVIRONMENT, sentences.all_set_aside(subject.new_aside, "of this session")
+        return VerdictKind.ENVIRONMENT, sentences.all_set_aside(
+            _without_level(subject.new_aside), "of this session"
+        )
     if not subject.stored and subject.stored_aside:
-        return VerdictKind.ENVIRONMENT, sentences.all_set_aside(subject.stored_aside, "of the baseline")
+        stored = _without_level(subject.stored_aside)
+        return VerdictKind.ENVIRONMENT, sentences.all_set_aside(stored, "of the baseline")
     return None
+
+
+def _without_level(aside: Sequence[Location]) -> list[Location]:
+    """Those that were set aside for their own times, not for what other programs did."""
+    return [location for location in aside if not location.has_one_level]
 
 
 def _decide_on_structure(subject: PreparedSubject, comparison: Comparison | None) -> tuple[VerdictKind, str]:

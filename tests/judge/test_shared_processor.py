@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 
 import pytest
 
-from pytest_nsight.judge.environment_checks import explain_environment, explain_unfit
-from pytest_nsight.judge.judge import judge
+from pytest_nsight.judge.environment_checks import explain_environment, explain_unfit, leave_out_disturbed
+from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.values import Clocks, Policy, RunSummary
-from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import make_evidence, make_runs
+from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from tests.judge.runs import SUBJECT, make_evidence, make_runs, wobble
 
 
 def runs(*lost: float | None) -> tuple[RunSummary, ...]:
@@ -54,6 +55,7 @@ def with_clocks(**clocks: object) -> tuple[RunSummary, ...]:
     [
         (with_clocks(processor_lost=0.01), ""),
         (with_clocks(), ""),
+        (runs(0.01, 0.0, 0.02, 0.3), ""),
         (runs(0.01, 0.3), "other programs had the processor in 30% of the time that the rounds needed it"),
         (with_clocks(throttled=0.1), ""),
         (
@@ -70,7 +72,7 @@ def test_runs_that_make_a_poor_baseline_are_known_when_they_are_saved(
     idle = with_clocks(processor_lost=0.0, throttled=0.0)
 
     assert explain_unfit(measured).replace(" %", "%") == words
-    assert bool(explain_environment(measured, idle)) == bool(words)
+    assert bool(explain_environment(leave_out_disturbed(measured, 3), idle)) == bool(words)
 
 
 @pytest.mark.parametrize(
@@ -106,3 +108,54 @@ def test_between_sessions_on_a_processor_the_band_is_half_the_time(ratio: float,
     assert verdict.comparison.effective_band == pytest.approx(0.5)
     assert verdict.comparison.mde == pytest.approx(0.75, abs=0.01)
     assert kind is not VerdictKind.UNCHANGED or "equal within 75 %" in verdict.sentence
+
+
+def disturb(run: RunSummary, share: float = 0.3) -> RunSummary:
+    return replace(run, clocks=Clocks(processor_lost=share))
+
+
+def judge_one(stored: Sequence[RunSummary], new: Sequence[RunSummary], **given: str) -> Verdict:
+    subject = SubjectRuns(SUBJECT, Policy(band=0.01), tuple(stored), tuple(new), **given)  # type: ignore[arg-type]
+    (verdict,) = judge([subject])
+    return verdict
+
+
+SLOWER = make_runs(wobble(1.1e6, 9), "now", recorded="2026-01-03T00:00:00Z")
+STORED = make_runs(wobble(1e6, 5), "stored")
+
+
+def test_a_disturbed_run_is_set_aside_and_a_regression_is_found_without_it() -> None:
+    slow = make_runs([1.6e6], "slow")[0]
+    disturbed = replace(disturb(slow), session="stored")
+
+    verdict = judge_one([*STORED, disturbed], [*SLOWER, replace(disturb(slow), session="now")])
+
+    assert verdict.kind is VerdictKind.REGRESSION
+    assert verdict.comparison is not None
+    assert verdict.comparison.ratio == pytest.approx(1.1, rel=1e-3)
+    assert (verdict.comparison.baseline_runs, verdict.comparison.new_runs) == (5, 9)
+    assert "2 runs set aside, as other programs had the processor" in verdict.sentence
+
+
+def test_with_fewer_than_three_stored_runs_left_the_machine_is_the_reason() -> None:
+    verdict = judge_one([*STORED[:2], *map(disturb, STORED[2:])], SLOWER)
+
+    assert verdict.kind is VerdictKind.ENVIRONMENT
+    assert "other programs had the processor while the baseline was measured" in verdict.sentence
+
+
+def test_a_save_on_a_busy_machine_is_not_replaced_by_an_older_one() -> None:
+    """What was accepted last counts, though all its runs were disturbed: older times would be false ones."""
+    accepted = make_runs(wobble(1.1e6, 5), "newest", recorded="2026-01-02T00:00:00Z")
+
+    verdict = judge_one([*STORED, *map(disturb, accepted)], SLOWER)
+
+    assert verdict.kind is not VerdictKind.REGRESSION
+
+
+def test_a_session_whose_runs_were_all_disturbed_asks_for_more_runs_before_it_gives_up() -> None:
+    new = [disturb(run) for run in SLOWER[:1]]
+    subject = SubjectRuns(SUBJECT, Policy(band=0.01), STORED, tuple(new))
+
+    assert suspects([subject]) == (SUBJECT,)
+    assert judge_one(STORED, new).kind is VerdictKind.ENVIRONMENT
