@@ -116,7 +116,9 @@ FAULTS = (
     ),
     Fault(
         name="a test fills the disk of the session",
-        test=SOUND + "    if number: open('.nsight/filling', 'wb').write(bytes(2**26))\n",
+        # Of two cases the other would meet the full disk, too, in one order and not in the other.
+        test="@pytest.mark.nsight\ndef test_filling(nsight):\n    nsight(work)\n"
+        "    open('.nsight/filling', 'wb').write(bytes(2**26))\n",
         prepare=(small_disk(".nsight", "32m"),),
         code=1,
         says=("No space left on device",),
