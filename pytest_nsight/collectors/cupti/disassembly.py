@@ -61,7 +61,17 @@ def _move(places: Mapping[bytes, int], texts: Mapping[bytes, str], code: Sequenc
         texts: instruction -> its text.
         code: each instruction, in order.
     """
-    return tuple(parse(texts[one], at * INSTRUCTION_BYTES - places[one]) for at, one in enumerate(code))
+    found: list[Instruction | None] = []
+    same: dict[bytes, Instruction | None] = {}
+    for at, one in enumerate(code):
+        if one not in same:
+            parsed = parse(texts[one], at * INSTRUCTION_BYTES - places[one])
+            if parsed is None or parsed.target is None:
+                same[one] = parsed
+            found.append(parsed)
+        else:
+            found.append(same[one])
+    return tuple(found)
 
 
 def _split(code: bytes) -> Iterator[bytes]:

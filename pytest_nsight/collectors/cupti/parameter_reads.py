@@ -163,9 +163,8 @@ def read_code(code: Sequence[Instruction | None], kernel: KernelCode) -> KernelR
     found = _keep_parameters(read, kernel)
     if found is None:
         return None
-    return KernelReads(
-        kernel, None if is_computed else found, Program(instructions, ControlFlow(instructions), _list_bytes)
-    )
+    program = Program(instructions, ControlFlow(instructions), _list_bytes)
+    return KernelReads(kernel, None if is_computed else found, program)
 
 
 def _keep_parameters(read: Collection[int], kernel: KernelCode) -> frozenset[int] | None:

@@ -9,19 +9,26 @@ is certain not to be taken is left out. What is not understood makes a register 
 
 from __future__ import annotations
 
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction
-from pytest_nsight.collectors.cupti.register_values import Arithmetic, FindByte, Known, find_place, find_predicate
+from pytest_nsight.collectors.cupti.register_values import (
+    Arithmetic,
+    FindByte,
+    Known,
+    PreparedInstruction,
+    find_place,
+    find_predicate,
+    prepare_instruction,
+)
 
 ReadBytes = Callable[[Instruction, int], range]
 """From an instruction and the offset that its constant operand names to the bytes that it reads."""
 
 _BANK_BYTES = 2**16
 _MOST_BLOCKS = 1024
-"""Blocks of a grid that are followed one by one, where a place depends on the number of the block."""
+"""Blocks along an axis of a grid whose numbers are distinguished, where a place depends on them."""
 
 _MOST_VISITS = 32
 """Of an instruction: a register that changes in a loop is unknown after two."""
@@ -40,6 +47,13 @@ class Program:
     instructions: Sequence[Instruction]
     flow: ControlFlow
     read_bytes: ReadBytes
+    _prepared: dict[int, PreparedInstruction] = field(default_factory=dict)
+
+    def prepare(self, at: int) -> PreparedInstruction:
+        """The instruction at this place: most are never reached."""
+        if at not in self._prepared:
+            self._prepared[at] = prepare_instruction(self.instructions[at])
+        return self._prepared[at]
 
 
 @dataclass(slots=True)
@@ -47,8 +61,7 @@ class _Walk:
     """One way through a program; what it has read so far."""
 
     program: Program
-    find_byte: FindByte
-    block: Mapping[str, int]
+    arithmetic: Arithmetic
     reads: set[int] = field(default_factory=set)
     is_lost: bool = False
 
@@ -64,23 +77,26 @@ class _Walk:
             after, ways = self._step(at, before)
             for way in ways:
                 known = states.get(way)
+                if known == after:
+                    continue
                 joined = after if known is None else _join(known, after)
                 if known is None or len(joined) < len(known):
-                    states[way] = dict(joined)
+                    states[way] = joined
                     waiting.append(way)
 
     def _step(self, at: int, before: Known) -> tuple[Known, list[int]]:
-        one = self.program.instructions[at]
+        prepared = self.program.prepare(at)
+        one = prepared.one
         guard = find_predicate(before, one.guard) if one.guard else True
         if one.name in ("BRA", "EXIT"):
-            conditions = [guard, *(find_predicate(before, name) for name in _list_conditions(one))]
+            conditions = [guard, *(find_predicate(before, name) for name in prepared.conditions)]
             may_jump = not any(value is False for value in conditions)
             must_jump = all(value is True for value in conditions) and (one.name == "EXIT" or _is_plain_branch(one))
             return before, self.program.flow.follow(at, may_jump=may_jump, must_jump=must_jump)
         if guard is False:
             return before, self.program.flow.follow(at, may_jump=False, must_jump=False)
         self._read(one, before)
-        after = Arithmetic(self.find_byte, self.block).step(one, before, is_certain=guard is True)
+        after = self.arithmetic.follow(prepared, before, is_certain=guard is True)
         must_jump = one.name == "RET" and guard is True
         return after, self.program.flow.follow(at, may_jump=True, must_jump=must_jump)
 
@@ -91,11 +107,12 @@ class _Walk:
             if "c[" not in operand:
                 continue
             place = find_place(operand, before)
-            if "c[0x0]" in operand and (place is None or place >= _BANK_BYTES):
+            places = {place} if isinstance(place, int) else set(place or ())
+            if "c[0x0]" in operand and (not places or max(places) >= _BANK_BYTES):
                 self.is_lost = True
-            if place is None:
-                continue
-            self.reads.update(self.program.read_bytes(one, place))
+                return
+            for one_place in places:
+                self.reads.update(self.program.read_bytes(one, one_place))
 
 
 def find_reached(program: Program, find_byte: FindByte, grid: tuple[int, int, int]) -> frozenset[int] | None:
@@ -109,33 +126,23 @@ def find_reached(program: Program, find_byte: FindByte, grid: tuple[int, int, in
     if not program.flow.is_known:
         return None
     for blocks in _list_blocks(grid):
-        reads: set[int] = set()
-        for block in blocks:
-            walk = _Walk(program, find_byte, block)
-            walk.run()
-            if walk.is_lost:
-                break
-            reads |= walk.reads
-        else:
-            return frozenset(reads)
+        walk = _Walk(program, Arithmetic(find_byte, blocks))
+        walk.run()
+        if not walk.is_lost:
+            return frozenset(walk.reads)
     return None
 
 
-def _list_blocks(grid: tuple[int, int, int]) -> Iterator[list[dict[str, int]]]:
-    """What is said of the blocks: nothing, then the number along one axis."""
-    yield [{}]
+def _list_blocks(grid: tuple[int, int, int]) -> Iterator[dict[str, tuple[int, ...]]]:
+    """What is said of the blocks: nothing, then their numbers along one axis."""
+    yield {}
     for axis, extent in zip("XYZ", grid, strict=True):
         if 1 <= extent <= _MOST_BLOCKS:
-            yield [{axis: number} for number in range(extent)]
+            yield {axis: tuple(range(extent))}
 
 
 def _join(first: Known, second: Known) -> Known:
     return {name: value for name, value in first.items() if second.get(name) == value}
-
-
-def _list_conditions(one: Instruction) -> list[str]:
-    """Predicates among the operands of a jump."""
-    return [operand for operand in one.operands if re.fullmatch(r"!?U?P(?:\d+|T)", operand)]
 
 
 def _is_plain_branch(one: Instruction) -> bool:

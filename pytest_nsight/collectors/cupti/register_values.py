@@ -10,11 +10,14 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import Union
 
 from pytest_nsight.collectors.cupti.instructions import Instruction
 
-Known = dict[str, int]
-"""Register or predicate -> its value, where it is known."""
+Value = Union[int, "tuple[int, ...]"]
+"""A word of 32 bits; several where it depends on the number of the block, one for each."""
+Known = dict[str, "int | tuple[int, ...]"]
+"""Register or predicate -> its value, where it is known. It is never changed in place."""
 
 FindByte = Callable[[int], "int | None"]
 """From an offset in constant bank 0 to the byte there, None where it is not known."""
@@ -22,6 +25,7 @@ FindByte = Callable[[int], "int | None"]
 _WORD = 2**32
 _SIGN = 2**31
 
+_CONDITION = re.compile(r"!?U?P(?:\d+|T)")
 _DESTINATION = re.compile(r"U?[RP]\d+")
 _PLAIN = re.compile(r"(-?)(~?)(U?R(?:\d+|Z)|0x[0-9a-f]+|\d+)(?:\.reuse)?")
 _CONSTANT = re.compile(r"c\[0x0\]\s*\[(?:(U?R(?:\d+|Z))\+?)?(0x[0-9a-f]+)?\]")
@@ -38,6 +42,10 @@ _MULTIPLY_ADD = frozenset(("IMAD", "UIMAD"))
 _LOW_HALF = frozenset(((), ("MOV",), ("MOV", "U32"), ("SHL",), ("SHL", "U32"), ("IADD",), ("U32",)))
 _ADD = frozenset(("IADD3", "UIADD3", "VIADD", "IADD"))
 _LOAD = frozenset(("LDC", "ULDC", "LDCU"))
+_COMPUTED = frozenset((
+    *_MULTIPLY_ADD, *_ADD, *_LOAD, "HFMA2", "ISETP", "LEA", "LOP3", "MOV", "S2R", "S2UR", "SHF", "UISETP", "ULEA",
+    "ULOP3", "UMOV", "USHF",
+))  # fmt: skip
 
 _NO_DESTINATION = frozenset((
     "BAR", "BPT", "BREAK", "BSSY", "BSYNC", "DEPBAR", "DSETP", "ERRBAR", "FCHK", "FSETP", "HSETP2", "ISETP",
@@ -64,40 +72,69 @@ _SUFFIX_REGISTERS = {"64": 2, "F64": 2, "U64": 2, "S64": 2, "WIDE": 2, "128": 4,
 
 
 @dataclass(frozen=True, slots=True)
+class PreparedInstruction:
+    """An instruction with what its every visit asks for.
+
+    Attributes:
+        one: the instruction.
+        changes: registers and predicates that it may change; None for any.
+        conditions: predicates among its operands.
+        is_computed: whether its result may be known.
+    """
+
+    one: Instruction
+    changes: frozenset[str] | None
+    conditions: tuple[str, ...]
+    is_computed: bool
+
+
+def prepare_instruction(one: Instruction) -> PreparedInstruction:
+    """An instruction, ready to be visited."""
+    conditions = tuple(operand for operand in one.operands if _CONDITION.fullmatch(operand))
+    is_computed = one.name in _COMPUTED and bool(one.operands) and bool(_DESTINATION.fullmatch(one.operands[0]))
+    return PreparedInstruction(one, _list_changes(one), conditions, is_computed)
+
+
+@dataclass(frozen=True, slots=True)
 class Arithmetic:
     """Computes with what is known of a launch.
 
     Attributes:
         find_byte: what is known of constant bank 0.
-        block: axis -> number of the block along it, where it is known.
+        blocks: axis -> numbers of the blocks along it, where the launch has few.
     """
 
     find_byte: FindByte
-    block: Mapping[str, int]
+    blocks: Mapping[str, tuple[int, ...]]
 
-    def step(self, one: Instruction, before: Known, *, is_certain: bool) -> Known:
+    def follow(self, prepared: PreparedInstruction, before: Known, *, is_certain: bool) -> Known:
         """What is known after an instruction.
 
         Args:
-            one: the instruction.
+            prepared: the instruction.
             before: what is known before it.
             is_certain: whether it runs; if not, it may.
         """
-        after = _forget(one, before)
-        if is_certain:
-            after.update(self._compute(one, before))
-        return after
+        changes = prepared.changes
+        if changes is None:
+            return {}
+        after = before
+        if not changes.isdisjoint(before):
+            after = {name: value for name, value in before.items() if name not in changes}
+        found = self._compute(prepared.one, before) if is_certain and prepared.is_computed else {}
+        # What only some blocks jump by is not known.
+        found = {name: value for name, value in found.items() if "P" not in name or isinstance(value, int)}
+        return {**after, **found} if found else after
 
     def _compute(self, one: Instruction, before: Known) -> Known:
         """The registers that an instruction sets to what is known."""
-        if not one.operands or not _DESTINATION.fullmatch(one.operands[0]):
-            return {}
         if one.name in _LOAD:
             return self._load(one, before)
         if one.name in ("ISETP", "UISETP"):
             return self._compare(one, before)
+        value: Value | None
         if one.name in ("S2R", "S2UR"):
-            value = self.block.get(one.operands[1].removeprefix("SR_CTAID."))
+            value = self.blocks.get(one.operands[1].removeprefix("SR_CTAID."))
         elif one.name in ("LOP3", "ULOP3"):
             value = self._combine_bits(one, before)
         elif one.name == "HFMA2" and one.operands[1:3] == ("-RZ", "RZ") and len(one.operands) == 5:
@@ -105,9 +142,8 @@ class Arithmetic:
             value = _pack_halves(one.operands[3:])
         else:
             values = [self._value(operand, before) for operand in one.operands[1:]]
-            known = [value for value in values if value is not None]
-            value = _calculate(one, known) if len(known) == len(values) else None
-        return {} if value is None else {one.operands[0]: value % _WORD}
+            value = _each(lambda *known: _calculate(one, known), values)
+        return {} if value is None else {one.operands[0]: value}
 
     def _load(self, one: Instruction, before: Known) -> Known:
         widths = [_LOAD_BYTES[suffix] for suffix in one.suffixes if suffix in _LOAD_BYTES]
@@ -117,30 +153,30 @@ class Arithmetic:
         if place is None:
             return {}
         size = widths[0] if widths else 4
-        file, number = re.fullmatch(r"(U?R)(\d+)", one.operands[0]).groups()  # type: ignore[union-attr]
+        file, number = one.registers[0]
         found: Known = {}
         for word in range(max(size // 4, 1)):
-            read = [self.find_byte(place + 4 * word + byte) for byte in range(min(size, 4))]
-            known = [byte for byte in read if byte is not None]
-            if len(known) == len(read):
-                is_signed = one.suffixes[:1] in (("S8",), ("S16",))
-                value = int.from_bytes(bytes(known), "little", signed=is_signed) % _WORD
-                found[f"{file}{int(number) + word}"] = value
+            is_signed = one.suffixes[:1] in (("S8",), ("S16",))
+            value = self._read(place, 4 * word, min(size, 4), is_signed=is_signed)
+            if value is not None:
+                found[f"{file}{number + word}"] = value
         return found
 
-    def _combine_bits(self, one: Instruction, before: Known) -> int | None:
+    def _read(self, place: Value, offset: int, size: int, *, is_signed: bool = False) -> Value | None:
+        """A number in constant bank 0, None where it is not known."""
+
+        def read(first: int) -> int | None:
+            read = [self.find_byte(first + offset + byte) for byte in range(size)]
+            known = bytes(byte for byte in read if byte is not None)
+            return int.from_bytes(known, "little", signed=is_signed) if len(known) == size else None
+
+        return _each(read, [place])
+
+    def _combine_bits(self, one: Instruction, before: Known) -> Value | None:
         """Of three words, by a table of what comes of each three bits."""
         if len(one.operands) != 6 or one.suffixes != ("LUT",):
             return None
-        first, second, third, table = (self._value(operand, before) for operand in one.operands[1:5])
-        if first is None or second is None or third is None or table is None:
-            return None
-        found = 0
-        for bits in range(8):
-            if table >> bits & 1:
-                of_first, of_second = first if bits & 4 else ~first, second if bits & 2 else ~second
-                found |= of_first & of_second & (third if bits & 1 else ~third)
-        return found
+        return _each(_look_up_bits, [self._value(operand, before) for operand in one.operands[1:5]])
 
     def _compare(self, one: Instruction, before: Known) -> Known:
         compare, *rest = one.suffixes or ("",)
@@ -148,30 +184,30 @@ class Arithmetic:
         combine = rest[1:] if is_unsigned else rest
         if compare not in _COMPARE or len(combine) != 1 or combine[0] not in _COMBINE or len(one.operands) != 5:
             return {}
-        first, second = (self._value(operand, before) for operand in one.operands[2:4])
         other = find_predicate(before, one.operands[4])
         if combine == ["AND"] and other is False:
             return {one.operands[0]: 0}
-        if first is None or second is None or other is None or one.operands[1] not in ("PT", "UPT"):
+        if other is None or one.operands[1] not in ("PT", "UPT"):
             return {}
-        if not is_unsigned:
-            first, second = (value - _WORD if value >= _SIGN else value for value in (first, second))
-        return {one.operands[0]: int(_COMBINE[combine[0]](_COMPARE[compare](first, second), other))}
 
-    def _value(self, operand: str, before: Known) -> int | None:
+        def decide(first: int, second: int) -> int:
+            if not is_unsigned:
+                first, second = (value - _WORD if value >= _SIGN else value for value in (first, second))
+            return int(_COMBINE[combine[0]](_COMPARE[compare](first, second), other))
+
+        found = _each(decide, [self._value(operand, before) for operand in one.operands[2:4]])
+        return {} if found is None else {one.operands[0]: found}
+
+    def _value(self, operand: str, before: Known) -> Value | None:
         """Of an operand of one word, None where it is not known."""
         if "c[" in operand:
             place = find_place(operand, before) if _CONSTANT.fullmatch(operand) else None
-            read = [self.find_byte(place + byte) for byte in range(4)] if place is not None else [None]
-            known = [byte for byte in read if byte is not None]
-            return int.from_bytes(bytes(known), "little") if len(known) == len(read) else None
+            return None if place is None else self._read(place, 0, 4)
         found = _match_plain(operand)
-        if found is None:
+        if found is None or found[2]:
             return None
         value = _find_register(before, found[3]) if "R" in found[3] else int(found[3], 0)
-        if value is None or found[2]:
-            return None
-        return (-value if found[1] else value) % _WORD
+        return _each(lambda word: -word, [value]) if found[1] else value
 
 
 @lru_cache(maxsize=2**14)
@@ -204,14 +240,36 @@ def _pack_halves(halves: Sequence[str]) -> int | None:
     return int(high << 16 | low)
 
 
-def _find_register(known: Known, name: str) -> int | None:
+def _look_up_bits(first: int, second: int, third: int, table: int) -> int:
+    found = 0
+    for bits in range(8):
+        if table >> bits & 1:
+            of_first, of_second = first if bits & 4 else ~first, second if bits & 2 else ~second
+            found |= of_first & of_second & (third if bits & 1 else ~third)
+    return found
+
+
+def _each(compute: Callable[..., int | None], values: Sequence[Value | None]) -> Value | None:
+    """What a function of words makes of these, for each block; None where one word is not known."""
+    if any(value is None for value in values):
+        return None
+    blocks = max((len(value) for value in values if isinstance(value, tuple)), default=1)
+    columns = [value if isinstance(value, tuple) else (value,) * blocks for value in values]
+    found = [compute(*row) for row in zip(*columns, strict=True)]
+    known = tuple(word % _WORD for word in found if word is not None)
+    if len(known) < len(found):
+        return None
+    return known[0] if len(set(known)) == 1 else known
+
+
+def _find_register(known: Known, name: str) -> Value | None:
     return 0 if name.endswith("Z") else known.get(name)
 
 
 def find_predicate(known: Known, name: str) -> bool | None:
     """The value of a predicate, such as "!P0"; None where it is not known."""
     plain = name.removeprefix("!")
-    value = True if plain.endswith("PT") else known.get(plain)
+    value = 1 if plain.endswith("PT") else known.get(plain)
     return None if value is None else bool(value) != name.startswith("!")
 
 
@@ -220,23 +278,23 @@ def _search_constant(operand: str) -> re.Match[str] | None:
     return _CONSTANT.search(operand)
 
 
-def find_place(operand: str, known: Known) -> int | None:
-    """The offset that an operand in constant bank 0 names."""
+def find_place(operand: str, known: Known) -> Value | None:
+    """The offset that an operand in constant bank 0 names, for each block."""
     found = _search_constant(operand)
     if found is None:
         return None
-    base = _find_register(known, found[1]) if found[1] else 0
-    return None if base is None else (base + int(found[2] or "0", 16)) % _WORD
+    literal = int(found[2] or "0", 16)
+    return _each(lambda base: base + literal, [_find_register(known, found[1])]) if found[1] else literal
 
 
-def _forget(one: Instruction, before: Known) -> Known:
-    """What is known after an instruction whose result is not."""
+def _list_changes(one: Instruction) -> frozenset[str] | None:
+    """Registers and predicates that an instruction may change; None for any."""
     changed = set(one.predicates)
     if one.name not in _NO_DESTINATION:
         if one.name not in _ONE_DESTINATION and one.name not in _PAIR_DESTINATION:
-            return {}
+            return None
         count = max((_SUFFIX_REGISTERS.get(suffix, 1) for suffix in one.suffixes), default=1)
         count = max(count, 2 if one.name in _PAIR_DESTINATION else 1)
         for file, number in one.registers[:1]:
             changed.update(f"{file}{number + place}" for place in range(count))
-    return {name: value for name, value in before.items() if name not in changed}
+    return frozenset(changed)
