@@ -41,7 +41,7 @@ def on_files(files: Files, config: Any) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001 - as above
-    """Links out of docs/ lead to the site's copy, or become plain text where there is none."""
+    """Links out of docs/ lead to the site's copy; where there is none, the file's path in the repository is named."""
     place = page.file.src_uri
     source = next((name for name, copy in ELSEWHERE.items() if copy == place), f"docs/{place}")
 
@@ -55,7 +55,7 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
         if wanted == "docs/decisions":
             found = "decisions/README.md"
         if files.get_file_from_path(found) is None:
-            return str(text)
+            return f"`{wanted}`" if text.strip("`") in (wanted, posixpath.basename(wanted)) else f"{text} (`{wanted}`)"
         relative = posixpath.relpath(found, posixpath.dirname(place) or ".")
         return f"[{text}]({relative}{'#' + anchor if anchor else ''})"
 
@@ -63,6 +63,21 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
     if MESSAGES_HERE in markdown:
         markdown = markdown.replace(MESSAGES_HERE, "\n".join(_message_lines()))
     return markdown
+
+
+def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001 - as above
+    """Code and sessions' ids in tables break at blanks only, and not after the dashes of an option."""
+
+    def whole_words(match: re.Match[str]) -> str:
+        return re.sub(r"[^\s<>]+(?![^<]*>)", r'<span class="whole">\g<0></span>', match.group())
+
+    def cell(match: re.Match[str]) -> str:
+        parts = re.split(r"(<code>.*?</code>)", match.group(), flags=re.DOTALL)
+        parts[1::2] = [re.sub(r"(?<=<code>).*(?=</code>)", whole_words, part, flags=re.DOTALL) for part in parts[1::2]]
+        parts[::2] = [re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b", whole_words, part) for part in parts[::2]]
+        return "".join(parts)
+
+    return re.sub(r"<td\b.*?</td>", cell, html, flags=re.DOTALL)
 
 
 def _message_lines() -> Iterator[str]:
