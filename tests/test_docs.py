@@ -157,6 +157,28 @@ def test_the_messages_page_lists_sentences_and_no_docstrings() -> None:
     assert not [text for text in found if "Raises" in text]
 
 
+@pytest.mark.parametrize(
+    ("module", "sentence", "none"),
+    [
+        ("collectors/nsys/known_errors.py", "the last <value> records are missing", r"\S"),
+        ("worker/compiled_canaries.py", "", "__device__"),
+        ("report/svg_elements.py", "", "class="),
+        ("show/trace_events.py", "<path> cannot be written (<strerror>); choose another place", '"ph"'),
+        ("cli.py", "", "write one HTML page"),
+        ("controller/options.py", "", "keep the scrubbed traces"),
+        ("controller/worker_failure.py", "", " after its last test"),
+    ],
+)
+def test_the_messages_page_lists_no_patterns_no_code_and_no_fragments(
+    module: str, sentence: str, none: str, listed: dict[Path, str]
+) -> None:
+    lines = listed[PACKAGE / module].splitlines()
+
+    assert sentence in lines or not sentence
+    assert none in (PACKAGE / module).read_text(encoding="utf-8")
+    assert [line for line in lines if none in line] == []
+
+
 def raised(module: Path) -> list[str]:
     """The beginnings of the sentences that a module raises as the package's errors: their first literal text."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
