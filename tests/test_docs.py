@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight import cli
+from pytest_nsight.analysis import categories
 from pytest_nsight.controller import options
 from pytest_nsight.model import errors
 
@@ -233,6 +234,20 @@ def test_the_architecture_lists_every_room() -> None:
 
     assert {room for room in rooms if f"`{room}/`" not in text} == set()
     assert {name for name in loose if f"`{name}`" not in text} == set()
+
+
+def test_the_reference_lists_the_categories_of_kernels_and_what_limits_them() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)`.* \| (.*) \| ([\w ]+) \|$", REFERENCE.partition("### Categories")[2], re.MULTILINE
+    )
+    arithmetic = {category for category, _, limit in rows if limit == "arithmetic"}
+
+    order = dict.fromkeys(rule.category for rule in categories.BUILT_IN)
+    assert [*order, "other"] == [category for category, _, _ in rows]
+    assert arithmetic == categories.COMPUTE_BOUND
+    for category, words, _ in rows[:-1]:
+        patterns = [rule.pattern for rule in categories.BUILT_IN if rule.category == category]
+        assert [word for word in re.findall(r"`(\w+)`", words) if not any(p.search(word) for p in patterns)] == []
 
 
 def test_the_list_of_decisions_is_complete() -> None:
