@@ -50,6 +50,9 @@ _VERB = re.compile(
 )
 """What makes a sentence of words: the verbs that the package's messages use."""
 
+_SHORT = 36
+"""Signs of a word of code that fits into a line of a telephone."""
+
 _OF_HELP = frozenset({"help", "description", "epilog", "usage", "metavar"})
 _ONLY_HELP = frozenset({"options.py", "command_arguments.py"})
 """Modules that declare options: their texts are those of --help, but for what they raise."""
@@ -91,20 +94,23 @@ def on_page_markdown(markdown: str, page: Any, config: Any, files: Files) -> str
 
 
 def on_page_content(html: str, page: Any, config: Any, files: Files) -> str:  # noqa: ARG001 - as above
-    """Code and sessions' ids in tables break at blanks only, and not after the dashes of an option."""
+    """Marks what site.css keeps whole: each word of code in a line, and sessions' ids in tables.
 
-    def whole_words(match: re.Match[str]) -> str:
-        return re.sub(r"[^\s<>]+(?![^<]*>)", r'<span class="whole">\g<0></span>', match.group())
+    Browsers break after hyphens, so that an option would lose its dashes and look like two words.
+    """
 
-    def cell(match: re.Match[str]) -> str:
-        parts = re.split(r"(<code>.*?</code>)", match.group(), flags=re.DOTALL)
-        parts[1::2] = [
-            re.sub(r"(?<=<code>).*(?=</code>)", whole_words, part, flags=re.DOTALL) for part in parts[1::2]
-        ]
-        parts[::2] = [re.sub(r"\b\d{8}-\d{6}-[0-9a-f]{4}\b", whole_words, part) for part in parts[::2]]
-        return "".join(parts)
+    def whole(match: re.Match[str]) -> str:
+        return re.sub(r"[^\s<>]+(?![^<]*>)", mark, match.group())
 
-    return re.sub(r"<td\b.*?</td>", cell, html, flags=re.DOTALL)
+    def mark(word: re.Match[str]) -> str:
+        # A longer one may be longer than a line of a small screen.
+        return f'<span class="{"whole" if len(word.group()) <= _SHORT else "long"}">{word.group()}</span>'
+
+    parts = re.split(r"(<pre\b.*?</pre>)", html, flags=re.DOTALL)
+    for number, part in enumerate(parts[::2]):
+        marked = re.sub(r"(?<=<code>).*?(?=</code>)", whole, part, flags=re.DOTALL)
+        parts[2 * number] = re.sub(r"(?<=<td>)\d{8}-\d{6}-[0-9a-f]{4}(?=</td>)", whole, marked)
+    return "".join(parts)
 
 
 def _message_lines() -> Iterator[str]:
