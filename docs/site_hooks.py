@@ -38,12 +38,12 @@ _CODE = re.compile(
 _FRAGMENT = re.compile(r"^[\s,;:.()\[\]]|[,(\[]$")
 
 _VERB = re.compile(
-    r"\b(is|are|was|were|been|has|have|had|can|cannot|can't|does|do|did|must|may|will|would|needs?|takes?|took"
-    r"|gives?|holds?|lacks?|names?|says?|said|ran|runs?|reads?|writes?|records?|recorded|measures?|measured"
+    r"^(call|record|start) (?!end)|\b(is|are|was|were|been|has|have|had|can|cannot|can't|does|do|did|must|may|will|would|needs?|takes?|took"
+    r"|gives?|holds?|lacks?|names?|says?|said|ran|runs?|reads?|writes?|recorded|measures?|measured"
     r"|stores?|stored|leads?|ends|ended|goes|went|fails?|failed|failing|leaves?|left|changes?|changed|differs?"
     r"|begins?|began|choose|chose|check|free|move|remove|removed|restore|repair|install|update|upgrade|shorten"
-    r"|saves?|saved|unite|uses?|used|add|set|makes?|made|calls?|launches|waits?|keeps?|kept|finds?|found|type"
-    r"|delete|starts?|started|stopped|comes?|came|lost|dropped|killed|broke|exceeds|returns?|refuses|imports?"
+    r"|saves?|saved|unite|uses?|used|add|set|makes?|made|calls|launches|waits?|keeps?|kept|finds?|found|type"
+    r"|delete|starts|started|stopped|comes?|came|lost|dropped|killed|broke|exceeds|returns?|refuses|imports?"
     r"|imported|expected|requires?|exclude|mend|gone|offers?|allows?|samples|could|saw|computed|settled|joined"
     r"|hit|covered|tried|timed|claimed|interrupted|replaying|drilled|belongs?|passes|passed|prints?|counts?"
     r"|shows?|shown|means?|rose|fell|grew|asks?)\b"
