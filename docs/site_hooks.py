@@ -38,7 +38,8 @@ _CODE = re.compile(
 _FRAGMENT = re.compile(r"^[\s,;:.()\[\]]|[,(\[]$")
 
 _VERB = re.compile(
-    r"^(call|record|start) (?!end)|\b(is|are|was|were|been|has|have|had|can|cannot|can't|does|do|did|must|may|will|would|needs?|takes?|took"
+    r"^(call|record|start) (?!end)|"
+    r"\b(is|are|was|were|been|has|have|had|can|cannot|can't|does|do|did|must|may|will|would|needs?|takes?|took"
     r"|gives?|holds?|lacks?|names?|says?|said|ran|runs?|reads?|writes?|recorded|measures?|measured"
     r"|stores?|stored|leads?|ends|ended|goes|went|fails?|failed|failing|leaves?|left|changes?|changed|differs?"
     r"|begins?|began|choose|chose|check|free|move|remove|removed|restore|repair|install|update|upgrade|shorten"
