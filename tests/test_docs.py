@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight import cli
+from pytest_nsight.analysis import categories
 from pytest_nsight.controller import options
 from pytest_nsight.model import errors
 
@@ -157,6 +158,29 @@ def test_the_messages_page_lists_sentences_and_no_docstrings() -> None:
     assert not [text for text in found if "Raises" in text]
 
 
+@pytest.mark.parametrize(
+    ("module", "sentence", "none"),
+    [
+        ("collectors/nsys/known_errors.py", "the last <value> records are missing", r"\S"),
+        ("worker/compiled_canaries.py", "", "__device__"),
+        ("report/svg_elements.py", "", "class="),
+        ("show/trace_events.py", "<path> cannot be written (<strerror>); choose another place", '"ph"'),
+        ("cli.py", "", "write one HTML page"),
+        ("analysis/critical_path.py", "", "from call to start"),
+        ("controller/options.py", "", "keep the scrubbed traces"),
+        ("controller/worker_failure.py", "", " after its last test"),
+    ],
+)
+def test_the_messages_page_lists_no_patterns_no_code_and_no_fragments(
+    module: str, sentence: str, none: str, listed: dict[Path, str]
+) -> None:
+    lines = listed[PACKAGE / module].splitlines()
+
+    assert sentence in lines or not sentence
+    assert none in (PACKAGE / module).read_text(encoding="utf-8")
+    assert [line for line in lines if none in line] == []
+
+
 def raised(module: Path) -> list[str]:
     """The beginnings of the sentences that a module raises as the package's errors: their first literal text."""
     tree = ast.parse(module.read_text(encoding="utf-8"))
@@ -211,6 +235,20 @@ def test_the_architecture_lists_every_room() -> None:
 
     assert {room for room in rooms if f"`{room}/`" not in text} == set()
     assert {name for name in loose if f"`{name}`" not in text} == set()
+
+
+def test_the_reference_lists_the_categories_of_kernels_and_what_limits_them() -> None:
+    rows = re.findall(
+        r"^\| `(\w+)`.* \| (.*) \| ([\w ]+) \|$", REFERENCE.partition("### Categories")[2], re.MULTILINE
+    )
+    arithmetic = {category for category, _, limit in rows if limit == "arithmetic"}
+
+    order = dict.fromkeys(rule.category for rule in categories.BUILT_IN)
+    assert [*order, "other"] == [category for category, _, _ in rows]
+    assert arithmetic == categories.COMPUTE_BOUND
+    for category, words, _ in rows[:-1]:
+        patterns = [rule.pattern for rule in categories.BUILT_IN if rule.category == category]
+        assert [word for word in re.findall(r"`(\w+)`", words) if not any(p.search(word) for p in patterns)] == []
 
 
 def test_the_list_of_decisions_is_complete() -> None:

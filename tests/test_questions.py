@@ -1,4 +1,4 @@
-"""docs/questions.md: every command of its tables runs, and prints the line that the table gives as its answer."""
+"""docs/questions.md: every command of the page runs, and prints the lines that the page gives as its answer."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ from pytest_nsight.cli import main
 ROOT = Path(__file__).parents[1]
 PAGE = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
 PLACES = dict(re.findall(r"^\$ (\w)=(\S+)", PAGE, re.MULTILINE))
-ROWS = [
+ANSWERS = [
     (int(number), command, answer)
-    for number, command, answer in re.findall(r"^\| (\d+) \| .* \| `([^`]+)` \| `([^`]+)` \|$", PAGE, re.MULTILINE)
+    for number, command, answer in re.findall(
+        r"^\*\*(\d+)\. [^\n]*\*\* `pytest-nsight ([^`]+)`\n\n```text\n(.*?)^```", PAGE, re.MULTILINE | re.DOTALL
+    )
 ]
-SHOWN: dict[str, str] = {}
-"""Command -> its output: several questions share one."""
+SHOWN: dict[str, list[str]] = {}
+"""Command -> the lines of its output: several questions share one."""
 
 pytestmark = pytest.mark.slow
 
 
 def test_there_are_33_questions_and_each_recording_is_used() -> None:
-    assert [number for number, _, _ in ROWS] == list(range(1, 34))
-    assert {name for _, command, _ in ROWS for name in re.findall(r"\$(\w)", command)} == set(PLACES)
+    assert [number for number, _, _ in ANSWERS] == list(range(1, 34))
+    assert {name for _, command, _ in ANSWERS for name in re.findall(r"\$(\w)", command)} == set(PLACES)
 
 
-@pytest.mark.parametrize(("number", "command", "answer"), ROWS, ids=[f"{number}" for number, _, _ in ROWS])
+@pytest.mark.parametrize(("number", "command", "answer"), ANSWERS, ids=[f"{number}" for number, _, _ in ANSWERS])
 def test_the_command_gives_the_answer(
     number: int,
     command: str,
@@ -38,13 +40,15 @@ def test_the_command_gives_the_answer(
     tmp_path: Path,
 ) -> None:
     if command not in SHOWN:
-        monkeypatch.setenv("COLUMNS", "120")
+        monkeypatch.setenv("COLUMNS", "100")
         words = [
             re.sub(r"^\$(\w)$", lambda match: str(ROOT / PLACES[match[1]]), word) for word in shlex.split(command)
         ]
         monkeypatch.chdir(tmp_path)
         code = main(words)
-        SHOWN[command] = " ".join(capsys.readouterr().out.split())
+        SHOWN[command] = [line.rstrip() for line in capsys.readouterr().out.splitlines()]
         assert code in (0, 1), "compare exits with 1 on a regression"
 
-    assert " ".join(answer.split()) in SHOWN[command]
+    # In their order: a row stands below the title and the column names that the page gives it.
+    printed = iter(SHOWN[command])
+    assert [line for line in answer.splitlines() if line not in printed] == []

@@ -146,7 +146,7 @@ def analyse(
     text = [
         "# Results",
         "",
-        "Made by `python -m benchmarks.validate.analyse`; see README.md for what it means.",
+        "Made by `python -m benchmarks.validate.analyse`; [the study's page](README.md) says what it means.",
         "",
     ]
     text += [settings, ""]
