@@ -44,39 +44,55 @@ class IdentityPass:
             started: its workers that have been started before in the session's folder.
         """
         self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=_PREFIX, started=started)
+        self._found: dict[str, tuple[MeasuredProcess, ...]] = {}
 
     @property
     def started(self) -> int:
         """Workers that have been started in the session's folder."""
         return self._starter.started
 
-    def execute(
-        self,
-        assignment: Assignment,
-        upcoming: Sequence[Assignment] = (),  # noqa: ARG002 - nothing gets ready beside it
-    ) -> tuple[MeasuredProcess, ...]:
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Runs the cases once, shared out to several processes: nothing is timed, so they may disturb each other.
 
         What keeps a process from that is the record's failure, and no error: its cases can be timed.
+
+        Args:
+            assignment: the cases of one tree.
+            upcoming: the next calls'. The passes of two trees run beside one another.
         """
-        shares = share_out(assignment.cases, os.cpu_count() or 1)
-        processes = self._identify([replace(assignment, cases=share) for share in shares])
+        if assignment.tree not in self._found:
+            passes = [assignment, *(one for one in upcoming if one.identifies)]
+            shares = [
+                replace(one, cases=share) for one in passes for share in share_out(one.cases, os.cpu_count() or 1)
+            ]
+            processes = self._identify(shares)
+            self._found = {
+                one.tree: self._try_again(
+                    one, [found for found in processes if found.manifest.tree == one.tree], shares
+                )
+                for one in passes
+            }
+        return self._found.pop(assignment.tree)
+
+    def _try_again(
+        self, assignment: Assignment, processes: Sequence[MeasuredProcess], shares: Sequence[Assignment]
+    ) -> tuple[MeasuredProcess, ...]:
+        """The processes of a tree, and one more with what is left of those that failed beside others."""
         left = {case for process in processes if process.end is ProcessEnd.FAILED for case in process.cases or ()}
         if len(shares) == 1 or not left:
-            return processes
+            return tuple(processes)
         # One process for each device may be all that its mode allows, or all that its memory holds.
         alone = replace(assignment, cases=tuple(case for case in assignment.cases if case in left))
         return (*(replace(process, failure="") for process in processes), *self._identify([alone]))
 
     def _identify(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
         """Runs processes beside one another; `cases` of one that failed are those that it has not identified."""
-        tree = assignments[0].tree
         running: dict[PrewarmedWorker, int] = {}
         try:
             with contextlib.ExitStack() as processes:
                 for assignment in assignments:
                     folder, run = self._starter.next_run()
-                    job = self._starter.job(run, tree, canaries=False)
+                    job = self._starter.job(run, assignment.tree, canaries=False)
                     job = replace(job, run=f"{job.session}/identity pass", identifies=True)
                     worker = self._starter.get_ready(folder, job)
                     running[worker] = len(assignment.cases)
@@ -86,8 +102,7 @@ class IdentityPass:
             ended = zip(running, assignments, codes, strict=True)
             return tuple(_read(worker.folder, assignment, code) for worker, assignment, code in ended)
         except (CollectorError, RecordingError) as error:
-            cases = tuple(case for assignment in assignments for case in assignment.cases)
-            return (_fail(tree, cases, str(error)),)
+            return tuple(_fail(assignment.tree, assignment.cases, str(error)) for assignment in assignments)
         finally:
             for worker in running:
                 worker.pipe.close()

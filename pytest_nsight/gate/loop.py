@@ -96,7 +96,8 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
     """
     known = tuple(process.assignment for process in state.pending[1:])
     if state.pending and state.pending[0].assignment.identifies:
-        return ()
+        # What is timed after them depends on what they find.
+        return tuple(assignment for assignment in known if assignment.identifies)
     most = max(state.plan.runs, LOOKS[-1]) if state.plan.is_judged else state.plan.runs
     if state.planned_runs >= most or len(state.plan.cases) < _WORTH_GUESSING:
         return known
