@@ -141,6 +141,7 @@ def conclude(
         ),
         affected=collected.affected,
         script=settings.script.command if settings.script is not None else "",
+        baselines_option=settings.baselines_option,
     )
     result = add_measured(result, state)
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]

@@ -122,6 +122,7 @@ def write_shard(
             "--nsight-affected": settings.affected,
         },
         baselines="" if settings.against else store.fingerprint(settings.baselines),
+        baselines_option=settings.baselines_option,
     )
     path = session.folder / shard_file.FILE_NAME
     try:

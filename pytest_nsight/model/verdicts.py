@@ -139,6 +139,8 @@ class SessionResult:
         identities: case -> what its rounds launch; empty without an identity pass.
         affected: which cases were chosen by what has changed, None where all selected ones are measured.
         script: how the script is run that was measured in place of tests, "" for tests.
+        baselines_option: folder of the baselines where the command line gives one, as a command in the root folder
+            names it; "" where the default or the ini file does.
     """
 
     session: str
@@ -162,6 +164,7 @@ class SessionResult:
     identities: Mapping[str, Identity] = field(default_factory=dict)
     affected: AffectedCases | None = None
     script: str = ""
+    baselines_option: str = ""
 
     @cached_property
     def runs_by_subject(self) -> Mapping[Subject, Sequence[RunSummary]]:

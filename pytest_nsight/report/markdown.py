@@ -168,8 +168,8 @@ def _next_steps(failing: Sequence[Verdict], result: SessionResult) -> list[list[
     return [
         [f"The baseline: {markdown_text(steps.origin)}."],
         [f"To accept these changes, save them on a machine with this {machine}, and commit the baselines:"],
-        markdown_block([steps.accept]),
-        [f"To check again, against {compared}:", "", *markdown_block([steps.check])],
+        markdown_block(steps.accept.splitlines()),
+        [f"To check again, against {compared}:", "", *markdown_block(steps.check.splitlines())],
     ]
 
 
