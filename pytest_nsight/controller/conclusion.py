@@ -124,7 +124,7 @@ def conclude(
     result = SessionResult(
         session=session.id,
         recorded=session.recorded,
-        collector=session.collector_title(settings),
+        collector=session.collector_title(settings, state),
         environment=name_environment(state),
         verdicts=verdicts,
         runs=state.summaries,

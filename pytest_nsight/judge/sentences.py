@@ -165,7 +165,12 @@ def _time_beside(comparison: Comparison | None) -> str:
 
 def structure(finding: StructureFinding, comparison: Comparison | None) -> str:
     """Other launches than the baseline's."""
-    return f"{_headline(finding)}: {write_diff(finding.changes)}{_time_beside(comparison)}"
+    return f"{_headline(finding)}{listing(finding)}{_time_beside(comparison)}"
+
+
+def listing(finding: StructureFinding) -> str:
+    """The list of changes within the sentences about them, a colon before it."""
+    return f": {(write_shapes if finding.is_retiled else write_diff)(finding.changes)}"
 
 
 def _headline(finding: StructureFinding) -> str:
@@ -189,8 +194,8 @@ def _headline(finding: StructureFinding) -> str:
 def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
     """The same kernels in other shapes."""
     return (
-        f"same kernels, other launch shapes (another tile, an autotuner's choice or another size): "
-        f"{write_shapes(finding.changes)}{_time_beside(comparison)}"
+        f"same kernels, other launch shapes (another tile, an autotuner's choice or another size)"
+        f"{listing(finding)}{_time_beside(comparison)}"
         f"{_unless_paired(comparison, '; if intended, save it with --nsight-save')}"
     )
 
@@ -198,7 +203,7 @@ def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
 def retiled_once(finding: StructureFinding, runs: int) -> str:
     """The same in too few runs: an autotuner may have chosen so by chance."""
     return (
-        f"same kernels, other launch shapes in {count(runs, 'run')}: {write_shapes(finding.changes)}; "
+        f"same kernels, other launch shapes in {count(runs, 'run')}{listing(finding)}; "
         f"an autotuner may choose so by chance: {MINIMUM_NEW_RUNS} runs settle it "
         f"(--nsight-runs {MINIMUM_NEW_RUNS})"
     )

@@ -83,6 +83,7 @@ class Verdict:
         metric: the gated duration.
         before_ns: what a save replaces: the typical time of the newest stored session in ns; None if nothing was
             stored.
+        listing: the part of the sentence that lists `changes`; what shows them below the sentence leaves it out.
     """
 
     subject: Subject
@@ -93,6 +94,7 @@ class Verdict:
     changes: tuple[ShapeChange, ...] = ()
     metric: str = "kernel"
     before_ns: float | None = None
+    listing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class SessionResult:
     Attributes:
         session: id of the session.
         recorded: UTC time of its start, ISO 8601.
-        collector: "nsys", "torch" or "replay of ...".
+        collector: "nsys 2025.3.1 (/opt/...)", "torch" or "nsys, replay of ...".
         environment: names and values of the machine and its software.
         verdicts: one per subject, in order of collection.
         runs: all new runs, one RunSummary per subject and run.

@@ -74,4 +74,7 @@ def _without_links(text: str) -> str:
     text = re.sub(r"([@#])(?=\w)", rf"\1{_ZERO_WIDTH_SPACE}", re.sub(r"&#(\d+);", "\0\\1;", text)).replace(
         "\0", "&#"
     )
+    # Neither does it draw a picture or name an issue.
+    text = re.sub(r":(?=[\w+\\-]+:)", f":{_ZERO_WIDTH_SPACE}", text)
+    text = re.sub(r"(?i)\b(GH-)(?=\d)", rf"\1{_ZERO_WIDTH_SPACE}", text)
     return re.sub(r"(?i)\bwww\.", "www&#46;", text.replace("://", "&#58;//"))

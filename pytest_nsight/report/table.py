@@ -7,6 +7,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
 _GAP = "  "
 
 
@@ -80,12 +82,18 @@ def shorten_all(texts: Iterable[str], width: int, ellipsis: str) -> dict[str, st
     return short
 
 
+def bind(text: str) -> str:
+    """The text with no-break spaces between a number and its unit, around arrows, and in "block 128"."""
+    bound = re.sub(r"(?<=\d) (?=(%|[num]?s|[kMGTP]?(B|FLOP)(/s)?)(\W|$))", NO_BREAK, text)
+    bound = re.sub(r"((?<=\bgrid)|(?<=\bblock)) (?=\d)", NO_BREAK, bound)
+    return re.sub(r"(?<=[\w%]) (->|\N{RIGHTWARDS ARROW}) (?=\d)", rf"{NO_BREAK}\1{NO_BREAK}", bound)
+
+
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines, the later ones indented by four more; a number and its unit stay together."""
+    """The text in lines, the later ones indented by four more; what `bind` binds stays together."""
     # textwrap breaks at no space but the ASCII one.
-    bound = re.sub(r"(?<=\d) (?=(%|[num]?s|[kMGTP]?(B|FLOP)(/s)?)(\W|$))", "\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(
-        bound,
+        bind(text),
         width,
         initial_indent=indent,
         subsequent_indent=indent + "    ",
@@ -93,7 +101,7 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
         # A path or a command in two pieces cannot be copied.
         break_long_words=False,
     )
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def _groups(short: dict[str, str]) -> list[list[str]]:

@@ -6,6 +6,7 @@ Foreign text leaves this module without signs that have no glyph; each report ad
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -17,6 +18,8 @@ from pytest_nsight.model.values import Shape, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import shorten
+
+MDE_LEGEND = "MDE (minimum detectable effect): the smallest slowdown that the comparison would have found"
 
 # Names of C++ kernels fill a screen when every template argument is spelled out.
 _LONGEST_NAME = 100
@@ -128,14 +131,24 @@ def cells(verdict: Verdict, label: str) -> Cells:
 
 
 def sentence(verdict: Verdict) -> str:
-    """The verdict's sentence, with the subject's name in front of it."""
-    label, text = visible(verdict.subject.label), visible(verdict.sentence)
+    """The verdict's sentence, with the subject's name in front of it, for a place that lists the changes below."""
+    label, text = visible(verdict.subject.label), _without_listing(visible(verdict.sentence), verdict)
     return text if label in text else f"{label}: {text}"
 
 
 def reason(verdict: Verdict) -> str:
     """The verdict's sentence without the subject's name, for a place that has named it."""
     return visible(verdict.sentence).removeprefix(f"{visible(verdict.subject.label)}: ")
+
+
+def reason_above_details(verdict: Verdict) -> str:
+    """The reason for a place that lists the changes below it."""
+    return _without_listing(reason(verdict), verdict)
+
+
+def arrows(text: str) -> str:
+    """The text with a true arrow between two numbers; those of a kernel's name stay."""
+    return re.sub(r"(?<=[\w%]) -> (?=\d)", " \N{RIGHTWARDS ARROW} ", text)
 
 
 def headline(verdict: Verdict) -> str:
@@ -222,6 +235,10 @@ def affected_by(verdict: Verdict, result: SessionResult) -> str:
 def shown_ns(verdict: Verdict) -> float | None:
     """The duration in ns that stands for the case in every table: the compared one, else the typical one."""
     return verdict.comparison.now_ns if verdict.comparison else verdict.now_ns
+
+
+def _without_listing(text: str, verdict: Verdict) -> str:
+    return text.replace(visible(verdict.listing), "", 1) if verdict.listing else text
 
 
 def _file(subject: Subject) -> str:

@@ -18,6 +18,7 @@ from pytest_nsight.report.escapes import (
     log_line,
     markdown_block,
     markdown_code,
+    markdown_summary,
     markdown_text,
     visible,
 )
@@ -107,6 +108,13 @@ def test_markdown_keeps_its_shape(text: str) -> None:
         return line.count("|") - line.count("\\|") if line.startswith("|") else 0
 
     assert shape(markdown.render(hostile(text))) == shape(markdown.render(hostile("plain")))
+
+
+@pytest.mark.parametrize("text", [":smile:", ":+1:", "test[:tada:]", ":_a:", "GH-12", "gh-7"])
+def test_markdown_draws_no_pictures_and_links_no_issues(text: str) -> None:
+    for shown in (markdown_text(text), markdown_summary(text)):
+        assert not re.search(r":[\w+\\-]+:|(?i:gh-)\d", shown)
+        assert shown.replace("&#8203;", "").replace("\\", "") == text
 
 
 @pytest.mark.parametrize("text", HOSTILE)
