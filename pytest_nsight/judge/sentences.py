@@ -34,9 +34,10 @@ def _change(comparison: Comparison) -> str:
     return percent_of_log(math.log(comparison.ratio)) if comparison.ratio > 0 else "-100 %"
 
 
-def _interval(comparison: Comparison) -> str:
+def _change_with_interval(comparison: Comparison) -> str:
     low, high = (math.log(max(end, 1e-300)) for end in (comparison.low, comparison.high))
-    return f"90 % CI {interval_of_logs(low, high)}"
+    change = percent(comparison.ratio - 1, error=comparison.half_width)
+    return f"{change}, 90 % CI {interval_of_logs(low, high)}"
 
 
 def _runs(comparison: Comparison) -> str:
@@ -73,7 +74,7 @@ def improvement(comparison: Comparison, contrast: Contrast) -> str:
 def unchanged(comparison: Comparison, contrast: Contrast) -> str:
     """Equal within the margin."""
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
+        f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)}), "
         f"equal within {percent(math.expm1(equality_margin(contrast.material)), signed=False)}"
     )
 
@@ -98,7 +99,7 @@ def inconclusive(comparison: Comparison, contrast: Contrast) -> str:
         percent(math.expm1(equality_margin(material)), signed=False) if math.isfinite(material) else "any margin"
     )
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
+        f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)}), "
         f"shown neither outside {_band(comparison, contrast)} nor equal within {margin}; slowdowns from "
         f"{percent_of_log(math.log1p(comparison.mde))} are found; {_remedy(contrast)}"
     )

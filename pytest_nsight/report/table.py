@@ -10,6 +10,7 @@ from dataclasses import dataclass
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 _GAP = "  "
+_LEAST_OF_A_NAME = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +68,20 @@ def shorten(text: str, width: int, ellipsis: str) -> str:
     return text[:head] + ellipsis + text[len(text) - (room - head) :]
 
 
+def shorten_name(text: str, width: int, ellipsis: str) -> str:
+    """A test's name in `width` characters at most, its parameters whole where there is room for them."""
+    head = width - len(ellipsis) - len(text) + text.find("[")
+    if len(text) <= width or "[" not in text or head < _LEAST_OF_A_NAME:
+        return shorten(text, width, ellipsis)
+    return text[:head] + ellipsis + text[text.find("[") :]
+
+
 def shorten_all(texts: Iterable[str], width: int, ellipsis: str) -> dict[str, str]:
-    """Each text, shortened so that no two of them look alike.
+    """Each test's name, shortened so that no two of them look alike.
 
     Where the middle is what distinguishes them, that is what stays; where nothing does, they are numbered.
     """
-    short = {text: shorten(text, width, ellipsis) for text in texts}
+    short = {text: shorten_name(text, width, ellipsis) for text in texts}
     for alike in _groups(short):
         shared = _shared_length(alike)
         short.update({text: _from(text, shared, width, ellipsis) for text in alike})

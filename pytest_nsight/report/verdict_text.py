@@ -11,7 +11,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.units import count, duration, durations, interval, percent
 from pytest_nsight.model.values import Shape, Subject
@@ -122,9 +121,9 @@ def cells(verdict: Verdict, label: str) -> Cells:
         baseline=duration(compared.baseline_ns),
         now=duration(compared.now_ns),
         pair=_pair(compared.baseline_ns, compared.now_ns),
-        change=percent(compared.ratio - 1),
-        interval=_interval(compared),
-        half_width=percent((compared.high - compared.low) / 2, signed=False),
+        change=percent(compared.ratio - 1, error=compared.half_width),
+        interval=interval(compared.low - 1, compared.high - 1),
+        half_width=percent(compared.half_width, signed=False, error=compared.half_width),
         mde=percent(compared.mde, signed=False) if is_open else "",
         verdict=verdict.kind.value,
     )
@@ -251,10 +250,6 @@ def _kernel_name(name: str) -> str:
 
 def _change_size(verdict: Verdict) -> float:
     return abs(verdict.comparison.ratio - 1) if verdict.comparison else 0.0
-
-
-def _interval(compared: Comparison) -> str:
-    return interval(compared.low - 1, compared.high - 1)
 
 
 def _pair(baseline_ns: float, now_ns: float) -> str:
