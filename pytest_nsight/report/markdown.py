@@ -39,7 +39,7 @@ MARKER = "<!-- pytest-nsight"
 LONGEST = 65_536
 """GitHub refuses longer comments."""
 
-_HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
+_HEADERS = ("verdict", "case", "baseline → now", "change", "90 % interval")
 _EXPLAINED = (
     VerdictKind.ENVIRONMENT,
     VerdictKind.INCONCLUSIVE,
@@ -109,12 +109,12 @@ def _headline(result: SessionResult) -> str:
 def _table(verdicts: Sequence[Verdict], named: dict[Subject, str]) -> list[str]:
     if not verdicts:
         return []
-    lines = [_row(_HEADERS), "|:--|:--|--:|--:|--:|--:|"]
+    lines = [_row(map(_bound, _HEADERS)), "|:--|:--|--:|--:|--:|"]
     for verdict in verdicts:
         row = cells(verdict, named[verdict.subject])
         name = f"{row.verdict} (MDE {row.mde})" if row.mde else row.verdict
-        numbers = map(_bound, (row.baseline, row.now, row.change, row.interval))
-        lines.append(_row((name, markdown_code(row.case), *numbers)))
+        numbers = map(_bound, (arrows(row.pair), row.change, row.interval))
+        lines.append(_row((name, markdown_code(row.case, is_in_table=True), *numbers)))
     return lines
 
 
@@ -130,7 +130,7 @@ def _work(result: SessionResult) -> list[list[str]]:
         return []
     head, *body = rows
     table = [_row(map(_bound, head)), f"|:--|{'--:|' * (len(head) - 1)}"]
-    table += [_row((markdown_code(row[0]), *(_bound(text) for text in row[1:]))) for row in body]
+    table += [_row((markdown_code(row[0], is_in_table=True), *(_bound(text) for text in row[1:]))) for row in body]
     return _folded(f"{count(len(body), 'case')} with declared work", [_escaped(limits_lines(result)), table])
 
 
@@ -139,7 +139,9 @@ def _affected(result: SessionResult, rows: int) -> list[list[str]]:
     chosen = result.affected
     if chosen is None:
         return []
-    measured = [_row((markdown_code(case), markdown_text(cause))) for case, cause in chosen.causes.items()]
+    measured = [
+        _row((markdown_code(case, is_in_table=True), markdown_text(cause))) for case, cause in chosen.causes.items()
+    ]
     table = [_row(("case", "affected by")), "|:--|:--|", *measured[:rows]] if measured else []
     left_out = [f"- NOT_AFFECTED {markdown_code(case)}" for case in chosen.left_out[:rows]]
     more = [count(len(cases) - rows, "more case") for cases in (measured, chosen.left_out) if len(cases) > rows]

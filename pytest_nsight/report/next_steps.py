@@ -71,14 +71,14 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
         start, targets = "pytest-nsight run", [f"-- {visible(result.script)}"]
     folder = result.baselines_option
     # The ini file sets it for every command; the command line sets it once.
-    where = f" --nsight-baselines {shlex.quote(visible(folder))}" if folder else ""
+    where = [f"--nsight-baselines {shlex.quote(visible(folder))}"] if folder else []
     # Of a tree with uncommitted changes the commit alone may lack what was measured.
     is_known = _is_commit(newest.commit)
-    check = f"{start} --nsight-against {newest.commit[:_COMMIT]}" if is_known else f"{start}{where}"
+    again = [f"{start} --nsight-against {newest.commit[:_COMMIT]}"] if is_known else [start, *where]
     return NextSteps(
         origin=describe_origin(stored),
-        accept=_command(f'{start} --nsight-save --nsight-reason "why"{where}', targets),
-        check=_command(check, targets),
+        accept=_command([f'{start} --nsight-save --nsight-reason "why"', *where, *targets]),
+        check=_command([*again, *targets]),
         is_against_commit=is_known,
     )
 
@@ -99,10 +99,10 @@ def describe_origin(runs: Sequence[RunSummary]) -> str:
     return f"{each} on {boards}, the newest{day}{commit} on {_shorten_board(newest.board)}{reason}"
 
 
-def _command(start: str, targets: Sequence[str]) -> str:
-    """The command in one line where that is short, else with each target in a line of its own."""
-    line = " ".join([start, *targets])
-    return line if len(line) <= _LONGEST_LINE else " \\\n    ".join([start, *targets])
+def _command(parts: Sequence[str]) -> str:
+    """The command in one line where that is short, else with each part in a line of its own."""
+    line = " ".join(parts)
+    return line if len(line) <= _LONGEST_LINE else " \\\n    ".join(parts)
 
 
 def _shorten_board(board: str) -> str:

@@ -152,7 +152,8 @@ def test_a_block_of_code_ends_where_it_should(text: str) -> None:
 
 
 def test_code_keeps_bars_and_backticks() -> None:
-    assert markdown_code("a|b") == "`a\\|b`"
+    assert markdown_code("a|b", is_in_table=True) == "`a\\|b`"
+    assert markdown_code("a|b") == "`a|b`"
     assert markdown_code("a`b``c") == "``` a`b``c ```"
 
 
