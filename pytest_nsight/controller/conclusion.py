@@ -124,7 +124,7 @@ def conclude(
     result = SessionResult(
         session=session.id,
         recorded=session.recorded,
-        collector=session.collector_title(settings),
+        collector=session.collector_title(settings, state),
         environment=name_environment(state),
         verdicts=verdicts,
         runs=state.summaries,
@@ -141,6 +141,7 @@ def conclude(
         ),
         affected=collected.affected,
         script=settings.script.command if settings.script is not None else "",
+        baselines_option=settings.baselines_option,
     )
     result = add_measured(result, state)
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]

@@ -86,6 +86,7 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
         strict=strict,
         notes=(*describe_affected(affected), *state.notes, *gaps),
         affected=affected,
+        baselines_option=shards[0].baselines_option if len({f.baselines_option for f in shards}) == 1 else "",
     )
     return JoinedSession(
         add_measured(result, state), {**_find_failing(state, verdicts, strict=strict), **own_failures}, gaps

@@ -14,9 +14,9 @@ from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.protocol.manifest_events import CaseWarning
 from pytest_nsight.report.ci_formats import properties
-from pytest_nsight.report.escapes import log_line, visible
+from pytest_nsight.report.escapes import log_line
 from pytest_nsight.report.table import wrap
-from pytest_nsight.report.verdict_text import detail_lines, headline
+from pytest_nsight.report.verdict_text import detail_lines, headline, sentence
 
 _TUPLES = ("longrepr", "location")
 _ORDER = list(VerdictKind)
@@ -107,7 +107,7 @@ class VerdictText:
     """A failure's text: one sentence for each failing subject, and what the user may do about it."""
 
     def __init__(self, verdicts: Sequence[Verdict], item: pytest.Item, next_steps: Sequence[str]) -> None:
-        self._sentences = [log_line(visible(verdict.sentence)) for verdict in verdicts]
+        self._sentences = [log_line(sentence(verdict)) for verdict in verdicts]
         self._details = [log_line(line) for verdict in verdicts for line in detail_lines(verdict)]
         self._next_steps = [log_line(line) for line in next_steps]
         self.reprcrash = _Crash(str(item.path), (item.location[1] or 0) + 1, headline(verdicts[0]))
@@ -117,8 +117,8 @@ class VerdictText:
 
     def toterminal(self, tw: Any) -> None:
         """Writes the sentences as pytest writes a traceback, as wide as the terminal."""
-        for sentence in self._sentences:
-            for part in wrap(sentence, tw.fullwidth):
+        for text in self._sentences:
+            for part in wrap(text, tw.fullwidth):
                 tw.line(part, red=True)
         for line in (*self._details, *self._next_steps[:1]):
             for part in wrap(line, tw.fullwidth):

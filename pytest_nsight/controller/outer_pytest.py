@@ -226,6 +226,8 @@ class Controller:
         if result is None:
             self._write_faults(terminalreporter)
             return
+        # Without failures to show, the cursor still stands behind the last line of progress.
+        terminalreporter.ensure_newline()
         terminalreporter.section("nsight", sep="=", cyan=True)
         text = terminal.render(
             # pytest's header, where it is shown, has said some of the notes.

@@ -37,9 +37,14 @@ class SessionRecord:
     collector: Collector | None
     notes: tuple[str, ...] = ()
 
-    def collector_title(self, settings: Settings) -> str:
-        """What recorded it, as reports name it."""
-        return self.collector.title if self.collector else f"replay of {settings.replay}"
+    def collector_title(self, settings: Settings, state: GateState) -> str:
+        """What recorded it, as reports name it; of a folder outside of the root, the last part."""
+        if self.collector or settings.replay is None:
+            return self.collector.title if self.collector else ""
+        folder = settings.replay
+        shown = folder.relative_to(settings.root) if folder.is_relative_to(settings.root) else folder.name
+        recorded = state.environment.get("collector", "")
+        return f"{recorded}, replay of {shown}" if recorded else f"replay of {shown}"
 
 
 def name_environment(state: GateState) -> dict[str, str]:
@@ -109,7 +114,7 @@ def write_shard(
         fingerprint=collected.fingerprint,
         session=session.id,
         recorded=session.recorded,
-        collector=session.collector_title(settings),
+        collector=session.collector_title(settings, state),
         options={
             "--nsight-collector": collector,
             "--nsight-against": state.other.commit or settings.against,
@@ -122,6 +127,7 @@ def write_shard(
             "--nsight-affected": settings.affected,
         },
         baselines="" if settings.against else store.fingerprint(settings.baselines),
+        baselines_option=settings.baselines_option,
     )
     path = session.folder / shard_file.FILE_NAME
     try:

@@ -5,6 +5,7 @@ Precedence: mark > command line > ini > default.
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -51,6 +52,7 @@ class Settings:
         root: pytest's root folder; node ids and relative paths start there.
         collector: "auto", or the name of a collector.
         baselines: folder of the baselines.
+        baselines_option: the same as a command in the root folder names it, "" where no option gives it.
         runs: fresh processes in which every case is measured before the first look at the result.
         rounds: rounds of a case in a run; None lets the measurement choose.
         band: relative change that counts as material (0.02 is 2 %).
@@ -86,6 +88,7 @@ class Settings:
     root: Path
     collector: str = AUTO
     baselines: Path = Path("baselines")
+    baselines_option: str = ""
     runs: int = RUNS_TO_CHECK
     rounds: int | None = None
     band: float = DEFAULT_BAND
@@ -158,6 +161,7 @@ def read_settings(config: pytest.Config) -> Settings:
         root=config.rootpath,
         collector=collector,
         baselines=_baselines_folder(config, given),
+        baselines_option=_name_baselines(config, given),
         runs=_enough(positive(given.source("runs"), given("runs") or default_runs), against),
         rounds=None if rounds is None else positive(given.source("rounds"), rounds),
         band=parse_band(given.source("band"), given("band") or DEFAULT_BAND),
@@ -232,6 +236,15 @@ def _baselines_folder(config: pytest.Config, given: GivenValues) -> Path:
     """A folder on the command line is relative to where pytest was started, one in the ini to the root."""
     start = config.invocation_params.dir if given.is_option("baselines") else config.rootpath
     return Path(start, given("baselines") or "baselines")
+
+
+def _name_baselines(config: pytest.Config, given: GivenValues) -> str:
+    """The folder that the command line gives, as a command in the root folder names it; "" where it gives none."""
+    if not given.is_option("baselines"):
+        return ""
+    folder = _baselines_folder(config, given)
+    is_near = folder.is_relative_to(config.rootpath) or not Path(given("baselines") or "").is_absolute()
+    return os.path.relpath(folder, config.rootpath) if is_near else str(folder)
 
 
 def _enough(runs: int, against: str) -> int:

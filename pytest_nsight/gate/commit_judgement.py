@@ -106,4 +106,5 @@ def judge_time(verdict: Verdict, of_bad: Comparison) -> Judgement | None:
 
 def describe_time(comparison: Comparison) -> str:
     """A comparison of times in a few words."""
-    return f"{percent(comparison.ratio - 1)} ({interval(comparison.low - 1, comparison.high - 1)}) against GOOD"
+    change = percent(comparison.ratio - 1, error=comparison.half_width)
+    return f"{change} ({interval(comparison.low - 1, comparison.high - 1)}) against GOOD"

@@ -204,6 +204,7 @@ def _describe(subject: SubjectRuns) -> Verdict:
         changes=found.changes,
         metric=metric,
         before_ns=before_ns,
+        listing=diff,
     )
 
 

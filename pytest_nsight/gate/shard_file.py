@@ -89,6 +89,7 @@ class ShardFile:
         affected: which cases were chosen by what has changed.
         timelines: case -> a round of its newest run.
         metrics: case -> sampled counters in its newest run.
+        baselines_option: the folder of baselines where the command line gives it, "" elsewhere.
     """
 
     format: int
@@ -119,6 +120,7 @@ class ShardFile:
     affected: AffectedCases | None = None
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
+    baselines_option: str = ""
 
     @property
     def state(self) -> GateState:
@@ -153,6 +155,7 @@ class ShardIdentity:
         collector: what recorded it.
         options: what decides how is measured and judged.
         baselines: fingerprint of the folder of baselines.
+        baselines_option: that folder where the command line gives it, "" elsewhere.
     """
 
     shard: Shard
@@ -162,6 +165,7 @@ class ShardIdentity:
     collector: str
     options: Mapping[str, str]
     baselines: str
+    baselines_option: str = ""
 
 
 def render_shard(
@@ -203,6 +207,7 @@ def render_shard(
             affected=affected,
             timelines=state.timelines,
             metrics=state.metrics,
+            baselines_option=identity.baselines_option,
         )
     )
 

@@ -22,7 +22,7 @@ from pytest_nsight.judge.structure import LAUNCH_KINDS, count_launches
 from pytest_nsight.judge.subject_runs import LOOKS, SubjectRuns
 from pytest_nsight.judge.wording import write_counts, write_names
 from pytest_nsight.model.roofline import find_bound, roofline_metric
-from pytest_nsight.model.units import count, durations, percent
+from pytest_nsight.model.units import count, durations, number, percent
 from pytest_nsight.model.values import RunSummary, Subject
 
 _TAIL = 0.025
@@ -222,8 +222,8 @@ def _check_factor(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior)
 def _conclude_factor(found: _Estimate, label: str, by: float, where: str = "") -> ClaimFinding:
     factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     phrase = (
-        f"{factor:.3g}x as fast as {label}, {by:g}x claimed "
-        f"(95 % CI {low:.3g} to {high:.3g}x, {count(found.runs, 'run')}{where})"
+        f"{number(factor)}x as fast as {label}, {by:g}x claimed "
+        f"(95 % CI {number(low)} to {number(high)}x, {count(found.runs, 'run')}{where})"
     )
     is_close = low <= by < high and found.runs < LOOKS[-1]
     return ClaimFinding(ClaimState.HELD if low > by else ClaimState.FAILED, phrase, is_close)
@@ -274,8 +274,9 @@ def _check_pairs(estimates: Sequence[PairEstimate], label: str, given: SubjectRu
     factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     total = sum(one.pairs for one in estimates)
     phrase = (
-        f"{factor:.3g}x as fast as {label}, {given.policy.by:g}x claimed (95 % CI {low:.3g} to {high:.3g}x, "
-        f"{count(total, 'interleaved pair')} in {count(len(estimates), 'run')})"
+        f"{number(factor)}x as fast as {label}, {given.policy.by:g}x claimed "
+        f"(95 % CI {number(low)} to {number(high)}x, {count(total, 'interleaved pair')} in "
+        f"{count(len(estimates), 'run')})"
     )
     is_near = found.low <= by + NEAR_CLAIM and found.high >= by - NEAR_CLAIM
     is_open = found.low <= by < found.high

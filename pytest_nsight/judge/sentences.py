@@ -34,9 +34,10 @@ def _change(comparison: Comparison) -> str:
     return percent_of_log(math.log(comparison.ratio)) if comparison.ratio > 0 else "-100 %"
 
 
-def _interval(comparison: Comparison) -> str:
+def _change_with_interval(comparison: Comparison) -> str:
     low, high = (math.log(max(end, 1e-300)) for end in (comparison.low, comparison.high))
-    return f"90 % CI {interval_of_logs(low, high)}"
+    change = percent(comparison.ratio - 1, error=comparison.half_width)
+    return f"{change}, 90 % CI {interval_of_logs(low, high)}"
 
 
 def _runs(comparison: Comparison) -> str:
@@ -73,7 +74,7 @@ def improvement(comparison: Comparison, contrast: Contrast) -> str:
 def unchanged(comparison: Comparison, contrast: Contrast) -> str:
     """Equal within the margin."""
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
+        f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)}), "
         f"equal within {percent(math.expm1(equality_margin(contrast.material)), signed=False)}"
     )
 
@@ -98,7 +99,7 @@ def inconclusive(comparison: Comparison, contrast: Contrast) -> str:
         percent(math.expm1(equality_margin(material)), signed=False) if math.isfinite(material) else "any margin"
     )
     return (
-        f"{_times(comparison)} ({_change(comparison)}, {_interval(comparison)}, {_runs(comparison)}), "
+        f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)}), "
         f"shown neither outside {_band(comparison, contrast)} nor equal within {margin}; slowdowns from "
         f"{percent_of_log(math.log1p(comparison.mde))} are found; {_remedy(contrast)}"
     )
@@ -165,7 +166,12 @@ def _time_beside(comparison: Comparison | None) -> str:
 
 def structure(finding: StructureFinding, comparison: Comparison | None) -> str:
     """Other launches than the baseline's."""
-    return f"{_headline(finding)}: {write_diff(finding.changes)}{_time_beside(comparison)}"
+    return f"{_headline(finding)}{listing(finding)}{_time_beside(comparison)}"
+
+
+def listing(finding: StructureFinding) -> str:
+    """The list of changes within the sentences about them, a colon before it."""
+    return f": {(write_shapes if finding.is_retiled else write_diff)(finding.changes)}"
 
 
 def _headline(finding: StructureFinding) -> str:
@@ -189,8 +195,8 @@ def _headline(finding: StructureFinding) -> str:
 def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
     """The same kernels in other shapes."""
     return (
-        f"same kernels, other launch shapes (another tile, an autotuner's choice or another size): "
-        f"{write_shapes(finding.changes)}{_time_beside(comparison)}"
+        f"same kernels, other launch shapes (another tile, an autotuner's choice or another size)"
+        f"{listing(finding)}{_time_beside(comparison)}"
         f"{_unless_paired(comparison, '; if intended, save it with --nsight-save')}"
     )
 
@@ -198,7 +204,7 @@ def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
 def retiled_once(finding: StructureFinding, runs: int) -> str:
     """The same in too few runs: an autotuner may have chosen so by chance."""
     return (
-        f"same kernels, other launch shapes in {count(runs, 'run')}: {write_shapes(finding.changes)}; "
+        f"same kernels, other launch shapes in {count(runs, 'run')}{listing(finding)}; "
         f"an autotuner may choose so by chance: {MINIMUM_NEW_RUNS} runs settle it "
         f"(--nsight-runs {MINIMUM_NEW_RUNS})"
     )

@@ -70,6 +70,7 @@ def decide(
         comparison=comparison,
         changes=subject.structure.changes if subject.loses_structure else (),
         metric=subject.given.policy.metric,
+        listing=sentences.listing(subject.structure) if subject.loses_structure else "",
     )
 
 

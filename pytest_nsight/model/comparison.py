@@ -202,6 +202,11 @@ class Comparison:
     basis: Basis | None = None
 
     @property
+    def half_width(self) -> float:
+        """Half the width of the confidence interval."""
+        return (self.high - self.low) / 2
+
+    @property
     def effective_band(self) -> float:
         """The band that judged, as a ratio: the user's, or what time or processor can carry where that is wider."""
         if self.basis is None or self.band < 0:

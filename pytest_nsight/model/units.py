@@ -42,12 +42,16 @@ def durations(*each_ns: float, joined_by: str = " -> ") -> str:
     return f"{joined_by.join(texts)} {unit}"
 
 
-def percent(change: float, *, signed: bool = True) -> str:
+def percent(change: float, *, signed: bool = True, error: float | None = None) -> str:
     """A relative change in percent: "+7.0 %", "+0.07 %", "-130 %"; unsigned drops a trailing ".0": "2 %".
+
+    With an error it ends at the decimal place of the error's second digit, or at 0.01 %: "+1194 %" where the error
+    is 20 %, "-0.7 %" where it is 1.9 %. So value, error and the ends of an interval have the same decimal places.
 
     Args:
         change: the change as a ratio, 0.07 for 7 %.
         signed: whether a plus is written; False for bands and detectable changes, which have no direction.
+        error: half the width of its interval as a ratio, None where none is known.
     """
     value = 100 * change
     if not math.isfinite(value):
@@ -55,6 +59,8 @@ def percent(change: float, *, signed: bool = True) -> str:
     size = abs(value)
     if size >= 1e6:
         return f"{value:+.3g} %" if signed else f"{value:.3g} %"
+    if error is not None and math.isfinite(error):
+        return _to_place_of(value, 100 * error, signed=signed)
     decimals = 0 if round(size, 1) >= 100 else 1 if round(size, 2) >= 1 else 2
     text = f"{value:+.{decimals}f}" if signed else f"{value:.{decimals}f}"
     if float(text) == 0:
@@ -65,13 +71,14 @@ def percent(change: float, *, signed: bool = True) -> str:
 
 
 def interval(low: float, high: float) -> str:
-    """An interval of relative changes: "-0.20 to +0.40 %".
+    """An interval of relative changes, both ends to one decimal place: "-0.20 to +0.40 %".
 
     Args:
         low: lower end as a ratio, -0.002 for -0.2 %.
         high: upper end, likewise.
     """
-    return f"{percent(low).removesuffix(' %')} to {percent(high)}"
+    half = (high - low) / 2
+    return f"{percent(low, error=half).removesuffix(' %')} to {percent(high, error=half)}"
 
 
 def percent_of_log(difference: float) -> str:
@@ -135,6 +142,14 @@ def _plural(noun: str) -> str:
     if noun.endswith(("ch", "s", "x")):
         return f"{noun}es"
     return f"{noun[:-1]}ies" if noun.endswith("y") and noun[-2:-1] not in "aeiou" else f"{noun}s"
+
+
+def _to_place_of(value: float, error: float, *, signed: bool) -> str:
+    # Of 9.96 the second digit is the point's left neighbour: it is rounded to 10.
+    size = float(f"{abs(error):.1e}")
+    decimals = 2 if not size else min(2, max(0, 1 - math.floor(math.log10(size))))
+    text = f"{value:+.{decimals}f}" if signed else f"{value:.{decimals}f}"
+    return f"{text if float(text) else f'{0:.{decimals}f}'} %"
 
 
 def _change_of(difference: float) -> float:

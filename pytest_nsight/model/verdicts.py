@@ -83,6 +83,7 @@ class Verdict:
         metric: the gated duration.
         before_ns: what a save replaces: the typical time of the newest stored session in ns; None if nothing was
             stored.
+        listing: the part of the sentence that lists `changes`; what shows them below the sentence leaves it out.
     """
 
     subject: Subject
@@ -93,6 +94,7 @@ class Verdict:
     changes: tuple[ShapeChange, ...] = ()
     metric: str = "kernel"
     before_ns: float | None = None
+    listing: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +122,7 @@ class SessionResult:
     Attributes:
         session: id of the session.
         recorded: UTC time of its start, ISO 8601.
-        collector: "nsys", "torch" or "replay of ...".
+        collector: "nsys 2025.3.1 (/opt/...)", "torch" or "nsys, replay of ...".
         environment: names and values of the machine and its software.
         verdicts: one per subject, in order of collection.
         runs: all new runs, one RunSummary per subject and run.
@@ -139,6 +141,8 @@ class SessionResult:
         identities: case -> what its rounds launch; empty without an identity pass.
         affected: which cases were chosen by what has changed, None where all selected ones are measured.
         script: how the script is run that was measured in place of tests, "" for tests.
+        baselines_option: folder of the baselines where the command line gives one, as a command in the root folder
+            names it; "" where the default or the ini file does.
     """
 
     session: str
@@ -162,6 +166,7 @@ class SessionResult:
     identities: Mapping[str, Identity] = field(default_factory=dict)
     affected: AffectedCases | None = None
     script: str = ""
+    baselines_option: str = ""
 
     @cached_property
     def runs_by_subject(self) -> Mapping[Subject, Sequence[RunSummary]]:

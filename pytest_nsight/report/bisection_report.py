@@ -90,7 +90,8 @@ def _describe_times(between: str, comparison: Comparison) -> Sequence[str]:
 
 
 def _write_times(comparison: Comparison) -> str:
-    change = f"{percent(comparison.ratio - 1)}, interval {interval(comparison.low - 1, comparison.high - 1)}"
+    change = percent(comparison.ratio - 1, error=comparison.half_width)
+    change += f", interval {interval(comparison.low - 1, comparison.high - 1)}"
     runs = f"{comparison.baseline_runs}+{comparison.new_runs} runs"
     return f"{duration(comparison.baseline_ns)} -> {duration(comparison.now_ns)} ({change}, {runs})"
 

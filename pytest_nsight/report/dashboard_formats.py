@@ -59,7 +59,7 @@ def github_action_benchmark(result: SessionResult) -> str:
     entries = []
     for one in _measured(result):
         compared = one.verdict.comparison
-        half = percent((compared.high - compared.low) / 2, signed=False) if compared else ""
+        half = percent(compared.half_width, signed=False, error=compared.half_width) if compared else ""
         extra = f"{one.verdict.kind.value}: {reason(one.verdict)}"
         range_ = {"range": f"+- {half}"} if half else {}
         entries.append({"name": one.name, "unit": "ns", "value": round(one.ns, 3), **range_, "extra": extra})

@@ -92,7 +92,7 @@ def _limit_texts(limits: Limits, result: SessionResult) -> list[str]:
     ]
 
 
-_HEADERS = ("case", "time", "launches", "moved", "GB/s", "TFLOP/s", "of limit", "bound by", "speed-up")
+_HEADERS = ("case", "time", "launches", "GB/s", "TFLOP/s", "of limit", "speed-up")
 
 
 def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
@@ -115,11 +115,11 @@ def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
                 verdict.subject.label,
                 duration(reach.duration_ns),
                 str(launches(verdict, result)),
-                amount(reach.work.bytes_moved, "B") if reach.work.bytes_moved else "",
                 cells.gigabytes_per_s,
                 cells.teraflops_per_s,
-                "" if reach.share is None else f"{100 * reach.share:.1f} %",
-                "" if reach.bound is None else reach.bound.resource,
+                ""
+                if reach.share is None or reach.bound is None
+                else f"{100 * reach.share:.1f} % {reach.bound.resource}",
                 "" if partner is None else f"{number(partner.duration_ns / reach.duration_ns)} x",
             )
         )

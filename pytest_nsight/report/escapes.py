@@ -54,9 +54,9 @@ def markdown_summary(text: str) -> str:
     return _without_links(html_text(text))
 
 
-def markdown_code(text: str) -> str:
-    """The text as code inside a line, in a table, too."""
-    shown = visible(text).replace("|", "\\|")
+def markdown_code(text: str, *, is_in_table: bool = False) -> str:
+    """The text as code inside a line; only in a table does a backslash before "|" not show."""
+    shown = visible(text).replace("|", "\\|") if is_in_table else visible(text)
     longest = max(map(len, re.findall("`+", shown)), default=0)
     fence = "`" * (longest + 1)
     return f"{fence} {shown} {fence}" if longest else f"`{shown}`"
@@ -74,4 +74,7 @@ def _without_links(text: str) -> str:
     text = re.sub(r"([@#])(?=\w)", rf"\1{_ZERO_WIDTH_SPACE}", re.sub(r"&#(\d+);", "\0\\1;", text)).replace(
         "\0", "&#"
     )
+    # Neither does it draw a picture or name an issue.
+    text = re.sub(r":(?=[\w+\\-]+:)", f":{_ZERO_WIDTH_SPACE}", text)
+    text = re.sub(r"(?i)\b(GH-)(?=\d)", rf"\1{_ZERO_WIDTH_SPACE}", text)
     return re.sub(r"(?i)\bwww\.", "www&#46;", text.replace("://", "&#58;//"))

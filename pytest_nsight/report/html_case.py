@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
@@ -18,13 +17,14 @@ from pytest_nsight.report.html_rounds import render_rounds
 from pytest_nsight.report.svg_plots import Bar, bars
 from pytest_nsight.report.svg_timeline import describe_round, timeline, timeline_key
 from pytest_nsight.report.verdict_text import (
+    arrows,
     cells,
     describe_metrics,
     detail_lines,
     fails,
     gated_metric,
     launch_noun,
-    reason,
+    reason_above_details,
     shape_text,
     shown_ns,
 )
@@ -80,7 +80,7 @@ def render_case(
     name = kind_class(verdict, strict=result.strict)
     unfolded = ' open=""' if is_open or fails(verdict, strict=result.strict) else ""
     sections = [
-        f'<p class="reason">{html_text(_arrows(reason(verdict)))}</p>',
+        f'<p class="reason">{html_text(arrows(reason_above_details(verdict)))}</p>',
         _changes(verdict),
         render_rounds(verdict, case.baseline_runs, case.runs),
         _timeline(case, result),
@@ -94,22 +94,17 @@ def render_case(
         f'data-text="{html_text(text.lower())}"{unfolded}>'
         f'<summary><span class="kind {name}">{verdict.kind.value}</span>'
         f'<span class="case">{html_text(case.label)}</span>'
-        f'<span class="number">{html_text(_arrows(row.pair))}</span>'
+        f'<span class="number">{html_text(arrows(row.pair))}</span>'
         f'<span class="number">{html_text(row.change)}</span></summary>'
         f"<div>{''.join(sections)}</div></details>\n"
     )
-
-
-def _arrows(text: str) -> str:
-    """The text with a true arrow between two numbers; those of a kernel's name stay."""
-    return re.sub(r"(?<=[\w%]) -> (?=\d)", " → ", text)
 
 
 def _changes(verdict: Verdict) -> str:
     if verdict.changes:
         rows = [(shape_text(change.shape), str(change.before), str(change.now)) for change in verdict.changes]
         return "<h3>What is launched</h3>" + table(("launch", "baseline", "now"), rows)
-    details = [_arrows(line) for line in detail_lines(verdict)]
+    details = [arrows(line) for line in detail_lines(verdict)]
     return (
         f"<pre>{html_text(details[0])}{''.join(chr(10) + html_text(line) for line in details[1:])}</pre>"
         if details
@@ -183,9 +178,10 @@ def _numbers(verdict: Verdict, result: SessionResult, anchors: Mapping[Subject, 
 
 
 def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
+    change = percent(compared.ratio - 1, error=compared.half_width)
     rows = [
         (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns, joined_by=" → ")),
-        ("change", f"{percent(compared.ratio - 1)}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
+        ("change", f"{change}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
         ("band", _describe_band(compared)),
         ("smallest slowdown found", f"{percent(compared.mde, signed=False)}, in 95 % of such checks"),
         ("test of a slowdown", f"{p_value(compared.adjusted_p_slower)}, adjusted for the number of cases"),

@@ -15,7 +15,11 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import limits_lines, work_rows
 from pytest_nsight.report.escapes import markdown_block, markdown_code, markdown_summary, markdown_text
 from pytest_nsight.report.next_steps import plan_next_steps
+from pytest_nsight.report.shared_reasons import group_by_reason, name_group
+from pytest_nsight.report.table import NO_BREAK, bind
 from pytest_nsight.report.verdict_text import (
+    MDE_LEGEND,
+    arrows,
     cells,
     detail_lines,
     fails,
@@ -23,22 +27,28 @@ from pytest_nsight.report.verdict_text import (
     launch_noun,
     machine_name,
     outcome,
-    reason,
+    reason_above_details,
     setup,
     summary,
     worst_first,
 )
 
-NO_BREAK = "\N{NO-BREAK SPACE}"
 MARKER = "<!-- pytest-nsight"
 """What the report begins with; the machine's name follows, for each machine has a comment of its own."""
 
 LONGEST = 65_536
 """GitHub refuses longer comments."""
 
-_HEADERS = ("verdict", "case", "baseline", "now", "change", "90 % interval")
+_HEADERS = ("verdict", "case", "baseline → now", "change", "90 % interval")
+_EXPLAINED = (
+    VerdictKind.ENVIRONMENT,
+    VerdictKind.INCONCLUSIVE,
+    VerdictKind.NO_BASELINE,
+    VerdictKind.NOT_SAVED,
+)
 _UNMOVED = (VerdictKind.UNCHANGED, VerdictKind.IDENTICAL, VerdictKind.SAVED, VerdictKind.MEASURED)
 _LONGEST_REASON = 2_000
+_PATH = re.compile(r" \([^()]*[/\\][^()]*\)")
 
 
 def render(result: SessionResult, rows: int = 20) -> str:
@@ -69,17 +79,18 @@ def _render(result: SessionResult, rows: int, *, has_work: bool) -> str:
         *_folded(count(len(others), "other case"), unmoved),
         *work,
         *_affected(result, rows),
-        *_folded(markdown_summary(setup(result)), [_environment(result)]),
+        *_folded(_setup(result), [_environment(result)]),
     ]
     if not moved:
         inside = [*unmoved, *notes, *work, *_affected(result, rows), _environment(result)]
-        folded = _folded(markdown_summary(setup(result)), inside)
+        folded = _folded(_setup(result), inside)
         notes = []
     sections = [
         [_marker(result), _headline(result)],
         _table(moved[:rows], named),
         _rest(moved[rows:]),
-        *(_reason(verdict, named[verdict.subject]) for verdict in failing[:rows]),
+        [f"{MDE_LEGEND}."] if any(cells(verdict, "").mde for verdict in moved[:rows]) else [],
+        *_reasons([verdict for verdict in moved if verdict in failing or verdict.kind in _EXPLAINED], named)[:rows],
         *_next_steps(failing, result),
         *notes,
         *folded,
@@ -98,14 +109,18 @@ def _headline(result: SessionResult) -> str:
 def _table(verdicts: Sequence[Verdict], named: dict[Subject, str]) -> list[str]:
     if not verdicts:
         return []
-    lines = [_row(_HEADERS), "|:--|:--|--:|--:|--:|--:|"]
+    lines = [_row(map(_bound, _HEADERS)), "|:--|:--|--:|--:|--:|"]
     for verdict in verdicts:
         row = cells(verdict, named[verdict.subject])
         name = f"{row.verdict} (MDE {row.mde})" if row.mde else row.verdict
-        # A number and its unit stay in one line of a narrow cell.
-        numbers = (text.replace(" ", NO_BREAK) for text in (row.baseline, row.now, row.change, row.interval))
-        lines.append(_row((name, markdown_code(row.case), *numbers)))
+        numbers = map(_bound, (arrows(row.pair), row.change, row.interval))
+        lines.append(_row((name, markdown_code(row.case, is_in_table=True), *numbers)))
     return lines
+
+
+def _bound(text: str) -> str:
+    """The text of a cell that stays in one line, however narrow the table is."""
+    return text.replace(" ", NO_BREAK)
 
 
 def _work(result: SessionResult) -> list[list[str]]:
@@ -114,8 +129,8 @@ def _work(result: SessionResult) -> list[list[str]]:
     if not rows:
         return []
     head, *body = rows
-    table = [_row(head), f"|:--|{'--:|' * (len(head) - 1)}"]
-    table += [_row((markdown_code(row[0]), *row[1:])) for row in body]
+    table = [_row(map(_bound, head)), f"|:--|{'--:|' * (len(head) - 1)}"]
+    table += [_row((markdown_code(row[0], is_in_table=True), *(_bound(text) for text in row[1:]))) for row in body]
     return _folded(f"{count(len(body), 'case')} with declared work", [_escaped(limits_lines(result)), table])
 
 
@@ -124,7 +139,9 @@ def _affected(result: SessionResult, rows: int) -> list[list[str]]:
     chosen = result.affected
     if chosen is None:
         return []
-    measured = [_row((markdown_code(case), markdown_text(cause))) for case, cause in chosen.causes.items()]
+    measured = [
+        _row((markdown_code(case, is_in_table=True), markdown_text(cause))) for case, cause in chosen.causes.items()
+    ]
     table = [_row(("case", "affected by")), "|:--|:--|", *measured[:rows]] if measured else []
     left_out = [f"- NOT_AFFECTED {markdown_code(case)}" for case in chosen.left_out[:rows]]
     more = [count(len(cases) - rows, "more case") for cases in (measured, chosen.left_out) if len(cases) > rows]
@@ -152,11 +169,17 @@ def _rest(verdicts: Sequence[Verdict]) -> list[str]:
     return [f"... and {len(verdicts)} more: {', '.join(f'{number} {kind}' for kind, number in numbers.items())}"]
 
 
-def _reason(verdict: Verdict, label: str) -> list[str]:
-    details = detail_lines(verdict)
-    block = ["", *markdown_block(details)] if details else []
-    text = markdown_text(reason(verdict)[:_LONGEST_REASON])
-    return [f"**{verdict.kind.value}** {markdown_code(label)}: {text}", *block]
+def _reasons(verdicts: Sequence[Verdict], named: dict[Subject, str]) -> list[list[str]]:
+    """A section for each reason, whoever has it, and what changed below it."""
+    coded = {subject: markdown_code(label) for subject, label in named.items()}
+    sections = []
+    for (kind, _), group in group_by_reason(verdicts).items():
+        text = bind(markdown_text(arrows(reason_above_details(group[0]))[:_LONGEST_REASON]))
+        lines = [f"**{kind.value}** {name_group(group, coded)}: {text}"]
+        for details in filter(None, map(detail_lines, group)):
+            lines += ["", *markdown_block(list(map(arrows, details)))]
+        sections.append(lines)
+    return sections
 
 
 def _next_steps(failing: Sequence[Verdict], result: SessionResult) -> list[list[str]]:
@@ -168,14 +191,23 @@ def _next_steps(failing: Sequence[Verdict], result: SessionResult) -> list[list[
     return [
         [f"The baseline: {markdown_text(steps.origin)}."],
         [f"To accept these changes, save them on a machine with this {machine}, and commit the baselines:"],
-        markdown_block([steps.accept]),
-        [f"To check again, against {compared}:", "", *markdown_block([steps.check])],
+        markdown_block(steps.accept.splitlines()),
+        [f"To check again, against {compared}:", "", *markdown_block(steps.check.splitlines())],
     ]
 
 
+def _setup(result: SessionResult) -> str:
+    """The way of measuring, without the folders that the collector's name gives: a comment is public."""
+    return markdown_summary(_PATH.sub("", setup(result)))
+
+
 def _environment(result: SessionResult) -> list[str]:
-    values = _escaped(f"{name}: {value}" for name, value in sorted(result.environment.items()))
-    return [*values, *(f"- saved: {markdown_code(path)}" for path in result.saved)]
+    """What `_setup`, which stands above it, does not say; the names of one product once."""
+    values = {name: value for name, value in sorted(result.environment.items()) if name != "collector"}
+    if values.get("device") in (values.get("gpu"), values.get("cpu")):
+        values.pop("device", None)
+    lines = _escaped(f"{name}: {value}" for name, value in values.items())
+    return [*lines, *(f"- saved: {markdown_code(path)}" for path in result.saved)]
 
 
 def _escaped(texts: Iterable[str]) -> list[str]:

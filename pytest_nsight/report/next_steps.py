@@ -16,6 +16,7 @@ _ACCEPTABLE = (VerdictKind.STRUCTURE, VerdictKind.REGRESSION)
 _MOST_CASES = 8
 _COMMIT = 10
 _BOARD = 12
+_LONGEST_LINE = 80
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,8 @@ class NextSteps:
 
     Attributes:
         origin: date, commit, boards and reason of the newest baseline among them.
-        accept: the command that makes the new runs the baseline.
+        accept: the command that makes the new runs the baseline, in several lines where it is long; a shell takes
+            them as one.
         check: the command that measures again, against the baseline's commit where that is known and holds all
             that was measured, else against the stored runs again.
         is_against_commit: which of the two it is.
@@ -37,11 +39,13 @@ class NextSteps:
 
     @property
     def lines(self) -> list[str]:
-        """A line for each of them."""
+        """The origin in a line, and each command in lines of its own below the words about it."""
         return [
             f"baseline: {self.origin}",
-            f"to accept the change: {self.accept}; then commit the baselines with it",
-            f"to check it again: {self.check}",
+            "to accept the change, and then commit the baselines with it:",
+            *self.accept.splitlines(),
+            "to check it again:",
+            *self.check.splitlines(),
         ]
 
 
@@ -61,18 +65,20 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
     if not stored:
         return None
     newest = max(stored, key=lambda run: run.recorded)
-    start, targets = "pytest --nsight", " ".join(shlex.quote(visible(target)) for target in _targets(cases))
+    start, targets = "pytest --nsight", [shlex.quote(visible(target)) for target in _targets(cases)]
     if result.script:
         # A script runs as a whole.
-        start, targets = "pytest-nsight run", f"-- {visible(result.script)}"
+        start, targets = "pytest-nsight run", [f"-- {visible(result.script)}"]
+    folder = result.baselines_option
+    # The ini file sets it for every command; the command line sets it once.
+    where = [f"--nsight-baselines {shlex.quote(visible(folder))}"] if folder else []
     # Of a tree with uncommitted changes the commit alone may lack what was measured.
-    check, is_known = f"{start} {targets}", _is_commit(newest.commit)
-    if is_known:
-        check = f"{start} --nsight-against {newest.commit[:_COMMIT]} {targets}"
+    is_known = _is_commit(newest.commit)
+    again = [f"{start} --nsight-against {newest.commit[:_COMMIT]}"] if is_known else [start, *where]
     return NextSteps(
         origin=describe_origin(stored),
-        accept=f'{start} --nsight-save --nsight-reason "why" {targets}',
-        check=check,
+        accept=_command([f'{start} --nsight-save --nsight-reason "why"', *where, *targets]),
+        check=_command([*again, *targets]),
         is_against_commit=is_known,
     )
 
@@ -91,6 +97,12 @@ def describe_origin(runs: Sequence[RunSummary]) -> str:
     commit = f" from commit {visible(newest.commit)[:_COMMIT].rstrip('+')}{changed}" if newest.commit else ""
     reason = f" ({visible(newest.reason)})" if newest.reason else ""
     return f"{each} on {boards}, the newest{day}{commit} on {_shorten_board(newest.board)}{reason}"
+
+
+def _command(parts: Sequence[str]) -> str:
+    """The command in one line where that is short, else with each part in a line of its own."""
+    line = " ".join(parts)
+    return line if len(line) <= _LONGEST_LINE else " \\\n    ".join(parts)
 
 
 def _shorten_board(board: str) -> str:

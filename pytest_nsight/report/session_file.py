@@ -98,6 +98,7 @@ def join_sessions(sessions: Sequence[SessionResult]) -> SessionResult:
         timelines=_united(session.timelines for session in ordered),
         metrics=_united(session.metrics for session in ordered),
         script=_common([session.script for session in ordered]),
+        baselines_option=_common([session.baselines_option for session in ordered]),
     )
 
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from pytest_nsight.model.units import count, percent
 from pytest_nsight.model.values import Subject, is_gpu
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from pytest_nsight.report.verdict_text import reason
+from pytest_nsight.report.verdict_text import reason, reason_above_details
 
 EXPLAINED = (VerdictKind.NO_BASELINE, VerdictKind.ENVIRONMENT)
 """What passes and still asks for something to be done, often the same for many cases."""
@@ -50,17 +50,27 @@ def group_by_reason(
 
 
 def state_reason(verdicts: Sequence[Verdict], named: Mapping[Subject, str]) -> str:
-    """Who has a reason, and the reason; the figures in it are the first one's where they differ.
+    """Who has a reason, and the reason without its list of changes.
 
     Args:
         verdicts: of one group, at least one.
         named: subject -> its name in the table.
     """
+    return f"{name_group(verdicts, named)}: {reason_above_details(verdicts[0])}"
+
+
+def name_group(verdicts: Sequence[Verdict], named: Mapping[Subject, str]) -> str:
+    """Who has a reason; ", of the first" where the figures in it differ.
+
+    Args:
+        verdicts: of one group, at least one.
+        named: subject -> its name, escaped for the place where it stands.
+    """
     names = [named[verdict.subject] for verdict in verdicts]
-    if len(verdicts) == 1:
-        return f"{names[0]}: {reason(verdicts[0])}"
+    if len(names) == 1:
+        return names[0]
     of_first = "" if len({reason(verdict) for verdict in verdicts}) == 1 else ", of the first"
-    return f"{count(len(names), 'case')} ({listed(names)}){of_first}: {reason(verdicts[0])}"
+    return f"{count(len(names), 'case')} ({listed(names)}){of_first}"
 
 
 def state_wider_bands(verdicts: Sequence[Verdict], named: Mapping[Subject, str]) -> list[str]:

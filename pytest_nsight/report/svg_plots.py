@@ -9,7 +9,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.units import amount, duration, percent
+from pytest_nsight.model.units import amount, duration, interval, percent
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.svg_elements import (
     CLOSE_SVG,
@@ -71,7 +71,6 @@ def forest(rows: Sequence[ForestRow]) -> str:
     left, right, top = 340, 840, 28
     height = top + _ROW * len(rows) + 8
     short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
-
     # The logarithm of the ratio; its asinh is linear within the band, so +130 % leaves changes of 2 % apart.
     unit = max(min(math.log(2), *(math.log1p(row.band) for row in rows)), 0.002)
     ends = [abs(_log_ratio(end)) for row in rows for end in (row.low, row.high, row.change, row.band)]
@@ -88,7 +87,8 @@ def forest(rows: Sequence[ForestRow]) -> str:
         parts.append(text(x(tick), top - 10, tick_label(tick), "tick middle"))
     for number, row in enumerate(rows):
         y = top + _ROW * number + _ROW / 2
-        title = f"{row.label}: {percent(row.change)}, 90 % interval {percent(row.low)} to {percent(row.high)}"
+        change = percent(row.change, error=(row.high - row.low) / 2)
+        title = f"{row.label}: {change}, 90 % interval {interval(row.low, row.high)}"
         parts += [
             f'<a href="#{html_text(row.link)}"><g class="{html_text(row.kind)}"><title>{html_text(title)}</title>',
             rect(0, y - _ROW / 2, WIDTH, _ROW, "hit"),
@@ -101,7 +101,7 @@ def forest(rows: Sequence[ForestRow]) -> str:
                 if not 1 / _FARTHEST <= 1 + end <= _FARTHEST
             ),
             circle(x(row.change), y, 4, "mark"),
-            text(right + 14, y + 4, percent(row.change), "label"),
+            text(right + 14, y + 4, change, "label"),
             "</g></a>",
         ]
     return "".join([*parts, CLOSE_SVG])

@@ -7,7 +7,10 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+NO_BREAK = "\N{NO-BREAK SPACE}"
+
 _GAP = "  "
+_LEAST_OF_A_NAME = 6
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,12 +68,20 @@ def shorten(text: str, width: int, ellipsis: str) -> str:
     return text[:head] + ellipsis + text[len(text) - (room - head) :]
 
 
+def shorten_name(text: str, width: int, ellipsis: str) -> str:
+    """A test's name in `width` characters at most, its parameters whole where there is room for them."""
+    head = width - len(ellipsis) - len(text) + text.find("[")
+    if len(text) <= width or "[" not in text or head < _LEAST_OF_A_NAME:
+        return shorten(text, width, ellipsis)
+    return text[:head] + ellipsis + text[text.find("[") :]
+
+
 def shorten_all(texts: Iterable[str], width: int, ellipsis: str) -> dict[str, str]:
-    """Each text, shortened so that no two of them look alike.
+    """Each test's name, shortened so that no two of them look alike.
 
     Where the middle is what distinguishes them, that is what stays; where nothing does, they are numbered.
     """
-    short = {text: shorten(text, width, ellipsis) for text in texts}
+    short = {text: shorten_name(text, width, ellipsis) for text in texts}
     for alike in _groups(short):
         shared = _shared_length(alike)
         short.update({text: _from(text, shared, width, ellipsis) for text in alike})
@@ -80,12 +91,18 @@ def shorten_all(texts: Iterable[str], width: int, ellipsis: str) -> dict[str, st
     return short
 
 
+def bind(text: str) -> str:
+    """The text with no-break spaces between a number and its unit, around arrows, and in "block 128"."""
+    bound = re.sub(r"(?<=\d) (?=(%|[num]?s|[kMGTP]?(B|FLOP)(/s)?)(\W|$))", NO_BREAK, text)
+    bound = re.sub(r"((?<=\bgrid)|(?<=\bblock)) (?=\d)", NO_BREAK, bound)
+    return re.sub(r"(?<=[\w%]) (->|\N{RIGHTWARDS ARROW}) (?=\d)", rf"{NO_BREAK}\1{NO_BREAK}", bound)
+
+
 def wrap(text: str, width: int, indent: str = "") -> list[str]:
-    """The text in lines, the later ones indented by four more; a number and its unit stay together."""
+    """The text in lines, the later ones indented by four more; what `bind` binds stays together."""
     # textwrap breaks at no space but the ASCII one.
-    bound = re.sub(r"(?<=\d) (?=(%|[num]?s|[kMGTP]?(B|FLOP)(/s)?)(\W|$))", "\N{NO-BREAK SPACE}", text)
     lines = textwrap.wrap(
-        bound,
+        bind(text),
         width,
         initial_indent=indent,
         subsequent_indent=indent + "    ",
@@ -93,7 +110,7 @@ def wrap(text: str, width: int, indent: str = "") -> list[str]:
         # A path or a command in two pieces cannot be copied.
         break_long_words=False,
     )
-    return [line.replace("\N{NO-BREAK SPACE}", " ") for line in lines]
+    return [line.replace(NO_BREAK, " ") for line in lines]
 
 
 def _groups(short: dict[str, str]) -> list[list[str]]:

@@ -14,6 +14,7 @@ from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.shared_reasons import EXPLAINED, group_by_reason, state_reason, state_wider_bands
 from pytest_nsight.report.table import Column, align, shorten, taken, wrap
 from pytest_nsight.report.verdict_text import (
+    MDE_LEGEND,
     Cells,
     affected_by,
     cells,
@@ -69,12 +70,13 @@ def render(
     glyphs = _UNICODE if unicode else _ASCII
     verdicts = worst_first(result.verdicts)
     named = labels(verdicts)
-    table = _table(verdicts, named, result, width, glyphs) if verdicts else []
+    columns = _columns([cells(verdict, named[verdict.subject]) for verdict in verdicts], width, glyphs)
+    table = _table(columns, verdicts, result, width, glyphs) if verdicts else []
     if color:
         codes = ["", "", *(_color(verdict, strict=result.strict) for verdict in verdicts)]
         table = [f"{code}{line}{_RESET}" if code else line for code, line in zip(codes, table, strict=True)]
     sections = [
-        [*wrap(setup(result), width), *_limits(result, width)],
+        [*wrap(setup(result), width), *_limits(result, width), *_legend(columns, width, glyphs)],
         [*table, *(part for line in state_wider_bands(verdicts, named) for part in wrap(line, width))],
         _reasons(
             [v for v in verdicts if verbose or v.subject.case not in explained],
@@ -98,13 +100,21 @@ def _limits(result: SessionResult, width: int) -> list[str]:
 
 
 def _table(
-    verdicts: Sequence[Verdict], named: dict[Subject, str], result: SessionResult, width: int, glyphs: _Glyphs
+    columns: Sequence[Column], verdicts: Sequence[Verdict], result: SessionResult, width: int, glyphs: _Glyphs
 ) -> list[str]:
-    rows = [cells(verdict, named[verdict.subject]) for verdict in verdicts]
-    columns = _columns(rows, width, glyphs)
     work = _work_columns([work_cells(reach_of(verdict, result)) for verdict in verdicts])
     lines = align(_insert(columns, work, width), width, glyphs.ellipsis)
     return [lines[0], glyphs.rule * max(map(len, lines)), *lines[1:]]
+
+
+def _legend(columns: Sequence[Column], width: int, glyphs: _Glyphs) -> list[str]:
+    """What the table's headers leave open."""
+    meanings = {
+        f"change {glyphs.plus_minus}": f"{glyphs.plus_minus} is half the width of the 90 % confidence interval",
+        "MDE": MDE_LEGEND,
+    }
+    shown = (meanings[column.header] for column in columns if column.header in meanings)
+    return [part for line in shown for part in wrap(line, width)]
 
 
 def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]:
@@ -123,17 +133,23 @@ def _columns(rows: Sequence[Cells], width: int, glyphs: _Glyphs) -> list[Column]
             column("change", lambda row: row.change),
             column("90 % interval", lambda row: row.interval),
         ]
-        return [case, *(each for each in numbers if any(each.cells)), verdict, *open_ones]
+        return _with_mde([case, *(each for each in numbers if any(each.cells)), verdict], open_ones, width)
     header = f"baseline {glyphs.arrow} now"
     pair = column(header, lambda row: row.pair.replace("->", glyphs.arrow))
-    wide = column(f"change {glyphs.plus_minus} 90 %", lambda row: _change(row, glyphs))
+    wide = column(f"change {glyphs.plus_minus}", lambda row: _change(row, glyphs))
     change = column("change", lambda row: row.change)
     if not any(row.interval for row in rows):
         return [case, pair, change, verdict]
     # Columns give way before names do.
-    choices = [[pair, wide, verdict, *open_ones], [pair, wide, verdict], [pair, change, verdict]]
+    choices = [[pair, wide, verdict], [pair, change, verdict]]
     fitting = (others for others in choices if _is_readable(case, width - taken(others), glyphs))
-    return [case, *next(fitting, choices[-1])]
+    return _with_mde([case, *next(fitting, choices[-1])], open_ones, width)
+
+
+def _with_mde(columns: list[Column], open_ones: list[Column], width: int) -> list[Column]:
+    """All columns where no name has to be shortened for the last one; a verdict's reason says what it says."""
+    extended = [*columns, *open_ones]
+    return extended if columns[0].width + taken(extended[1:]) <= width else columns
 
 
 def _is_readable(case: Column, room: int, glyphs: _Glyphs) -> bool:

@@ -6,17 +6,19 @@ Foreign text leaves this module without signs that have no glyph; each report ad
 from __future__ import annotations
 
 import enum
+import re
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.units import count, duration, durations, interval, percent
 from pytest_nsight.model.values import Shape, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import shorten
+
+MDE_LEGEND = "MDE (minimum detectable effect): the smallest slowdown that the comparison would have found"
 
 # Names of C++ kernels fill a screen when every template argument is spelled out.
 _LONGEST_NAME = 100
@@ -119,23 +121,33 @@ def cells(verdict: Verdict, label: str) -> Cells:
         baseline=duration(compared.baseline_ns),
         now=duration(compared.now_ns),
         pair=_pair(compared.baseline_ns, compared.now_ns),
-        change=percent(compared.ratio - 1),
-        interval=_interval(compared),
-        half_width=percent((compared.high - compared.low) / 2, signed=False),
+        change=percent(compared.ratio - 1, error=compared.half_width),
+        interval=interval(compared.low - 1, compared.high - 1),
+        half_width=percent(compared.half_width, signed=False, error=compared.half_width),
         mde=percent(compared.mde, signed=False) if is_open else "",
         verdict=verdict.kind.value,
     )
 
 
 def sentence(verdict: Verdict) -> str:
-    """The verdict's sentence, with the subject's name in front of it."""
-    label, text = visible(verdict.subject.label), visible(verdict.sentence)
+    """The verdict's sentence, with the subject's name in front of it, for a place that lists the changes below."""
+    label, text = visible(verdict.subject.label), _without_listing(visible(verdict.sentence), verdict)
     return text if label in text else f"{label}: {text}"
 
 
 def reason(verdict: Verdict) -> str:
     """The verdict's sentence without the subject's name, for a place that has named it."""
     return visible(verdict.sentence).removeprefix(f"{visible(verdict.subject.label)}: ")
+
+
+def reason_above_details(verdict: Verdict) -> str:
+    """The reason for a place that lists the changes below it."""
+    return _without_listing(reason(verdict), verdict)
+
+
+def arrows(text: str) -> str:
+    """The text with a true arrow between two numbers; those of a kernel's name stay."""
+    return re.sub(r"(?<=[\w%]) -> (?=\d)", " \N{RIGHTWARDS ARROW} ", text)
 
 
 def headline(verdict: Verdict) -> str:
@@ -224,6 +236,10 @@ def shown_ns(verdict: Verdict) -> float | None:
     return verdict.comparison.now_ns if verdict.comparison else verdict.now_ns
 
 
+def _without_listing(text: str, verdict: Verdict) -> str:
+    return text.replace(visible(verdict.listing), "", 1) if verdict.listing else text
+
+
 def _file(subject: Subject) -> str:
     return subject.case.split("::", maxsplit=1)[0]
 
@@ -234,10 +250,6 @@ def _kernel_name(name: str) -> str:
 
 def _change_size(verdict: Verdict) -> float:
     return abs(verdict.comparison.ratio - 1) if verdict.comparison else 0.0
-
-
-def _interval(compared: Comparison) -> str:
-    return interval(compared.low - 1, compared.high - 1)
 
 
 def _pair(baseline_ns: float, now_ns: float) -> str:

@@ -107,7 +107,7 @@ def test_a_claim_on_a_case_of_another_shard_is_judged_in_the_union(by: float, ki
     assert "which was not measured" in alone[0].sentence or alone[0].kind is VerdictKind.IMPROVEMENT
     assert joined[BEATS.id].kind is kind
     if kind is VerdictKind.CLAIM:
-        assert "2x as fast as test[11], 2.5x claimed" in joined[BEATS.id].sentence
+        assert "2.00x as fast as test[11], 2.5x claimed" in joined[BEATS.id].sentence
         assert "in two sessions" in joined[BEATS.id].sentence
 
 

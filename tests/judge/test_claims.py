@@ -80,7 +80,7 @@ def test_a_factor_below_the_claim_fails_with_its_interval():
     verdict = judge(race(1.1))[0]
 
     assert verdict.kind is VerdictKind.CLAIM
-    assert "1.1x as fast as test_norm[unfused], 1.2x claimed (95 % CI 1.09 to 1.11x, 1 run)" in verdict.sentence
+    assert "1.10x as fast as test_norm[unfused], 1.2x claimed (95 % CI 1.09 to 1.11x, 1 run)" in verdict.sentence
 
 
 def test_a_factor_not_shown_above_the_claim_fails_though_it_was_measured_above():

@@ -52,7 +52,7 @@ def test_the_pairs_decide_and_the_sentence_says_so() -> None:
     assert held.kind is VerdictKind.NO_BASELINE
     assert failed.kind is VerdictKind.CLAIM
     assert (
-        "1.1x as fast as test_norm[unfused], 1.2x claimed (95 % CI 1.1 to 1.1x, 30 interleaved pairs in 1 run)"
+        "1.10x as fast as test_norm[unfused], 1.2x claimed (95 % CI 1.10 to 1.10x, 30 interleaved pairs in 1 run)"
         in (failed.sentence)
     )
 

@@ -115,6 +115,7 @@ def test_a_broken_fusion(verdict_of):
         "test_op: launches changed, 1 -> 3 per round, as when a fusion is lost: - 1 launch: fused   + 3 launches: "
         "pow, mean, mul; kernel time 3.00 -> 4.50 us (+50.0 %)"
     )
+    assert verdict.listing == ": - 1 launch: fused   + 3 launches: pow, mean, mul"
 
 
 def test_a_fusion_gained(verdict_of):
@@ -128,6 +129,8 @@ def test_a_changed_tile(verdict_of):
     verdict = verdict_of(tiled(1024), tiled(256))
 
     assert verdict.kind is VerdictKind.STRUCTURE
+    assert verdict.listing.startswith(": fused grid 1024")
+    assert verdict.listing in verdict.sentence
     assert verdict.sentence == (
         "test_op: same kernels, other launch shapes (another tile, an autotuner's choice or another size): "
         "fused grid 1024x1x1 block 128x1x1 -> fused grid 256x1x1 block 128x1x1; kernel time 3.00 -> 3.00 us "

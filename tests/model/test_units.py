@@ -104,7 +104,7 @@ def test_a_difference_of_log_times_is_a_signed_percentage(ratio: float, text: st
 
 
 def test_an_interval_has_its_unit_once() -> None:
-    assert interval_of_logs(math.log(0.998), math.log(1.034)) == "-0.20 to +3.4 %"
+    assert interval_of_logs(math.log(0.998), math.log(1.034)) == "-0.2 to +3.4 %"
     assert interval_of_logs(-1e9, 1e9).startswith("-100 to +")
 
 

@@ -26,7 +26,7 @@ def test_github_action_benchmark_gets_a_list_of_named_numbers() -> None:
 
     assert len(entries) == len({entry["name"] for entry in entries}) == MEASURED
     assert all(isinstance(entry["name"], str) and math.isfinite(entry["value"]) for entry in entries)
-    assert (found["unit"], found["value"], found["range"]) == ("ns", 26_108, "+- 0.9 %")
+    assert (found["unit"], found["value"], found["range"]) == ("ns", 26_108, "+- 0.90 %")
     assert found["extra"].startswith("REGRESSION: kernel time 24.4 -> 26.1 us")
 
 

@@ -18,6 +18,7 @@ from pytest_nsight.report.escapes import (
     log_line,
     markdown_block,
     markdown_code,
+    markdown_summary,
     markdown_text,
     visible,
 )
@@ -109,6 +110,13 @@ def test_markdown_keeps_its_shape(text: str) -> None:
     assert shape(markdown.render(hostile(text))) == shape(markdown.render(hostile("plain")))
 
 
+@pytest.mark.parametrize("text", [":smile:", ":+1:", "test[:tada:]", ":_a:", "GH-12", "gh-7"])
+def test_markdown_draws_no_pictures_and_links_no_issues(text: str) -> None:
+    for shown in (markdown_text(text), markdown_summary(text)):
+        assert not re.search(r":[\w+\\-]+:|(?i:gh-)\d", shown)
+        assert shown.replace("&#8203;", "").replace("\\", "") == text
+
+
 @pytest.mark.parametrize("text", HOSTILE)
 def test_properties_hold_no_control_characters(text: str) -> None:
     for name, value in ci_formats.properties(hostile(text).verdicts[0]):
@@ -144,7 +152,8 @@ def test_a_block_of_code_ends_where_it_should(text: str) -> None:
 
 
 def test_code_keeps_bars_and_backticks() -> None:
-    assert markdown_code("a|b") == "`a\\|b`"
+    assert markdown_code("a|b", is_in_table=True) == "`a\\|b`"
+    assert markdown_code("a|b") == "`a|b`"
     assert markdown_code("a`b``c") == "``` a`b``c ```"
 
 

@@ -204,7 +204,9 @@ def test_where_nothing_moved_one_line_is_seen() -> None:
 def test_a_comment_is_never_longer_than_github_takes() -> None:
     long = "x" * 3_000
     verdicts = tuple(
-        canned.verdict(VerdictKind.REGRESSION, f"test_x[{long}{number}]", long, canned.comparison(1e3, 2, 0.1, 0))
+        canned.verdict(
+            VerdictKind.REGRESSION, f"test_x[{long}{number}]", long + str(number), canned.comparison(1e3, 2, 0.1, 0)
+        )
         for number in range(40)
     )
     text = markdown.render(canned.session(verdicts))
@@ -231,7 +233,7 @@ def test_the_line_beside_a_tests_name_has_the_number_and_not_the_name_again() ->
 
     assert verdict_text.headline(slower) == "+7.0 %, 24.4 -> 26.1 us"
     assert verdict_text.headline(part) == "backward +130 %, 1.40 -> 3.22 ms"
-    assert verdict_text.headline(structure).startswith("1 -> 3 launches: ")
+    assert verdict_text.headline(structure).startswith("launches changed, 1 -> 2 per round, ")
 
 
 def test_properties_hold_the_plain_numbers() -> None:
@@ -259,3 +261,50 @@ def test_properties_without_a_comparison_hold_what_was_measured() -> None:
         "nsight_sentence": "none",
         "nsight_now_ns": "17300",
     }
+
+
+def test_a_comment_gives_the_reason_of_every_case_without_a_judgement() -> None:
+    text = markdown.render(canned.full())
+
+    assert "throttled in 8 of 9 runs" in text
+    assert "no rounds: the test failed in run 1" in text
+    assert "save one with --nsight-save" in text
+    assert "not settled; 4 more baseline runs would do" in text
+    assert text.count("MDE (minimum detectable effect)") == 1
+    assert "MDE" not in markdown.render(canned.quiet())
+
+
+def test_a_comment_says_a_shared_reason_once() -> None:
+    reason = "no baseline of this test for this machine's model"
+    cases = [canned.verdict(VerdictKind.NO_BASELINE, f"test_x[{n}]", reason, now_ns=1e3) for n in range(5)]
+
+    text = markdown.render(canned.session(tuple(cases)))
+
+    assert text.count(reason) == 1
+    assert "**NO_BASELINE** 5 cases (`test_x[0]`, `test_x[1]`, `test_x[2]` and 2 more): no baseline" in text
+
+
+def test_changed_launches_are_listed_once() -> None:
+    text = markdown.render(canned.full())
+
+    assert text.count("_add_rms_norm_fused") == 1
+    assert "as when a fusion is lost; kernel time" in text
+    assert "+ 2 launches: vectorized" in canned.full().verdicts[3].sentence
+
+
+def test_numbers_of_a_reason_stay_with_their_units_and_arrows() -> None:
+    found = canned.verdict(VerdictKind.REGRESSION, "test_x", "kernel time 19.0 -> 230 us (+5 %); f -> int")
+
+    assert "19.0\u00a0→\u00a0230\u00a0us (+5\u00a0%); f -> int" in markdown.render(canned.session((found,)))
+
+
+@pytest.mark.parametrize("collector", ["nsys 2025.3.1 (/opt/nvidia/nsys)", "nsys, replay of slow"])
+def test_a_comment_names_machine_and_collector_once_and_no_folder_of_the_machine(collector: str) -> None:
+    environment = {**canned.ENVIRONMENT, "device": "NVIDIA H200"}
+
+    text = markdown.render(canned.quiet(collector=collector, environment=environment))
+
+    assert "/opt" not in text
+    assert "device:" not in text
+    assert text.count("nsys") == text.count("nsys: 2025.3.1") + 1
+    assert "device: other" in markdown.render(canned.quiet(environment={**environment, "device": "other"}))

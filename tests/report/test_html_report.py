@@ -73,7 +73,7 @@ def test_the_page_says_how_to_accept_or_check_what_failed() -> None:
 
     assert "pytest --nsight --nsight-save --nsight-reason" in text
     assert "from commit 4be90d0c" in text
-    assert "pytest --nsight perf_tests" in text or "pytest --nsight &#x27;perf_tests" in text
+    assert "<pre>pytest --nsight \\\n    " in text
     assert "What to do" not in html_report.render(canned.quiet())
 
 

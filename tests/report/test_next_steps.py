@@ -16,6 +16,11 @@ from tests.baselines.examples import CASE, run
 OTHER = "perf_tests/test_softmax.py::test_softmax[it's `one`]"
 
 
+def as_shell_reads(command: str) -> list[str]:
+    """The words of a command; Python's shlex does not join lines as a shell does."""
+    return shlex.split(command.replace("\\\n", " "))
+
+
 def verdict(case: str = CASE, kind: VerdictKind = VerdictKind.REGRESSION) -> Verdict:
     return Verdict(Subject(case), kind, f"{Subject(case).label}: slower", 1000.0, metric="kernel")
 
@@ -41,14 +46,16 @@ def test_a_failed_case_has_its_baseline_and_both_commands(kind: VerdictKind) -> 
     assert steps.origin == (
         "2 runs on 2 boards, the newest of 2026-03-01 from commit 0a1b2c3d4e on GPU-2222-333 (exact exp)"
     )
-    assert shlex.split(steps.accept) == [
+    assert as_shell_reads(steps.accept) == [
         *("pytest", "--nsight", "--nsight-save", "--nsight-reason", "why", CASE),
     ]
-    assert shlex.split(steps.check) == ["pytest", "--nsight", "--nsight-against", "0a1b2c3d4e", CASE]
-    assert [line.partition(":")[0] for line in steps.lines] == [
-        "baseline",
-        "to accept the change",
-        "to check it again",
+    assert as_shell_reads(steps.check) == ["pytest", "--nsight", "--nsight-against", "0a1b2c3d4e", CASE]
+    assert steps.lines == [
+        f"baseline: {steps.origin}",
+        "to accept the change, and then commit the baselines with it:",
+        *steps.accept.splitlines(),
+        "to check it again:",
+        *steps.check.splitlines(),
     ]
 
 
@@ -74,7 +81,7 @@ def test_a_commit_that_lacks_what_was_measured_is_not_compared_with(commit: str)
     steps = plan_next_steps(result.verdicts, result)
 
     assert steps is not None
-    assert shlex.split(steps.check) == ["pytest", "--nsight", CASE]
+    assert as_shell_reads(steps.check) == ["pytest", "--nsight", CASE]
 
 
 def test_without_a_commit_the_case_is_measured_again() -> None:
@@ -83,9 +90,43 @@ def test_without_a_commit_the_case_is_measured_again() -> None:
     steps = plan_next_steps(result.verdicts, result)
 
     assert steps is not None
-    assert shlex.split(steps.check) == ["pytest", "--nsight", CASE]
+    assert as_shell_reads(steps.check) == ["pytest", "--nsight", CASE]
     assert steps.origin == "1 run on 1 board, the newest on GPU-1111"
-    assert len(steps.lines) == 3
+
+
+def test_a_long_command_has_each_case_in_a_line_of_its_own() -> None:
+    result = session(verdict(), verdict(OTHER), stored=(*STORED, run(2, OTHER)))
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    first, *targets = steps.accept.split(" \\\n    ")
+    assert first == 'pytest --nsight --nsight-save --nsight-reason "why"'
+    assert targets == [shlex.quote(CASE), shlex.quote(OTHER)]
+    assert as_shell_reads(steps.accept)[-2:] == [CASE, OTHER]
+
+
+def test_the_folder_of_the_command_line_is_part_of_the_commands() -> None:
+    folder = "other place/$(reboot)"
+    result = session(verdict(), stored=(dataclasses.replace(run(1), commit=""),))
+    result = dataclasses.replace(result, baselines_option=folder)
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    for command in (steps.accept, steps.check):
+        words = as_shell_reads(command)
+        assert words[words.index("--nsight-baselines") + 1] == folder
+
+
+def test_two_trees_need_no_folder_of_baselines() -> None:
+    result = dataclasses.replace(session(verdict(), stored=STORED), baselines_option="elsewhere")
+
+    steps = plan_next_steps(result.verdicts, result)
+
+    assert steps is not None
+    assert "--nsight-baselines elsewhere" in steps.accept
+    assert "--nsight-baselines" not in steps.check
 
 
 def test_many_cases_are_named_by_their_modules() -> None:
@@ -95,7 +136,7 @@ def test_many_cases_are_named_by_their_modules() -> None:
     steps = plan_next_steps(result.verdicts, result)
 
     assert steps is not None
-    assert shlex.split(steps.accept)[-2:] == ["perf_tests/test_0.py", "perf_tests/test_1.py"]
+    assert as_shell_reads(steps.accept)[-2:] == ["perf_tests/test_0.py", "perf_tests/test_1.py"]
 
 
 def test_ids_are_quoted_for_the_shell_and_foreign_text_is_harmless() -> None:
@@ -105,8 +146,8 @@ def test_ids_are_quoted_for_the_shell_and_foreign_text_is_harmless() -> None:
     steps = plan_next_steps(result.verdicts, result)
 
     assert steps is not None
-    assert shlex.split(steps.accept)[-1] == OTHER
-    assert shlex.split(steps.check) == ["pytest", "--nsight", OTHER]
+    assert as_shell_reads(steps.accept)[-1] == OTHER
+    assert as_shell_reads(steps.check) == ["pytest", "--nsight", OTHER]
     assert all(line.isprintable() for line in steps.lines)
 
 
@@ -117,7 +158,7 @@ def test_what_is_no_commit_is_never_put_into_a_command(commit: str) -> None:
     steps = plan_next_steps(result.verdicts, result)
 
     assert steps is not None
-    assert shlex.split(steps.check) == ["pytest", "--nsight", CASE]
+    assert as_shell_reads(steps.check) == ["pytest", "--nsight", CASE]
 
 
 def test_markdown_says_once_how_to_accept_all_failures() -> None:
@@ -126,6 +167,7 @@ def test_markdown_says_once_how_to_accept_all_failures() -> None:
     text = render(result)
 
     assert text.count("--nsight-save") == 1
+    assert f"\n    {shlex.quote(CASE)} \\\n    {shlex.quote(OTHER)}\n```\n" in text
     assert text.count("--nsight-against") == 1
     assert "The baseline: 3 runs on 2 boards" in text
     assert "--nsight-save" not in render(session(verdict(kind=VerdictKind.UNCHANGED), stored=STORED))

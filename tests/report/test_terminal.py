@@ -71,7 +71,7 @@ def test_each_verdict_is_one_row() -> None:
 def test_a_quiet_session_says_nothing_beside_its_table(number: int) -> None:
     lines = terminal.render(canned.quiet(number)).splitlines()
 
-    assert len(lines) == number + 6
+    assert len(lines) == number + 7
     assert not any("equal within" in line for line in lines)
     assert "cases (test_rms_norm[0], " in terminal.render(canned.quiet(), 200, verbose=True)
     assert "): equal within 3 %" in terminal.render(canned.quiet(), 200, verbose=True)
@@ -122,8 +122,10 @@ def test_the_subject_is_named_once_in_its_sentence() -> None:
 
 
 def test_the_detectable_change_stands_beside_inconclusive_only() -> None:
-    rows = table_of(terminal.render(canned.full(), 140))
+    text = terminal.render(canned.full(), 160)
+    rows = table_of(text)
 
+    assert "MDE (minimum detectable effect): the smallest slowdown that" in text
     assert [row for row in rows if re.search(r"INCONCLUSIVE +16.4 %$", row)]
     assert all(row.endswith(kind) for row in rows for kind in ("REGRESSION", "UNCHANGED") if kind in row)
 
@@ -202,6 +204,49 @@ def test_names_that_differ_in_the_middle_keep_their_middle() -> None:
     short = list(shorten_all(names, 28, "..").values())
 
     assert all(kind in text for kind, text in zip(("fused", "unfused", "eager"), short, strict=True))
+
+
+def test_no_name_is_shortened_for_the_detectable_change() -> None:
+    text = terminal.render(canned.full(), 140)
+
+    assert "tensor_cores-split_k_serial-persistent]  " in text
+    assert "MDE" not in text
+
+
+def test_the_parameters_of_a_shortened_name_stay_whole() -> None:
+    names = [f"test_rms_norm[{kind}-b32x2048]" for kind in ("fused", "unfused", "compiled")]
+
+    short = shorten_all(names, 28, "..")
+
+    assert list(short.values()) == [
+        "test_rms_n..[fused-b32x2048]",
+        "test_rms..[unfused-b32x2048]",
+        "test_rm..[compiled-b32x2048]",
+    ]
+
+
+def test_the_sign_between_a_change_and_its_error_is_explained() -> None:
+    assert "± is half the width of the 90 % confidence interval" in terminal.render(canned.full(), unicode=True)
+    assert "half the width" not in terminal.render(canned.full(), 140, unicode=True)
+    assert "half the width" not in terminal.render(canned.saved_only(), unicode=True)
+
+
+@pytest.mark.parametrize(
+    ("ratio", "half_width", "shown"),
+    [
+        (0.9934, 0.019, "-0.7 +- 1.9 %"),
+        (0.9917, 0.0196, "-0.8 +- 2.0 %"),
+        (12.94, 0.203, "+1194 +- 20 %"),
+        (1.07, 0.009, "+7.00 +- 0.90 %"),
+        (1.0004, 0.0996, "0 +- 10 %"),
+        (1.0, 0.0196, "0.0 +- 2.0 %"),
+    ],
+)
+def test_a_change_ends_where_its_error_does(ratio: float, half_width: float, shown: str) -> None:
+    compared = canned.comparison(24_400, ratio, half_width, 0.1)
+    found = canned.verdict(VerdictKind.UNCHANGED, "test_x", "equal", compared)
+
+    assert f" {shown} " in terminal.render(canned.session((found,)))
 
 
 def test_columns_give_way_before_names_do() -> None:
@@ -317,10 +362,10 @@ def test_what_failed_here_and_nowhere_else_is_followed_by_the_commands() -> None
     result = dataclasses.replace(result, baseline_runs=(stored,))
 
     lines = terminal.render(result).splitlines()
-    (accept,) = (line for line in lines if line.startswith("to accept the change: "))
-    (check,) = (line for line in lines if line.startswith("to check it again: "))
+    accept = lines.index("to accept the change, and then commit the baselines with it:")
+    check = lines.index("to check it again:")
 
-    assert accept.startswith('to accept the change: pytest --nsight --nsight-save --nsight-reason "why" ')
-    assert shlex.quote(case.case) in accept
-    assert check.startswith("to check it again: pytest --nsight --nsight-against 0123456789 ")
+    assert lines[accept + 1] == 'pytest --nsight --nsight-save --nsight-reason "why" \\'
+    assert lines[check - 1] == f"    {shlex.quote(case.case)}"
+    assert lines[check + 1].startswith("pytest --nsight --nsight-against 0123456789 ")
     assert "to accept" not in terminal.render(result, explained={one.subject.case for one in failing})

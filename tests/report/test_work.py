@@ -50,7 +50,7 @@ def test_without_limits_only_rates_are_told() -> None:
     assert "of limit" not in text
     assert "limits of" not in text
     assert "4.13 TB/s, 4.13 TFLOP/s; the board's limit is not known" in text
-    assert work_rows(result)[0] == ("case", "time", "launches", "moved", "GB/s", "TFLOP/s", "speed-up")
+    assert work_rows(result)[0] == ("case", "time", "launches", "GB/s", "TFLOP/s", "speed-up")
 
 
 def test_several_boards_have_a_line_each() -> None:

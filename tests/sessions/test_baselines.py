@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import re
 import stat
 import sys
 from collections.abc import Callable
@@ -53,7 +54,8 @@ def test_saving_then_checking_passes_and_a_lost_fusion_fails_as_structure(
     for result in (spoiled, replayed):
         result.assert_outcomes(passed=1, failed=1)
         said = " ".join(result.stdout.str().split())
-        assert "as when a fusion is lost: - 1 launch: mul + 3 launches: exp, sum, add" in said
+        assert "as when a fusion is lost; " in said
+        assert re.search(r" 1 -> 0 (operator )?mul 0 -> 1 (operator )?exp 0 -> 1 (operator )?sum 0 -> 1 ", said)
         result.stdout.fnmatch_lines(["STRUCTURE *test_op[[]fused[]]*launches changed*"])
     assert "STRUCTURE" in (pytester.path / "out.md").read_text()
 

@@ -34,6 +34,8 @@ def test_unchanged_kernels_pass() -> None:
 
     assert result.returncode == pytest.ExitCode.OK, result.stdout
     assert "6 verdicts: 0 regressions, 0 improvements, 6 unchanged" in result.stdout
+    # The heading has a line of its own, and the text begins right below it.
+    assert re.search(r"\[100%\]\n+=+ nsight =+\nNVIDIA H200, collector nsys, replay of tests/data/", result.stdout)
 
 
 @pytest.mark.slow
@@ -60,10 +62,11 @@ def test_a_broken_fusion_fails_as_structure_and_shows_kernels_gained_and_lost() 
     said = " ".join(result.stdout.split())
     assert result.returncode == pytest.ExitCode.TESTS_FAILED
     assert "2 failed, 4 passed" in said
-    headline = "launches changed, 1 -> 8 per round, as when a fusion is lost:"
+    headline = "launches changed, 1 -> 8 per round, as when a fusion is lost;"
     assert f"test_rms_norm[fused-b8x512]: {headline}" in said
-    assert "- 1 launch: _rms_norm_fused_kernel" in said
-    assert "reduce_kernel(MeanOps)" in said
+    assert "1 -> 0 _rms_norm_fused_kernel" in said
+    assert said.count("reduce_kernel(MeanOps)") == 2, "each of two cases lists its launches once"
+    assert "--nsight-baselines tests/data/sessions/baselines" in said
     assert "0 regressions, 0 improvements, 2 structure changes, 4 unchanged" in said
 
 

@@ -119,8 +119,10 @@ def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_b
     lost.assert_outcomes(failed=7, passed=1)
     lost.stdout.fnmatch_lines_random(
         [
-            "--size 32::with_flashinfer: launches gained, 1 -> 3 per round: + 2 launches: mul, clone;*",
-            "to accept the change: pytest-nsight run --nsight-save * -- python bench_calls.py --size 32;*",
+            "--size 32::with_flashinfer: launches gained, 1 -> 3 per round;*",
+            "to accept the change, and then commit the baselines with it:",
+            "pytest-nsight run --nsight-save *",
+            "*-- python bench_calls.py --size 32",
         ]
     )
     structure = {case for case, one in cases_of(pytester).items() if one["verdict"] == "STRUCTURE"}
