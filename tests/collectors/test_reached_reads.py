@@ -332,7 +332,10 @@ def test_of_lists_of_tensors_those_of_the_launchs_blocks_are_read(
             needed |= set(range(place, place + 8))
     factor = reads.kernel.parameters[1].offset
     needed |= set(range(factor, factor + 4))
-    assert reads.anywhere is None
+    if reads.anywhere is not None:
+        # After a compilation for debugging in the same process NVRTC copies all arguments to the stack.
+        assert needed <= reads.anywhere == found
+        return
     # On sm_80 the compiler keeps a number of the place among the module's constants, which are not looked at.
     assert found == (None if reads.kernel.architecture == 80 else needed)
 
