@@ -136,6 +136,12 @@ JUMPS, STAYS, BOTH = {0, 11}, {0, 7}, {0, 7, 11}
             JUMPS,
             id="two-halves",
         ),
+        pytest.param(
+            ["HFMA2.BF16_V2 R5, -RZ, RZ, 1.875, 0 ;", "ISETP.EQ.AND P0, PT, R5, 0x3f800000, PT ;", JUMP],
+            3,
+            BOTH,
+            id="halves-of-another-format",
+        ),
     ],
 )
 def test_what_lies_behind_a_jump_that_is_certain_is_not_read(

@@ -12,11 +12,11 @@ from pytest_nsight.gate.state import GateState, SessionPlan
 
 
 @pytest.mark.parametrize(
-    ("folder", "shown"), [("/work/tree/tests/slow", "tests/slow"), ("/somewhere/else/slow", "slow")]
+    ("folder", "shown"), [("/project/tests/slow", "tests/slow"), ("/somewhere/else/slow", "slow")]
 )
 def test_a_replay_names_the_recorder_and_a_short_folder(folder: str, shown: str) -> None:
     record = SessionRecord("s", "2026-03-01T12:00:00+00:00", Path("s"), None)
-    settings = Settings(Path("/work/tree"), replay=Path(folder))
+    settings = Settings(Path("/project"), replay=Path(folder))
     state = GateState(plan=SessionPlan((), runs=1), environment={"collector": "nsys"})
 
     assert record.collector_title(settings, state) == f"nsys, replay of {shown}"

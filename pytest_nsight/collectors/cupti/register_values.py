@@ -1,7 +1,4 @@
-"""What an instruction makes of registers that are known: arithmetic of 32 bits, for a few plain instructions.
-
-Whatever is not among them makes the registers unknown that it may change.
-"""
+"""What a few plain instructions make of known registers; any other makes unknown what it may change."""
 
 from __future__ import annotations
 
@@ -137,9 +134,8 @@ class Arithmetic:
             value = self.blocks.get(one.operands[1].removeprefix("SR_CTAID."))
         elif one.name in ("LOP3", "ULOP3"):
             value = self._combine_bits(one, before)
-        elif one.name == "HFMA2" and one.operands[1:3] == ("-RZ", "RZ") and len(one.operands) == 5:
-            # How compilers load a number: 0 times 0, plus two halves.
-            value = _pack_halves(one.operands[3:])
+        elif one.name == "HFMA2":
+            value = _pack_halves(one)
         else:
             values = [self._value(operand, before) for operand in one.operands[1:]]
             value = _each(lambda *known: _calculate(one, known), values)
@@ -232,9 +228,12 @@ def _calculate(one: Instruction, known: Sequence[int]) -> int | None:
     return first << second if is_shift else None
 
 
-def _pack_halves(halves: Sequence[str]) -> int | None:
+def _pack_halves(one: Instruction) -> int | None:
+    """How compilers load a number: 0 times 0, plus two halves. With another suffix they are no IEEE halves."""
+    if one.operands[1:3] != ("-RZ", "RZ") or len(one.operands) != 5 or one.suffixes not in ((), ("MMA",)):
+        return None
     try:
-        high, low = (struct.unpack("<H", struct.pack("<e", float(one)))[0] for one in halves)
+        high, low = (struct.unpack("<H", struct.pack("<e", float(half)))[0] for half in one.operands[3:])
     except (ValueError, OverflowError):
         return None
     return int(high << 16 | low)
