@@ -39,9 +39,9 @@ class SessionRecord:
 
     def collector_title(self, settings: Settings, state: GateState) -> str:
         """What recorded it, as reports name it; of a folder outside of the root, the last part."""
-        if self.collector or settings.replay is None:
-            return self.collector.title if self.collector else ""
-        folder = settings.replay
+        if self.collector is not None:
+            return self.collector.title
+        folder = settings.replay or self.folder
         shown = folder.relative_to(settings.root) if folder.is_relative_to(settings.root) else folder.name
         recorded = state.environment.get("collector", "")
         return f"{recorded}, replay of {shown}" if recorded else f"replay of {shown}"

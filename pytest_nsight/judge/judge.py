@@ -97,7 +97,7 @@ def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: 
         return subject.structure.is_retiled
     if not subject.new and subject.new_aside and subject.compared and subject.given.is_comparable:
         return True
-    if subject.is_disturbed and subject.compared and subject.given.is_comparable:
+    if subject.has_only_disturbed_runs and subject.compared and subject.given.is_comparable:
         return True
     if subject.given.against and subject.stored_aside and not subject.is_sufficient:
         # Further pairs replace the runs that were set aside.

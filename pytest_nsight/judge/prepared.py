@@ -38,7 +38,7 @@ class PreparedSubject:
         stored_aside: stored locations that are set aside, because the run drifts, its clock changed, or other
             programs had the processor.
         new_aside: new locations that are set aside, likewise.
-        disturbed: how many of those were set aside for other programs.
+        disturbed_aside: how many of those were set aside for other programs.
         structure: how the launches changed.
         environment: why times cannot be compared, "" if they can.
         unmeasured: why some run has no location, "" if all have.
@@ -51,7 +51,7 @@ class PreparedSubject:
     new: tuple[Location, ...]
     stored_aside: tuple[Location, ...]
     new_aside: tuple[Location, ...]
-    disturbed: int
+    disturbed_aside: int
     structure: StructureFinding
     environment: str
     unmeasured: str
@@ -78,7 +78,7 @@ class PreparedSubject:
         return self.is_sufficient and not self.is_repeated
 
     @property
-    def is_disturbed(self) -> bool:
+    def has_only_disturbed_runs(self) -> bool:
         """Whether other programs had the processor in all new runs."""
         return bool(self.given.new) and all(is_disturbed(run) for run in self.given.new)
 
@@ -131,7 +131,7 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
         new=tuple(item for item in found.locations if item.has_one_level),
         stored_aside=(*aside, *disturbed_before),
         new_aside=(*(item for item in found.locations if not item.has_one_level), *disturbed_now),
-        disturbed=len(disturbed_before) + len(disturbed_now),
+        disturbed_aside=len(disturbed_before) + len(disturbed_now),
         structure=compare_structure(baseline, given.new, family) if both else StructureFinding(),
         environment=explain_environment(baseline, quiet.new, given.against) if both else "",
         unmeasured=unmeasured,

@@ -244,11 +244,11 @@ def notes(subject: PreparedSubject) -> str:
     texts = list(finding.resources[:3])
     if finding.is_varying:
         texts.append(_variation(finding))
-    aside = len(subject.new_aside) + len(subject.stored_aside) - subject.disturbed
+    aside = len(subject.new_aside) + len(subject.stored_aside) - subject.disturbed_aside
     if aside:
         texts.append(f"{count(aside, 'run')} set aside, drifting or on a changing clock")
-    if subject.disturbed:
-        texts.append(f"{count(subject.disturbed, 'run')} set aside, as other programs had the processor")
+    if subject.disturbed_aside:
+        texts.append(f"{count(subject.disturbed_aside, 'run')} set aside, as other programs had the processor")
     compared = (*subject.compared, *subject.new)
     modes = [location.modes for location in compared if location.modes is not None]
     if modes:
