@@ -151,10 +151,13 @@ def arrows(text: str) -> str:
 
 
 def headline(verdict: Verdict) -> str:
-    """What stands beside verdict and test's name: "+7.0 %, 24.4 -> 26.1 us"; for all but regressions the reason."""
+    """What stands beside verdict and test's name: "+7.0 %, 24.4 -> 26.1 us"; for all but regressions the reason.
+
+    pytest cuts it to the terminal's width, but not in CI: the launches are left to the failure above it.
+    """
     compared = verdict.comparison
     if compared is None or verdict.kind is not VerdictKind.REGRESSION:
-        return reason(verdict)
+        return reason_above_details(verdict)
     times = durations(compared.baseline_ns, compared.now_ns)
     part = f"{visible(verdict.subject.part)} " if verdict.subject.part else ""
     return f"{part}{percent(compared.ratio - 1)}, {times}"

@@ -56,7 +56,14 @@ def test_a_slowed_kernel_fails_its_cases_and_only_those_with_the_sentence() -> N
 
 
 @pytest.mark.slow
-def test_a_broken_fusion_fails_as_structure_and_shows_kernels_gained_and_lost() -> None:
+@pytest.mark.parametrize("ci", ["", "true"], ids=["terminal", "ci"])
+def test_a_broken_fusion_fails_as_structure_and_shows_kernels_gained_and_lost(
+    ci: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # pytest's short summary cuts a failure's line to the terminal's width, and in CI it prints all of it.
+    monkeypatch.delenv("BUILD_NUMBER", raising=False)
+    monkeypatch.setenv("CI", ci)
+
     result = replay("unfused")
 
     said = " ".join(result.stdout.split())
