@@ -10,7 +10,7 @@ from collections.abc import Collection, Mapping
 
 import numpy as np
 
-from pytest_nsight.model.sorted_keys import rank_values
+from pytest_nsight.model.sorted_keys import distinct, rank_values
 from pytest_nsight.model.trace import Ints, Trace, TraceDevice
 
 
@@ -71,7 +71,7 @@ def note_unassigned_processes(
 def _processes(column: Ints) -> set[int]:
     if not len(column) or (column == column[0]).all():
         return set(column[:1].tolist())
-    return set(np.unique(column).tolist())
+    return set(distinct(column).tolist())
 
 
 UNKNOWN_BOARD = -1

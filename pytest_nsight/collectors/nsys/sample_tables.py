@@ -12,6 +12,7 @@ from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn
 from pytest_nsight.collectors.nsys.open_export import Export
 from pytest_nsight.collectors.nsys.session_tables import board_uuid
 from pytest_nsight.model.gpu_samples import GpuMetric, GpuSamples
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ints, TraceDevice
 
 SAMPLES = "GPU_METRICS"
@@ -62,7 +63,7 @@ def build_samples(
         for kind, metric, name in export.query(f"SELECT typeId, metricId, metricName FROM {NAMES}")
     }
     found = []
-    for kind in np.unique(columns["typeId"]).tolist():
+    for kind in distinct(columns["typeId"]).tolist():
         numbers = {metric: name for (other, metric), name in names.items() if other == kind}
         own = columns["typeId"] == kind
         samples = _collect(
