@@ -66,10 +66,12 @@ def choose_ranges(trace: Trace, name: str, domain: str | None) -> Ints:
         UsageError: there is none, though a name or a domain was given.
     """
     ranges = trace.ranges
-    fits_name = np.array([name in text for text in trace.strings], np.bool_)
-    fits_domain = np.array([domain in (None, text) for text in trace.strings], np.bool_)
-    rows = np.flatnonzero(fits_domain[ranges.domain]) if len(ranges) else np.empty(0, np.int64)
-    fits = fits_name[ranges.name[rows]] if len(rows) else np.zeros(0, np.bool_)
+    rows = np.arange(len(ranges))
+    if domain is not None and len(ranges):
+        rows = np.flatnonzero(np.array([text == domain for text in trace.strings], np.bool_)[ranges.domain])
+    fits = np.ones(len(rows), np.bool_)
+    if name and len(rows):
+        fits = np.array([name in text for text in trace.strings], np.bool_)[ranges.name[rows]]
     if not fits.any() and (name or domain is not None):
         raise UsageError(_explain_none(trace, name, domain))
     if not fits.all():

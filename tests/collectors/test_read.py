@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.collectors.nsys import columns as read_columns
+from pytest_nsight.collectors.nsys import host_tables
 from pytest_nsight.collectors.nsys.host_tables import InlineNames, StringTable
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
 from pytest_nsight.collectors.nsys.read import explain_emptiness, read
@@ -148,13 +149,25 @@ def test_payloads_come_from_whichever_column_holds_them(tmp_path):
 
 
 def test_registered_and_plain_names_arrive(tmp_path):
-    names = ["plain", "äöü \N{ROCKET}", "'); DROP TABLE NVTX_EVENTS; --", "a\nb", "", "%s{}\\"]
+    names = ["plain", "äöü \N{ROCKET}", "'); DROP TABLE NVTX_EVENTS; --", "a\nb", "", "%s{}\\", "a\x1fb", ",\x1f"]
     builder = TraceBuilder()
     for at, name in enumerate(names):
         builder.range(name, 2 * at, 2 * at + 1).range(name, 2 * at + 1, 2 * at + 2, is_registered=True)
     path = builder.write(tmp_path / "trace.sqlite")
     assert measure(read(path)).ranges["name"].tolist() == [name for name in names for _ in range(2)]
     assert measure(read(path)).ranges["name"].tolist() == [name for name in names for _ in range(2)]
+
+
+@pytest.mark.parametrize("at_once", [1, 2, 3, 100])
+def test_plain_names_are_the_same_over_the_borders_of_what_is_read_at_once(at_once, tmp_path, monkeypatch):
+    names = ["", "a", "b\x1f", "\x1f\x1f", "", "", "c", "a"]
+    builder = TraceBuilder()
+    for at, name in enumerate(names):
+        builder.range(name, 10 * at, 10 * at + 9)
+    path = builder.write(tmp_path / "trace.sqlite")
+    alter(path, "UPDATE NVTX_EVENTS SET rowid = 3 * rowid + 1000")
+    monkeypatch.setattr(host_tables, "_NAMES_AT_ONCE", at_once)
+    assert measure(read(path)).ranges["name"].tolist() == names
 
 
 def test_more_names_than_an_sql_statement_takes_parameters_arrive(tmp_path):

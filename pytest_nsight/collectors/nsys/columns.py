@@ -74,13 +74,43 @@ def read_columns(export: Export, wanted: Mapping[str, Sequence[ExportColumn]]) -
                 raise TraceError(f"table {table} of {export.path} has no column {column.source}; {AGAIN}")
     with ThreadPoolExecutor(min(MOST_THREADS, os.cpu_count() or 1)) as pool:
         parts = {
-            table: [pool.submit(_read_chunk, export, table, columns, bounds) for bounds in _split(export, table)]
+            table: [pool.submit(_read_chunk, export, table, columns, span) for span in split_rows(export, table)]
             for table, columns in present.items()
         }
         return {
             table: _concatenate([part.result() for part in parts.get(table, ())], columns)
             for table, columns in wanted.items()
         }
+
+
+def split_rows(export: Export, table: str, most: int | None = None) -> list[tuple[int, int]]:
+    """Spans of row ids, both ends included, that cover a table.
+
+    Args:
+        export: the file.
+        table: one that it has.
+        most: rows of one span, CHUNK_ROWS unless given.
+
+    Raises:
+        TraceError: the table is damaged.
+    """
+    most = most or CHUNK_ROWS
+    quoted = _quote(table)
+    ((first, last),) = export.query(f"SELECT (SELECT min(rowid) FROM {quoted}), (SELECT max(rowid) FROM {quoted})")
+    if first is None:
+        return []
+    ((count,),) = export.query(f"SELECT count(*) FROM {quoted}")
+    if last - first < 4 * count + most:
+        starts = list(range(first, last + 1, most))
+    else:
+        with connect(export.path) as connection:
+            ids = connection.execute(f"SELECT rowid FROM {quoted} ORDER BY rowid")
+            starts = np.fromiter(chain.from_iterable(ids), np.int64)[::most].tolist()
+    if not starts or starts[-1] > last:
+        raise TraceError(
+            f"table {table} of {export.path} is damaged: its rows are not where its index says; {AGAIN}"
+        )
+    return list(zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True))
 
 
 def process_ids(packed: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
@@ -98,26 +128,6 @@ def _concatenate(parts: list[Arrays], columns: Sequence[ExportColumn]) -> Arrays
         return {column.name: np.empty(0, np.int64) for column in columns}
     # Popping frees each column's parts as soon as they are joined, which halves the peak of a large table.
     return {column.name: np.concatenate([part.pop(column.name) for part in parts]) for column in columns}
-
-
-def _split(export: Export, table: str) -> list[tuple[int, int]]:
-    """Spans of row ids, both ends included, of at most CHUNK_ROWS rows."""
-    quoted = _quote(table)
-    ((first, last),) = export.query(f"SELECT (SELECT min(rowid) FROM {quoted}), (SELECT max(rowid) FROM {quoted})")
-    if first is None:
-        return []
-    ((count,),) = export.query(f"SELECT count(*) FROM {quoted}")
-    if last - first < 4 * count + CHUNK_ROWS:
-        starts = list(range(first, last + 1, CHUNK_ROWS))
-    else:
-        with connect(export.path) as connection:
-            ids = connection.execute(f"SELECT rowid FROM {quoted} ORDER BY rowid")
-            starts = np.fromiter(chain.from_iterable(ids), np.int64)[::CHUNK_ROWS].tolist()
-    if not starts or starts[-1] > last:
-        raise TraceError(
-            f"table {table} of {export.path} is damaged: its rows are not where its index says; {AGAIN}"
-        )
-    return list(zip(starts, [start - 1 for start in starts[1:]] + [last], strict=True))
 
 
 def _read_chunk(export: Export, table: str, columns: Sequence[ExportColumn], bounds: tuple[int, int]) -> Arrays:

@@ -204,7 +204,7 @@ def _close_ranges(ranges: Ranges, calls: Calls, launches: Launches) -> tuple[Ran
 
 def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]) -> list[str]:
     """A note if CUDA graphs were launched and nothing of them was recorded."""
-    numbers = [number for number, text in enumerate(texts) if "GraphLaunch" in text]
+    numbers = [number for number in distinct(calls.name).tolist() if "GraphLaunch" in texts[number]]
     rows = np.flatnonzero(np.isin(calls.name, numbers))
     if not len(rows):
         return []
