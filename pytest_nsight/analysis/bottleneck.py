@@ -1,7 +1,8 @@
 """What limits a trace or a range, with the evidence and the remedy. Pure.
 
 The class is the largest part of the wall time: kernels, exposed copies, or one of the causes of idle time. Kernels
-are divided further by what their categories usually need: arithmetic, or memory bandwidth.
+are divided further by what their categories usually need: arithmetic, or memory bandwidth. What other launches do
+meanwhile limits their ranges, and is left out.
 """
 
 from __future__ import annotations
@@ -48,6 +49,7 @@ _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     IdleCause.SYNCHRONISATION: BottleneckClass.SYNCHRONISATION,
     IdleCause.BLOCKING_COPY: BottleneckClass.TRANSFER,
     IdleCause.HOST: BottleneckClass.HOST,
+    IdleCause.PAGE_FAULT: BottleneckClass.TRANSFER,
     IdleCause.UNKNOWN: BottleneckClass.UNKNOWN,
 }
 
@@ -77,7 +79,7 @@ class Bottleneck:
 
     Attributes:
         limit: the class.
-        share: of the wall time that is in this class.
+        share: of the wall time that is in this class; without the work of other launches.
         evidence: one sentence.
         remedy: what to try first.
     """
@@ -95,6 +97,8 @@ def classify(states: Mapping[TimeState, int], mix: KernelMix) -> Bottleneck | No
         states: how long the devices are in each state.
         mix: of the kernels in the window.
     """
+    other_ns = states.get(DeviceWork.OTHER, 0)
+    states = {state: time_ns for state, time_ns in states.items() if state is not DeviceWork.OTHER}
     wall_ns = sum(states.values())
     if not wall_ns:
         return None
@@ -104,7 +108,12 @@ def classify(states: Mapping[TimeState, int], mix: KernelMix) -> Bottleneck | No
         weight[limit] = weight.get(limit, 0) + time_ns
     limit = max(weight, key=lambda one: weight[one])
     share = weight[limit] / wall_ns
-    return Bottleneck(limit, share, _explain(limit, share, states, wall_ns, mix), REMEDIES[limit])
+    evidence = _explain(limit, share, states, wall_ns, mix)
+    if other_ns:
+        evidence += (
+            f"; the work of other ranges, {100 * other_ns / (wall_ns + other_ns):.1f} % of the window, is left out"
+        )
+    return Bottleneck(limit, share, evidence, REMEDIES[limit])
 
 
 def _classify_kernels(mix: KernelMix) -> BottleneckClass:

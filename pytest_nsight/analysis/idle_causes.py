@@ -4,8 +4,10 @@ The launch that ends a gap says which thread the device waited for. What this th
 device's work and the call of that launch is the cause:
 
 * The call began before the gap: the launch was queued, and the device itself took the time.
-* The thread was in a synchronising or copying call: the host waited for the device and could not launch ahead.
-* The thread spent more than HOST_GAP_NS outside of CUDA: it ran Python or loaded data.
+* The thread was in a synchronising or copying call: the host waited for the device and could not launch ahead. This
+  accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA.
+* The thread spent more than HOST_GAP_NS outside of CUDA before or after that: it ran Python or loaded data.
+* The gap ends with a migration of managed memory, which no call makes: a page that was touched elsewhere.
 * Otherwise the thread was on its way to the next launch: launching limits the device.
 """
 
@@ -35,6 +37,7 @@ class IdleCause(enum.Enum):
     SYNCHRONISATION = "synchronisation"
     BLOCKING_COPY = "blocking copy"
     HOST = "Python or data loading"
+    PAGE_FAULT = "page faults of managed memory"
     UNKNOWN = "unknown"
 
 
@@ -94,7 +97,7 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
         thread=number[call],
         called_ns=calls.start_ns[call],
     )
-    pieces = _split(gaps, *_find_blocks(trace, number, gaps), _find_host_time(trace, number, threads, gaps))
+    pieces = _split(gaps, _find_waits(trace, number, gaps), _find_host_time(trace, number, threads, gaps))
     found = {
         cause: TimeSet.union(
             idle.axis,
@@ -104,17 +107,35 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
         )
         for cause, parts in pieces.items()
     }
-    found[IdleCause.UNKNOWN] = TimeSet(idle.axis, idle.start[~is_known], idle.end[~is_known])
+    is_migration = np.array([shape.is_migration for shape in trace.shapes] or [False], np.bool_)
+    is_fault = ~is_known & (nexts >= 0)
+    is_fault[is_fault] = is_migration[trace.launches.shape[nexts[is_fault]]]
+    for cause, chosen in ((IdleCause.PAGE_FAULT, is_fault), (IdleCause.UNKNOWN, ~is_known & ~is_fault)):
+        found[cause] = TimeSet(idle.axis, idle.start[chosen], idle.end[chosen])
     return found
 
 
-def _find_blocks(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[Ints, Flags]:
-    """When the thread's last waiting call before the next launch returned, not before the gap; and if it copied."""
+@dataclass(frozen=True, slots=True)
+class _Waits:
+    """The thread's last waiting call before the next launch of each gap, shape (gaps,) each.
+
+    Attributes:
+        began_ns: when the call began, or the gap if that was later.
+        returned_ns: when it returned, not before it began; the gap's start where there was no such call.
+        is_copy: whether it copied.
+    """
+
+    began_ns: Ints
+    returned_ns: Ints
+    is_copy: Flags
+
+
+def _find_waits(trace: Trace, number: Ints, gaps: _Gaps) -> _Waits:
     calls = trace.calls
     copies = flag_calls(trace, is_copy_call)
     rows = np.flatnonzero(flag_calls(trace, is_synchronisation) | copies)
     if not len(rows) or not len(gaps.line):
-        return gaps.start_ns, np.zeros(len(gaps.line), np.bool_)
+        return _Waits(gaps.start_ns, gaps.start_ns, np.zeros(len(gaps.line), np.bool_))
     low_ns, high_ns = int(calls.start_ns.min()), int(calls.end_ns.max())
     axis = Axis.over(low_ns, high_ns, int(number.max()) + 1)
     key = axis.place(number[rows], calls.start_ns[rows])
@@ -122,8 +143,9 @@ def _find_blocks(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[Ints, Flags]:
     at = np.searchsorted(key[order], axis.place(gaps.thread, gaps.called_ns)) - 1
     row = rows[order[np.maximum(at, 0)]]
     fits = (at >= 0) & (number[row] == gaps.thread) & (calls.end_ns[row] > gaps.start_ns)
-    returned = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
-    return returned, fits & copies[row]
+    returned_ns = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
+    began_ns = np.where(fits, np.clip(calls.start_ns[row], gaps.start_ns, returned_ns), gaps.start_ns)
+    return _Waits(began_ns, returned_ns, fits & copies[row])
 
 
 def _find_host_time(trace: Trace, number: Ints, threads: int, gaps: _Gaps) -> TimeSet:
@@ -139,17 +161,23 @@ _Pieces = dict[IdleCause, list[tuple[Ints, Ints, Ints]]]
 """Cause -> row of the gap, start and end of each piece."""
 
 
-def _split(gaps: _Gaps, returned_ns: Ints, is_copy: Flags, in_calls: TimeSet) -> _Pieces:
+def _split(gaps: _Gaps, waits: _Waits, in_calls: TimeSet) -> _Pieces:
     called_ns = np.clip(gaps.called_ns, gaps.start_ns, gaps.end_ns)
     is_queued = gaps.called_ns <= gaps.start_ns
-    is_blocked = (returned_ns > gaps.start_ns) & ~is_queued
-    ready_ns = np.where(is_queued, gaps.start_ns, np.minimum(returned_ns, called_ns))
-    inside = in_calls.covered(
-        in_calls.axis.place(gaps.thread, ready_ns), in_calls.axis.place(gaps.thread, called_ns)
-    )
-    is_host = (called_ns - ready_ns - inside > HOST_GAP_NS) & ~is_queued
-    waited = np.where(is_copy, 1, 0)
-    causes = (IdleCause.SYNCHRONISATION, IdleCause.BLOCKING_COPY)
+    is_blocked = (waits.returned_ns > gaps.start_ns) & ~is_queued
+    ready_ns = np.where(is_queued, gaps.start_ns, np.minimum(waits.returned_ns, called_ns))
+    began_ns = np.minimum(waits.began_ns, ready_ns)
+
+    def count_calls(low_ns: Ints, high_ns: Ints) -> Ints:
+        axis = in_calls.axis
+        return in_calls.covered(axis.place(gaps.thread, low_ns), axis.place(gaps.thread, high_ns))
+
+    inside_ns = count_calls(ready_ns, called_ns)
+    is_host = (called_ns - ready_ns - inside_ns > HOST_GAP_NS) & ~is_queued
+    is_calling = 2 * inside_ns > called_ns - ready_ns
+    # A wait that begins when the device is idle already is no cause of what came before it.
+    is_late = is_blocked & (began_ns - gaps.start_ns - count_calls(gaps.start_ns, began_ns) > HOST_GAP_NS)
+    waiting_ns = np.where(is_late, began_ns, gaps.start_ns)
     pieces: _Pieces = {cause: [] for cause in IdleCause}
 
     def add(cause: IdleCause, chosen: Flags, start_ns: Ints, end_ns: Ints) -> None:
@@ -157,11 +185,16 @@ def _split(gaps: _Gaps, returned_ns: Ints, is_copy: Flags, in_calls: TimeSet) ->
         pieces[cause].append((rows, start_ns[rows], end_ns[rows]))
 
     add(IdleCause.QUEUED, is_queued, gaps.start_ns, gaps.end_ns)
-    for kind, cause in enumerate(causes):
-        is_kind = is_blocked & (waited == kind)
-        add(cause, is_kind & ~is_host, gaps.start_ns, gaps.end_ns)
-        add(cause, is_kind & is_host, gaps.start_ns, ready_ns)
+    add(IdleCause.HOST, is_late, gaps.start_ns, began_ns)
+    for cause, is_kind in (
+        (IdleCause.SYNCHRONISATION, is_blocked & ~waits.is_copy),
+        (IdleCause.BLOCKING_COPY, is_blocked & waits.is_copy),
+    ):
+        is_cut = is_host | is_calling
+        add(cause, is_kind & ~is_cut, waiting_ns, gaps.end_ns)
+        add(cause, is_kind & is_cut, waiting_ns, ready_ns)
     add(IdleCause.HOST, is_host, ready_ns, called_ns)
     add(IdleCause.LAUNCH, is_host, called_ns, gaps.end_ns)
-    add(IdleCause.LAUNCH, ~is_queued & ~is_blocked & ~is_host, gaps.start_ns, gaps.end_ns)
+    is_rest = ~is_queued & ~is_host & (~is_blocked | is_calling)
+    add(IdleCause.LAUNCH, is_rest, ready_ns, gaps.end_ns)
     return pieces

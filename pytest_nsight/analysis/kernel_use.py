@@ -98,8 +98,10 @@ class CopyTime:
     median_ns: float
 
     @property
-    def is_pinned(self) -> bool:
-        """Whether no side is pageable host memory."""
+    def is_pinned(self) -> bool | None:
+        """Whether no side is pageable host memory; None where the recording does not name a side."""
+        if "unknown" in self.memory:
+            return None
         return "pageable" not in self.memory
 
 

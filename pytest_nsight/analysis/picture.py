@@ -86,7 +86,8 @@ class Picture:
 
     Attributes:
         devices: one headline for each device.
-        states: the wall time of all devices by state; the totals add up to it.
+        states: the wall time of all devices by state; the totals add up to it. Where ranges are chosen, the work of
+            all other launches is a state of its own.
         bottleneck: of the whole, None where nothing ran.
         limits: the bottleneck of the ranges with the most device time.
         ranges: the tree in preorder.
@@ -151,7 +152,7 @@ def analyse(
     kernels = tabulate_kernels(trace, selection.launches, categories)
     inside = table.costs.is_inside
     unattributed = find_unattributed(trace, ~inside, details.is_placed, details.duration_ns)
-    states = timeline.measure(selection.window)
+    states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
     wall_ns = selection.window.total_ns
     return Picture(
         devices=measure_devices(trace, timeline, selection.window),
@@ -201,14 +202,15 @@ def _find_limits(
     is_near = outer | outer[table.parent]
     device_ns = np.where(is_near, table.costs.kernel_ns + table.costs.copy_ns, 0)
     totals = np.bincount(table.label, device_ns, len(table.labels)) if len(table.rows) else np.empty(0)
-    starts = timeline.axis.place(timeline.device, trace.launches.start_ns)
     limits = []
     for label in np.argsort(-totals, kind="stable")[:_MOST_LIMITED].tolist():
         if not totals[label]:
             break
-        window = find_window(trace, timeline, table, np.flatnonzero(is_near & (table.label == label)))
-        rows = np.flatnonzero(window.covered(starts, starts + 1))
-        found = classify(timeline.measure(window), _mix(trace, details, rows, categories))
+        positions = np.flatnonzero(is_near & (table.label == label))
+        window = find_window(trace, timeline, table, positions)
+        rows = table.costs.placed[table.costs.members.among(positions)]
+        states = timeline.measure(window, timeline.find_own(trace, details, rows))
+        found = classify(states, _mix(trace, details, rows, categories))
         if found is not None:
             limits.append(RangeLimit(table.labels[label], found))
     return tuple(limits)

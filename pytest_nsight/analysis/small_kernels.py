@@ -32,8 +32,8 @@ class KernelSequence:
 
     Attributes:
         names: normalised names, in order.
-        count: how often the sequence occurs.
-        kernel_ns: time of its kernels, all occurrences.
+        count: how often the sequence occurs; each kernel of a row of equal kernels belongs to one occurrence.
+        kernel_ns: time of its kernels, each launch once.
         gap_ns: idle time of the stream between its kernels, all occurrences: what a CUDA graph would save most of.
         is_fusible: whether all of its kernels are of categories that a compiler fuses.
     """
@@ -47,12 +47,21 @@ class KernelSequence:
 
 @dataclass(frozen=True, slots=True)
 class _Pairs:
-    """Distinct pairs of kernels that follow one another, shape (pairs,) each."""
+    """Distinct pairs of kernels that follow one another, shape (pairs,) each.
+
+    Attributes:
+        first: number of the first kernel's name.
+        second: of the second one's.
+        count: how often the pair occurs; a row of equal kernels counts in twos.
+        gap_ns: from one kernel to the other, all occurrences.
+        codes: shape (occurrences,), the pair of each.
+    """
 
     first: Ints
     second: Ints
     count: Ints
     gap_ns: Ints
+    codes: Ints
 
 
 def find_sequences(trace: Trace, rows: Ints, device: Ints, categories: Sequence[str]) -> tuple[KernelSequence, ...]:
@@ -76,10 +85,14 @@ def find_sequences(trace: Trace, rows: Ints, device: Ints, categories: Sequence[
     is_near = _follow(trace, order, device) & (duration_ns[:-1] < SMALL_NS) & (duration_ns[1:] < SMALL_NS)
     at = np.flatnonzero(is_near)
     gap_ns = np.maximum(launches.start_ns[order[at + 1]] - launches.end_ns[order[at]], 0)
-    pairs = _count_pairs(name[at], name[at + 1], gap_ns, len(names))
+    pairs = _count_pairs(at, name, gap_ns, len(names))
+    chains = _join(pairs)
+    times_ns = _time_chains(chains, pairs, at, duration_ns)
     category = {shape.name: categories[number] for number, shape in enumerate(trace.shapes)}
-    mean_ns = np.bincount(name, duration_ns, len(names)) / np.maximum(np.bincount(name, minlength=len(names)), 1)
-    found = [_describe(chain, pairs, list(names), mean_ns.tolist(), category) for chain in _join(pairs)]
+    found = [
+        _describe(chain, pairs, list(names), time_ns, category)
+        for chain, time_ns in zip(chains, times_ns, strict=True)
+    ]
     return tuple(sorted(found, key=lambda one: (-(one.gap_ns + one.kernel_ns * one.is_fusible), one.names)))
 
 
@@ -92,11 +105,39 @@ def _follow(trace: Trace, order: Ints, device: Ints) -> Flags:
     return follows
 
 
-def _count_pairs(first: Ints, second: Ints, gap_ns: Ints, names: int) -> _Pairs:
+def _count_pairs(at: Ints, name: Ints, gap_ns: Ints, names: int) -> _Pairs:
+    """The pairs that begin at some places.
+
+    Args:
+        at: shape (occurrences,), ascending.
+        name: shape (launches,), number of each launch's name.
+        gap_ns: shape (occurrences,).
+        names: how many there are.
+    """
+    first, second = name[at], name[at + 1]
     keys, codes = rank_values(first * names + second)
     totals = np.zeros(len(keys), np.int64)
     np.add.at(totals, codes, gap_ns)
-    return _Pairs(keys // max(names, 1), keys % max(names, 1), np.bincount(codes, minlength=len(keys)), totals)
+    # In a row of equal kernels every kernel but two is in two pairs: every other pair counts.
+    goes_on = np.append(False, (np.diff(at) == 1) & (codes[1:] == codes[:-1])) if len(at) else np.zeros(0, np.bool_)
+    begins = np.maximum.accumulate(np.where(goes_on, 0, np.arange(len(at))))
+    is_counted = (first != second) | ((np.arange(len(at)) - begins) % 2 == 0)
+    counts = np.bincount(codes[is_counted], minlength=len(keys))
+    return _Pairs(keys // max(names, 1), keys % max(names, 1), counts, totals, codes)
+
+
+def _time_chains(chains: Sequence[Sequence[int]], pairs: _Pairs, at: Ints, duration_ns: Ints) -> list[int]:
+    """The time of the kernels of each chain, each launch once."""
+    chain_of = np.full(len(pairs.count), -1, np.int64)
+    for number, members in enumerate(chains):
+        chain_of[members] = number
+    chain = chain_of[pairs.codes]
+    at, chain = at[chain >= 0], chain[chain >= 0]
+    # Where the next pair goes on with this one's second kernel, that kernel is the next pair's first one.
+    is_last = np.append((np.diff(at) != 1) | (chain[1:] != chain[:-1]), True) if len(at) else np.zeros(0, np.bool_)
+    totals = np.zeros(len(chains), np.int64)
+    np.add.at(totals, chain, duration_ns[at] + duration_ns[at + 1] * is_last)
+    return [int(total) for total in totals]
 
 
 def _join(pairs: _Pairs) -> list[list[int]]:
@@ -141,15 +182,14 @@ def _pick(candidates: Sequence[int], pairs: _Pairs, unused: set[int], like: int)
 
 
 def _describe(
-    chain: Sequence[int], pairs: _Pairs, names: Sequence[str], mean_ns: Sequence[float], category: dict[str, str]
+    chain: Sequence[int], pairs: _Pairs, names: Sequence[str], kernel_ns: int, category: dict[str, str]
 ) -> KernelSequence:
     members = [int(pairs.first[chain[0]]), *(int(pairs.second[one]) for one in chain)]
-    count = int(min(pairs.count[one] for one in chain))
     texts = tuple(names[member] for member in members)
     return KernelSequence(
         names=texts,
-        count=count,
-        kernel_ns=round(count * sum(mean_ns[member] for member in members)),
+        count=int(min(pairs.count[one] for one in chain)),
+        kernel_ns=kernel_ns,
         gap_ns=int(sum(int(pairs.gap_ns[one]) for one in chain)),
         is_fusible=all(category[text] in FUSIBLE for text in texts),
     )

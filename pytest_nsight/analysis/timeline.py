@@ -29,10 +29,24 @@ class DeviceWork(enum.Enum):
     """At least one kernel runs, whatever else does."""
     COPY = "copy"
     """A copy or set runs, and no kernel."""
+    OTHER = "other"
+    """Only launches run that are not chosen: queued before the chosen ones, or on other streams."""
 
 
 TimeState = DeviceWork | IdleCause
-STATES: tuple[TimeState, ...] = (*DeviceWork, *IdleCause)
+
+
+@dataclass(frozen=True, slots=True)
+class OwnWork:
+    """When some of the launches run.
+
+    Attributes:
+        kernels: when at least one kernel of theirs does.
+        copies: when at least one copy or set does.
+    """
+
+    kernels: TimeSet
+    copies: TimeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,15 +70,38 @@ class Timeline:
     copies: TimeSet
     states: Mapping[TimeState, TimeSet]
 
-    def measure(self, window: TimeSet) -> dict[TimeState, int]:
+    def measure(self, window: TimeSet, own: OwnWork | None = None) -> dict[TimeState, int]:
         """How long the devices are in each state during a window; the rest of the window counts as unknown.
 
         Args:
             window: on the timeline's axis.
+            own: the launches that the window is about; None for all.
         """
         found: dict[TimeState, int] = {state: window.common(times) for state, times in self.states.items()}
         found[IdleCause.UNKNOWN] += window.total_ns - sum(found.values())
+        if own is not None:
+            busy_ns = found[DeviceWork.KERNEL] + found[DeviceWork.COPY]
+            found[DeviceWork.KERNEL] = window.common(own.kernels)
+            found[DeviceWork.COPY] = window.common(own.copies.minus(own.kernels))
+            found[DeviceWork.OTHER] = busy_ns - found[DeviceWork.KERNEL] - found[DeviceWork.COPY]
         return found
+
+    def find_own(self, trace: Trace, details: LaunchDetails, rows: Ints) -> OwnWork | None:
+        """When some of the launches run; None where they are all.
+
+        Args:
+            trace: the trace.
+            details: of its launches.
+            rows: shape (chosen,), rows of ``trace.launches``.
+        """
+        if len(rows) == len(trace.launches):
+            return None
+        start_ns, end_ns, is_compute = trace.launches.start_ns, trace.launches.end_ns, details.is_compute[rows]
+        kernels, copies = (
+            TimeSet.union(self.axis, self.device[part], start_ns[part], end_ns[part])
+            for part in (rows[is_compute], rows[~is_compute])
+        )
+        return OwnWork(kernels, copies)
 
     def whole(self) -> TimeSet:
         """All devices, from the first start to the last end of all launches."""

@@ -72,6 +72,11 @@ class Shape:
     registers: int = 0
     shared_bytes: int = 0
 
+    @property
+    def is_migration(self) -> bool:
+        """Whether it moves pages of managed memory: a page fault starts it, and no call of the program makes it."""
+        return self.name.startswith("memcpy UVM ")
+
 
 @dataclass(frozen=True, slots=True)
 class ShapeUse:

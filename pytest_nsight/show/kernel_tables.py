@@ -17,6 +17,7 @@ from pytest_nsight.trace.unattributed import UnattributedLaunches
 
 _SHAPES = 3
 """Shapes that are listed beneath a kernel."""
+_PINNED = {True: "yes", False: "no", None: "-"}
 
 
 def tabulate_kernels(kernels: Sequence[KernelTime], top: int, *, full_names: bool) -> Section | None:
@@ -98,7 +99,7 @@ def tabulate_copies(copies: Sequence[CopyTime]) -> Section | None:
             ],
             [
                 column("GB/s", [bandwidth(one.bytes_moved, one.total_ns) for one in copies]),
-                column("pinned", ["" if not one.memory else "yes" if one.is_pinned else "no" for one in copies]),
+                column("pinned", [_PINNED[one.is_pinned] if one.memory else "" for one in copies]),
                 column("overlapped", [share(one.overlapped_ns / max(one.total_ns, 1)) for one in copies]),
             ],
         ],

@@ -190,10 +190,11 @@ def state_bottleneck(picture: Picture) -> str:
 
 
 def describe_state(state: TimeState) -> str:
-    """A state in words: "kernels", "copies only", "idle: launching"."""
+    """A state in words: "kernels", "copies only", "work of other ranges", "idle: launching"."""
     if isinstance(state, IdleCause):
         return f"idle: {state.value}"
-    return "kernels" if state is DeviceWork.KERNEL else "copies only"
+    names = {DeviceWork.KERNEL: "kernels", DeviceWork.COPY: "copies only", DeviceWork.OTHER: "work of other ranges"}
+    return names[state]
 
 
 def _is_unnamed(one: DeviceUse) -> bool:

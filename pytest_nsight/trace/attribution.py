@@ -68,6 +68,18 @@ class Membership:
                 latest[rows] = np.maximum(latest[rows], np.maximum.reduceat(padded, edges)[::2])
         return latest
 
+    def among(self, ranges: Ints) -> Ints:
+        """The events that lie in any of some ranges, ascending.
+
+        Args:
+            ranges: shape (chosen,), their numbers.
+        """
+        edges = np.zeros(len(self.order) + 1, np.int64)
+        np.add.at(edges, self.low[ranges].ravel(), 1)
+        np.add.at(edges, self.high[ranges].ravel(), -1)
+        events: Ints = np.sort(self.order[np.cumsum(edges)[:-1] > 0])
+        return events
+
     @property
     def counts(self) -> Ints:
         """Number of events in each range, shape (ranges,)."""

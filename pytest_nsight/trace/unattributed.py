@@ -19,9 +19,10 @@ class UnattributedReason(enum.Enum):
     OUTSIDE = "outside every range"
     EARLIER = "launched before the recording"
     NO_CALL = "no API call"
+    PAGE_FAULT = "page fault of managed memory"
 
 
-_REASONS = (UnattributedReason.OUTSIDE, UnattributedReason.EARLIER, UnattributedReason.NO_CALL)
+_REASONS = tuple(UnattributedReason)
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,14 @@ def find_unattributed(
         duration_ns: shape (launches,).
     """
     rows = np.flatnonzero(is_unattributed)
-    reason = np.where(is_placed[rows], 0, np.where(_is_earlier(trace, rows), 1, 2))
+    is_migration = np.array([shape.is_migration for shape in trace.shapes] or [False], np.bool_)
+    cases = (
+        (UnattributedReason.OUTSIDE, is_placed[rows]),
+        (UnattributedReason.PAGE_FAULT, is_migration[trace.launches.shape[rows]]),
+        (UnattributedReason.EARLIER, _is_earlier(trace, rows)),
+    )
+    otherwise = _REASONS.index(UnattributedReason.NO_CALL)
+    reason = np.select([found for _, found in cases], [_REASONS.index(one) for one, _ in cases], otherwise)
     key = trace.launches.shape[rows].astype(np.int64) * len(_REASONS) + reason
     counts: Counter[tuple[str, UnattributedReason]] = Counter()
     totals: Counter[tuple[str, UnattributedReason]] = Counter()

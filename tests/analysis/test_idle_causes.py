@@ -11,6 +11,7 @@ from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.trace.unattributed import UnattributedReason
 from tests.trace.trace_builder import TraceBuilder
 
 LONG = 10 * HOST_GAP_NS
@@ -68,6 +69,45 @@ def test_a_long_cuda_call_is_not_python(tmp_path: Path) -> None:
     trace.launch("b", LONG + 100, LONG + 150, api_at=LONG)
 
     assert IdleCause.HOST not in causes(picture_of(trace, tmp_path))
+
+
+def test_a_wait_for_an_idle_device_is_no_cause_of_what_came_before(tmp_path: Path) -> None:
+    """The host works for a long time, then waits for a device that has nothing to do, then launches."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaDeviceSynchronize_v3020", LONG, LONG + 40)
+    trace.launch("b", LONG + 100, LONG + 150, api_at=LONG + 50)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.HOST: LONG - 200,
+        IdleCause.SYNCHRONISATION: 100,
+    }
+
+
+def test_other_calls_after_a_wait_are_launching(tmp_path: Path) -> None:
+    """The host waits 60 ns for the device, and then allocates memory until it launches."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
+    trace.call("cudaMalloc_v3020", 270, 790).launch("b", 900, 950, api_at=800)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.SYNCHRONISATION: 60,
+        IdleCause.LAUNCH: 640,
+    }
+
+
+def test_idle_time_before_pages_of_managed_memory_move(tmp_path: Path) -> None:
+    """No call makes such a copy: that is no loss of the profiler."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).migration(900, 1000, 4096)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture) == {DeviceWork.KERNEL: 100, DeviceWork.COPY: 100, IdleCause.PAGE_FAULT: 700}
+    assert picture.bottleneck is not None
+    assert picture.bottleneck.limit is BottleneckClass.TRANSFER
+    assert [one.is_pinned for one in picture.copies] == [None]
+    assert {one.name: one.reason for one in picture.unattributed}[
+        "memcpy UVM HtoD"
+    ] is UnattributedReason.PAGE_FAULT
+    assert not any("lost" in note for note in picture.notes)
 
 
 def test_a_copying_call_that_blocks_the_host(tmp_path: Path) -> None:
@@ -141,3 +181,24 @@ def test_the_class_of_a_range_is_that_of_its_own_time(tmp_path: Path) -> None:
     limits = {one.label: one.bottleneck.limit for one in picture_of(trace, tmp_path).limits}
 
     assert limits == {"train": BottleneckClass.COMPUTE, "load": BottleneckClass.TRANSFER}
+
+
+def test_work_that_was_queued_before_a_range_is_not_its_own(tmp_path: Path) -> None:
+    """The matrix product of `linear` waits behind the elementwise kernel of `rest`, ten times as long."""
+    trace = TraceBuilder().range("rest", 0, 10).range("linear", 20, 30)
+    trace.launch("elementwise_kernel", 10, 100_000, api_at=5).launch("gemm_kernel", 100_000, 110_000, api_at=25)
+    limits = {one.label: one.bottleneck for one in picture_of(trace, tmp_path).limits}
+
+    assert limits["linear"].limit is BottleneckClass.COMPUTE
+    assert limits["linear"].share == 1.0
+    assert "GEMM 100 %" in limits["linear"].evidence
+    assert "the work of other ranges, 90.9 % of the window, is left out" in limits["linear"].evidence
+
+
+def test_the_states_of_chosen_ranges_hold_the_work_of_others_apart(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("rest", 0, 10).range("linear", 20, 30)
+    trace.launch("elementwise_kernel", 10, 100_000, api_at=5).launch("gemm_kernel", 100_100, 110_100, api_at=25)
+    picture = analyse(read(trace.write(tmp_path / "trace.sqlite")), name="linear")
+
+    assert causes(picture) == {DeviceWork.KERNEL: 10_000, DeviceWork.OTHER: 100_000 - 20, IdleCause.QUEUED: 100}
+    assert sum(causes(picture).values()) == picture.devices[0].wall_ns

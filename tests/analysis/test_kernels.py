@@ -122,6 +122,27 @@ def test_small_kernels_in_sequence_are_one_row_with_the_gaps_between_them(tmp_pa
     assert (found.count, found.kernel_ns, found.gap_ns) == (5, 15_000, 20_000)
 
 
+def test_a_row_of_equal_kernels_counts_each_of_them_once(tmp_path: Path) -> None:
+    """Seven small kernels in a row are three pairs and one more, not six pairs."""
+    trace = TraceBuilder()
+    for at in range(0, 21_000, 3000):
+        trace.launch("gelu", at, at + 1000, api_at=at)
+    (found,) = analyse(read(trace.write(tmp_path / "t.sqlite"))).sequences
+
+    assert (found.names, found.count) == (("gelu", "gelu"), 3)
+    assert (found.kernel_ns, found.gap_ns) == (7 * 1000, 6 * 2000)
+
+
+def test_long_kernels_of_the_same_name_are_not_in_the_sequence(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    for at in range(0, 10**7, 2 * 10**6):
+        trace.launch("softmax", at, at + 1000, api_at=at).launch("add", at + 2000, at + 3000, api_at=at + 2000)
+    trace.launch("softmax", 10**9, 2 * 10**9, api_at=10**9)
+    (found,) = analyse(read(trace.write(tmp_path / "t.sqlite"))).sequences
+
+    assert (found.count, found.kernel_ns) == (5, 10_000)
+
+
 def test_nodes_of_a_graph_are_no_candidates_for_one(tmp_path: Path) -> None:
     trace = TraceBuilder()
     for at in range(0, 100, 20):

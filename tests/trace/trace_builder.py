@@ -33,7 +33,7 @@ NVTX = (
 )
 HARDWARE = 1 << 56
 DOMAIN_ROW, PUSH_POP, START_END = 75, 59, 60
-COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10}
+COPY_KINDS = {"HtoD": 1, "DtoH": 2, "DtoD": 8, "PtoP": 10, "UVM HtoD": 11, "UVM DtoH": 12}
 
 
 def table_definitions(vintage: str) -> dict[str, str]:
@@ -200,6 +200,12 @@ class TraceBuilder:
         link = self._call(api_at, 2, "cudaMemcpyAsync_v3020", process, process, None)
         place = _place(start, end, link, process, 7, 0)
         kinds = {"copyKind": COPY_KINDS[kind], "srcKind": 1, "dstKind": 2}
+        return self.row("CUPTI_ACTIVITY_KIND_MEMCPY", bytes=bytes_moved, **kinds, **place)
+
+    def migration(self, start: int, end: int, bytes_moved: int, *, kind: str = "UVM HtoD") -> TraceBuilder:
+        """Pages of managed memory that move because one was touched: no call makes that, and no side is named."""
+        kinds = {"copyKind": COPY_KINDS[kind], "srcKind": 7, "dstKind": 7}
+        place = _place(start, end, 0, 100, 7, 0)
         return self.row("CUPTI_ACTIVITY_KIND_MEMCPY", bytes=bytes_moved, **kinds, **place)
 
     def memset(self, start: int, end: int, bytes_moved: int, *, api_at: int, process: int = 100) -> TraceBuilder:
