@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import signal
 from collections.abc import Iterator
 
@@ -12,6 +13,25 @@ from tests.processes.marked_processes import unique_token
 # What a shell starts in the background ignores SIGINT, and so would every process that these tests interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
+
+_NEED_TORCH = (
+    "gpu/foreign",
+    "kernels",
+    "spoiled/test_spoil.py",
+    "validation/test_analysis.py",
+    "validation/test_context.py",
+    "validation/test_forced_looks.py",
+    "validation/test_study_document.py",
+    "validation/test_suite.py",
+    "worker/test_canaries.py",
+)
+"""What imports torch at its top. The package does without torch, and one job of the workflow tests it so."""
+
+collect_ignore = [] if importlib.util.find_spec("torch") else list(_NEED_TORCH)
+
+
+def pytest_report_header() -> list[str]:
+    return [f"left out without torch: {', '.join(collect_ignore)}"] if collect_ignore else []
 
 
 @pytest.fixture
