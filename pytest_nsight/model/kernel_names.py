@@ -107,11 +107,16 @@ def _split_templates(text: str) -> tuple[str, str]:
     """The name without template arguments and parameters, and what stood between its outermost brackets."""
     head: list[str] = []
     arguments: list[str] = []
-    depth = 0
+    depth = parentheses = 0
     text = text.replace("operator()", "operator ").replace("operator ()()", "operator ")
     for at, sign in enumerate(text):
         is_arrow = sign == ">" and at and text[at - 1] == "-"
-        if sign in "<[{":
+        if depth and sign in "()":
+            parentheses = max(parentheses + (1 if sign == "(" else -1), 0)
+        elif parentheses:
+            # In "enable_if<((8)>(0))>" the first > compares.
+            pass
+        elif sign in "<[{":
             depth += 1
         elif sign in ">]}" and not is_arrow:
             depth -= 1
