@@ -1,6 +1,7 @@
 """What a kernel does, by a table of rules over its name. Pure.
 
-The first rule whose pattern occurs in the name decides. The user's rules come before the built-in ones.
+The first rule whose pattern occurs in the name decides. The user's rules come before the built-in ones, and look at
+the full name, too; the built-in ones do so only for kernels whose own name is a generic one.
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.kernel_names import is_generic, own_name
 from pytest_nsight.model.trace import COPY_KINDS
 from pytest_nsight.model.values import Shape
 
@@ -48,23 +50,48 @@ class CategoryRule:
             raise UsageError(f"the pattern of the category rule {text!r} is wrong ({error}); correct it") from None
 
 
+# Inductor lists in a kernel's name all operators that its code comes from, those whose results it only reads, too
+# (addmm, flash_attention). The prefix says what the code is: poi pointwise, red and per reductions, tem a template.
+_MOVES = (
+    "to|copy|clone|transpose|permute|view|unsafe|reshape|expand|cat|stack|slice|split|unbind|select|index|gather|"
+    "embedding|squeeze|unsqueeze|as|strided|constant|pad|nd|full|zeros|ones|empty|fill|like|roll|repeat"
+)
+_EXCEPTIONS = rf"""
+memory=^triton_poi_fused(_+({_MOVES}))+$
+elementwise=^triton_poi_
+softmax=^triton_(red|per)_\w*softmax
+normalisation=^triton_(red|per)_\w*((layer|rms|batch|group|instance)_norm|var_mean)
+normalisation=^triton_(red|per)_(?=\w*mean_)(?=\w*pow_)\w*rsqrt
+reduction=^triton_(red|per|split_scan)_
+attention=^triton_tem_\w*attention
+convolution=^triton_tem_\w*conv
+GEMM=^triton_tem_\w*mm|cijk_|fused_moe_kernel|\bfmoe_
+memory=(reshape|concat)_and_cache|(store|append_paged)_kv|kv_indices
+reduction=pooling|(max|avg|average)_?pool
+"""
 _TABLE = r"""
 communication=\bnccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|deep_?ep
 optimizer=adam|\bsgd|lamb\b|multi_tensor_apply|_foreach_|optimizer|lars\b|adagrad|rmsprop
-attention=flash|fmha|attention|attn|\bmha|paged_|mla_|sdpa|softmax_gemm
+attention=flash(?!infer)|fmha|attention|attn|\bmha|paged_|mla_|sdpa|softmax_?gemm|sage_fwd
+attention=(prefill|decode)With\w*KVCache
 softmax=softmax
 normalisation=layer_?norm|rms_?norm|batch_?norm|group_?norm|instance_?norm|\bbn_|norm_kernel|GammaBeta|welford
-convolution=conv|implicit_|wgrad|dgrad|fprop|winograd|im2col
-GEMM=gemm|gemv|nvjet|cutlass|matmul|\bmm\b|xmma|cublas|dot_kernel|\bbmm|split_?k|wgmma|_mm_|::linear|addmm
-memory=copy|memcpy|memset|fill|transpose|permute|concat|\bcat_|CatArray|gather|scatter|index|embedding
-memory=\bsplit|\bpad|nonzero|contiguous|unfold|arange|triu|tril
+normalisation=RowwiseMoments|Compute(Backward)?FusedParams|ComputeInternalGradients
+convolution=conv(?!er)|implicit_|wgrad|dgrad|fprop|winograd|im2(d2)?col|[a-z]\d*cudnn_|igemm_(fwd|bwd|wrw)_gtc
+convolution=bwd_(weight|data)|compute\w*OffsetsKernel
+GEMM=gemm|gemv|nvjet|cutlass(?!::\w+_t\b)|mat(rix)?_?mul|(\b|_)mm(\b|_)|xmma|cublas|dot_kernel|\bbmm|split_?k|wgmma
+GEMM=::linear|addmm
+memory=copy|memcpy|memset|fill|transpose|permut|concat|\bcat_|CatArray|gather|scatter|index|(?<!rotary_)embedding
+memory=\bsplit|\bpad|nonzero|contiguous|unfold|arange|triu|tril|upsample|n(chw|hwc)To
 reduction=reduce|reduction|\bsum\b|\bmean\b|argmax|argmin|topk|sort|scan|cumsum|nll_?loss|cross_?entropy
-reduction=segmented|histogram|\bnorm
-elementwise=elementwise|pointwise|triton_poi|_poi_|unrolled|gelu|silu|swiglu|relu|sigmoid|tanh|dropout|where
-elementwise=rotary|\brope|bias|\badd\b|\bmul\b|distribution|random|philox|for_each|transform_kernel|\bcast
-elementwise=aten::(add|mul|sub|div|exp|pow|sqrt|neg|clamp)
+reduction=segmented|DeviceCompact|histogram|\bnorm(?!al)
+elementwise=elementwise|pointwise|unrolled|gelu|silu|swiglu|relu|sigmoid|tanh|dropout|where|act_and_mul|quant
+elementwise=rotary|\brope|bias|\badd\b|\bmul\b|distribution|random|philox|for_each|transform_kernel|\bcast|convert
+elementwise=SubTensorOp|transform_config|aten::(add|mul|sub|div|exp|pow|sqrt|neg|clamp)
 """
 BUILT_IN = tuple(CategoryRule.parse(line) for line in _TABLE.split("\n") if line)
+EXCEPTIONS = tuple(CategoryRule.parse(line) for line in _EXCEPTIONS.split("\n") if line)
+"""Names whose words would mislead the rows of the table (bias, flash, xmma): these come before it."""
 
 
 def categorise(shapes: Sequence[Shape], rules: Sequence[CategoryRule] = ()) -> tuple[str, ...]:
@@ -79,15 +106,21 @@ def categorise(shapes: Sequence[Shape], rules: Sequence[CategoryRule] = ()) -> t
     for shape in shapes:
         key = (shape.kind, shape.full_name or shape.name)
         if key not in known:
-            known[key] = MEMORY if shape.kind in COPY_KINDS else _find(shape, (*rules, *BUILT_IN))
+            known[key] = MEMORY if shape.kind in COPY_KINDS else _find(shape, rules)
         found.append(known[key])
     return tuple(found)
 
 
 def _find(shape: Shape, rules: Sequence[CategoryRule]) -> str:
-    # The normalised name says what a generic kernel computes; template arguments may name anything.
-    for name in dict.fromkeys((shape.name, shape.full_name)):
-        for rule in rules:
+    full_name = shape.full_name or shape.name
+    for rule in rules:
+        if rule.pattern.search(shape.name) or rule.pattern.search(full_name):
+            return rule.category
+    # Template arguments and parameters may name anything (cutlass::bfloat16_t): they count only where the own name
+    # says nothing. An operator has none.
+    own = own_name(shape.name)
+    for name in (own, full_name) if shape.kind != "kernel" or is_generic(own) else (own,):
+        for rule in (*EXCEPTIONS, *BUILT_IN):
             if rule.pattern.search(name):
                 return rule.category
     return OTHER

@@ -19,7 +19,7 @@ ANONYMOUS = re.compile(r"(?:<unnamed>|\(anonymous namespace\)|\{anonymous\}|\(an
 GENERIC = re.compile(
     r"""elementwise | ^reduce_(1Block_)?kernel | multi_tensor_apply | ^index_ | ^gpu_index | foreach
       | ^Kernel2?$ | ^device_kernel$ | ^kernel(_agent)?$ | ^_kernel_agent | scan | distribution | for_each
-      | DeviceReduce | DeviceScan | DeviceFor | DeviceSelect | transform_kernel""",
+      | ^kentry$ | ^trampoline_kernel$ | DeviceReduce | DeviceScan | DeviceFor | DeviceSelect | transform_kernel""",
     re.VERBOSE,
 )
 # What a generic kernel is applied to: a functor or set of operations, or the function that holds a lambda.
@@ -45,6 +45,8 @@ HASH = re.compile(r"_(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}$")
 SPECIALISATION = re.compile(r"_0[\dce]*d[\dcde]*$")
 """Triton up to 2 lists its arguments from number 0 on: d divisible by 16, c constant, e by 8."""
 CUTE_ARGUMENTS = re.compile(r"(?:_+object_at_|_tensorptr|_Tensor(?:gmem|smem)|_CopyAtom|_TiledM)\w*$")
+MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
+DIGITS = re.compile(r"\d{1,4}")
 CLONE = re.compile(r"(?:\.(?:constprop|isra|part|cold|kd|clone)(?:\.\d+)?)+$")
 
 LIBRARY = re.compile(
@@ -82,6 +84,24 @@ def normalise(full_name: str) -> str:
     return f"{own}({operation})" if operation else own
 
 
+def own_name(name: str) -> str:
+    """A normalised name, or the function's own name without its scopes and arguments where ``name`` is mangled.
+
+    Profilers of AMD devices leave names such as ``_ZN5aiter24add_rmsnorm_quant_kernelIDF16bE`` as they are.
+    """
+    start = MANGLED.match(name)
+    at, own = (start.end() if start else len(name)), ""
+    while length := DIGITS.match(name, at):
+        at = length.end() + int(length[0])
+        own = name[length.end() : at] if at <= len(name) else ""
+    return own or name
+
+
+def is_generic(name: str) -> bool:
+    """Whether an own name leaves to template arguments what the kernel computes."""
+    return GENERIC.search(name.partition("(")[0]) is not None
+
+
 def family(name: str) -> str:
     """What all tile variants of a library's kernel have in common.
 
@@ -107,11 +127,16 @@ def _split_templates(text: str) -> tuple[str, str]:
     """The name without template arguments and parameters, and what stood between its outermost brackets."""
     head: list[str] = []
     arguments: list[str] = []
-    depth = 0
+    depth = parentheses = 0
     text = text.replace("operator()", "operator ").replace("operator ()()", "operator ")
     for at, sign in enumerate(text):
         is_arrow = sign == ">" and at and text[at - 1] == "-"
-        if sign in "<[{":
+        if depth and sign in "()":
+            parentheses = max(parentheses + (1 if sign == "(" else -1), 0)
+        elif parentheses:
+            # In "enable_if<((8)>(0))>" the first > compares.
+            pass
+        elif sign in "<[{":
             depth += 1
         elif sign in ">]}" and not is_arrow:
             depth -= 1

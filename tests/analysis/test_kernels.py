@@ -13,6 +13,7 @@ from pytest_nsight.analysis.occupancy import estimate_occupancy
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.kernel_names import normalise
 from pytest_nsight.model.trace import MultiprocessorLimits
 from pytest_nsight.model.values import Shape
 from tests.trace.trace_builder import TraceBuilder
@@ -66,6 +67,96 @@ def test_equal_short_names_get_what_distinguishes_them() -> None:
 )
 def test_kernels_have_a_category(name: str, category: str) -> None:
     assert categorise([Shape("kernel", name, name)]) == (category,)
+
+
+@pytest.mark.parametrize(
+    ("full_name", "category"),
+    [
+        # hipBLASLt and Tensile; bias is an argument of the product.
+        ("Cijk_Ailk_Bljk_BBS_BH_Bias_HA_S_SAV_UserArgs_MT64x128x64_MI16x16x1_SN", "GEMM"),
+        ("Cijk_Ailk_Bljk_BBS_BH_MT128x128x64_MI16x16x16x1_SN_1LDSB0", "GEMM"),
+        # cuDNN, with its activation in the name.
+        ("cudnn_volta_scudnn_128x64_relu_small_nn_v1", "convolution"),
+        ("cudnn_turing_scudnn_128x64_stridedB_splitK_xregs_large_nn_v1", "convolution"),
+        ("turing_h1688cudnn_256x64_ldg8_relu_exp_small_nhwc_tn_v1", "convolution"),
+        ("volta_scudnn_winograd_128x128_ldg1_ldg4_relu_tile148t_nt_v1", "convolution"),
+        ("sm80_xmma_fprop_implicit_gemm_f16f16_f16f16_f16_nhwckrsc_nhwc_tilesize128x128x32", "convolution"),
+        ("sm80_xmma_wgrad_implicit_gemm_indexed_tf32f32", "convolution"),
+        ("void cudnn::cnn::conv2d_grouped_direct_kernel<float>(float*)", "convolution"),
+        ("volta_sgemm_128x64_nn", "GEMM"),
+        ("cutlass_80_tensorop_bf16_s16816gemm_relu_bf16_128x64_64x6_tn_align8", "GEMM"),
+        # A pooling reduces windows.
+        ("sm50_xmma_pooling_coalescedC_NHWC_kMAX_3_False_execute_kernel_trt", "reduction"),
+        ("void at::native::max_pool_forward_nchw<float>(int)", "reduction"),
+        # MIOpen, CK, aiter; mangled, as the profilers of AMD leave names.
+        ("igemm_fwd_gtcx3_nhwc_bf16_bx0_ex1_bt128x128x32_wt32x32x8", "convolution"),
+        ("igemm_wrw_gtcx2_nhwc_bf16_bx0_ex1_bt64x64x64_wt32x32x8_gkgs", "convolution"),
+        ("miopenSp3AsmConv_v30_3_1_gfx94x_fp16_f2x3_stride1", "convolution"),
+        ("gridwise_convolution_implicit_gemm_v4r1", "convolution"),
+        ("_ZN2ck6device37kernel_batched_gemm_xdlops_bwd_weightINS_47Gridwise", "convolution"),
+        ("_ZN2ck11kernel_gemmINS_13GridwiseGemmXINS_11PassThroughE", "GEMM"),
+        ("void ck::kernel_gemm_xdl_cshuffle_v3<ck::GridwiseGemm<ck::element_wise::Add> >(X)", "GEMM"),
+        ("_ZN7ck_tile6kentryILi2ENS_13FmhaFwdKernelINS_4TileE", "attention"),
+        ("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdINS_4TileE", "normalisation"),
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256E", "normalisation"),
+        ("aiter::fmha_fwd_hd128_bf16_rtz", "attention"),
+        ("attn_fwd", "attention"),
+        ("sage_fwd", "attention"),
+        # Inductor: what is fused, and what only is among the sources.
+        ("triton_poi_fused_addmm_gelu_view_24", "elementwise"),
+        ("triton_poi_fused__scaled_dot_product_flash_attention_cat_mul_view_3", "elementwise"),
+        ("triton_poi_fused_clone_transpose_21", "memory"),
+        ("triton_poi_fused__to_copy_1", "memory"),
+        ("triton_poi_fused_embedding_0", "memory"),
+        ("triton_poi_fused_add_all_reduce_native_layer_norm_2", "elementwise"),
+        ("triton_per_fused__to_copy_addmm_mean_pow_view_7", "reduction"),
+        ("triton_red_fused_add_fmha_v3_fwd_sum_1", "reduction"),
+        ("triton_red_fused__softmax_addmm_12", "softmax"),
+        ("triton_per_fused_add_addmm_native_layer_norm_4", "normalisation"),
+        ("triton_red_fused_add_mean_mul_pow_rsqrt_0", "normalisation"),
+        ("triton_tem_fused_addmm_relu_3", "GEMM"),
+        ("triton_tem_fused_mm_0", "GEMM"),
+        ("triton_tem_fused_flex_attention_mul_2", "attention"),
+        ("triton_tem_fused_convolution_relu_1", "convolution"),
+        # What stands among the arguments is no name of the kernel.
+        ("void moe::dev::finalizeKernelVecLoad<KernelParams<cutlass::bfloat16_t, 4> >(X)", "other"),
+        ("void trtllm::quantize_with_block_size<2, 32>(int, flashinfer::Params)", "elementwise"),
+        ("void my::store<std::is_convertible<int, float>, Kernel<cutlass::gemm::Y> >(softmax*)", "other"),
+        ("void my::Kernel<my::Thing<cutlass::bfloat16_t> >(X)", "other"),
+        ("void cutlass::device_kernel<flash::enable_sm90<flash::FwdSm90<cutlass::half_t> > >(X)", "attention"),
+        ("void cutlass::device_kernel<cutlass::gemm::GemmUniversal<int> >(X)", "GEMM"),
+        ("std::enable_if<!(false), void>::type internal::gemvx::kernel<int, float>(int)", "GEMM"),
+        ("void at::native::vectorized_elementwise_kernel<4, at::native::FillFunctor<float> >(int)", "memory"),
+        ("void at::native::reduce_kernel<512, at::native::ReduceOp<at::native::MeanOps<float> > >(X)", "reduction"),
+        ("void flashinfer::BatchDecodeWithPagedKVCacheKernel<1>(X)", "attention"),
+        ("void flashinfer::sampling::TopKSamplingFromProbKernel<1>(X)", "reduction"),
+        # A write of the cache of keys and values computes no attention.
+        ("void vllm::reshape_and_cache_flash_kernel<__nv_bfloat16>(X)", "memory"),
+        ("void vllm::reshape_and_cache_kernel<float>(X)", "memory"),
+        ("void vllm::rotary_embedding_kernel<float, true>(long*)", "elementwise"),
+        ("void at::native::(anonymous namespace)::RowwiseMomentsCUDAKernel<float>(long)", "normalisation"),
+        ("void rocprim::trampoline_kernel<rocprim::transform_config_selector<int> >(X)", "elementwise"),
+        (
+            "void distribution_elementwise_grid_stride_kernel<float, normal_kernel(X)::{lambda()#1}>(X)",
+            "elementwise",
+        ),
+        ("fused_moe_kernel", "GEMM"),
+        ("matrixMulKernel(float *, float *, float *, int)", "GEMM"),
+    ],
+)
+def test_the_own_name_decides_and_arguments_only_of_generic_kernels(full_name: str, category: str) -> None:
+    assert categorise([Shape("kernel", normalise(full_name), full_name)]) == (category,)
+
+
+@pytest.mark.parametrize(("name", "category"), [("linear", "GEMM"), ("mul_", "elementwise"), ("select", "other")])
+def test_an_operator_is_known_by_its_namespace_too(name: str, category: str) -> None:
+    assert categorise([Shape("operator", name, f"aten::{name}")]) == (category,)
+
+
+def test_a_user_s_rule_reads_the_full_name_before_any_built_in_rule() -> None:
+    full_name = "void ns::my_gemm<experts::Router>(int)"
+
+    assert categorise([Shape("kernel", "my_gemm", full_name)], [CategoryRule.parse("MoE=experts::")]) == ("MoE",)
 
 
 def test_a_user_s_rule_comes_first_and_copies_are_memory() -> None:

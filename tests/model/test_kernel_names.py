@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.model.kernel_names import family, normalise
+from pytest_nsight.model.kernel_names import family, is_generic, normalise, own_name
 
 NATIVE = "at::native::"
 MUL = f"{NATIVE}binary_internal::MulFunctor<float>"
@@ -29,6 +29,9 @@ SQRT = (
         ("void a::b::(anonymous namespace)::f<int, (int)2>(T1 *)", "f"),
         ("void <unnamed>::softmax_warp_forward<float, (bool)0>(T2 *, bool)", "softmax_warp_forward"),
         ("std::enable_if<!(false), void>::type ns::gemv<int>(int)", "gemv"),
+        ("std::enable_if<(((8)>(0)))&&std::is_same<T, U>::v, void>::type a::fused_add_rms_norm_kernel<T, 8>(T*)",
+         "fused_add_rms_norm_kernel"),
+        ("std::enable_if<((8)<(9)), void>::type a::f<(1>>2)>(int)", "f"),
         (f"void cutlass::Kernel2<{SGEMM}>(T1::Params)", SGEMM),
         ("void cutlass::device_kernel<cutlass::gemm::GemmUniversal<int> >(X)", "device_kernel(GemmUniversal)"),
         ("", ""),
@@ -74,6 +77,28 @@ def test_two_demanglers_give_one_name():
         "(at::TensorIteratorBase&, float)::{lambda(float)#1}, std::array<char*, 2ul> >(int)"
     )
     assert normalise(nsys) == normalise(kineto) == "vectorized_elementwise_kernel(pow_impl)"
+
+
+@pytest.mark.parametrize(
+    ("name", "own"),
+    [
+        ("_ZN5aiter24add_rmsnorm_quant_kernelIDF16bDF16bLi256EEEvPT0_", "add_rmsnorm_quant_kernel"),
+        ("_ZN2ck12_GLOBAL__N_111kernel_gemmINS_4GridEEEvT_", "kernel_gemm"),
+        ("_ZN7ck_tile6kentryILi1ENS_12Rmsnorm2dFwdEEEvT_", "kentry"),
+        ("_Z5saxpyifPf", "saxpy"),
+        ("_Zzz", "_Zzz"),
+        ("_Z9999x", "_Z9999x"),
+        ("reduce_kernel(MeanOps)", "reduce_kernel(MeanOps)"),
+    ],
+)
+def test_a_mangled_name_has_an_own_name(name, own):
+    assert own_name(name) == own
+
+
+def test_a_generic_kernel_is_known_by_its_own_name_not_by_what_it_applies():
+    assert is_generic("reduce_kernel(MeanOps)")
+    assert is_generic("kentry")
+    assert not is_generic("finalize(elementwise)")
 
 
 @pytest.mark.parametrize(
