@@ -37,6 +37,7 @@ from pytest_nsight.show.time_tables import (
     tabulate_ranges,
     tabulate_states,
 )
+from pytest_nsight.trace.descendants import describe_board
 
 TOP = 15
 
@@ -177,16 +178,16 @@ def _list_devices(trace: Trace) -> list[str]:
     """One line for each board that was used, or, where nothing ran, that was there."""
     launches = trace.launches
     if all(shape.kind == "operator" for shape in trace.shapes):
-        used = [(device.process or 0, device.ordinal) for device in trace.devices if device.name]
+        boards = [(one.ordinal, one) for one in trace.devices if one.name]
     else:
         ranks, places = rank_groups(launches.process, launches.device.astype(np.int64))
         one = np.zeros(places, np.int64)
         one[ranks] = np.arange(len(ranks))
-        used = list(zip(launches.process[one].tolist(), launches.device[one].tolist(), strict=True))
+        used = zip(launches.process[one].tolist(), launches.device[one].tolist(), strict=True)
+        boards = [(ordinal, describe_board(trace, process, ordinal)) for process, ordinal in used]
     lines = []
-    for process, ordinal in used:
-        board = trace.find_device(process, ordinal)
-        name = " ".join(filter(None, (board.name, board.uuid))) if board else ""
+    for ordinal, board in sorted(boards, key=lambda pair: pair[0]):
+        name = " ".join(filter(None, (board.name, board.uuid)))
         lines.append(f"device {ordinal}: {printable(name) or 'a board that the recording does not name'}")
     return list(dict.fromkeys(lines))
 
