@@ -98,6 +98,53 @@ def test_handles_of_rocm_and_arguments_of_operators_do_no_harm(tmp_path: Path) -
     assert [(one.path, one.kernel_ns) for one in analyse(trace).ranges] == [(("triton_kernel",), 30_000)]
 
 
+def test_numbers_written_as_text_are_numbers(tmp_path: Path) -> None:
+    """Kineto for ROCm writes the size of a copy as text."""
+    copy = {"stream": "3", "correlation": "2", "device": "0", "bytes": "4096"}
+    events = [
+        event("cuda_runtime", "hipMemcpyAsync", 10, 5, args={"correlation": 2}),
+        event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", "20.5", "30", args=copy),
+    ]
+    trace = load_trace(write(tmp_path, {"traceEvents": events}))
+
+    assert (trace.launches.bytes_moved.tolist(), trace.launches.stream.tolist()) == ([4096], [3])
+    assert (trace.launches.end_ns - trace.launches.start_ns).tolist() == [30_000]
+
+
+@pytest.mark.parametrize("vendor", ["cuda", "xpu", "mtia", "privateuse1"])
+def test_calls_of_every_vendor_place_their_launches(tmp_path: Path, vendor: str) -> None:
+    events = [
+        event("cpu_op", "aten::mm", 5, 20),
+        event(f"{vendor}_runtime", "launch", 10, 5, args={"correlation": 1}),
+        event(f"{vendor}_driver", "launchDirectly", 16, 5, args={"correlation": 2}),
+        *(event("kernel", "gemm", 20 * link, 10, args={"correlation": link, "device": 0}) for link in (1, 2)),
+    ]
+    picture = analyse(load_trace(write(tmp_path, {"traceEvents": events})))
+
+    assert [(one.path, one.kernel_ns) for one in picture.ranges] == [(("aten::mm",), 20_000)]
+    assert {one.name for one in picture.calls} == {"launch", "launchDirectly"}
+    assert not picture.notes
+
+
+def test_boards_are_those_of_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = document()
+    content["deviceProperties"] = [{**H100, "id": number} for number in range(8)]
+    for one in content["traceEvents"]:
+        if one.get("cat") == "kernel":
+            one["args"]["device"] = 3
+    path = write(tmp_path, content)
+
+    assert [(one.device.ordinal, one.device.name) for one in analyse(load_trace(path)).devices] == [
+        (0, "NVIDIA H100"),
+        (3, "NVIDIA H100"),
+    ]
+    assert main(["show", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "device 0: NVIDIA H100\ndevice 3: NVIDIA H100\n" in text
+    assert "3 NVIDIA H100 " in text
+    assert "(process" not in text
+
+
 def test_times_since_1970_lose_no_nanoseconds(tmp_path: Path) -> None:
     events = [
         event("kernel", "gemm_kernel", 1_690_000_000_000_001 + 20 * at, 7, args={"device": 0}) for at in range(9)
@@ -117,6 +164,27 @@ def test_the_first_versions_of_kineto_are_read(tmp_path: Path) -> None:
     picture = analyse(load_trace(write(tmp_path, events)))
 
     assert [(one.path, one.kernel_ns) for one in picture.ranges] == [(("aten::mm",), 30_000)]
+
+
+def test_threads_and_boards_of_the_first_versions_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torch 1.8 wrote threads as text, streams in their place, and the boards under another name."""
+    events = [
+        event("Operator", "aten::mm", 5, 20, tid="24610"),
+        event("Runtime", "cudaLaunchKernel", 10, 5, tid="24610", args={"correlation": 1}),
+        event("Kernel", "gemm_kernel", 20, 30, tid="stream 7", pid=0, args={"correlation": 1, "device": 0}),
+    ]
+    boards = [{"id": 0, "name": "Tesla V100"}]
+    named = write(tmp_path, {"computeProperties": boards, "traceEvents": events})
+    unnamed = write(tmp_path, {"traceEvents": events}, "unnamed.json")
+    trace = load_trace(named)
+
+    assert set(trace.ranges.thread.tolist()) == {24610}
+    assert [(one.path, one.kernel_ns) for one in analyse(trace).ranges] == [(("aten::mm",), 30_000)]
+    assert [one.device.name for one in analyse(trace).devices] == ["Tesla V100"]
+    assert main(["show", str(unnamed)]) == 0
+    assert "None" not in capsys.readouterr().out
 
 
 def test_a_trace_without_a_gpu_shows_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
