@@ -215,11 +215,6 @@ def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
         (b"{", "cannot be read"),
         (b"\x1f\x8bnot gzip", "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
-        (b"{}", "no list of traceEvents"),
-        (b'"text"', "no list of traceEvents"),
-        (b'{"traceEvents": 7}', "no list of traceEvents"),
-        (b'{"traceEvents": []}', "no event"),
-        (b'{"traceEvents": [3, null, {"ph": "X"}]}', "no event"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": 3, "ts": 1}]}', "name"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]}', "ts"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -4}]}', "dur"),
@@ -235,3 +230,43 @@ def test_what_is_no_trace_is_one_sentence(tmp_path: Path, content: bytes, words:
 
     assert str(path) in str(caught.value)
     assert "export it again" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{}", "no list of traceEvents"),
+        (b'"text"', "no list of traceEvents"),
+        (b'{"traceEvents": 7}', "no list of traceEvents"),
+        (b'{"traceEvents": []}', "nothing that it lists"),
+        (b'{"traceEvents": [3, null, {"ph": "X"}]}', "nothing that it lists"),
+        (b'[{"file": "rank0.json", "mode": "FULL"}]', "nothing that it lists"),
+        (b'{"schema": "1.1.0-chakra.0.0.4", "pid": 3, "nodes": []}', "an execution trace of PyTorch"),
+        (b'{"rocprofiler-sdk-tool": []}', "rocprofiler-sdk wrote it"),
+    ],
+)
+def test_what_another_tool_wrote_need_not_be_exported_again(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=words) as caught:
+        load_trace(path)
+
+    assert f"{path} is no trace of the PyTorch profiler: " in str(caught.value)
+    assert "again" not in str(caught.value)
+
+
+def test_a_trace_of_the_profiler_without_operators_says_how_to_record(tmp_path: Path) -> None:
+    events = [event("python_function", "train.py(3): step", 0, 100)]
+    with pytest.raises(TraceError, match=r"record with `activities=\[ProfilerActivity.CPU"):
+        load_trace(write(tmp_path, {"schemaVersion": 1, "traceEvents": events}))
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.sqlite", "a.sqlite.xz", "a.nsys-rep", "a.qdrep"])
+def test_a_pointer_of_git_lfs_is_told(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / name
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n", encoding="utf-8")
+
+    assert (main(["show", str(path)]), main(["compare", str(path), str(path)])) == (2, 2)
+    for line in capsys.readouterr().err.splitlines():
+        assert f"{path} is a git LFS pointer" in line
+        assert "`git lfs pull`" in line

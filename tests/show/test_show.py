@@ -341,10 +341,29 @@ def test_a_report_is_exported_and_shown(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("**/*.sqlite"))
 
 
-def test_a_report_that_nsys_cannot_read_is_told_with_the_log_that_says_why(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_a_report_with_the_older_name_is_shown(tmp_path, monkeypatch):
+    """nsys called its reports .qdrep before 2021.4."""
+    installation = require_nsys()
+    kept, temporary = tmp_path / "kept", tmp_path / "temporary"
+    kept.mkdir()
+    temporary.mkdir()
+    code = "from pytest_nsight.collectors.nsys import ranges; r = ranges.emitter(); r.push('work', 1); r.pop()"
+    assert run(installation, tmp_path, code) == 0
+    report = (tmp_path / "r.nsys-rep").rename(kept / "r.qdrep")
+    before = report.read_bytes()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+
+    assert section(show(report), "Ranges: 1 instance")["work"][0] == "1"
+    assert ([*kept.iterdir()], report.read_bytes()) == ([report], before)
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("name", ["broken.nsys-rep", "broken.qdrep"])
+def test_a_report_that_nsys_cannot_read_is_told_with_the_log_that_says_why(name, tmp_path, monkeypatch):
     require_nsys()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    report = tmp_path / "broken.nsys-rep"
+    report = tmp_path / name
     report.write_bytes(b"no report")
     with pytest.raises(NsysError) as caught:
         show(report)

@@ -48,6 +48,9 @@ _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,15}")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _FRACTION = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
 _COPY = re.compile(r"Memcpy (\w+) \((\w+) -> (\w+)\)")
+_WRITTEN = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds"}
+"""Of these keys a trace of the PyTorch profiler has one at least."""
+_OTHER = "give a file that `profiler.export_chrome_trace(path)` of torch.profiler wrote"
 _AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
 
 
@@ -63,14 +66,14 @@ def read_chrome_trace(path: Path) -> Trace:
     document = _decode(path)
     listed = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(listed, list):
-        raise TraceError(f"{path} holds no list of traceEvents, so it is no profiler trace; {_AGAIN}")
+        raise TraceError(f"{path} is no trace of the PyTorch profiler: {_explain_other(document)}; {_OTHER}")
     events = [_keep(event) for event in listed if _is_kept(event)]
     try:
         check_events(events)
     except ValueError as error:
         raise TraceError(f"{path} cannot be read: {error}; {_AGAIN}") from None
     if not events:
-        raise TraceError(f"{path} holds no event of an operator, a kernel or a CUDA call; {_AGAIN}")
+        raise TraceError(_explain_none(path, document))
     # Older profilers count from 1970: in nanoseconds a double would be 256 ns coarse.
     first_us = math.floor(min(event["ts"] for event in events))
     events = [{**event, "ts": event["ts"] - first_us} for event in events]
@@ -82,6 +85,24 @@ def read_chrome_trace(path: Path) -> Trace:
         tool="PyTorch profiler",
         epoch_ns=_read_epoch(document, first_us),
     )
+
+
+def _explain_other(document: object) -> str:
+    """What JSON without events is instead."""
+    keys = set(document) if isinstance(document, dict) else set()
+    if {"schema", "nodes"} <= keys:
+        return "it is an execution trace of PyTorch, which holds operators and no times"
+    if "rocprofiler-sdk-tool" in keys:
+        return "rocprofiler-sdk wrote it"
+    return "it holds no list of traceEvents"
+
+
+def _explain_none(path: Path, document: object) -> str:
+    """Why no event of a list is of use."""
+    none = "an operator, a kernel or a call of a device's runtime"
+    if isinstance(document, dict) and not _WRITTEN.isdisjoint(document):
+        return f"{path} holds no event of {none}; record with `activities=[ProfilerActivity.CPU, ...]`"
+    return f"{path} is no trace of the PyTorch profiler: nothing that it lists is {none}; {_OTHER}"
 
 
 def _decode(path: Path) -> object:
