@@ -24,11 +24,11 @@ KINDS = (
 )
 
 
-def load_trace(recording: str | Path) -> Trace:
+def load_trace(path: str | Path) -> Trace:
     """The trace in a recording; the notes of one without ranges or kernels say why that may be.
 
     Args:
-        recording: an export, packed or not; a report, which the newest installed nsys exports to a temporary
+        path: of an export, packed or not; a report, which the newest installed nsys exports to a temporary
             folder; a trace of the PyTorch profiler; or the folder of a run that was recorded with --nsight-keep.
 
     Raises:
@@ -37,7 +37,7 @@ def load_trace(recording: str | Path) -> Trace:
         NsysError: no installed nsys can export the report.
         TraceError: the export cannot be read, or git did not fetch the file.
     """
-    path = Path(recording)
+    path = Path(path)
     if path.is_dir():
         return _load_folder(path)
     if not path.exists():
