@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -192,6 +193,42 @@ def test_a_trace_without_a_gpu_shows_operators(tmp_path: Path, capsys: pytest.Ca
 
     assert main(["show", str(path)]) == 0
     assert "Operators: 1 call, 20.0 us" in capsys.readouterr().out
+
+
+def test_a_trace_without_a_gpu_has_none_in_any_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [event("cpu_op", "aten::mm", 100 * number, 50) for number in range(9)]
+    path = write(tmp_path, {"traceEvents": [event("user_annotation", "step", 0, 900), *events]})
+
+    assert main(["show", "--json", str(path)]) == 0
+    tables = json.loads(capsys.readouterr().out)
+    empty = ("devices", "states", "bottlenecks", "sequences", "critical_path")
+    assert [tables[name] for name in empty] == [[]] * len(empty)
+    assert [(one["name"], one["calls"]) for one in tables["kernels"]] == [("mm", 9)]
+    assert main(["show", "--csv", "bottlenecks", str(path)]) == 0
+    assert not capsys.readouterr().out.strip()
+
+
+def test_a_trace_without_a_gpu_is_shown_by_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = (
+        write(
+            tmp_path,
+            {"traceEvents": [event("cpu_op", name, 100, 50), event("cpu_op", "aten::mm", 0, length)]},
+            file,
+        )
+        for name, length, file in (("aten::relu", 20, "a.json"), ("aten::gelu", 40, "b.json"))
+    )
+    with_device = write(tmp_path, document(), "device.json")
+
+    assert main(["compare", str(one), str(other)]) == 1
+    text = capsys.readouterr().out.partition("Whole recording")[2]
+    assert not re.search("kernel|GPU|Device|copy|launch", text, re.IGNORECASE)
+    assert re.search(r"operator time +70\.0 us +90\.0 us", text)
+    assert re.search(r"wall time +150 us +150 us", text)
+    assert "operators gained: gelu" in text
+    assert main(["compare", str(one), str(with_device)]) == 0
+    assert re.search(r"kernel time +- +30\.2 us +new", capsys.readouterr().out)
 
 
 @pytest.mark.slow
