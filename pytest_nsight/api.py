@@ -83,13 +83,18 @@ def launches(recording: Trace | Session) -> pd.DataFrame:
     """The launches of a recording, one row each, in order of start within a process.
 
     Args:
-        recording: a trace, or a session; of a session only the measured rounds count.
+        recording: a trace or a session, as read; of a session only the measured rounds count.
 
     Returns:
         "kind", "kernel" (normalised name), "full_name", "start_ns", "duration_ns", "grid", "block", "registers" (of
         a thread), "shared_bytes" (of a block), "bytes", "stream", "device", "process". Of a session "run", "case",
         "part" (innermost named range) and "round" (from 0) come first.
+
+    Raises:
+        TypeError: this is a path; `load_trace` or `load_session` reads it.
+        RecordingError: the session holds no measured round.
     """
+    _check_loaded(recording, Trace, Session)
     if isinstance(recording, Trace):
         table: pd.DataFrame = list_launches(recording).reset_index(drop=True)
         return table
@@ -118,7 +123,11 @@ def ranges(trace: Trace) -> pd.DataFrame:
     Returns:
         "name", "domain", "start_ns", "duration_ns", "payload" (-1 where there is none), "process", "thread" (-1
         where it is bound to none), "is_open" (whether its end is missing).
+
+    Raises:
+        TypeError: this is a path; `load_trace` reads it.
     """
+    _check_loaded(trace, Trace)
     return list_ranges(trace)
 
 
@@ -140,11 +149,14 @@ def picture(
     Returns:
         "devices", "states", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes",
         "categories", "copies", "calls", "sequences", "critical_path", "metrics", "unattributed". Durations are in
-        ns, shares are ratios.
+        ns, shares are ratios. Those of devices are empty for a trace of a processor, whose operators stand for
+        kernels.
 
     Raises:
+        TypeError: this is a path; `load_trace` reads it.
         UsageError: no range has this name and domain.
     """
+    _check_loaded(trace, Trace)
     works = [DeclaredRangeWork(label, amount, unit) for label, (amount, unit) in work.items()]
     tables = list_tables(analyse(trace, name=name, domain=domain, works=works))
     return {table: pd.DataFrame(records) for table, records in tables.items()}
@@ -217,6 +229,18 @@ def compare(before: str | Path, after: str | Path) -> pd.DataFrame:
         :, ["case", "part", "before_ns", "after_ns", "ratio", "verdict_before", "verdict_after"]
     ]
     return ordered
+
+
+def _check_loaded(given: object, *kinds: type) -> None:
+    """Refuses a path in place of what was read from it."""
+    if isinstance(given, kinds):
+        return
+    readers = " or ".join(_READERS[kind] for kind in kinds)
+    what = f"the path {str(given)!r}" if isinstance(given, (str, Path)) else f"a {type(given).__name__}"
+    raise TypeError(f"this takes what {readers} returns, not {what}")
+
+
+_READERS = {Trace: "load_trace(path)", Session: "load_session(folder)"}
 
 
 def _read_entries(path: Path) -> list[Mapping[str, Any]]:

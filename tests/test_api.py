@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pandas as pd
 import pytest
@@ -72,6 +74,13 @@ def test_the_picture_of_a_trace_is_a_table_for_each_question() -> None:
     assert categories["total_ns"].sum() == kernels["total_ns"].sum()
     assert tables["ranges"].iloc[0]["path"] == "train_step#*"
     assert tables["bottlenecks"].iloc[0]["limit"] == "latency"
+
+
+@pytest.mark.parametrize("function", [api.launches, api.copies, api.ranges, api.picture])
+@pytest.mark.parametrize("given", ["trace.sqlite", Path("trace.sqlite")])
+def test_a_path_in_place_of_a_trace_is_told(function: Callable[[Any], object], given: object) -> None:
+    with pytest.raises(TypeError, match=r"takes what load_trace\(path\) .*returns, not the path 'trace.sqlite'"):
+        function(given)
 
 
 def test_verdicts_are_rows_of_the_json_report() -> None:

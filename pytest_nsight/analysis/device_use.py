@@ -47,7 +47,7 @@ class DeviceUse:
 
 
 def measure_devices(trace: Trace, timeline: Timeline, window: TimeSet) -> tuple[DeviceUse, ...]:
-    """The headline of each device.
+    """The headline of each device, in order of its number.
 
     Args:
         trace: the trace.
@@ -74,7 +74,7 @@ def measure_devices(trace: Trace, timeline: Timeline, window: TimeSet) -> tuple[
                 sync_ns=sum(time for one, time in zip(processes, waiting, strict=True) if one in owners),
             )
         )
-    return tuple(uses)
+    return tuple(sorted(uses, key=lambda use: (use.device.ordinal, use.device.process or 0)))
 
 
 def _overlap(window: TimeSet, times: TimeSet) -> list[int]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -84,11 +84,13 @@ class RangeLimit:
 class Picture:
     """What a trace spends its time on.
 
+    Of a trace of a processor, all that is said of devices is empty, and its operators stand for kernels.
+
     Attributes:
         devices: one headline for each device.
         states: the wall time of all devices by state; the totals add up to it. Where ranges are chosen, the work of
             all other launches is a state of its own.
-        bottleneck: of the whole, None where nothing ran.
+        bottleneck: of the whole, None where nothing ran on a device.
         limits: the bottleneck of the ranges with the most device time.
         ranges: the tree in preorder.
         mixes: kernel time by category of the ranges with the most of it.
@@ -154,7 +156,7 @@ def analyse(
     unattributed = find_unattributed(trace, ~inside, details.is_placed, details.duration_ns)
     states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
     wall_ns = selection.window.total_ns
-    return Picture(
+    picture = Picture(
         devices=measure_devices(trace, timeline, selection.window),
         states=tuple(
             StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0) for state, time_ns in states.items()
@@ -174,6 +176,9 @@ def analyse(
         metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
         notes=(*note_lost_calls(unattributed, len(trace.launches)), *_note_left_out(trace, selection.launches)),
     )
+    if trace.is_of_processor:
+        return replace(picture, devices=(), states=(), bottleneck=None, limits=(), sequences=(), path=None)
+    return picture
 
 
 def _note_left_out(trace: Trace, rows: Ints) -> tuple[str, ...]:

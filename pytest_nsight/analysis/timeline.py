@@ -15,7 +15,7 @@ from pytest_nsight.analysis.idle_causes import IdleCause, explain_gaps
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
 from pytest_nsight.model.trace import Ints, Trace, TraceDevice
-from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
+from pytest_nsight.trace.descendants import UNKNOWN_BOARD, describe_board, find_boards
 from pytest_nsight.trace.launch_table import LaunchDetails
 
 _UNNAMED = 1 << 20
@@ -55,7 +55,7 @@ class Timeline:
 
     Attributes:
         axis: one line for each device.
-        devices: the board of each line; one that the recording does not name has no name and no uuid.
+        devices: the board of each line; one that the recording does not identify has no uuid.
         device: shape (launches,), line of each launch.
         kernels: when at least one kernel runs.
         copies: when at least one copy or set runs.
@@ -148,8 +148,7 @@ def _number_devices(trace: Trace) -> tuple[Ints, tuple[TraceDevice, ...]]:
     devices = []
     for value, row in zip(values.tolist(), first.tolist(), strict=True):
         process, ordinal = int(launches.process[row]), int(launches.device[row])
-        known = trace.devices[value] if value < _UNNAMED else TraceDevice(process, ordinal, "", "")
-        devices.append(known)
+        devices.append(trace.devices[value] if value < _UNNAMED else describe_board(trace, process, ordinal))
     return lines, tuple(devices)
 
 

@@ -9,38 +9,41 @@ import os
 from pathlib import Path
 
 from pytest_nsight.collectors.nsys.read import read_explained
-from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
+from pytest_nsight.model.errors import NsysError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.processes.claimed_folder import scratch
-from pytest_nsight.processes.regular_files import unpack_xz
+from pytest_nsight.processes.regular_files import check_content, unpack_xz
 
+_REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
+"""Since and before nsys 2021.4."""
 _PROFILER_SUFFIXES = (".json", ".json.gz")
 
 KINDS = (
-    "an .sqlite or .sqlite.xz export, a .nsys-rep report, a .json or .json.gz trace of the PyTorch profiler, or a "
-    "run's folder such as .nsight/SESSION/run-001"
+    "an .sqlite or .sqlite.xz export, a .nsys-rep or .qdrep report, a .json or .json.gz trace of the PyTorch "
+    "profiler, or a run's folder such as .nsight/SESSION/run-001"
 )
 
 
-def load_trace(recording: str | Path) -> Trace:
+def load_trace(path: str | Path) -> Trace:
     """The trace in a recording; the notes of one without ranges or kernels say why that may be.
 
     Args:
-        recording: an export, packed or not; a report, which the newest installed nsys exports to a temporary
+        path: of an export, packed or not; a report, which the newest installed nsys exports to a temporary
             folder; a trace of the PyTorch profiler; or the folder of a run that was recorded with --nsight-keep.
 
     Raises:
         UsageError: the path does not exist, or it is the folder of a session with several runs.
         RecordingError: the folder holds no trace.
         NsysError: no installed nsys can export the report.
-        TraceError: the export cannot be read.
+        TraceError: the export cannot be read, or git did not fetch the file.
     """
-    path = Path(recording)
+    path = Path(path)
     if path.is_dir():
         return _load_folder(path)
     if not path.exists():
         raise UsageError(f"there is no {path}; give {KINDS}")
-    if path.suffix == ".nsys-rep":
+    check_content(path)
+    if path.suffix in _REPORT_SUFFIXES:
         return _load_report(path)
     if path.name.endswith(_PROFILER_SUFFIXES):
         from pytest_nsight.collectors.torch.chrome_trace import read_chrome_trace  # noqa: PLC0415
@@ -77,7 +80,14 @@ def _load_report(report: Path) -> Trace:
     installation = find()
     with scratch() as folder:
         exported = folder / f"{report.stem}.sqlite"
-        export(installation, report.absolute(), exported, os.environ)
+        # nsys goes by the name, and later versions may not know the older one.
+        named = folder / f"{report.stem}.nsys-rep" if report.suffix == ".qdrep" else report.absolute()
+        try:
+            if report.suffix == ".qdrep":
+                named.symlink_to(report.absolute())
+            export(installation, named, exported, os.environ)
+        except NsysError as error:
+            raise NsysError(str(error).replace(str(named), str(report))) from None
         return _read_for(report, exported)
 
 

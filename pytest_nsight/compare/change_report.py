@@ -23,6 +23,12 @@ _TITLES: Mapping[Group, str] = {
     Group.CATEGORY: "Kernel time by category",
     Group.KERNEL: "Kernels",
 }
+_OPERATOR_TITLES: Mapping[Group, str] = {
+    **_TITLES,
+    Group.RANGE: "Operator time of a range",
+    Group.CATEGORY: "Operator time by category",
+    Group.KERNEL: "Operators",
+}
 _HEADERS = ("metric", "baseline", "optimized", "change", "interval", "verdict")
 _NARROWEST = 80
 FORMAT = 1
@@ -46,7 +52,7 @@ def render_text(changes: Changes, width: int, top: int) -> str:
         ]
         used = [column for column in columns if any(column.cells)]
         left_out = [f"{len(rows) - top} more rows, which a larger --top shows"] if len(rows) > top else []
-        texts.append("\n".join([_TITLES[group], *align(used, width, ".."), *left_out]))
+        texts.append("\n".join([_titles(changes)[group], *align(used, width, ".."), *left_out]))
     sentences = [*changes.notes, *(f"REGRESSION {text}" for text in changes.regressions)]
     texts += ["\n".join(line for text in sentences for line in textwrap.wrap(visible(text), width))]
     return "\n\n".join(filter(None, texts))
@@ -58,7 +64,7 @@ def render_markdown(changes: Changes, top: int) -> str:
     for group, rows in _by_group(changes):
         lines += [
             "",
-            f"### {_TITLES[group]}",
+            f"### {_titles(changes)[group]}",
             "",
             "| Metric | Baseline | Optimized | Change | Interval | Verdict |",
         ]
@@ -84,6 +90,10 @@ def render_csv(changes: Changes) -> str:
     for row in changes.rows:
         writer.writerow({name: _plain(value) for name, value in dataclasses.asdict(row).items()})
     return text.getvalue().rstrip("\n")
+
+
+def _titles(changes: Changes) -> Mapping[Group, str]:
+    return _OPERATOR_TITLES if changes.of_operators else _TITLES
 
 
 def _by_group(changes: Changes) -> list[tuple[Group, Sequence[Change]]]:

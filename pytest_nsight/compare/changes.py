@@ -69,6 +69,7 @@ class Changes:
         rows: the table, group by group.
         regressions: one sentence for each regression.
         notes: sentences for the reader.
+        of_operators: whether both are traces of a processor, whose operators stand for kernels.
     """
 
     before: str
@@ -76,3 +77,4 @@ class Changes:
     rows: tuple[Change, ...]
     regressions: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    of_operators: bool = False

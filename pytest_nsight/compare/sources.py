@@ -12,11 +12,13 @@ from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import RunSummary, Subject
-from pytest_nsight.processes.regular_files import check_regular
+from pytest_nsight.processes.regular_files import check_content
 from pytest_nsight.report import session_file
 
 _HEAD = 1 << 16
 """Bytes in which a JSON file shows what it is."""
+
+_KINDS = "a session's folder, a baseline file, or a recording"
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +65,12 @@ def load_source(path: Path) -> RunSource | TraceSource:
     if path.suffix == ".json" and path.exists():
         if path.name == session_file.FILE_NAME:
             return _load_session(path)
-        if not _is_profiler_trace(path):
+        head = _read_head(path)
+        if not _is_profiler_trace(head):
+            if head.startswith("{") and '"format"' not in head:
+                raise UsageError(
+                    f"{path} is neither a baseline file nor a trace of the PyTorch profiler; give {_KINDS}"
+                )
             return _load_baselines(path, [path])
     return TraceSource(str(path), load_trace(path))
 
@@ -88,10 +95,14 @@ def _check(path: Path, runs: Mapping[Subject, tuple[RunSummary, ...]]) -> RunSou
     return RunSource(str(path), runs)
 
 
-def _is_profiler_trace(path: Path) -> bool:
-    """Whether a JSON file begins as the traces of the PyTorch profiler do, a list or an object with their keys."""
-    check_regular(path, follows_links=True)
+def _read_head(path: Path) -> str:
+    """How a JSON file begins."""
+    check_content(path)
     with path.open("rb") as file:
-        head = file.read(_HEAD).decode("utf-8", errors="replace").lstrip()
-    keys = ("traceEvents", "schemaVersion", "deviceProperties")
+        return file.read(_HEAD).decode("utf-8", errors="replace").lstrip()
+
+
+def _is_profiler_trace(head: str) -> bool:
+    """Whether a JSON file begins as the traces of the PyTorch profiler do, a list or an object with their keys."""
+    keys = ("traceEvents", "schemaVersion", "deviceProperties", "computeProperties")
     return head.startswith("[") or any(json.dumps(key) in head for key in keys)

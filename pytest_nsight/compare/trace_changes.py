@@ -21,6 +21,12 @@ from pytest_nsight.trace.nesting import NO_PARENT
 BAND = 0.05
 """Traces of unchanged code differ by several percent, as clocks and caches differ between processes."""
 FEWEST_REPETITIONS = 5
+_UNITS = {
+    "launches": Quantity.COUNT, "calls of operators": Quantity.COUNT, "GPU utilisation": Quantity.SHARE,
+    "copy bandwidth": Quantity.RATE,
+}  # fmt: skip
+"""Of the sums that are no times."""
+_JUDGED = ("kernel time", "copy time", "operator time")
 _TAIL = 0.025
 """Of the 95 % interval, on each side."""
 
@@ -42,33 +48,38 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
     """
     band = BAND if band is None else band
     old, new = analyse(before.trace), analyse(after.trace)
-    whole = _compare_whole(old, new)
+    whole = _compare_whole(_sum_up(before.trace, old), _sum_up(after.trace, new))
     ranges = _compare_ranges(before.trace, after.trace)
     kernels = _compare_kernels(old, new)
     repeated = [row for row in ranges if row.low is not None]
-    judged = repeated or [row for row in whole if row.name in ("kernel time", "copy time")]
+    judged = repeated or [row for row in whole if row.name in _JUDGED]
+    of_operators = before.trace.is_of_processor and after.trace.is_of_processor
     notes = () if repeated else ("no range is repeated in both traces, so no change has an interval",)
     return Changes(
         before=before.title,
         after=after.title,
         rows=(*whole, *_compare_states(old, new), *ranges, *_compare_categories(old, new), *kernels),
         regressions=tuple(_describe(row, band) for row in judged if _is_slower(row, band)),
-        notes=(*notes, *_note_kernels(kernels)),
+        notes=(*notes, *_note_kernels(kernels, "operators" if of_operators else "kernels")),
+        of_operators=of_operators,
     )
 
 
-def _compare_whole(old: Picture, new: Picture) -> list[Change]:
+def _compare_whole(old: Mapping[str, float | None], new: Mapping[str, float | None]) -> list[Change]:
     """The seeds' improvement table."""
-
-    def row(name: str, quantity: Quantity, before: float | None, after: float | None) -> Change:
-        return Change.of(Group.WHOLE, name, quantity, before, after)
-
-    sums = [_sum_up(picture) for picture in (old, new)]
-    units = {"launches": Quantity.COUNT, "GPU utilisation": Quantity.SHARE, "copy bandwidth": Quantity.RATE}
-    return [row(name, units.get(name, Quantity.TIME), sums[0][name], sums[1][name]) for name in sums[0]]
+    return [
+        Change.of(Group.WHOLE, name, _UNITS.get(name, Quantity.TIME), old.get(name), new.get(name))
+        for name in dict.fromkeys((*old, *new))
+    ]
 
 
-def _sum_up(picture: Picture) -> dict[str, float | None]:
+def _sum_up(trace: Trace, picture: Picture) -> dict[str, float | None]:
+    if trace.is_of_processor:
+        return {
+            "wall time": int(trace.launches.end_ns.max()) - int(trace.launches.start_ns.min()),
+            "operator time": sum(one.total_ns for one in picture.kernels),
+            "calls of operators": sum(one.calls for one in picture.kernels),
+        }
     wall_ns = sum(one.wall_ns for one in picture.devices)
     copied_ns = sum(one.total_ns for one in picture.copies)
     moved = sum(one.bytes_moved for one in picture.copies)
@@ -88,9 +99,9 @@ def _compare_states(old: Picture, new: Picture) -> list[Change]:
     before = {one.state.value: one.share for one in old.states}
     after = {one.state.value: one.share for one in new.states}
     return [
-        Change.of(Group.STATE, name, Quantity.SHARE, before[name], after[name])
-        for name in before
-        if before[name] or after[name]
+        Change.of(Group.STATE, name, Quantity.SHARE, before.get(name), after.get(name))
+        for name in dict.fromkeys((*before, *after))
+        if before.get(name) or after.get(name)
     ]
 
 
@@ -181,8 +192,8 @@ def _describe(row: Change, band: float) -> str:
     return f"{row.name}: {percent((row.ratio or 1) - 1)}{interval}, band {percent(band, signed=False)}"
 
 
-def _note_kernels(kernels: Iterable[Change]) -> tuple[str, ...]:
+def _note_kernels(kernels: Iterable[Change], what: str) -> tuple[str, ...]:
     gained = [row.name for row in kernels if row.before is None]
     lost = [row.name for row in kernels if row.after is None]
     found = (("gained", gained), ("lost", lost))
-    return tuple(f"kernels {what}: {', '.join(names)}" for what, names in found if names)
+    return tuple(f"{what} {change}: {', '.join(names)}" for change, names in found if names)

@@ -260,6 +260,11 @@ class Trace:
     tool: str = ""
     epoch_ns: int | None = None
 
+    @property
+    def is_of_processor(self) -> bool:
+        """Whether operators of a processor were recorded, and nothing on a device."""
+        return bool(self.shapes) and all(shape.kind == "operator" for shape in self.shapes)
+
     def find_device(self, process: int, ordinal: int) -> TraceDevice | None:
         """The board that a process calls by an ordinal, None if the recording does not identify it.
 

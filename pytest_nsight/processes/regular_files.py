@@ -21,6 +21,7 @@ MOST_UNPACKED_BYTES = 8 * 1024**3
 _CHUNK_BYTES = 1024**2
 _REMEDY = "give the path of a recording, such as an .sqlite export"
 _GZIP = b"\x1f\x8b"
+_POINTER = b"version https://git-lfs"
 
 
 def check_regular(path: Path, *, follows_links: bool) -> None:
@@ -52,6 +53,28 @@ _KINDS = (
     (stat.S_ISCHR, "a device"),
     (stat.S_ISBLK, "a device"),
 )
+
+
+def check_content(path: Path) -> None:
+    """Refuses a file that stands for another: what git leaves in place of a large one that it did not fetch.
+
+    Args:
+        path: the file, or a link to it.
+
+    Raises:
+        TraceError: it is such a pointer of git LFS, is no regular file, or cannot be opened.
+    """
+    check_regular(path, follows_links=True)
+    try:
+        with path.open("rb") as file:
+            is_pointer = file.read(len(_POINTER)) == _POINTER
+    except OSError as error:
+        raise TraceError(f"{path} cannot be read ({error.strerror}); {_REMEDY}") from None
+    if is_pointer:
+        raise TraceError(
+            f"{path} is a git LFS pointer, which stands for a file that was not fetched; type `git lfs pull` in "
+            "its repository"
+        )
 
 
 def read_bounded(path: Path, most_bytes: int, *, follows_links: bool = False) -> bytes:

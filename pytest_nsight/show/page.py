@@ -25,7 +25,7 @@ from pytest_nsight.show.kernel_tables import (
     tabulate_sequences,
     tabulate_unattributed,
 )
-from pytest_nsight.show.layout import NARROWEST, WIDEST, Section, printable, wrap
+from pytest_nsight.show.layout import NARROWEST, WIDEST, printable, wrap
 from pytest_nsight.show.metric_tables import tabulate_metrics
 from pytest_nsight.show.range_tables import tabulate_clocks, tabulate_mixes, tabulate_work
 from pytest_nsight.show.time_tables import (
@@ -37,6 +37,7 @@ from pytest_nsight.show.time_tables import (
     tabulate_ranges,
     tabulate_states,
 )
+from pytest_nsight.trace.descendants import describe_board
 
 TOP = 15
 
@@ -102,9 +103,11 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         TraceError: the recording's times are too far apart to be added up, or the ranges nest too deep.
     """
     width = min(max(width, NARROWEST), WIDEST)
-    picture, top, on_device = view.analyse(trace), view.top, not _has_operators(trace)
+    picture, top, on_device = view.analyse(trace), view.top, not trace.is_of_processor
     sections = [
-        *(_tabulate_device_time(picture) if on_device else ()),
+        tabulate_devices(picture.devices),
+        tabulate_states(picture.states),
+        tabulate_limits(picture.limits),
         tabulate_ranges(picture.ranges, top, on_device=on_device),
         tabulate_mixes(picture.mixes, top),
         tabulate_work(picture.works),
@@ -115,7 +118,8 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         tabulate_metrics(picture.metrics, top),
         tabulate_copies(picture.copies),
         tabulate_calls(picture.calls, top),
-        *((tabulate_sequences(picture.sequences, top), tabulate_path(picture.path, top)) if on_device else ()),
+        tabulate_sequences(picture.sequences, top),
+        tabulate_path(picture.path, top),
         tabulate_unattributed(picture.unattributed, top),
     ]
     tables = [section if on_device else section.of_operators() for section in sections if section]
@@ -123,21 +127,11 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
     remarks += [f"{trace.tool or 'the tool'} says: {text}" for text in trace.diagnostics]
     texts = [
         describe(trace, width),
-        "\n".join(wrap(printable(state_bottleneck(picture)), width)) if on_device else "",
+        "\n".join(wrap(printable(state_bottleneck(picture)), width)),
         *(table.render(width) for table in tables),
         "\n".join(line for remark in remarks for line in wrap(printable(remark), width)),
     ]
     return "\n\n".join(filter(None, texts))
-
-
-def _tabulate_device_time(picture: Picture) -> tuple[Section | None, ...]:
-    """What devices did all the time, and why they idled."""
-    return tabulate_devices(picture.devices), tabulate_states(picture.states), tabulate_limits(picture.limits)
-
-
-def _has_operators(trace: Trace) -> bool:
-    """Whether operators of a processor were recorded, and nothing on a device."""
-    return bool(trace.shapes) and all(shape.kind == "operator" for shape in trace.shapes)
 
 
 def describe(trace: Trace, width: int) -> str:
@@ -149,7 +143,7 @@ def describe(trace: Trace, width: int) -> str:
     """
     ranges = count(len(trace.ranges), "range")
     sizes = [count(len(trace.launches), "launch", "launches"), ranges, count(len(trace.calls), "CUDA call")]
-    if _has_operators(trace):
+    if trace.is_of_processor:
         sizes = [count(len(trace.launches), "call") + " of operators on the processor", ranges]
     tables = (trace.launches, trace.ranges, trace.calls)
     processes = {process for table in tables for process in distinct(table.process).tolist()}
@@ -176,17 +170,17 @@ def _describe_date(trace: Trace) -> str:
 def _list_devices(trace: Trace) -> list[str]:
     """One line for each board that was used, or, where nothing ran, that was there."""
     launches = trace.launches
-    if all(shape.kind == "operator" for shape in trace.shapes):
-        used = [(device.process or 0, device.ordinal) for device in trace.devices if device.name]
+    if trace.is_of_processor or not len(launches):
+        boards = [(one.ordinal, one) for one in trace.devices if one.name]
     else:
         ranks, places = rank_groups(launches.process, launches.device.astype(np.int64))
         one = np.zeros(places, np.int64)
         one[ranks] = np.arange(len(ranks))
-        used = list(zip(launches.process[one].tolist(), launches.device[one].tolist(), strict=True))
+        used = zip(launches.process[one].tolist(), launches.device[one].tolist(), strict=True)
+        boards = [(ordinal, describe_board(trace, process, ordinal)) for process, ordinal in used]
     lines = []
-    for process, ordinal in used:
-        board = trace.find_device(process, ordinal)
-        name = " ".join(filter(None, (board.name, board.uuid))) if board else ""
+    for ordinal, board in sorted(boards, key=lambda pair: pair[0]):
+        name = " ".join(filter(None, (board.name, board.uuid)))
         lines.append(f"device {ordinal}: {printable(name) or 'a board that the recording does not name'}")
     return list(dict.fromkeys(lines))
 

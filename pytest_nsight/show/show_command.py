@@ -16,7 +16,9 @@ if TYPE_CHECKING:
     from pytest_nsight.analysis.round_clocks import RoundClocks
     from pytest_nsight.model.trace import Trace
 
-_REPORT = "an .sqlite export, a .nsys-rep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder"
+_REPORT = (
+    "an .sqlite export, a .nsys-rep or .qdrep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder"
+)
 
 
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:

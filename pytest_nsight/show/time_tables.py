@@ -10,6 +10,7 @@ from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.picture import Picture, RangeLimit, StateTime, StepPath
 from pytest_nsight.analysis.range_tree import RangeNode
 from pytest_nsight.analysis.timeline import DeviceWork, TimeState
+from pytest_nsight.model.trace import TraceDevice
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.layout import Section, column, limit, share, time
 
@@ -21,13 +22,9 @@ def tabulate_devices(devices: Sequence[DeviceUse]) -> Section | None:
     """One headline for each device."""
     if not devices:
         return None
-    names = [
-        f"{one.device.ordinal} (process {one.device.process})" if _is_unnamed(one) else _name(one)
-        for one in devices
-    ]
     return Section(
         "Devices, from the first start to the last end of all launches",
-        column("device", names, is_number=False),
+        column("device", [_name(one.device, devices) for one in devices], is_number=False),
         [
             [
                 column("wall", [time(one.wall_ns) for one in devices]),
@@ -197,9 +194,9 @@ def describe_state(state: TimeState) -> str:
     return names[state]
 
 
-def _is_unnamed(one: DeviceUse) -> bool:
-    return not one.device.name and not one.device.uuid
-
-
-def _name(one: DeviceUse) -> str:
-    return f"{one.device.ordinal} {one.device.name}".strip()
+def _name(device: TraceDevice, devices: Sequence[DeviceUse]) -> str:
+    """Number and name; with the process where that is what tells a board whose uuid is unknown from others."""
+    text = f"{device.ordinal} {device.name}".strip()
+    names = [(one.device.ordinal, one.device.name) for one in devices]
+    is_clear = device.name and names.count((device.ordinal, device.name)) == 1
+    return text if device.uuid or is_clear or device.process is None else f"{text} (process {device.process})"

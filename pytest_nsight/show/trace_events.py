@@ -19,6 +19,7 @@ from typing import TextIO
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import ANY_THREAD, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
+from pytest_nsight.trace.descendants import describe_board
 
 _CATEGORIES = {
     "kernel": "kernel", "graph": "kernel", "operator": "cpu_op", "memcpy": "gpu_memcpy", "memset": "gpu_memset",
@@ -66,7 +67,7 @@ def _write(trace: Trace, file: TextIO) -> int:
         "schemaVersion": 1,
         "displayTimeUnit": "ns",
         "tool": trace.tool,
-        "deviceProperties": [_describe_device(one) for one in trace.devices],
+        "deviceProperties": _list_devices(trace),
     }
     if trace.epoch_ns is not None:
         head["baseTimeNanoseconds"] = trace.epoch_ns + zero_ns
@@ -76,6 +77,22 @@ def _write(trace: Trace, file: TextIO) -> int:
         file.write(event if number == 1 else f",\n{event}")
     file.write("\n]}\n")
     return number
+
+
+def _list_devices(trace: Trace) -> list[dict[str, object]]:
+    """The boards that were used, or, where nothing ran, that were there, as the profiler lists them."""
+    used = [describe_board(trace, *place) for place in _list_places(trace)] or trace.devices
+    listed: list[dict[str, object]] = []
+    for device in map(_describe_device, used):
+        if device not in listed:
+            listed.append(device)
+    return listed
+
+
+def _list_places(trace: Trace) -> list[tuple[int, int]]:
+    """Process and ordinal of each device that something ran on, in order."""
+    launches = trace.launches
+    return sorted(set(zip(launches.process.tolist(), launches.device.tolist(), strict=True)))
 
 
 def _describe_device(device: TraceDevice) -> dict[str, object]:
@@ -92,9 +109,7 @@ def _describe_device(device: TraceDevice) -> dict[str, object]:
 
 
 def _list_events(trace: Trace, zero_ns: int) -> Iterator[str]:
-    launches = trace.launches
-    pairs = sorted(set(zip(launches.process.tolist(), launches.device.tolist(), strict=True)))
-    tracks = {pair: _FIRST_DEVICE + place for place, pair in enumerate(pairs)}
+    tracks = {pair: _FIRST_DEVICE + place for place, pair in enumerate(_list_places(trace))}
     yield from _name_tracks(trace, tracks)
     yield from _list_ranges(trace, zero_ns)
     called, events = _list_calls(trace, zero_ns)
@@ -107,9 +122,9 @@ def _name_tracks(trace: Trace, tracks: Mapping[tuple[int, int], int]) -> Iterato
     hosts = sorted({*trace.ranges.process.tolist(), *trace.calls.process.tolist()})
     named = {pid: f"process {pid}" for pid in hosts}
     for (process, ordinal), track in tracks.items():
-        board = trace.find_device(process, ordinal)
+        board = describe_board(trace, process, ordinal)
         owner = f" (process {process})" if len({one for one, _ in tracks}) > 1 else ""
-        named[track] = f"device {ordinal} {board.name if board else ''}".strip() + owner
+        named[track] = f"device {ordinal} {board.name}".strip() + owner
     for pid, name in named.items():
         yield json.dumps({"ph": "M", "name": "process_name", "pid": pid, "args": {"name": name}})
         rank = 0 if pid >= _FIRST_DEVICE else 1

@@ -6,6 +6,7 @@ counts as the worker's.
 
 from __future__ import annotations
 
+import dataclasses
 from collections.abc import Collection, Mapping
 
 import numpy as np
@@ -97,6 +98,25 @@ def find_boards(trace: Trace, row: Ints) -> Ints:
     return boards[codes]
 
 
+def describe_board(trace: Trace, process: int, ordinal: int) -> TraceDevice:
+    """The board that a process calls by an ordinal, with what the recording proves of it.
+
+    Args:
+        trace: any trace.
+        process: process id.
+        ordinal: CUDA's number of the device in that process.
+
+    Returns:
+        The board. Where the recording does not identify it, it has no uuid, and a name only if all boards have it.
+    """
+    number = _identify(trace, process * _DEVICES + ordinal)
+    if number != UNKNOWN_BOARD:
+        return trace.devices[number]
+    if len({device.name for device in trace.devices}) != 1:
+        return TraceDevice(process, ordinal, "", "")
+    return dataclasses.replace(trace.devices[0], process=process, ordinal=ordinal, uuid="")
+
+
 def _identify(trace: Trace, place: int) -> int:
     process, ordinal = divmod(place, _DEVICES)
     device = trace.find_device(process, ordinal)
@@ -107,4 +127,6 @@ def _identify(trace: Trace, place: int) -> int:
 
 
 def _first_like(devices: tuple[TraceDevice, ...], wanted: TraceDevice) -> int:
+    if not wanted.uuid:
+        return devices.index(wanted)
     return next(number for number, device in enumerate(devices) if device.uuid == wanted.uuid)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import re
 from pathlib import Path
 from typing import Any
 
@@ -98,6 +99,53 @@ def test_handles_of_rocm_and_arguments_of_operators_do_no_harm(tmp_path: Path) -
     assert [(one.path, one.kernel_ns) for one in analyse(trace).ranges] == [(("triton_kernel",), 30_000)]
 
 
+def test_numbers_written_as_text_are_numbers(tmp_path: Path) -> None:
+    """Kineto for ROCm writes the size of a copy as text."""
+    copy = {"stream": "3", "correlation": "2", "device": "0", "bytes": "4096"}
+    events = [
+        event("cuda_runtime", "hipMemcpyAsync", 10, 5, args={"correlation": 2}),
+        event("gpu_memcpy", "Memcpy HtoD (Host -> Device)", "20.5", "30", args=copy),
+    ]
+    trace = load_trace(write(tmp_path, {"traceEvents": events}))
+
+    assert (trace.launches.bytes_moved.tolist(), trace.launches.stream.tolist()) == ([4096], [3])
+    assert (trace.launches.end_ns - trace.launches.start_ns).tolist() == [30_000]
+
+
+@pytest.mark.parametrize("vendor", ["cuda", "xpu", "mtia", "privateuse1"])
+def test_calls_of_every_vendor_place_their_launches(tmp_path: Path, vendor: str) -> None:
+    events = [
+        event("cpu_op", "aten::mm", 5, 20),
+        event(f"{vendor}_runtime", "launch", 10, 5, args={"correlation": 1}),
+        event(f"{vendor}_driver", "launchDirectly", 16, 5, args={"correlation": 2}),
+        *(event("kernel", "gemm", 20 * link, 10, args={"correlation": link, "device": 0}) for link in (1, 2)),
+    ]
+    picture = analyse(load_trace(write(tmp_path, {"traceEvents": events})))
+
+    assert [(one.path, one.kernel_ns) for one in picture.ranges] == [(("aten::mm",), 20_000)]
+    assert {one.name for one in picture.calls} == {"launch", "launchDirectly"}
+    assert not picture.notes
+
+
+def test_boards_are_those_of_the_process(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    content = document()
+    content["deviceProperties"] = [{**H100, "id": number} for number in range(8)]
+    for one in content["traceEvents"]:
+        if one.get("cat") == "kernel":
+            one["args"]["device"] = 3
+    path = write(tmp_path, content)
+
+    assert [(one.device.ordinal, one.device.name) for one in analyse(load_trace(path)).devices] == [
+        (0, "NVIDIA H100"),
+        (3, "NVIDIA H100"),
+    ]
+    assert main(["show", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "device 0: NVIDIA H100\ndevice 3: NVIDIA H100\n" in text
+    assert "3 NVIDIA H100 " in text
+    assert "(process" not in text
+
+
 def test_times_since_1970_lose_no_nanoseconds(tmp_path: Path) -> None:
     events = [
         event("kernel", "gemm_kernel", 1_690_000_000_000_001 + 20 * at, 7, args={"device": 0}) for at in range(9)
@@ -119,11 +167,68 @@ def test_the_first_versions_of_kineto_are_read(tmp_path: Path) -> None:
     assert [(one.path, one.kernel_ns) for one in picture.ranges] == [(("aten::mm",), 30_000)]
 
 
+def test_threads_and_boards_of_the_first_versions_are_read(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """torch 1.8 wrote threads as text, streams in their place, and the boards under another name."""
+    events = [
+        event("Operator", "aten::mm", 5, 20, tid="24610"),
+        event("Runtime", "cudaLaunchKernel", 10, 5, tid="24610", args={"correlation": 1}),
+        event("Kernel", "gemm_kernel", 20, 30, tid="stream 7", pid=0, args={"correlation": 1, "device": 0}),
+    ]
+    boards = [{"id": 0, "name": "Tesla V100"}]
+    named = write(tmp_path, {"computeProperties": boards, "traceEvents": events})
+    unnamed = write(tmp_path, {"traceEvents": events}, "unnamed.json")
+    trace = load_trace(named)
+
+    assert set(trace.ranges.thread.tolist()) == {24610}
+    assert [(one.path, one.kernel_ns) for one in analyse(trace).ranges] == [(("aten::mm",), 30_000)]
+    assert [one.device.name for one in analyse(trace).devices] == ["Tesla V100"]
+    assert main(["show", str(unnamed)]) == 0
+    assert "None" not in capsys.readouterr().out
+
+
 def test_a_trace_without_a_gpu_shows_operators(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = write(tmp_path, {"traceEvents": [event("cpu_op", "aten::softmax", 5, 20)]})
 
     assert main(["show", str(path)]) == 0
     assert "Operators: 1 call, 20.0 us" in capsys.readouterr().out
+
+
+def test_a_trace_without_a_gpu_has_none_in_any_form(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    events = [event("cpu_op", "aten::mm", 100 * number, 50) for number in range(9)]
+    path = write(tmp_path, {"traceEvents": [event("user_annotation", "step", 0, 900), *events]})
+
+    assert main(["show", "--json", str(path)]) == 0
+    tables = json.loads(capsys.readouterr().out)
+    empty = ("devices", "states", "bottlenecks", "sequences", "critical_path")
+    assert [tables[name] for name in empty] == [[]] * len(empty)
+    assert [(one["name"], one["calls"]) for one in tables["kernels"]] == [("mm", 9)]
+    assert main(["show", "--csv", "bottlenecks", str(path)]) == 0
+    assert not capsys.readouterr().out.strip()
+
+
+def test_a_trace_without_a_gpu_is_shown_by_what_there_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    one, other = (
+        write(
+            tmp_path,
+            {"traceEvents": [event("cpu_op", name, 100, 50), event("cpu_op", "aten::mm", 0, length)]},
+            file,
+        )
+        for name, length, file in (("aten::relu", 20, "a.json"), ("aten::gelu", 40, "b.json"))
+    )
+    with_device = write(tmp_path, document(), "device.json")
+
+    assert main(["compare", str(one), str(other)]) == 1
+    text = capsys.readouterr().out.partition("Whole recording")[2]
+    assert not re.search("kernel|GPU|Device|copy|launch", text, re.IGNORECASE)
+    assert re.search(r"operator time +70\.0 us +90\.0 us", text)
+    assert re.search(r"wall time +150 us +150 us", text)
+    assert "operators gained: gelu" in text
+    assert main(["compare", str(one), str(with_device)]) == 0
+    assert re.search(r"kernel time +- +30\.2 us +new", capsys.readouterr().out)
 
 
 @pytest.mark.slow
@@ -147,11 +252,6 @@ def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
         (b"{", "cannot be read"),
         (b"\x1f\x8bnot gzip", "cannot be read"),
         (b"[" * 100_000, "cannot be read"),
-        (b"{}", "no list of traceEvents"),
-        (b'"text"', "no list of traceEvents"),
-        (b'{"traceEvents": 7}', "no list of traceEvents"),
-        (b'{"traceEvents": []}', "no event"),
-        (b'{"traceEvents": [3, null, {"ph": "X"}]}', "no event"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": 3, "ts": 1}]}', "name"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]}', "ts"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -4}]}', "dur"),
@@ -167,3 +267,43 @@ def test_what_is_no_trace_is_one_sentence(tmp_path: Path, content: bytes, words:
 
     assert str(path) in str(caught.value)
     assert "export it again" in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        (b"{}", "no list of traceEvents"),
+        (b'"text"', "no list of traceEvents"),
+        (b'{"traceEvents": 7}', "no list of traceEvents"),
+        (b'{"traceEvents": []}', "nothing that it lists"),
+        (b'{"traceEvents": [3, null, {"ph": "X"}]}', "nothing that it lists"),
+        (b'[{"file": "rank0.json", "mode": "FULL"}]', "nothing that it lists"),
+        (b'{"schema": "1.1.0-chakra.0.0.4", "pid": 3, "nodes": []}', "an execution trace of PyTorch"),
+        (b'{"rocprofiler-sdk-tool": []}', "rocprofiler-sdk wrote it"),
+    ],
+)
+def test_what_another_tool_wrote_need_not_be_exported_again(tmp_path: Path, content: bytes, words: str) -> None:
+    path = tmp_path / "other.json"
+    path.write_bytes(content)
+    with pytest.raises(TraceError, match=words) as caught:
+        load_trace(path)
+
+    assert f"{path} is no trace of the PyTorch profiler: " in str(caught.value)
+    assert "again" not in str(caught.value)
+
+
+def test_a_trace_of_the_profiler_without_operators_says_how_to_record(tmp_path: Path) -> None:
+    events = [event("python_function", "train.py(3): step", 0, 100)]
+    with pytest.raises(TraceError, match=r"record with `activities=\[ProfilerActivity.CPU"):
+        load_trace(write(tmp_path, {"schemaVersion": 1, "traceEvents": events}))
+
+
+@pytest.mark.parametrize("name", ["a.json", "a.json.gz", "a.sqlite", "a.sqlite.xz", "a.nsys-rep", "a.qdrep"])
+def test_a_pointer_of_git_lfs_is_told(tmp_path: Path, name: str, capsys: pytest.CaptureFixture[str]) -> None:
+    path = tmp_path / name
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 7\n", encoding="utf-8")
+
+    assert (main(["show", str(path)]), main(["compare", str(path), str(path)])) == (2, 2)
+    for line in capsys.readouterr().err.splitlines():
+        assert f"{path} is a git LFS pointer" in line
+        assert "`git lfs pull`" in line

@@ -17,7 +17,7 @@ from pytest_nsight.collectors.nsys import columns as read_columns
 from pytest_nsight.collectors.nsys import host_tables
 from pytest_nsight.collectors.nsys.host_tables import InlineNames, StringTable
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
-from pytest_nsight.collectors.nsys.read import explain_emptiness, read
+from pytest_nsight.collectors.nsys.read import explain_emptiness, read, read_explained
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import TraceDevice
 from pytest_nsight.trace.measures import measure
@@ -200,6 +200,25 @@ def test_boards_are_told_by_process_where_the_export_can(tmp_path):
     builder = TraceBuilder("2024.2").board("aaaa", "H200").board("bbbb", "H200")
     trace = read(builder.write(tmp_path / "old.sqlite"))
     assert trace.find_device(99, 1) == TraceDevice(None, 1, "GPU-bbbb", "H200")
+
+
+def test_boards_without_a_uuid_keep_their_name(tmp_path):
+    """As an export of 2022 lists them."""
+    builder = TraceBuilder("2022.4")
+    builder.definitions["TARGET_INFO_GPU"] = "vmId INTEGER NOT NULL, deviceId INTEGER NOT NULL, name TEXT"
+    builder.row("TARGET_INFO_GPU", vmId=0, deviceId=0, name="RTX 3080")
+
+    assert read(builder.write(tmp_path / "old.sqlite")).devices == (TraceDevice(None, 0, "", "RTX 3080"),)
+
+
+def test_the_reason_of_an_empty_recording_is_told_once(tmp_path):
+    builder = TraceBuilder().range("case", 0, 100)
+    text = "CUDA profiling might have not been started correctly."
+    builder.row("DIAGNOSTIC_EVENT", timestamp=1, timestampType=1, source=1, severity=3, text=text)
+    trace = read_explained(builder.write(tmp_path / "trace.sqlite"))
+
+    assert sum(text.rstrip(".") in note for note in trace.notes) == 1
+    assert any("no CUDA activity" in note for note in trace.notes)
 
 
 def test_warnings_of_the_tool_are_kept_and_its_chatter_is_not(tmp_path):

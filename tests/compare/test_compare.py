@@ -113,6 +113,13 @@ def test_baseline_files_are_judged_as_the_gate_judges(tmp_path: Path) -> None:
     assert compare(before.parent, after.parent).regressions == changes.regressions
 
 
+def test_json_of_another_tool_is_no_damaged_baseline(tmp_path: Path) -> None:
+    path = tmp_path / "board.json"
+    path.write_text('{"name": "MI300X", "memory_gb": 192}', encoding="utf-8")
+    with pytest.raises(UsageError, match="neither a baseline file nor a trace of the PyTorch profiler"):
+        compare(path, path)
+
+
 def test_runs_and_a_trace_cannot_be_compared(tmp_path: Path) -> None:
     with pytest.raises(UsageError, match="two of one kind"):
         compare(baselines(tmp_path, "before", [20.0, 20.1]), steps(tmp_path, "a", 2000))

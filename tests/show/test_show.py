@@ -12,9 +12,11 @@ import pytest
 
 from pytest_nsight.cli import main
 from pytest_nsight.collectors.nsys.scrub import pack
+from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.show.layout import bandwidth
 from pytest_nsight.show.page import View, show
+from pytest_nsight.show.records import write_json
 from tests.collectors.real import require_nsys, run
 from tests.trace.trace_builder import TraceBuilder
 
@@ -68,6 +70,36 @@ def test_the_headline_of_a_device_adds_up(tmp_path):
         "wall": "109 us", "busy": "24.0 us", "utilisation": "22.0 %", "kernels": "14.0 us", "copies": "10.0 us",
         "both": "-", "idle": "85.0 us", "host waits": "8.00 us",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("second", "header", "row"),
+    [
+        ("NVIDIA A100", "device 1: NVIDIA A100\n", "1 NVIDIA A100"),
+        ("NVIDIA T4", "device 1: a board that the recording does not name\n", "1 (process 100)"),
+    ],
+)
+def test_a_board_that_may_be_any_of_several_has_a_name_only_if_all_have_it(second, header, row, tmp_path):
+    """An export before 2025 does not say which board a process calls 1; header, table and JSON say the same."""
+    trace = TraceBuilder("2024.2").board("aaaa", "NVIDIA A100").board("bbbb", second)
+    trace.launch("k", 0, 1000, api_at=0, device=1)
+    text = page(trace, tmp_path)
+    (device,) = json.loads(write_json(View().analyse(load_trace(tmp_path / "trace.sqlite"))))["devices"]
+
+    assert header in text
+    assert row in section(text, "Devices, ")
+    assert f"{device['device']} {device['name']}".strip() == row.partition(" (")[0]
+    assert device["uuid"] == ""
+
+
+def test_devices_stand_in_order_of_their_number(tmp_path):
+    trace = TraceBuilder().board("bbbb", "H200", process=100, ordinal=1).board("aaaa", "H200", process=100)
+    unused = page(trace, tmp_path)
+    text = page(trace.launch("k", 0, 9, api_at=0, device=1).launch("k", 5, 9, api_at=1), tmp_path)
+
+    assert "device 0: H200 GPU-aaaa\ndevice 1: H200 GPU-bbbb\n" in unused
+    assert "device 0: H200 GPU-aaaa\ndevice 1: H200 GPU-bbbb\n" in text
+    assert list(section(text, "Devices, "))[1:3] == ["0 H200", "1 H200"]
 
 
 def test_ranges_form_a_tree_with_shares_of_the_parent(tmp_path):
@@ -309,10 +341,29 @@ def test_a_report_is_exported_and_shown(tmp_path, monkeypatch):
     assert not list(tmp_path.glob("**/*.sqlite"))
 
 
-def test_a_report_that_nsys_cannot_read_is_told_with_the_log_that_says_why(tmp_path, monkeypatch):
+@pytest.mark.slow
+def test_a_report_with_the_older_name_is_shown(tmp_path, monkeypatch):
+    """nsys called its reports .qdrep before 2021.4."""
+    installation = require_nsys()
+    kept, temporary = tmp_path / "kept", tmp_path / "temporary"
+    kept.mkdir()
+    temporary.mkdir()
+    code = "from pytest_nsight.collectors.nsys import ranges; r = ranges.emitter(); r.push('work', 1); r.pop()"
+    assert run(installation, tmp_path, code) == 0
+    report = (tmp_path / "r.nsys-rep").rename(kept / "r.qdrep")
+    before = report.read_bytes()
+    monkeypatch.setattr("tempfile.tempdir", str(temporary))
+
+    assert section(show(report), "Ranges: 1 instance")["work"][0] == "1"
+    assert ([*kept.iterdir()], report.read_bytes()) == ([report], before)
+    assert not list(temporary.iterdir())
+
+
+@pytest.mark.parametrize("name", ["broken.nsys-rep", "broken.qdrep"])
+def test_a_report_that_nsys_cannot_read_is_told_with_the_log_that_says_why(name, tmp_path, monkeypatch):
     require_nsys()
     monkeypatch.setattr("tempfile.tempdir", str(tmp_path))
-    report = tmp_path / "broken.nsys-rep"
+    report = tmp_path / name
     report.write_bytes(b"no report")
     with pytest.raises(NsysError) as caught:
         show(report)

@@ -107,7 +107,11 @@ def read_explained(path: Path) -> Trace:
     """
     trace = read(path)
     explanation = explain_emptiness(trace)
-    return dataclasses.replace(trace, notes=(*trace.notes, explanation)) if explanation else trace
+    if not explanation:
+        return trace
+    # Where damage is the reason, the explanation ends with it.
+    others = (note for note in trace.notes if not trace.damage or not explanation.endswith(note))
+    return dataclasses.replace(trace, notes=(*others, explanation))
 
 
 def explain_emptiness(trace: Trace) -> str | None:

@@ -61,7 +61,7 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
         TraceError: the file is damaged.
     """
     if not export.has("TARGET_INFO_GPU", "id", "name", "uuid", "cuDevice"):
-        return ()
+        return _read_names(export)
     optional = [
         name if export.has("TARGET_INFO_GPU", name) else "NULL" for name in ("memoryBandwidth", *LIMIT_COLUMNS)
     ]
@@ -77,6 +77,14 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
             TraceDevice(process, ordinal, *by_id[board]) for process, ordinal, board in mapping if board in by_id
         ] or devices
     return tuple(devices)
+
+
+def _read_names(export: Export) -> tuple[TraceDevice, ...]:
+    """The boards of an export of 2022, which knows no uuid."""
+    if not export.has("TARGET_INFO_GPU", "deviceId", "name"):
+        return ()
+    boards = export.query("SELECT deviceId, name FROM TARGET_INFO_GPU ORDER BY deviceId")
+    return tuple(TraceDevice(None, number, "", str(name)) for number, name in boards if isinstance(number, int))
 
 
 def board_uuid(stored: object) -> str:

@@ -32,15 +32,25 @@ _CATEGORIES = {
 }  # fmt: skip
 """What Kineto called the categories in its first versions."""
 _RANGES = ("user_annotation", "cpu_op")
-_KEPT = frozenset({*_RANGES, "kernel", "gpu_memcpy", "gpu_memset", "cuda_runtime", "cuda_driver"})
-_FIELDS = ("name", "ts", "dur", "pid", "tid")
+_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
+_CALLS = re.compile(r"\w+_(runtime|driver)")
+"""Each vendor's calls have a category of their own: cuda_runtime, xpu_runtime, mtia_runtime."""
+_KEPT = frozenset({*_RANGES, *_ON_DEVICE, "cuda_runtime", "cuda_driver"})
+_NUMBERS = ("ts", "dur", "pid", "tid")
 _ARGUMENTS = (
     "device", "stream", "correlation", "grid", "block", "registers per thread", "shared memory", "bytes",
 )  # fmt: skip
+_PROPERTIES = ("deviceProperties", "computeProperties")
+"""Where the boards are listed; the second is the name of the first versions."""
 _EARLIEST_US = 10**15
 """In 2001: a trace that counts from 1970 is later, one that counts from the start of the machine is not."""
 _HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,15}")
+_WHOLE = re.compile(r"-?[0-9]{1,18}")
+_FRACTION = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
 _COPY = re.compile(r"Memcpy (\w+) \((\w+) -> (\w+)\)")
+_WRITTEN = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds"}
+"""Of these keys a trace of the PyTorch profiler has one at least."""
+_OTHER = "give a file that `profiler.export_chrome_trace(path)` of torch.profiler wrote"
 _AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
 
 
@@ -55,16 +65,15 @@ def read_chrome_trace(path: Path) -> Trace:
     """
     document = _decode(path)
     listed = document.get("traceEvents") if isinstance(document, dict) else document
-    properties = document.get("deviceProperties") if isinstance(document, dict) else None
     if not isinstance(listed, list):
-        raise TraceError(f"{path} holds no list of traceEvents, so it is no profiler trace; {_AGAIN}")
+        raise TraceError(f"{path} is no trace of the PyTorch profiler: {_explain_other(document)}; {_OTHER}")
     events = [_keep(event) for event in listed if _is_kept(event)]
     try:
         check_events(events)
     except ValueError as error:
         raise TraceError(f"{path} cannot be read: {error}; {_AGAIN}") from None
     if not events:
-        raise TraceError(f"{path} holds no event of an operator, a kernel or a CUDA call; {_AGAIN}")
+        raise TraceError(_explain_none(path, document))
     # Older profilers count from 1970: in nanoseconds a double would be 256 ns coarse.
     first_us = math.floor(min(event["ts"] for event in events))
     events = [{**event, "ts": event["ts"] - first_us} for event in events]
@@ -72,10 +81,28 @@ def read_chrome_trace(path: Path) -> Trace:
     return dataclasses.replace(
         trace,
         shapes=tuple(map(_name_copy, trace.shapes)),
-        devices=_read_devices(properties) or trace.devices,
+        devices=_read_devices(document, trace) or trace.devices,
         tool="PyTorch profiler",
         epoch_ns=_read_epoch(document, first_us),
     )
+
+
+def _explain_other(document: object) -> str:
+    """What JSON without events is instead."""
+    keys = set(document) if isinstance(document, dict) else set()
+    if {"schema", "nodes"} <= keys:
+        return "it is an execution trace of PyTorch, which holds operators and no times"
+    if "rocprofiler-sdk-tool" in keys:
+        return "rocprofiler-sdk wrote it"
+    return "it holds no list of traceEvents"
+
+
+def _explain_none(path: Path, document: object) -> str:
+    """Why no event of a list is of use."""
+    none = "an operator, a kernel or a call of a device's runtime"
+    if isinstance(document, dict) and not _WRITTEN.isdisjoint(document):
+        return f"{path} holds no event of {none}; record with `activities=[ProfilerActivity.CPU, ...]`"
+    return f"{path} is no trace of the PyTorch profiler: nothing that it lists is {none}; {_OTHER}"
 
 
 def _decode(path: Path) -> object:
@@ -91,13 +118,24 @@ def _is_kept(event: object) -> bool:
     if not isinstance(event, dict) or event.get("ph", "X") != "X":
         return False
     category = event.get("cat")
-    return isinstance(category, str) and _CATEGORIES.get(category, category) in _KEPT
+    return isinstance(category, str) and _name_category(category) in _KEPT
+
+
+def _name_category(category: str) -> str:
+    """The present category of an event, CUDA's for the calls of every vendor."""
+    call = _CALLS.fullmatch(category)
+    return f"cuda_{call[1]}" if call else _CATEGORIES.get(category, category)
 
 
 def _keep(event: Event) -> Event:
     """The fields of an event that matter, with its present category."""
-    category = _CATEGORIES.get(str(event["cat"]), str(event["cat"]))
-    kept = {name: event[name] for name in _FIELDS if name in event}
+    category = _name_category(event["cat"])
+    kept = {name: _read_number(event[name]) for name in _NUMBERS if name in event}
+    if "name" in event:
+        kept["name"] = event["name"]
+    # What ran on a device has no thread: there the first versions wrote "stream 7".
+    if category in _ON_DEVICE:
+        kept.pop("tid", None)
     arguments = event.get("args", {})
     # Operators list the arguments of the program, under any name; only calls and device work have ours.
     if isinstance(arguments, Mapping) and category not in _RANGES:
@@ -106,8 +144,16 @@ def _keep(event: Event) -> Event:
 
 
 def _read_number(value: object) -> object:
-    """An argument; ROCm writes handles in hexadecimal."""
-    return int(value, 16) if isinstance(value, str) and _HEXADECIMAL.fullmatch(value) else value
+    """What should be a number; ROCm writes sizes as text, and handles in hexadecimal."""
+    if isinstance(value, list):
+        return [_read_number(one) for one in value]
+    if not isinstance(value, str):
+        return value
+    if _WHOLE.fullmatch(value):
+        return int(value)
+    if _HEXADECIMAL.fullmatch(value):
+        return int(value, 16)
+    return float(value) if _FRACTION.fullmatch(value) else value
 
 
 def _add_ranges(trace: Trace, events: Sequence[Event]) -> Trace:
@@ -144,14 +190,16 @@ def _name_copy(shape: Shape) -> Shape:
     return dataclasses.replace(shape, name=name, full_name=f"{name} ({source.lower()} to {target.lower()})")
 
 
-def _read_devices(properties: object) -> tuple[TraceDevice, ...]:
-    """The boards that the profiler lists; a field that it lacks is unknown."""
-    if not isinstance(properties, list):
-        return ()
+def _read_devices(document: object, trace: Trace) -> tuple[TraceDevice, ...]:
+    """The boards that the profiler lists, as its process numbers them; a field that it lacks is unknown."""
+    tables = [document.get(key) for key in _PROPERTIES] if isinstance(document, dict) else []
+    properties = next((table for table in tables if isinstance(table, list)), [])
+    listed = [one for one in properties if isinstance(one, dict) and isinstance(one.get("id"), int)]
+    # A list of several processes, as `show --perfetto` writes it, has one number for several boards.
+    is_of_one = len({one["id"] for one in listed}) == len(listed)
+    process = int(trace.launches.process[0]) if is_of_one and len(trace.launches) else None
     return tuple(
-        TraceDevice(None, device["id"], "", str(device.get("name", "")), None, _read_limits(device))
-        for device in properties
-        if isinstance(device, dict) and isinstance(device.get("id"), int)
+        TraceDevice(process, one["id"], "", str(one.get("name", "")), None, _read_limits(one)) for one in listed
     )
 
 
