@@ -1,8 +1,8 @@
 """What limits a trace or a range, with the evidence and the remedy. Pure.
 
 The class is the largest part of the wall time: kernels, exposed copies, or one of the causes of idle time. Kernels
-are divided further by what their categories usually need: arithmetic, or memory bandwidth. What other launches do
-meanwhile limits their ranges, and is left out.
+are divided further by what their categories usually need: arithmetic, or memory bandwidth. Work that
+was launched elsewhere limits the ranges that it belongs to, and is left out.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     IdleCause.SYNCHRONISATION: BottleneckClass.SYNCHRONISATION,
     IdleCause.BLOCKING_COPY: BottleneckClass.TRANSFER,
     IdleCause.HOST: BottleneckClass.HOST,
-    IdleCause.PAGE_FAULT: BottleneckClass.TRANSFER,
+    IdleCause.MIGRATION: BottleneckClass.TRANSFER,
     IdleCause.UNKNOWN: BottleneckClass.UNKNOWN,
 }
 
@@ -79,7 +79,7 @@ class Bottleneck:
 
     Attributes:
         limit: the class.
-        share: of the wall time that is in this class; without the work of other launches.
+        share: of the wall time that is in this class, without the time of work that was launched elsewhere.
         evidence: one sentence.
         remedy: what to try first.
     """
@@ -108,10 +108,10 @@ def classify(states: Mapping[TimeState, int], mix: KernelMix) -> Bottleneck | No
         weight[limit] = weight.get(limit, 0) + time_ns
     limit = max(weight, key=lambda one: weight[one])
     share = weight[limit] / wall_ns
-    evidence = _explain(limit, share, states, wall_ns, mix)
+    evidence = _explain(limit, share, states, wall_ns, mix, is_part=bool(other_ns))
     if other_ns:
         evidence += (
-            f"; the work of other ranges, {100 * other_ns / (wall_ns + other_ns):.1f} % of the window, is left out"
+            f"; work launched elsewhere, {100 * other_ns / (wall_ns + other_ns):.1f} % of the window, is left out"
         )
     return Bottleneck(limit, share, evidence, REMEDIES[limit])
 
@@ -131,14 +131,20 @@ def _classify_kernels(mix: KernelMix) -> BottleneckClass:
 
 
 def _explain(
-    limit: BottleneckClass, share: float, states: Mapping[TimeState, int], wall_ns: int, mix: KernelMix
+    limit: BottleneckClass,
+    share: float,
+    states: Mapping[TimeState, int],
+    wall_ns: int,
+    mix: KernelMix,
+    *,
+    is_part: bool,
 ) -> str:
     states_of = [
         state for state in states if _BY_STATE.get(state, _classify_kernels(mix)) is limit and states[state]
     ]
     largest = sorted(states_of, key=lambda state: -states[state])
     parts = ", ".join(f"{_describe(state)} {100 * states[state] / wall_ns:.1f} %" for state in largest)
-    text = f"{100 * share:.1f} % of the wall time: {parts}"
+    text = f"{100 * share:.1f} % of {'its own' if is_part else 'the wall'} time: {parts}"
     if DeviceWork.KERNEL in largest:
         categories = sorted(mix.by_category.items(), key=lambda item: -item[1])[:3]
         kinds = ", ".join(f"{category} {100 * mix.share(time_ns):.0f} %" for category, time_ns in categories)

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.kernel_names import is_generic, own_name
+from pytest_nsight.model.kernel_names import is_generic, own_name, scoped_name
 from pytest_nsight.model.trace import COPY_KINDS
 from pytest_nsight.model.values import Shape
 
@@ -54,34 +54,36 @@ class CategoryRule:
 # (addmm, flash_attention). The prefix says what the code is: poi pointwise, red and per reductions, tem a template.
 _MOVES = (
     "to|copy|clone|transpose|permute|view|unsafe|reshape|expand|cat|stack|slice|split|unbind|select|index|gather|"
-    "embedding|squeeze|unsqueeze|as|strided|constant|pad|nd|full|zeros|ones|empty|fill|like|roll|repeat"
+    "embedding|squeeze|unsqueeze|as|strided|constant|pad|nd|full|zeros|ones|empty|fill|like|roll|repeat|"
+    "detach|alias|new|put|flip|t"
 )
 _EXCEPTIONS = rf"""
 memory=^triton_poi_fused(_+({_MOVES}))+$
-elementwise=^triton_poi_
-softmax=^triton_(red|per)_\w*softmax
-normalisation=^triton_(red|per)_\w*((layer|rms|batch|group|instance)_norm|var_mean)
-normalisation=^triton_(red|per)_(?=\w*mean_)(?=\w*pow_)\w*rsqrt
-reduction=^triton_(red|per|split_scan)_
+elementwise=^triton_(poi|for)_
+softmax=^triton_(red|per|spl)_\w*softmax
+normalisation=^triton_(red|per|spl)_\w*((layer|rms|batch|group|instance)_norm|var_mean)
+normalisation=^triton_(red|per|spl)_(?=\w*mean_)(?=\w*pow_)\w*rsqrt
+reduction=^triton_(red|per|spl)_
 attention=^triton_tem_\w*attention
 convolution=^triton_tem_\w*conv
 GEMM=^triton_tem_\w*mm|cijk_|fused_moe_kernel|\bfmoe_
-memory=(reshape|concat)_and_cache|(store|append_paged)_kv|kv_indices
+memory=(reshape|concat)_and_cache|store_kv|append_?paged_?kv|kv_indices
+communication=cross_device_reduce|multimem_
 reduction=pooling|(max|avg|average)_?pool
 """
 _TABLE = r"""
-communication=\bnccl|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|deep_?ep
+communication=\bnccl|[mr]s?ccl(Kernel)?_|nvshmem|all_?reduce|all_?gather|reduce_?scatter|all_?to_?all|deep_?ep
 optimizer=adam|\bsgd|lamb\b|multi_tensor_apply|_foreach_|optimizer|lars\b|adagrad|rmsprop
-attention=flash(?!infer)|fmha|attention|attn|\bmha|paged_|mla_|sdpa|softmax_?gemm|sage_fwd
-attention=(prefill|decode)With\w*KVCache
+attention=flash(?!infer)|fmha|attention|attn|(\b|_)mha|paged_|mla_|sdpa|softmax_?gemm|sage_fwd
+attention=(prefill|decode)With\w{0,80}KVCache|MergeState
 softmax=softmax
-normalisation=layer_?norm|rms_?norm|batch_?norm|group_?norm|instance_?norm|\bbn_|norm_kernel|GammaBeta|welford
+normalisation=layer_?norm|rms_?norm|batch_?norm|group_?norm|instance_?norm|\bbn_|norm_kernel|\bln_(fwd|bwd)|GammaBeta|welford
 normalisation=RowwiseMoments|Compute(Backward)?FusedParams|ComputeInternalGradients
-convolution=conv(?!er)|implicit_|wgrad|dgrad|fprop|winograd|im2(d2)?col|[a-z]\d*cudnn_|igemm_(fwd|bwd|wrw)_gtc
-convolution=bwd_(weight|data)|compute\w*OffsetsKernel
-GEMM=gemm|gemv|nvjet|cutlass(?!::\w+_t\b)|mat(rix)?_?mul|(\b|_)mm(\b|_)|xmma|cublas|dot_kernel|\bbmm|split_?k|wgmma
+convolution=conv(?!er)|implicit_|wgrad|dgrad|fprop|winograd|im2(d2)?col|col2im|[a-z]\d*cudnn_|igemm_(fwd|bwd|wrw)_gtc
+convolution=bwd_(weight|data)|compute\w{0,40}OffsetsKernel
+GEMM=gemm|gemv|nvjet|cutlass(?!::\w+_t\b)|mat(rix)?_?mul|mul_mat|marlin|(\b|_)mm(\b|_)|xmma|cublas|dot_kernel|\bbmm|split_?k|wgmma
 GEMM=::linear|addmm
-memory=copy|memcpy|memset|fill|transpose|permut|concat|\bcat_|CatArray|gather|scatter|index|(?<!rotary_)embedding
+memory=copy|memcpy|memset|(?<!pre)fill|transpose|permut|concat|\bcat_|CatArray|gather|scatter|index|(?<!rotary_)(?<!rotary)embedding
 memory=\bsplit|\bpad|nonzero|contiguous|unfold|arange|triu|tril|upsample|n(chw|hwc)To
 reduction=reduce|reduction|\bsum\b|\bmean\b|argmax|argmin|topk|sort|scan|cumsum|nll_?loss|cross_?entropy
 reduction=segmented|DeviceCompact|histogram|\bnorm(?!al)
@@ -89,6 +91,8 @@ elementwise=elementwise|pointwise|unrolled|gelu|silu|swiglu|relu|sigmoid|tanh|dr
 elementwise=rotary|\brope|bias|\badd\b|\bmul\b|distribution|random|philox|for_each|transform_kernel|\bcast|convert
 elementwise=SubTensorOp|transform_config|aten::(add|mul|sub|div|exp|pow|sqrt|neg|clamp)
 """
+_LIBRARIES = re.compile(r"\b(flashinfer|cutlass|cute)::")
+"""Namespaces of libraries that have kernels of all categories."""
 BUILT_IN = tuple(CategoryRule.parse(line) for line in _TABLE.split("\n") if line)
 EXCEPTIONS = tuple(CategoryRule.parse(line) for line in _EXCEPTIONS.split("\n") if line)
 """Names whose words would mislead the rows of the table (bias, flash, xmma): these come before it."""
@@ -117,9 +121,10 @@ def _find(shape: Shape, rules: Sequence[CategoryRule]) -> str:
         if rule.pattern.search(shape.name) or rule.pattern.search(full_name):
             return rule.category
     # Template arguments and parameters may name anything (cutlass::bfloat16_t): they count only where the own name
-    # says nothing. An operator has none.
+    # is a generic one. Where another own name says nothing, its namespaces count. An operator has neither.
     own = own_name(shape.name)
-    for name in (own, full_name) if shape.kind != "kernel" or is_generic(own) else (own,):
+    rest = full_name if shape.kind != "kernel" or is_generic(own) else _LIBRARIES.sub("", scoped_name(full_name))
+    for name in (own, rest):
         for rule in (*EXCEPTIONS, *BUILT_IN):
             if rule.pattern.search(name):
                 return rule.category

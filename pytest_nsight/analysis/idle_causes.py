@@ -6,8 +6,9 @@ device's work and the call of that launch is the cause:
 * The call began before the gap: the launch was queued, and the device itself took the time.
 * The thread was in a synchronising or copying call: the host waited for the device and could not launch ahead. This
   accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA.
-* The thread spent more than HOST_GAP_NS outside of CUDA before or after that: it ran Python or loaded data.
-* The gap ends with a migration of managed memory, which no call makes: a page that was touched elsewhere.
+* The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data.
+* The gap ends with a migration of managed memory, which has no call: its pages were wanted elsewhere. If the gap is
+  longer than HOST_GAP_NS, the host did something else meanwhile.
 * Otherwise the thread was on its way to the next launch: launching limits the device.
 """
 
@@ -37,7 +38,7 @@ class IdleCause(enum.Enum):
     SYNCHRONISATION = "synchronisation"
     BLOCKING_COPY = "blocking copy"
     HOST = "Python or data loading"
-    PAGE_FAULT = "page faults of managed memory"
+    MIGRATION = "migration of managed memory"
     UNKNOWN = "unknown"
 
 
@@ -108,16 +109,23 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
         for cause, parts in pieces.items()
     }
     is_migration = np.array([shape.is_migration for shape in trace.shapes] or [False], np.bool_)
-    is_fault = ~is_known & (nexts >= 0)
-    is_fault[is_fault] = is_migration[trace.launches.shape[nexts[is_fault]]]
-    for cause, chosen in ((IdleCause.PAGE_FAULT, is_fault), (IdleCause.UNKNOWN, ~is_known & ~is_fault)):
-        found[cause] = TimeSet(idle.axis, idle.start[chosen], idle.end[chosen])
+    moves = ~is_known & (nexts >= 0)
+    moves[moves] = is_migration[trace.launches.shape[nexts[moves]]]
+    is_long = idle.length_ns > HOST_GAP_NS
+    rest = (
+        (IdleCause.MIGRATION, moves & ~is_long),
+        (IdleCause.HOST, moves & is_long),
+        (IdleCause.UNKNOWN, ~is_known & ~moves),
+    )
+    for cause, chosen in rest:
+        gap = TimeSet(idle.axis, idle.start[chosen], idle.end[chosen])
+        found[cause] = TimeSet.merged(found[cause], gap) if len(found[cause].start) else gap
     return found
 
 
 @dataclass(frozen=True, slots=True)
 class _Waits:
-    """The thread's last waiting call before the next launch of each gap, shape (gaps,) each.
+    """A waiting call of the thread in each gap, shape (gaps,) each.
 
     Attributes:
         began_ns: when the call began, or the gap if that was later.
@@ -130,22 +138,28 @@ class _Waits:
     is_copy: Flags
 
 
-def _find_waits(trace: Trace, number: Ints, gaps: _Gaps) -> _Waits:
+def _find_waits(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[_Waits, _Waits]:
+    """The last waiting call before the gap, if it lasted into it, and the last one before the next launch."""
     calls = trace.calls
     copies = flag_calls(trace, is_copy_call)
     rows = np.flatnonzero(flag_calls(trace, is_synchronisation) | copies)
     if not len(rows) or not len(gaps.line):
-        return _Waits(gaps.start_ns, gaps.start_ns, np.zeros(len(gaps.line), np.bool_))
+        none = _Waits(gaps.start_ns, gaps.start_ns, np.zeros(len(gaps.line), np.bool_))
+        return none, none
     low_ns, high_ns = int(calls.start_ns.min()), int(calls.end_ns.max())
     axis = Axis.over(low_ns, high_ns, int(number.max()) + 1)
     key = axis.place(number[rows], calls.start_ns[rows])
     order = np.argsort(key, kind="stable")
-    at = np.searchsorted(key[order], axis.place(gaps.thread, gaps.called_ns)) - 1
-    row = rows[order[np.maximum(at, 0)]]
-    fits = (at >= 0) & (number[row] == gaps.thread) & (calls.end_ns[row] > gaps.start_ns)
-    returned_ns = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
-    began_ns = np.where(fits, np.clip(calls.start_ns[row], gaps.start_ns, returned_ns), gaps.start_ns)
-    return _Waits(began_ns, returned_ns, fits & copies[row])
+
+    def find_before(time_ns: Ints) -> _Waits:
+        at = np.searchsorted(key[order], axis.place(gaps.thread, time_ns)) - 1
+        row = rows[order[np.maximum(at, 0)]]
+        fits = (at >= 0) & (number[row] == gaps.thread) & (calls.end_ns[row] > gaps.start_ns)
+        returned_ns = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
+        began_ns = np.where(fits, np.clip(calls.start_ns[row], gaps.start_ns, returned_ns), gaps.start_ns)
+        return _Waits(began_ns, returned_ns, fits & copies[row])
+
+    return find_before(gaps.start_ns), find_before(gaps.called_ns)
 
 
 def _find_host_time(trace: Trace, number: Ints, threads: int, gaps: _Gaps) -> TimeSet:
@@ -161,40 +175,41 @@ _Pieces = dict[IdleCause, list[tuple[Ints, Ints, Ints]]]
 """Cause -> row of the gap, start and end of each piece."""
 
 
-def _split(gaps: _Gaps, waits: _Waits, in_calls: TimeSet) -> _Pieces:
+def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], in_calls: TimeSet) -> _Pieces:
+    first, last = waits
     called_ns = np.clip(gaps.called_ns, gaps.start_ns, gaps.end_ns)
     is_queued = gaps.called_ns <= gaps.start_ns
-    is_blocked = (waits.returned_ns > gaps.start_ns) & ~is_queued
-    ready_ns = np.where(is_queued, gaps.start_ns, np.minimum(waits.returned_ns, called_ns))
-    began_ns = np.minimum(waits.began_ns, ready_ns)
+    is_blocked = (last.returned_ns > gaps.start_ns) & ~is_queued
+    ready_ns = np.where(is_queued, gaps.start_ns, np.minimum(last.returned_ns, called_ns))
+    began_ns = np.minimum(last.began_ns, ready_ns)
+    free_ns = np.minimum(first.returned_ns, began_ns)
 
-    def count_calls(low_ns: Ints, high_ns: Ints) -> Ints:
+    def measure_calls(low_ns: Ints, high_ns: Ints) -> Ints:
         axis = in_calls.axis
         return in_calls.covered(axis.place(gaps.thread, low_ns), axis.place(gaps.thread, high_ns))
 
-    inside_ns = count_calls(ready_ns, called_ns)
-    is_host = (called_ns - ready_ns - inside_ns > HOST_GAP_NS) & ~is_queued
-    is_calling = 2 * inside_ns > called_ns - ready_ns
-    # A wait that begins when the device is idle already is no cause of what came before it.
-    is_late = is_blocked & (began_ns - gaps.start_ns - count_calls(gaps.start_ns, began_ns) > HOST_GAP_NS)
-    waiting_ns = np.where(is_late, began_ns, gaps.start_ns)
+    inside_ns = measure_calls(ready_ns, called_ns)
+    outside_ns = began_ns - free_ns - measure_calls(free_ns, began_ns) + called_ns - ready_ns - inside_ns
+    is_host = (outside_ns > HOST_GAP_NS) & ~is_queued
+    is_calling = ~is_host & (2 * inside_ns > called_ns - ready_ns)
     pieces: _Pieces = {cause: [] for cause in IdleCause}
 
     def add(cause: IdleCause, chosen: Flags, start_ns: Ints, end_ns: Ints) -> None:
         rows = np.flatnonzero(chosen)
         pieces[cause].append((rows, start_ns[rows], end_ns[rows]))
 
+    def add_wait(chosen: Flags, is_copy: Flags, start_ns: Ints, end_ns: Ints) -> None:
+        add(IdleCause.SYNCHRONISATION, chosen & ~is_copy, start_ns, end_ns)
+        add(IdleCause.BLOCKING_COPY, chosen & is_copy, start_ns, end_ns)
+
     add(IdleCause.QUEUED, is_queued, gaps.start_ns, gaps.end_ns)
-    add(IdleCause.HOST, is_late, gaps.start_ns, began_ns)
-    for cause, is_kind in (
-        (IdleCause.SYNCHRONISATION, is_blocked & ~waits.is_copy),
-        (IdleCause.BLOCKING_COPY, is_blocked & waits.is_copy),
-    ):
-        is_cut = is_host | is_calling
-        add(cause, is_kind & ~is_cut, waiting_ns, gaps.end_ns)
-        add(cause, is_kind & is_cut, waiting_ns, ready_ns)
+    add_wait(is_blocked & ~is_host & ~is_calling, last.is_copy, gaps.start_ns, gaps.end_ns)
+    add_wait(is_blocked & is_calling, last.is_copy, gaps.start_ns, ready_ns)
+    add(IdleCause.LAUNCH, is_calling & ~is_queued, ready_ns, gaps.end_ns)
+    add(IdleCause.LAUNCH, ~is_queued & ~is_blocked & ~is_host & ~is_calling, gaps.start_ns, gaps.end_ns)
+    add_wait(is_host, first.is_copy, gaps.start_ns, free_ns)
+    add(IdleCause.HOST, is_host, free_ns, began_ns)
+    add_wait(is_host, last.is_copy, began_ns, ready_ns)
     add(IdleCause.HOST, is_host, ready_ns, called_ns)
     add(IdleCause.LAUNCH, is_host, called_ns, gaps.end_ns)
-    is_rest = ~is_queued & ~is_host & (~is_blocked | is_calling)
-    add(IdleCause.LAUNCH, is_rest, ready_ns, gaps.end_ns)
     return pieces

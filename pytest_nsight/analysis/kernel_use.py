@@ -99,10 +99,10 @@ class CopyTime:
 
     @property
     def is_pinned(self) -> bool | None:
-        """Whether no side is pageable host memory; None where the recording does not name a side."""
-        if "unknown" in self.memory:
-            return None
-        return "pageable" not in self.memory
+        """Whether no side is pageable host memory; None where the recording does not name all sides."""
+        if "pageable" in self.memory:
+            return False
+        return None if "unknown" in self.memory else True
 
 
 def tabulate_kernels(trace: Trace, rows: Ints, categories: Sequence[str]) -> tuple[KernelTime, ...]:

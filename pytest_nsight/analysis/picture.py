@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -26,13 +26,14 @@ from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
 from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
-from pytest_nsight.analysis.timeline import Timeline, TimeState, build_timeline
+from pytest_nsight.analysis.timeline import DeviceWork, Timeline, TimeState, build_timeline
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.model.units import count
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.nesting import NO_PARENT
 from pytest_nsight.trace.unattributed import UnattributedLaunches, find_unattributed, note_lost_calls
 
+_PLURAL = {"operator": "operators", "launch": "launches"}
 _MOST_LIMITED = 8
 """Labels whose bottleneck is determined."""
 
@@ -103,6 +104,7 @@ class Picture:
         path: critical path of the median step; None without ranges.
         unattributed: launches that belong to no range; none where the user chose ranges.
         metrics: sampled counters of the boards; empty where the recording has none.
+        is_part: whether it is about chosen ranges only.
         notes: sentences for the reader.
     """
 
@@ -121,6 +123,7 @@ class Picture:
     path: StepPath | None
     unattributed: tuple[UnattributedLaunches, ...]
     metrics: tuple[MetricUse, ...]
+    is_part: bool
     notes: tuple[str, ...]
 
 
@@ -174,7 +177,12 @@ def analyse(
         path=_find_path(trace, details, table),
         unattributed=() if is_chosen else unattributed,
         metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
-        notes=(*note_lost_calls(unattributed, len(trace.launches)), *_note_left_out(trace, selection.launches)),
+        is_part=is_chosen,
+        notes=(
+            *note_lost_calls(unattributed, len(trace.launches)),
+            *_note_left_out(trace, selection.launches),
+            *_note_foreign(states),
+        ),
     )
     if trace.is_of_processor:
         return replace(picture, devices=(), states=(), bottleneck=None, limits=(), sequences=(), path=None)
@@ -183,8 +191,19 @@ def analyse(
 
 def _note_left_out(trace: Trace, rows: Ints) -> tuple[str, ...]:
     left_out = len(trace.launches) - len(rows)
-    launches = count(left_out, "launch lies", "launches lie")
-    return (f"{launches} outside the chosen ranges and were left out",) if left_out else ()
+    noun = "operator" if trace.is_of_processor else "launch"
+    left = count(
+        left_out, f"{noun} outside the chosen ranges was", f"{_PLURAL[noun]} outside the chosen ranges were"
+    )
+    return (f"{left} left out",) if left_out else ()
+
+
+def _note_foreign(states: Mapping[TimeState, int]) -> tuple[str, ...]:
+    """A sentence where a window holds nothing but work that was launched outside of the chosen ranges."""
+    other_ns = states.get(DeviceWork.OTHER, 0)
+    if not other_ns or other_ns < sum(states.values()):
+        return ()
+    return ("nothing of the chosen ranges ran on a device, and no device was idle: choose ranges that launch work",)
 
 
 def _mix(trace: Trace, details: LaunchDetails, rows: Ints, categories: Sequence[str]) -> KernelMix:

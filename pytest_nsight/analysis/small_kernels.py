@@ -32,8 +32,8 @@ class KernelSequence:
 
     Attributes:
         names: normalised names, in order.
-        count: how often the sequence occurs; each kernel of a row of equal kernels belongs to one occurrence.
-        kernel_ns: time of its kernels, each launch once.
+        count: how often the sequence occurs; equal kernels in a row count in twos.
+        kernel_ns: time of its kernels, each launch once; neighbouring sequences may share some.
         gap_ns: idle time of the stream between its kernels, all occurrences: what a CUDA graph would save most of.
         is_fusible: whether all of its kernels are of categories that a compiler fuses.
     """

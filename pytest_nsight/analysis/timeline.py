@@ -28,7 +28,7 @@ class DeviceWork(enum.Enum):
     KERNEL = "kernel"
     """At least one kernel runs, whatever else does."""
     COPY = "copy"
-    """A copy or set runs, and no kernel."""
+    """A copy or set runs, and no kernel, not even one that is not chosen."""
     OTHER = "other"
     """Only launches run that are not chosen: queued before the chosen ones, or on other streams."""
 
@@ -82,7 +82,9 @@ class Timeline:
         if own is not None:
             busy_ns = found[DeviceWork.KERNEL] + found[DeviceWork.COPY]
             found[DeviceWork.KERNEL] = window.common(own.kernels)
-            found[DeviceWork.COPY] = window.common(own.copies.minus(own.kernels))
+            exposed_ns = own.copies.common(self.states[DeviceWork.COPY])
+            # The clocks of host and device differ a little: a launch may seem to start before its range.
+            found[DeviceWork.COPY] = min(exposed_ns, busy_ns - found[DeviceWork.KERNEL])
             found[DeviceWork.OTHER] = busy_ns - found[DeviceWork.KERNEL] - found[DeviceWork.COPY]
         return found
 

@@ -45,8 +45,8 @@ HASH = re.compile(r"_(?=[0-9a-f]*\d)(?=[0-9a-f]*[a-f])[0-9a-f]{8,}$")
 SPECIALISATION = re.compile(r"_0[\dce]*d[\dcde]*$")
 """Triton up to 2 lists its arguments from number 0 on: d divisible by 16, c constant, e by 8."""
 CUTE_ARGUMENTS = re.compile(r"(?:_+object_at_|_tensorptr|_Tensor(?:gmem|smem)|_CopyAtom|_TiledM)\w*$")
-MANGLED = re.compile(r"_ZN?K?L?(?=\d)")
-DIGITS = re.compile(r"\d{1,4}")
+MANGLED = re.compile(r"_ZN?K?(?=L?\d)")
+LENGTH = re.compile(r"L?(\d{1,4})")
 CLONE = re.compile(r"(?:\.(?:constprop|isra|part|cold|kd|clone)(?:\.\d+)?)+$")
 
 LIBRARY = re.compile(
@@ -91,10 +91,20 @@ def own_name(name: str) -> str:
     """
     start = MANGLED.match(name)
     at, own = (start.end() if start else len(name)), ""
-    while length := DIGITS.match(name, at):
-        at = length.end() + int(length[0])
+    while length := LENGTH.match(name, at):
+        at = length.end() + int(length[1])
         own = name[length.end() : at] if at <= len(name) else ""
     return own or name
+
+
+def scoped_name(full_name: str) -> str:
+    """The function's own name with its namespaces, without template arguments and parameters.
+
+    Args:
+        full_name: as a profiler gives it.
+    """
+    words = _split_templates(ANONYMOUS.sub("", full_name[:LONGEST]).strip())[0].split()
+    return words[-1] if words else ""
 
 
 def is_generic(name: str) -> bool:

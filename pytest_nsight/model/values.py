@@ -74,7 +74,7 @@ class Shape:
 
     @property
     def is_migration(self) -> bool:
-        """Whether it moves pages of managed memory: a page fault starts it, and no call of the program makes it."""
+        """Whether it moves pages of managed memory, which has no call: the pages are wanted where they are not."""
         return self.name.startswith("memcpy UVM ")
 
 

@@ -105,7 +105,7 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
     width = min(max(width, NARROWEST), WIDEST)
     picture, top, on_device = view.analyse(trace), view.top, not trace.is_of_processor
     sections = [
-        tabulate_devices(picture.devices),
+        tabulate_devices(picture.devices, is_part=picture.is_part),
         tabulate_states(picture.states),
         tabulate_limits(picture.limits),
         tabulate_ranges(picture.ranges, top, on_device=on_device),

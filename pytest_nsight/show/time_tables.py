@@ -14,16 +14,23 @@ from pytest_nsight.model.trace import TraceDevice
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.layout import Section, column, limit, share, time
 
+_WHOLE = "from the first start to the last end of all launches"
 _LEAST_SHARE = 0.01
 """Ranges with less of all device time, or of all wall time where nothing ran, are summed up."""
 
 
-def tabulate_devices(devices: Sequence[DeviceUse]) -> Section | None:
-    """One headline for each device."""
+def tabulate_devices(devices: Sequence[DeviceUse], *, is_part: bool) -> Section | None:
+    """One headline for each device.
+
+    Args:
+        devices: what each did.
+        is_part: whether it is about chosen ranges only.
+    """
     if not devices:
         return None
+    times = "while the chosen ranges or their launches run, with all work" if is_part else _WHOLE
     return Section(
-        "Devices, from the first start to the last end of all launches",
+        f"Devices, {times}",
         column("device", [_name(one.device, devices) for one in devices], is_number=False),
         [
             [
@@ -187,10 +194,14 @@ def state_bottleneck(picture: Picture) -> str:
 
 
 def describe_state(state: TimeState) -> str:
-    """A state in words: "kernels", "copies only", "work of other ranges", "idle: launching"."""
+    """A state in words: "kernels", "copies only", "work launched elsewhere", "idle: launching"."""
     if isinstance(state, IdleCause):
         return f"idle: {state.value}"
-    names = {DeviceWork.KERNEL: "kernels", DeviceWork.COPY: "copies only", DeviceWork.OTHER: "work of other ranges"}
+    names = {
+        DeviceWork.KERNEL: "kernels",
+        DeviceWork.COPY: "copies only",
+        DeviceWork.OTHER: "work launched elsewhere",
+    }
     return names[state]
 
 

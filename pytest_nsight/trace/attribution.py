@@ -77,8 +77,10 @@ class Membership:
         edges = np.zeros(len(self.order) + 1, np.int64)
         np.add.at(edges, self.low[ranges].ravel(), 1)
         np.add.at(edges, self.high[ranges].ravel(), -1)
-        events: Ints = np.sort(self.order[np.cumsum(edges)[:-1] > 0])
-        return events
+        # An event may lie in one range by its thread, and in another by its process.
+        is_inside = np.zeros(len(self.covered), np.bool_)
+        is_inside[self.order[np.cumsum(edges)[:-1] > 0]] = True
+        return np.flatnonzero(is_inside)
 
     @property
     def counts(self) -> Ints:

@@ -19,7 +19,7 @@ class UnattributedReason(enum.Enum):
     OUTSIDE = "outside every range"
     EARLIER = "launched before the recording"
     NO_CALL = "no API call"
-    PAGE_FAULT = "page fault of managed memory"
+    MIGRATION = "migration of managed memory"
 
 
 _REASONS = tuple(UnattributedReason)
@@ -57,7 +57,7 @@ def find_unattributed(
     is_migration = np.array([shape.is_migration for shape in trace.shapes] or [False], np.bool_)
     cases = (
         (UnattributedReason.OUTSIDE, is_placed[rows]),
-        (UnattributedReason.PAGE_FAULT, is_migration[trace.launches.shape[rows]]),
+        (UnattributedReason.MIGRATION, is_migration[trace.launches.shape[rows]]),
         (UnattributedReason.EARLIER, _is_earlier(trace, rows)),
     )
     otherwise = _REASONS.index(UnattributedReason.NO_CALL)

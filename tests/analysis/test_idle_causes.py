@@ -78,8 +78,36 @@ def test_a_wait_for_an_idle_device_is_no_cause_of_what_came_before(tmp_path: Pat
 
     assert causes(picture_of(trace, tmp_path)) == {
         DeviceWork.KERNEL: 150,
-        IdleCause.HOST: LONG - 200,
-        IdleCause.SYNCHRONISATION: 100,
+        IdleCause.HOST: LONG - 200 + 10,
+        IdleCause.SYNCHRONISATION: 40,
+        IdleCause.LAUNCH: 50,
+    }
+
+
+def test_time_outside_of_cuda_counts_on_both_sides_of_a_late_wait(tmp_path: Path) -> None:
+    """Neither side is long, both together are; the wait itself, for an idle device, takes 40 ns."""
+    half = 3 * HOST_GAP_NS // 4
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaDeviceSynchronize_v3020", half, half + 40)
+    trace.launch("b", 2 * half + 10, 2 * half + 60, api_at=2 * half)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.HOST: 2 * half - 240,
+        IdleCause.SYNCHRONISATION: 40,
+        IdleCause.LAUNCH: 10,
+    }
+
+
+def test_a_late_wait_does_not_hide_an_earlier_one(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaEventSynchronize_v3020", 150, LONG)
+    trace.call("cudaStreamSynchronize_v3020", 2 * LONG, 2 * LONG + 40)
+    trace.launch("b", 2 * LONG + 60, 2 * LONG + 80, api_at=2 * LONG + 50)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 120,
+        IdleCause.SYNCHRONISATION: LONG - 200 + 40,
+        IdleCause.HOST: LONG + 10,
+        IdleCause.LAUNCH: 10,
     }
 
 
@@ -100,14 +128,18 @@ def test_idle_time_before_pages_of_managed_memory_move(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).migration(900, 1000, 4096)
     picture = picture_of(trace, tmp_path)
 
-    assert causes(picture) == {DeviceWork.KERNEL: 100, DeviceWork.COPY: 100, IdleCause.PAGE_FAULT: 700}
+    assert causes(picture) == {DeviceWork.KERNEL: 100, DeviceWork.COPY: 100, IdleCause.MIGRATION: 700}
     assert picture.bottleneck is not None
     assert picture.bottleneck.limit is BottleneckClass.TRANSFER
     assert [one.is_pinned for one in picture.copies] == [None]
-    assert {one.name: one.reason for one in picture.unattributed}[
-        "memcpy UVM HtoD"
-    ] is UnattributedReason.PAGE_FAULT
+    assert {one.name: one.reason for one in picture.unattributed}["memcpy UVM HtoD"] is UnattributedReason.MIGRATION
     assert not any("lost" in note for note in picture.notes)
+
+
+def test_a_long_time_before_managed_memory_moves_is_the_hosts(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).migration(LONG, LONG + 100, 4096)
+
+    assert causes(picture_of(trace, tmp_path))[IdleCause.HOST] == LONG - 200
 
 
 def test_a_copying_call_that_blocks_the_host(tmp_path: Path) -> None:
@@ -192,7 +224,7 @@ def test_work_that_was_queued_before_a_range_is_not_its_own(tmp_path: Path) -> N
     assert limits["linear"].limit is BottleneckClass.COMPUTE
     assert limits["linear"].share == 1.0
     assert "GEMM 100 %" in limits["linear"].evidence
-    assert "the work of other ranges, 90.9 % of the window, is left out" in limits["linear"].evidence
+    assert "work launched elsewhere, 90.9 % of the window, is left out" in limits["linear"].evidence
 
 
 def test_the_states_of_chosen_ranges_hold_the_work_of_others_apart(tmp_path: Path) -> None:
@@ -202,3 +234,25 @@ def test_the_states_of_chosen_ranges_hold_the_work_of_others_apart(tmp_path: Pat
 
     assert causes(picture) == {DeviceWork.KERNEL: 10_000, DeviceWork.OTHER: 100_000 - 20, IdleCause.QUEUED: 100}
     assert sum(causes(picture).values()) == picture.devices[0].wall_ns
+
+
+def test_a_launch_counts_once_for_ranges_of_two_threads_and_a_process(tmp_path: Path) -> None:
+    """The product lies in a range of its thread and in one of the whole process; the other kernel in neither."""
+    trace = TraceBuilder().range("work", 0, 1000).range("work", 100, 200, thread=200)
+    trace.launch("gemm_kernel", 1000, 7000, api_at=150, thread=200)
+    trace.launch("copy_kernel", 7000, 17_000, api_at=300).launch("add_kernel", 17_000, 117_000, api_at=2000)
+    picture = picture_of(trace, tmp_path)
+
+    (limit,) = picture.limits
+    assert limit.bottleneck.limit is BottleneckClass.MEMORY
+    assert "GEMM 38 %" in limit.bottleneck.evidence
+
+
+def test_a_copy_behind_a_kernel_of_another_range_is_not_exposed(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("compute", 0, 10).range("prefetch", 20, 30)
+    trace.launch("gemm_kernel", 10, 100_000, api_at=5, stream=8).copy(200, 90_000, 64, api_at=25)
+    picture = analyse(read(trace.write(tmp_path / "trace.sqlite")), name="prefetch")
+
+    assert set(causes(picture)) == {DeviceWork.OTHER}
+    assert picture.bottleneck is None
+    assert any(note.startswith("nothing of the chosen ranges ran on a device") for note in picture.notes)

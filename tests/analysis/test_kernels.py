@@ -284,3 +284,24 @@ def test_ids_of_operators_go_and_other_numbers_stay(name: str) -> None:
     names = [f"{name}, seq = {17 * number}, op_id={number}" for number in (5, 40, 999)]
 
     assert fold_names([*names, "op_ids"]) == {**dict.fromkeys(names, name), "op_ids": "op_ids"}
+
+
+@pytest.mark.parametrize(
+    ("full_name", "category"),
+    [
+        ("void deep_ep::intranode::dispatch<8, 768>(int4*, float*)", "communication"),
+        ("layer_norm::ln_fwd_kernel<layer_norm::Kernel_traits<float>>(layer_norm::FwdParams)", "normalisation"),
+        ("flash::prepare_varlen_num_blocks_kernel(int)", "attention"),
+        ("void cub::detail::for_each::static_kernel<x, unary_transform_f<a>>(int)", "elementwise"),
+        ("_ZN5aiterL13reduce_staticEPf", "reduction"),
+        ("void vllm::cross_device_reduce_1stage<c10::BFloat16, 2>(x)", "communication"),
+        ("rccl_main_kernel", "communication"),
+        ("void marlin::Marlin<half>(int4)", "GEMM"),
+        ("void flashinfer::AppendPagedKVCacheKernel<x>(y)", "memory"),
+        ("RotaryEmbeddingBSNH", "elementwise"),
+        ("triton_spl_fused_cumsum_0", "reduction"),
+        ("triton_poi_fused_t_view_1", "memory"),
+    ],
+)
+def test_namespaces_count_where_the_own_name_says_nothing(full_name: str, category: str) -> None:
+    assert categorise([Shape("kernel", normalise(full_name), full_name)]) == (category,)

@@ -7,6 +7,7 @@ become ranges, so the trace has the same tables as an export of Nsight Systems.
 from __future__ import annotations
 
 import dataclasses
+import functools
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -44,7 +45,7 @@ _PROPERTIES = ("deviceProperties", "computeProperties")
 """Where the boards are listed; the second is the name of the first versions."""
 _EARLIEST_US = 10**15
 """In 2001: a trace that counts from 1970 is later, one that counts from the start of the machine is not."""
-_HEXADECIMAL = re.compile(r"0x[0-9a-f]{1,15}")
+_HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _FRACTION = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
 _COPY = re.compile(r"Memcpy (\w+) \((\w+) -> (\w+)\)")
@@ -121,6 +122,7 @@ def _is_kept(event: object) -> bool:
     return isinstance(category, str) and _name_category(category) in _KEPT
 
 
+@functools.cache
 def _name_category(category: str) -> str:
     """The present category of an event, CUDA's for the calls of every vendor."""
     call = _CALLS.fullmatch(category)
@@ -152,7 +154,8 @@ def _read_number(value: object) -> object:
     if _WHOLE.fullmatch(value):
         return int(value)
     if _HEXADECIMAL.fullmatch(value):
-        return int(value, 16)
+        # A handle may fill 64 bits; it only has to differ from others.
+        return int(value, 16) % 2**62
     return float(value) if _FRACTION.fullmatch(value) else value
 
 
