@@ -199,11 +199,11 @@ def _note_left_out(trace: Trace, rows: Ints) -> tuple[str, ...]:
 
 
 def _note_foreign(states: Mapping[TimeState, int]) -> tuple[str, ...]:
-    """A sentence where a window holds nothing but work that was launched outside of the chosen ranges."""
+    """A sentence where work launched elsewhere fills the window; copies of the chosen ranges may be behind it."""
     other_ns = states.get(DeviceWork.OTHER, 0)
     if not other_ns or other_ns < sum(states.values()):
         return ()
-    return ("nothing of the chosen ranges ran on a device, and no device was idle: choose ranges that launch work",)
+    return ("the devices did work launched elsewhere while the chosen ranges ran: choose ranges that launch more",)
 
 
 def _mix(trace: Trace, details: LaunchDetails, rows: Ints, categories: Sequence[str]) -> KernelMix:
