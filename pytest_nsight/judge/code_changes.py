@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 
-from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, compare_launches
+from pytest_nsight.model.identity import THEN, Identity, LaunchIdentity, MachineCode, compare_launches
 from pytest_nsight.model.units import count
 
 _MOST_PHRASES = 3
@@ -57,6 +57,8 @@ def _list_phrases(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> 
             yield f"{difference.what}{of} {' -> '.join('x'.join(map(str, size)) for size in sizes)}"
         elif difference.what == "shared_bytes":
             yield f"dynamic shared bytes{of} {pair}"
+        elif THEN in difference.before and THEN in difference.after:
+            yield f"{difference.what}{of} changes from round to round, in another way than before"
         else:
             colon = ":" if difference.what.startswith("argument") else ""
             yield f"{difference.what}{of}{colon} {pair}"

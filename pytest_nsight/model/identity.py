@@ -14,6 +14,9 @@ from itertools import groupby
 MOST_LAUNCHES = 512
 """Different launches of a round that are kept; of more only the digest is."""
 
+THEN = ", then "
+"""Between the texts of an argument in two rounds, where its numbers differ, as those of a step."""
+
 Extent = tuple[int, int, int]
 
 DEVICE_METRICS = ("kernel", "busy")

@@ -13,6 +13,7 @@ from pytest_nsight.collectors.cupti.launch_arguments import (
     Allocation,
     alignment_of,
     describe_arguments,
+    join_rounds,
 )
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, UnidentifiedError
@@ -202,6 +203,38 @@ def test_a_number_that_looks_like_no_address_counts_by_its_bytes() -> None:
 def test_an_argument_of_another_size_is_refused() -> None:
     with pytest.raises(ValueError, match="argument 0 has 4 bytes instead of 8"):
         describe_arguments({0: bytes(4)}, [Parameter(0, 0, 8)], find, {})
+
+
+POINTER = "pointer 0 aligned to 256 into 4096 bytes"
+LONG = "00" * 40
+
+
+@pytest.mark.parametrize(
+    ("first", "later", "joined"),
+    [
+        ("1", "2", "1, then 2"),
+        (f"{POINTER}, 1", f"{POINTER}, 0a", f"{POINTER}, 1, then #"),
+        ("512 bytes", "1024 bytes", None),
+        (POINTER, POINTER.replace("r 0", "r 1"), None),
+        (POINTER, "0", None),
+        ("1", "1, 2", None),
+        ("cluster 2x1x1", "cluster 4x1x1", None),
+    ],
+)
+def test_only_numbers_may_differ_from_round_to_round(first: str, later: str, joined: str | None) -> None:
+    found = join_rounds(first, later)
+
+    assert found is joined is None or str(found).startswith(str(joined))
+
+
+def test_of_long_numbers_of_later_rounds_the_digest_is_kept() -> None:
+    first = f"{POINTER}, {LONG}"
+    one, other = (join_rounds(first, f"{POINTER}, {LONG[:-1]}{digit}") for digit in "12")
+
+    assert one is not None
+    assert one.startswith(f"{first}, then #")
+    assert one != other
+    assert len(one) < len(first) + 30
 
 
 def test_alignment() -> None:

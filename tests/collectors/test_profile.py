@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,21 @@ def test_output_of_the_worker_and_nsys_is_in_one_log(installation, tmp_path):
     assert {"to stdout", "to stderr", str(tmp_path), "Generated:"} <= {line.strip() for line in log.splitlines()}
 
 
+def read_pipe(pipe, log):
+    """What a process writes; one that ends before it opens the pipe would be waited for without end."""
+    begin = time.monotonic()
+    descriptor = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    try:
+        while time.monotonic() < begin + 60:
+            with contextlib.suppress(BlockingIOError):
+                if found := os.read(descriptor, 100):
+                    return found
+            time.sleep(0.05)
+    finally:
+        os.close(descriptor)
+    pytest.fail(f"the worker did not start: {log.read_text()}")
+
+
 @pytest.mark.parametrize("manner", ["willing", "stubborn"])
 def test_interrupt_leaves_no_process_behind(manner, installation, tmp_path):
     """Neither the worker (2022.4 leaves one that ignores the interrupt alone), nor nsys, nor its agent."""
@@ -50,7 +67,7 @@ def test_interrupt_leaves_no_process_behind(manner, installation, tmp_path):
     with profile(
         installation, report, target, log=log, cwd=tmp_path, environ=environment(TMPDIR=str(tmp_path))
     ) as process:
-        worker = int(pipe.read_text())
+        worker = int(read_pipe(pipe, log))
         family = process.leftovers()
         assert {worker, process.pid} < set(family), "nsys starts an agent or launcher, too"
 

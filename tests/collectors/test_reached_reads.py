@@ -152,6 +152,46 @@ def test_what_lies_behind_a_jump_that_is_certain_is_not_read(
     assert reads.of_launch(list_values(number), GRID) == words(*found)
 
 
+@pytest.mark.parametrize(
+    ("table", "found"),
+    [
+        pytest.param("PT, PT, P1, 0x80", STAYS, id="copied"),
+        pytest.param("PT, PT, P1, 0x40", JUMPS, id="inverted"),
+        pytest.param("!PT, P4, P1, 0x80", STAYS, id="unknown-but-not-needed"),
+        pytest.param("PT, P4, P1, 0xe0", BOTH, id="unknown"),
+        pytest.param("PT, P4, !P1, 0xe0", JUMPS, id="unknown-beside-a-true-one"),
+    ],
+)
+def test_a_predicate_that_comes_of_others_by_a_table(table: str, found: set[int]) -> None:
+    """P1 says whether the word is 0, which it is not."""
+    texts = ["ISETP.EQ.AND P1, PT, R5, RZ, PT ;", f"PLOP3.LUT P0, PT, {table}, 0x0 ;", "@P0 BRA 0x60 ;"]
+    reads = read_texts(LOAD, *texts, "LDC R8, c[0x0][0x22c] ;", END, IN_BOTH, END)
+
+    assert reads.of_launch(list_values(1), GRID) == words(*found)
+
+
+@pytest.mark.parametrize("text", ["FRND.TRUNC R9, R8 ;", "BREV R9, R8 ;", "REDG.E.ADD.F32 desc[UR4][R2.64], R9 ;"])
+def test_plain_instructions_leave_other_registers_as_they_are(text: str) -> None:
+    reads = read_texts(LOAD, text, EQUALS_0, "@P0 BRA 0x50 ;", END, IN_BOTH, END)
+
+    assert reads.of_launch(list_values(1), GRID) == words(0)
+
+
+def test_threads_that_have_waited_go_on_where_their_barrier_says() -> None:
+    """The first barrier's place is not reached a second time, with a register that is no longer known."""
+    texts = [
+        "MOV R5, 0x1 ;", "BSSY B0, 0x40 ;", "@P4 BRA 0x30 ;", "BSYNC B0 ;",
+        "ISETP.NE.AND P0, PT, R5, 0x1, PT ;", "@P0 BRA 0xc0 ;", "LDG.E R5, desc[UR4][R8.64] ;", "{}",
+        "@P4 BRA 0x90 ;", "BSYNC B1 ;", END, END, IN_BOTH, END,
+    ]  # fmt: skip
+
+    def read(barrier: str) -> frozenset[int] | None:
+        return read_texts(*(text.format(barrier) for text in texts)).of_launch(list_values(), GRID)
+
+    assert read("BSSY B1, 0xa0 ;") == words()
+    assert read("@P4 BSSY B1, 0xa0 ;") == read("BMOV.32 B1, R7 ;") == words(11), "it may go on anywhere"
+
+
 def test_a_value_that_differs_from_process_to_process_decides_nothing() -> None:
     reads = read_texts(LOAD, "ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@P0 BRA 0x40 ;", IN_BOTH, END)
 
@@ -217,6 +257,43 @@ def test_a_function_of_the_kernel_returns_behind_its_calls() -> None:
     )  # fmt: skip
 
     assert reads.of_launch(list_values(0), GRID) == words(0, 7, 11)
+
+
+def test_what_a_function_changes_is_known_behind_each_of_its_calls() -> None:
+    """R7 is another number in each call; R5 is one in both, and the function changes neither."""
+    reads = read_texts(
+        LOAD, "MOV R7, 0x1 ;", "MOV R20, 0x40 ;", "CALL.REL.NOINC 0xc0 ;",
+        "ISETP.EQ.AND P0, PT, R7, 0x1, PT ;", "@!P0 BRA 0xa0 ;", "MOV R7, 0x2 ;", "MOV R20, 0x90 ;",
+        "CALL.REL.NOINC 0xc0 ;", END, IN_BOTH, END, "LDC R8, c[0x0][0x22c] ;", "RET.REL.NODEC R20 0x0 ;",
+    )  # fmt: skip
+
+    assert reads.of_launch(list_values(0), GRID) == words(0, 7)
+
+
+@pytest.mark.parametrize("address", ["MOV R20, 0x40 ;", "LDG.E R20, desc[UR4][R8.64] ;"])
+def test_a_function_that_returns_elsewhere_is_not_followed(address: str) -> None:
+    reads = read_texts(
+        LOAD, address, "CALL.REL.NOINC 0x50 ;", END, IN_BOTH, "LDC R8, c[0x0][0x22c] ;", "RET.REL.NODEC R20 0x0 ;"
+    )
+
+    assert reads.of_launch(list_values(0), GRID) == reads.anywhere == words(0, 7, 11)
+
+
+def test_a_function_that_calls_itself_is_not_followed_without_end() -> None:
+    reads = read_texts(
+        LOAD, "MOV R20, 0x30 ;", "CALL.REL.NOINC 0x40 ;", END, "MOV R20, 0x60 ;", "CALL.REL.NOINC 0x40 ;",
+        "RET.REL.NODEC R20 0x0 ;", IN_BOTH,
+    )  # fmt: skip
+
+    assert reads.of_launch(list_values(0), GRID) == reads.anywhere == words(0, 11)
+
+
+def test_a_jump_back_beyond_where_nvdisasm_found_it_is_moved_to_its_place() -> None:
+    """nvdisasm reads each different instruction once, so that a target may lie before its first."""
+    moved = parse("@!P1 BRA P0, -0x7c0 ;", 0x2950)
+
+    assert moved is not None
+    assert moved.target == 0x2190
 
 
 def test_a_computed_place_at_the_drivers_own_words_may_lead_anywhere() -> None:

@@ -27,6 +27,7 @@ COPY = LaunchIdentity("copy", "1", arguments=("4096 bytes",))
         ),
         (replace(SCALE, code=MachineCode("c2", 214, 39, 16)), "machine code changed: local memory bytes 0 -> 16"),
         (replace(SCALE, arguments=("pointer", "4160")), "argument 1: 4096 -> 4160"),
+        (replace(SCALE, arguments=("pointer", "3, then 4")), "argument 1: 4096 -> 3, then 4"),
         (replace(SCALE, arguments=("pointer",)), "arguments: 2 -> 1"),
         (replace(SCALE, name="scale_2"), "another kernel: scale -> scale_2"),
         (replace(SCALE, grid=(16, 1, 1)), "grid 8x1x1 -> 16x1x1"),
@@ -47,6 +48,15 @@ def test_bytes_of_a_copy_and_the_kernel_among_several_are_named() -> None:
     after = make_identity([replace(SCALE, grid=(4, 1, 1)), replace(SCALE, name="add"), larger])
 
     assert describe_change(before, after) == "grid of scale 8x1x1 -> 4x1x1, copy 4096 bytes -> 8192 bytes"
+
+
+def test_of_numbers_that_differ_from_round_to_round_no_values_are_shown() -> None:
+    """They may be random, or unset bytes that the kernel reads for all that is known of it."""
+    before, after = (
+        make_identity([replace(SCALE, arguments=("pointer", text))]) for text in ("1, then 2", "1, then 3")
+    )
+
+    assert describe_change(before, after) == "argument 1 changes from round to round, in another way than before"
 
 
 def test_launches_gained_and_lost_are_counted() -> None:

@@ -75,9 +75,18 @@ def test_dying(nsight):
     nsight(launch, 7)
 
 @pytest.mark.nsight
-def test_changing(nsight):
+def test_counting(nsight):
     numbers = iter(range(10_000))
     nsight(lambda: launch(next(numbers)))
+
+@pytest.mark.nsight
+def test_random(nsight):
+    nsight(lambda: launch(int.from_bytes(os.urandom(3), "little")))
+
+@pytest.mark.nsight
+def test_changing(nsight):
+    grids = iter(range(1, 10_000))
+    nsight(lambda: launch(grid=next(grids)))
 """
 
 Gate = Callable[..., "Session"]
@@ -149,13 +158,14 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
 
     checked = gate("--nsight-keep")
 
-    assert checked.identical == {*SAME, "test_touched", "test_dying"}, checked.said
+    assert checked.identical == {*SAME, "test_touched", "test_dying", "test_counting"}, checked.said
     assert checked.verdicts["test_wall"] != "IDENTICAL", "the time on the host is not decided by the launches"
     untimed = [one for one in checked.sentences.values() if one.endswith("; not timed")]
-    assert len(untimed) == 4
+    assert len(untimed) == 5
     assert "the same machine code, launch shapes and arguments as its baseline of 20" in untimed[0]
     assert "audit: 3 identical cases timed all the same" in checked.notes
-    assert "1 case without an identity (test_changing): its rounds differ: argument 2 of launch 1" in checked.notes
+    assert "1 case without an identity (test_changing): its rounds differ: grid of launch 1" in checked.notes
+    assert "argument 2 changes from round to round, in another way than before" in checked.sentences["test_random"]
     assert "IDENTICAL" in checked.said
     (session,) = (
         folder.parent
@@ -236,7 +246,7 @@ def test_a_pass_of_two_processes_finds_the_same_and_loses_no_more_than_the_case_
     poisoned = gate()
 
     assert len(passes) == 2
-    assert checked.identical == {*SAME, "test_touched", "test_dying"}, checked.said
+    assert checked.identical == {*SAME, "test_touched", "test_dying", "test_counting"}, checked.said
     # The case that kills its process does so in the pass and when it is timed; those behind it are timed.
     assert poisoned.identical == {*SAME, "test_touched"}, poisoned.said
     assert "test_dying" in poisoned.said
@@ -250,7 +260,7 @@ def test_of_two_trees_what_is_identical_is_not_timed(gate: Gate, pytester: pytes
 
     checked = gate("--nsight-against=HEAD")
 
-    assert checked.identical == {*SAME, "test_touched", "test_dying"}, checked.said
+    assert checked.identical == {*SAME, "test_touched", "test_dying", "test_counting"}, checked.said
 
     path = pytester.path / "test_case.py"
     path.write_text(path.read_text().replace("else 100)", "else 102)"))

@@ -8,11 +8,12 @@ from __future__ import annotations
 import atexit
 import ctypes
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from pytest_nsight.collectors.cupti.activity import Activity, ActivityRecorder, list_activities
 from pytest_nsight.collectors.cupti.cupti_recorder import KINDS
+from pytest_nsight.collectors.cupti.launch_arguments import join_rounds
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, ReadLaunch, UnidentifiedError
 from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
@@ -20,7 +21,7 @@ from pytest_nsight.collectors.cupti.machine_code import KernelCode
 from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, compare_launches, make_identity
 
 ROUNDS = 2
-"""A round that differs from the next one has no identity."""
+"""A round that differs from the next one in more than numbers has no identity."""
 
 _KERNELS_AT_ONCE = 24
 """To disassemble: nvdisasm starts as long as it reads about this many kernels."""
@@ -174,11 +175,26 @@ class IdentityRecorder:
 
 
 def _compare_rounds(rounds: Sequence[Sequence[LaunchIdentity]]) -> Identity:
-    first, *others = rounds
-    for other in others:
-        if differences := compare_launches(first, other):
-            return Identity(why_none=f"its rounds differ: {_say(differences[0])}")
-    return make_identity(first) if first else Identity(why_none="its rounds launch nothing on a GPU")
+    """The identity of two rounds; where they differ in numbers among their arguments, it holds both."""
+    first, second = rounds
+    joined = list(first)
+    for difference in compare_launches(first, second):
+        both = _join(joined[difference.launch], difference)
+        if both is None:
+            return Identity(why_none=f"its rounds differ: {_say(difference)}")
+        joined[difference.launch] = both
+    return make_identity(joined) if joined else Identity(why_none="its rounds launch nothing on a GPU")
+
+
+def _join(launch: LaunchIdentity, difference: Difference) -> LaunchIdentity | None:
+    """A launch with what an argument was in both rounds; None where they differ in another way."""
+    what, _, place = difference.what.partition(" ")
+    text = join_rounds(difference.before, difference.after) if what == "argument" else None
+    if text is None:
+        return None
+    arguments = list(launch.arguments)
+    arguments[int(place)] = text
+    return replace(launch, arguments=tuple(arguments))
 
 
 def _say(difference: Difference) -> str:

@@ -1,4 +1,4 @@
-"""Instructions of a kernel as nvdisasm prints them: guard, name, operands, where the next one may be."""
+"""Instructions of a kernel as nvdisasm prints them: guard, name, operands, what they may change, where they go."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES
 
 _TEXT = re.compile(r"(?:@(!?U?P(?:\d+|T))\s+)?([A-Z][\w.]*)\s*([^;]*);")
-_TARGET = re.compile(r"(0x[0-9a-f]+)\s*$")
+_TARGET = re.compile(r"(-?0x[0-9a-f]+)\s*$")
 _REGISTER = re.compile(r"\b(U?R)(\d+)\b")
 _PREDICATE = re.compile(r"\b(U?P\d+)\b")
 _CONSTANT = re.compile(r"\bcx?\[")
@@ -19,6 +19,34 @@ _JUMPS = ("BRA", "BSSY", "CALL", "LEPC", "WARPSYNC")
 
 _BEYOND = frozenset(("ACQSHMINIT", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "RPCMOV", "RTT"))
 """Control flow that is not followed."""
+
+
+_NO_DESTINATION = frozenset((
+    "BAR", "BPT", "BREAK", "BSSY", "BSYNC", "CCTL", "DEPBAR", "DSETP", "ERRBAR", "FCHK", "FSETP", "HSETP2", "ISETP",
+    "LDGDEPBAR", "LDGSTS", "MEMBAR", "NANOSLEEP", "NOP", "PLOP3", "RED", "REDG", "ST", "STG", "STL", "STS",
+    "UISETP", "UPLOP3", "WARPSYNC", "YIELD",
+))  # fmt: skip
+"""Instructions that change predicates at the most."""
+
+_ONE_DESTINATION = frozenset((
+    "BMOV", "BMSK", "BREV", "F2FP", "FADD", "FFMA", "FLO", "FMNMX", "FMUL", "FRND", "FSEL", "FSET", "FSWZADD",
+    "HADD2", "HFMA2", "HMNMX2", "HMUL2", "HSET2", "I2FP", "IABS", "IADD", "IADD3", "IMAD", "IMNMX", "LD", "LDC",
+    "LDCU", "LDG", "LDL", "LDS", "LEA", "LOP3", "MATCH", "MOV", "MUFU", "P2R", "POPC", "PRMT", "R2UR", "REDUX",
+    "S2R", "S2UR", "SEL", "SGXT", "SHF", "SHFL", "UBMSK", "UFLO", "UIADD3", "UIMAD", "ULDC", "ULEA", "ULOP3",
+    "UMOV", "UPOPC", "UPRMT",
+    "USEL", "USGXT", "USHF", "VABSDIFF", "VIADD", "VIADDMNMX", "VIMNMX", "VOTE", "VOTEU",
+))  # fmt: skip
+"""Instructions that change the first register that they name, and as many behind it as their suffix says."""
+
+_PAIR_DESTINATION = frozenset(
+    ("ATOM", "ATOMG", "ATOMS", "CS2R", "DADD", "DFMA", "DMUL", "F2F", "F2I", "I2F", "LEPC")
+)
+"""Those that may change the one behind it, too, whatever the suffix. Others may change any register."""
+
+_BARRIERS = 16
+"""Registers at the most that say where threads go on together."""
+
+_SUFFIX_REGISTERS = {"64": 2, "F64": 2, "U64": 2, "S64": 2, "WIDE": 2, "128": 4, "256": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,20 +108,18 @@ class ControlFlow:
 
     Attributes:
         is_known: whether all jumps are understood.
+        joins: places of the instructions that threads may go on from together.
     """
 
     def __init__(self, instructions: Sequence[Instruction]) -> None:
         self._instructions = instructions
-        joins = [self._place(one.target) for one in instructions if one.name == "BSSY" and one.target is not None]
-        self._joins = [place for place in joins if place is not None]
-        calls = [at for at, one in enumerate(instructions) if _is_call_inside(one)]
-        self._returns = [at + 1 for at in calls if at + 1 < len(instructions)]
-        self.is_known = all(self._is_understood(one) for one in instructions) and all(
-            self._names_return(at + 1) for at in calls
-        )
+        joins = [self.find_target(at) for at, one in enumerate(instructions) if one.name == "BSSY"]
+        self.joins = [place for place in joins if place is not None]
+        self._has_functions = any(is_call_inside(one) for one in instructions)
+        self.is_known = all(self._is_understood(at) for at in range(len(instructions)))
 
     def follow(self, at: int, *, may_jump: bool, must_jump: bool) -> list[int]:
-        """Places of the instructions that may come next.
+        """Places of the instructions that may come next; functions of the kernel and joins apart.
 
         Args:
             at: place of the instruction.
@@ -101,43 +127,45 @@ class ControlFlow:
             must_jump: whether they cannot be false.
         """
         one = self._instructions[at]
-        behind = [at + 1] if at + 1 < len(self._instructions) else []
-        if one.name == "EXIT":
-            return [] if must_jump else behind
-        if one.name == "RET":
-            return (self._returns if may_jump else []) + ([] if must_jump else behind)
-        if one.name == "BRA":
-            place = self._place(one.target)
-            jumped = [place] if may_jump and place is not None else []
-            return jumped + ([] if must_jump else behind)
-        if one.name == "BSYNC":
-            return behind + self._joins
-        if one.name in ("CALL", "WARPSYNC") and (place := self._place(one.target)) is not None:
-            return [*behind, place]
-        return behind
+        behind = [at + 1] if at + 1 < len(self._instructions) and not must_jump else []
+        place = self.find_target(at) if one.name in ("BRA", "WARPSYNC") and may_jump else None
+        return behind if place is None else [*behind, place]
 
-    def _place(self, address: int | None) -> int | None:
+    def find_target(self, at: int) -> int | None:
+        """Place of the instruction whose address an instruction names; None where it names none of the kernel's."""
+        address = self._instructions[at].target
         if address is None or address % INSTRUCTION_BYTES or address >= len(self._instructions) * INSTRUCTION_BYTES:
             return None
         return address // INSTRUCTION_BYTES
 
-    def _is_understood(self, one: Instruction) -> bool:
-        if one.name in _BEYOND or (one.name == "RET" and not self._returns):
+    def _is_understood(self, at: int) -> bool:
+        one = self._instructions[at]
+        if one.name in _BEYOND or (one.name == "RET" and not self._has_functions):
             return False
         if one.name == "LEPC":
             # The address that a call of the driver's code returns to.
-            place = self._place(one.target)
+            place = self.find_target(at)
             return place is not None and self._instructions[place - 1].name == "CALL"
-        if one.name in ("BRA", "BSSY") or _is_call_inside(one):
-            return self._place(one.target) is not None
+        if one.name in ("BRA", "BSSY") or is_call_inside(one):
+            return self.find_target(at) is not None
         return True
 
-    def _names_return(self, place: int) -> bool:
-        """Whether the code has the address behind a call as a number: it is where the called code returns to."""
-        address = f"{place * INSTRUCTION_BYTES:#x}"
-        return any(address in one.operands and one.target is None for one in self._instructions)
 
-
-def _is_call_inside(one: Instruction) -> bool:
+def is_call_inside(one: Instruction) -> bool:
     """A call of code of the same kernel; other calls are of the driver's, which return."""
     return one.name == "CALL" and "REL" in one.suffixes
+
+
+def list_changes(one: Instruction) -> frozenset[str] | None:
+    """Registers and predicates that an instruction may change; None for any."""
+    changed = set(one.predicates)
+    if one.name == "BMOV":
+        changed.update(f"B{number}" for number in range(_BARRIERS))
+    if one.name not in _NO_DESTINATION:
+        if one.name not in _ONE_DESTINATION and one.name not in _PAIR_DESTINATION:
+            return None
+        count = max((_SUFFIX_REGISTERS.get(suffix, 1) for suffix in one.suffixes), default=1)
+        count = max(count, 2 if one.name in _PAIR_DESTINATION else 1)
+        for file, number in one.registers[:1]:
+            changed.update(f"{file}{number + place}" for place in range(count))
+    return frozenset(changed)

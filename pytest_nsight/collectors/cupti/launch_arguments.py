@@ -7,13 +7,20 @@ Everything else in the arguments counts by its bytes.
 
 from __future__ import annotations
 
+import hashlib
+import re
 import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.collectors.cupti.machine_code import Parameter
+from pytest_nsight.model.identity import THEN
 
 _WORD_BYTES = 8
+_NUMBER = re.compile(r"-?\d+|[0-9a-f]+")
+_LONGEST_NUMBER = 24
+"""Characters of a number that is shown; of a longer one, the bytes of a struct, the digest is kept."""
+
 _MOST_ALIGNMENT = 256
 """The driver's own allocations are aligned so; more makes no difference to any load."""
 
@@ -125,3 +132,26 @@ def _plain(value: bytes) -> str:
 def alignment_of(address: int) -> int:
     """The largest power of two, up to 256, that divides an address."""
     return min(address & -address, _MOST_ALIGNMENT) if address else _MOST_ALIGNMENT
+
+
+def join_rounds(first: str, later: str) -> str | None:
+    """One text for an argument whose numbers differ from round to round, such as one that counts steps.
+
+    Args:
+        first: the argument in a round, as `describe_arguments` says it.
+        later: in the next one.
+
+    Returns:
+        What equals only a text of the same two; None where more than numbers differ.
+    """
+    pairs = list(zip(first.split(", "), later.split(", "), strict=False))
+    is_as_long = first.count(", ") == later.count(", ")
+    if not is_as_long or not all(one == other or _are_numbers(one, other) for one, other in pairs):
+        return None
+    if max(len(first), len(later)) <= _LONGEST_NUMBER:
+        return f"{first}{THEN}{later}"
+    return f"{first}{THEN}#{hashlib.sha256(later.encode()).hexdigest()[:16]}"
+
+
+def _are_numbers(one: str, other: str) -> bool:
+    return bool(_NUMBER.fullmatch(one) and _NUMBER.fullmatch(other))

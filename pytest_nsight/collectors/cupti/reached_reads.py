@@ -12,7 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction
+from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction, is_call_inside
+from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES
 from pytest_nsight.collectors.cupti.register_values import (
     Arithmetic,
     FindByte,
@@ -29,6 +30,9 @@ ReadBytes = Callable[[Instruction, int], range]
 _BANK_BYTES = 2**16
 _MOST_BLOCKS = 1024
 """Blocks along an axis of a grid whose numbers are distinguished, where a place depends on them."""
+
+_MOST_CALLS = 4
+"""Functions of a kernel that are open at once; one that calls itself would be followed without end."""
 
 _MOST_VISITS = 32
 """Of an instruction: a register that changes in a loop is unknown after two."""
@@ -56,6 +60,10 @@ class Program:
         return self._prepared[at]
 
 
+_Place = tuple[tuple[int, ...], int]
+"""Where the functions that it is in return to, outermost first, and an instruction."""
+
+
 @dataclass(slots=True)
 class _Walk:
     """One way through a program; what it has read so far."""
@@ -67,14 +75,14 @@ class _Walk:
 
     def run(self) -> None:
         """Follows all ways until nothing new is known."""
-        states: dict[int, Known] = {0: {}}
-        visits: dict[int, int] = {}
-        waiting = [0]
+        states: dict[_Place, Known] = {((), 0): {}}
+        visits: dict[_Place, int] = {}
+        waiting: list[_Place] = [((), 0)]
         while waiting and not self.is_lost:
-            at = waiting.pop()
-            visits[at] = visits.get(at, 0) + 1
-            before = states[at] if visits[at] <= _MOST_VISITS else {}
-            after, ways = self._step(at, before)
+            place = waiting.pop()
+            visits[place] = visits.get(place, 0) + 1
+            before = states[place] if visits[place] <= _MOST_VISITS else _keep_barriers(states[place])
+            after, ways = self._step(place, before)
             for way in ways:
                 known = states.get(way)
                 if known == after:
@@ -84,21 +92,52 @@ class _Walk:
                     states[way] = joined
                     waiting.append(way)
 
-    def _step(self, at: int, before: Known) -> tuple[Known, list[int]]:
+    def _step(self, place: _Place, before: Known) -> tuple[Known, list[_Place]]:
+        returns, at = place
+        flow = self.program.flow
         prepared = self.program.prepare(at)
         one = prepared.one
-        guard = find_predicate(before, one.guard) if one.guard else True
-        if one.name in ("BRA", "EXIT"):
-            conditions = [guard, *(find_predicate(before, name) for name in prepared.conditions)]
-            may_jump = not any(value is False for value in conditions)
-            must_jump = all(value is True for value in conditions) and (one.name == "EXIT" or _is_plain_branch(one))
-            return before, self.program.flow.follow(at, may_jump=may_jump, must_jump=must_jump)
-        if guard is False:
-            return before, self.program.flow.follow(at, may_jump=False, must_jump=False)
-        self._read(one, before)
-        after = self.arithmetic.follow(prepared, before, is_certain=guard is True)
-        must_jump = one.name == "RET" and guard is True
-        return after, self.program.flow.follow(at, may_jump=True, must_jump=must_jump)
+        conditions = [find_predicate(before, name) for name in prepared.conditions] if one.name == "BRA" else []
+        conditions += [find_predicate(before, one.guard)] if one.guard else []
+        may_run = not any(value is False for value in conditions)
+        must_run = all(value is True for value in conditions)
+        after, elsewhere = before, list[_Place]()
+        if may_run and is_call_inside(one):
+            elsewhere = self._call(place)
+        elif may_run and one.name == "RET":
+            elsewhere = self._return(place, before)
+        elif may_run and one.name not in ("BRA", "EXIT"):
+            self._read(one, before)
+            after = self.arithmetic.follow(prepared, before, is_certain=must_run)
+            if one.name == "BSSY" and must_run and (target := flow.find_target(at)) is not None:
+                after = {**after, one.operands[0]: target}
+            elif one.name == "BSYNC":
+                elsewhere = [(returns, join) for join in self._find_joins(one, before)]
+        leaves = one.name in ("EXIT", "RET") or is_call_inside(one) or (one.name == "BRA" and _is_plain_branch(one))
+        ways = flow.follow(at, may_jump=may_run, must_jump=must_run and leaves)
+        return after, [*elsewhere, *((returns, way) for way in ways)]
+
+    def _call(self, place: _Place) -> list[_Place]:
+        """The function of the kernel that is called: each call is followed by itself."""
+        returns, at = place
+        target = self.program.flow.find_target(at)
+        self.is_lost = self.is_lost or target is None or len(returns) >= _MOST_CALLS
+        return [] if target is None or self.is_lost else [((*returns, at + 1), target)]
+
+    def _return(self, place: _Place, before: Known) -> list[_Place]:
+        """Behind the call, if that is where the function returns to: callers leave the address in a register."""
+        returns, at = place
+        one = self.program.instructions[at]
+        address = before.get("".join(map(str, one.registers[0]))) if one.registers else None
+        if not returns or address != returns[-1] * INSTRUCTION_BYTES:
+            self.is_lost = True
+            return []
+        return [(returns[:-1], returns[-1])]
+
+    def _find_joins(self, one: Instruction, before: Known) -> list[int]:
+        """Where threads that have waited for each other go on: what BSSY has set, else any such place."""
+        place = before.get(one.operands[0]) if one.operands else None
+        return [place] if isinstance(place, int) else self.program.flow.joins
 
     def _read(self, one: Instruction, before: Known) -> None:
         if not one.constants:
@@ -143,6 +182,10 @@ def _list_blocks(grid: tuple[int, int, int]) -> Iterator[dict[str, tuple[int, ..
 
 def _join(first: Known, second: Known) -> Known:
     return {name: value for name, value in first.items() if second.get(name) == value}
+
+
+def _keep_barriers(known: Known) -> Known:
+    return {name: value for name, value in known.items() if name.startswith("B")}
 
 
 def _is_plain_branch(one: Instruction) -> bool:

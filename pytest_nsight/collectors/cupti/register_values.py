@@ -7,14 +7,15 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import product
 from typing import Union
 
-from pytest_nsight.collectors.cupti.instructions import Instruction
+from pytest_nsight.collectors.cupti.instructions import Instruction, list_changes
 
 Value = Union[int, "tuple[int, ...]"]
 """A word of 32 bits; several where it depends on the number of the block, one for each."""
 Known = dict[str, "int | tuple[int, ...]"]
-"""Register or predicate -> its value, where it is known. It is never changed in place."""
+"""Register, predicate or barrier -> its value, where it is known. It is never changed in place."""
 
 FindByte = Callable[[int], "int | None"]
 """From an offset in constant bank 0 to the byte there, None where it is not known."""
@@ -40,32 +41,9 @@ _LOW_HALF = frozenset(((), ("MOV",), ("MOV", "U32"), ("SHL",), ("SHL", "U32"), (
 _ADD = frozenset(("IADD3", "UIADD3", "VIADD", "IADD"))
 _LOAD = frozenset(("LDC", "ULDC", "LDCU"))
 _COMPUTED = frozenset((
-    *_MULTIPLY_ADD, *_ADD, *_LOAD, "HFMA2", "ISETP", "LEA", "LOP3", "MOV", "S2R", "S2UR", "SHF", "UISETP", "ULEA",
-    "ULOP3", "UMOV", "USHF",
+    *_MULTIPLY_ADD, *_ADD, *_LOAD, "HFMA2", "ISETP", "LEA", "LOP3", "MOV", "PLOP3", "S2R", "S2UR", "SHF", "UISETP",
+    "ULEA", "ULOP3", "UMOV", "UPLOP3", "USHF",
 ))  # fmt: skip
-
-_NO_DESTINATION = frozenset((
-    "BAR", "BPT", "BREAK", "BSSY", "BSYNC", "DEPBAR", "DSETP", "ERRBAR", "FCHK", "FSETP", "HSETP2", "ISETP",
-    "MEMBAR", "NANOSLEEP", "NOP", "PLOP3", "RED", "ST", "STG", "STL", "STS", "UISETP", "UPLOP3", "WARPSYNC",
-    "YIELD",
-))  # fmt: skip
-"""Instructions that change predicates at the most."""
-
-_ONE_DESTINATION = frozenset((
-    "BMOV", "BMSK", "F2FP", "FADD", "FFMA", "FLO", "FMNMX", "FMUL", "FSEL", "FSET", "FSWZADD", "HADD2", "HFMA2",
-    "HMNMX2", "HMUL2", "HSET2", "I2FP", "IABS", "IADD", "IADD3", "IMAD", "IMNMX", "LD", "LDC", "LDCU", "LDG", "LDL",
-    "LDS", "LEA", "LOP3", "MATCH", "MOV", "MUFU", "P2R", "POPC", "PRMT", "R2UR", "REDUX", "S2R", "S2UR", "SEL",
-    "SGXT", "SHF", "SHFL", "UBMSK", "UFLO", "UIADD3", "UIMAD", "ULDC", "ULEA", "ULOP3", "UMOV", "UPOPC", "UPRMT",
-    "USEL", "USGXT", "USHF", "VABSDIFF", "VIADD", "VIADDMNMX", "VIMNMX", "VOTE", "VOTEU",
-))  # fmt: skip
-"""Instructions that change the first register that they name, and as many behind it as their suffix says."""
-
-_PAIR_DESTINATION = frozenset(
-    ("ATOM", "ATOMG", "ATOMS", "CS2R", "DADD", "DFMA", "DMUL", "F2F", "F2I", "I2F", "LEPC")
-)
-"""Those that may change the one behind it, too, whatever the suffix. Others may change any register."""
-
-_SUFFIX_REGISTERS = {"64": 2, "F64": 2, "U64": 2, "S64": 2, "WIDE": 2, "128": 4, "256": 8}
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +67,7 @@ def prepare_instruction(one: Instruction) -> PreparedInstruction:
     """An instruction, ready to be visited."""
     conditions = tuple(operand for operand in one.operands if _CONDITION.fullmatch(operand))
     is_computed = one.name in _COMPUTED and bool(one.operands) and bool(_DESTINATION.fullmatch(one.operands[0]))
-    return PreparedInstruction(one, _list_changes(one), conditions, is_computed)
+    return PreparedInstruction(one, list_changes(one), conditions, is_computed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,6 +107,8 @@ class Arithmetic:
             return self._load(one, before)
         if one.name in ("ISETP", "UISETP"):
             return self._compare(one, before)
+        if one.name in ("PLOP3", "UPLOP3"):
+            return _combine_predicates(one, before)
         value: Value | None
         if one.name in ("S2R", "S2UR"):
             value = self.blocks.get(one.operands[1].removeprefix("SR_CTAID."))
@@ -248,6 +228,17 @@ def _look_up_bits(first: int, second: int, third: int, table: int) -> int:
     return found
 
 
+def _combine_predicates(one: Instruction, before: Known) -> Known:
+    """Of three predicates, by a table as above: one that is not known may not matter."""
+    if len(one.operands) != 7 or one.suffixes != ("LUT",):
+        return {}
+    inputs = [find_predicate(before, name) for name in one.operands[2:5]]
+    table = int(one.operands[5], 0)
+    rows = product(*([False, True] if value is None else [value] for value in inputs))
+    found = {table >> (4 * first + 2 * second + third) & 1 for first, second, third in rows}
+    return {one.operands[0]: found.pop()} if len(found) == 1 else {}
+
+
 def _each(compute: Callable[..., int | None], values: Sequence[Value | None]) -> Value | None:
     """What a function of words makes of these, for each block; None where one word is not known."""
     if any(value is None for value in values):
@@ -284,16 +275,3 @@ def find_place(operand: str, known: Known) -> Value | None:
         return None
     literal = int(found[2] or "0", 16)
     return _each(lambda base: base + literal, [_find_register(known, found[1])]) if found[1] else literal
-
-
-def _list_changes(one: Instruction) -> frozenset[str] | None:
-    """Registers and predicates that an instruction may change; None for any."""
-    changed = set(one.predicates)
-    if one.name not in _NO_DESTINATION:
-        if one.name not in _ONE_DESTINATION and one.name not in _PAIR_DESTINATION:
-            return None
-        count = max((_SUFFIX_REGISTERS.get(suffix, 1) for suffix in one.suffixes), default=1)
-        count = max(count, 2 if one.name in _PAIR_DESTINATION else 1)
-        for file, number in one.registers[:1]:
-            changed.update(f"{file}{number + place}" for place in range(count))
-    return frozenset(changed)

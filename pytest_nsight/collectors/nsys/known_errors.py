@@ -130,7 +130,8 @@ KNOWN_ERRORS = (
     KnownError(
         "Agent launcher failed|filesystem_error|Invalid truncate size",
         "it cannot work in its folder",
-        "choose a folder with --rootdir that can be written to and has room",
+        "choose a folder with --rootdir that can be written to and has room; if it has, and no nsys runs, remove "
+        "what a killed one has left: /dev/shm/NSys-*, quadd-* and sem.nsys_* there",
     ),
     # The general ones come last: they say only that there is a particular one.
     KnownError(
