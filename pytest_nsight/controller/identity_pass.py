@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
+from typing import Protocol
 
 from pytest_nsight.collectors.lookup import find_identifier_variables
 from pytest_nsight.controller.prewarmed import PrewarmedWorker
@@ -121,10 +122,17 @@ class IdentityPass:
         return start(worker, folder / WORKER_LOG, where, {**environ, **self._variables})
 
 
+class TimedSource(Source, Protocol):
+    """A source of timed runs, whose processes can get ready before they are wanted."""
+
+    def get_ready(self, upcoming: Sequence[Assignment]) -> None:
+        """Starts the process of the first of these assignments, if that can be done beside others."""
+
+
 class IdentifyingSource:
     """A source of runs that begins with an identity pass."""
 
-    def __init__(self, identity_pass: Source, timed: Source) -> None:
+    def __init__(self, identity_pass: Source, timed: TimedSource) -> None:
         self._identity_pass = identity_pass
         self._timed = timed
 
@@ -134,7 +142,10 @@ class IdentifyingSource:
         Raises:
             CollectorError: nothing of a timed run can be used.
         """
-        return (self._identity_pass if assignment.identifies else self._timed).execute(assignment, upcoming)
+        if not assignment.identifies:
+            return self._timed.execute(assignment, upcoming)
+        self._timed.get_ready([one for one in upcoming if not one.identifies])
+        return self._identity_pass.execute(assignment, upcoming)
 
     def close(self) -> None:
         """Ends what was prepared for a next call that will not come."""

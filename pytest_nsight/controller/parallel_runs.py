@@ -97,8 +97,11 @@ class ParallelSource:
             self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
+    def get_ready(self, upcoming: Sequence[Assignment]) -> None:
+        """Starts nothing: no process gets ready beside several."""
+
     def close(self) -> None:
-        """Ends nothing: no process gets ready beside several."""
+        """Ends nothing, as none gets ready."""
 
     def _lacks(self, ranks: int) -> bool:
         """Whether there are GPUs, but too few for so many ranks; without any, ranks share the processor."""

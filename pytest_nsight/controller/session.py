@@ -23,7 +23,7 @@ from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
 from pytest_nsight.controller.first_pass import place_first_pass
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
-from pytest_nsight.controller.identity_pass import IdentifyingSource, IdentityPass
+from pytest_nsight.controller.identity_pass import IdentifyingSource, IdentityPass, TimedSource
 from pytest_nsight.controller.parallel_runs import ParallelSource
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
@@ -243,7 +243,7 @@ class NsightSession:
     def _live_source(self, plan: SessionPlan, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> Source:
         cases = plan.cases
         session = self._live_session(cases, trees)
-        timed: Source = LiveSource(session, watch)
+        timed: TimedSource = LiveSource(session, watch)
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
             timed = ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
         return IdentifyingSource(IdentityPass(session, watch), timed) if plan.identifies else timed

@@ -82,6 +82,17 @@ class LiveSource:
             self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
+    def get_ready(self, upcoming: Sequence[Assignment]) -> None:
+        """Starts a process that gets ready while others run; not where the processor is what is measured.
+
+        Args:
+            upcoming: the next calls'.
+        """
+        if not self._collector.times_processor:
+            # What keeps it from starting is reported when its assignment comes.
+            with contextlib.suppress(CollectorError):
+                self._pool.fill(upcoming)
+
     def close(self) -> None:
         """Ends the processes that wait for an assignment that will not come."""
         self._pool.close()

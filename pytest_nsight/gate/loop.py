@@ -96,8 +96,9 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
     """
     known = tuple(process.assignment for process in state.pending[1:])
     if state.pending and state.pending[0].assignment.identifies:
-        # What is timed after them depends on what they find.
-        return tuple(assignment for assignment in known if assignment.identifies)
+        # Which cases are timed after them depends on what they find; for an audit some always are.
+        others = tuple(assignment for assignment in known if assignment.identifies)
+        return (*others, *(_pair_up(Assignment(()), 1) if state.plan.is_paired else (Assignment(()),)))
     most = max(state.plan.runs, LOOKS[-1]) if state.plan.is_judged else state.plan.runs
     if state.planned_runs >= most or len(state.plan.cases) < _WORTH_GUESSING:
         return known

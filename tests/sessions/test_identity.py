@@ -192,7 +192,10 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
 
 @pytest.mark.parametrize(
     ("spoiled", "identical", "cause"),
-    [("argument", {*SAME, "test_dying"}, "; argument 2: 100 -> 101"), ("code", set(), "; machine code changed: ")],
+    [
+        ("argument", {*SAME, "test_dying", "test_counting"}, "; argument 2: 100 -> 101"),
+        ("code", set(), "; machine code changed: "),
+    ],
 )
 def test_what_is_touched_is_timed_and_says_what_changed(
     gate: Gate, spoiled: str, identical: set[str], cause: str
@@ -230,7 +233,7 @@ def test_a_pass_that_fails_is_a_note_and_all_is_timed(
 
     assert note in checked.notes
     assert not checked.identical
-    assert len(checked.verdicts) == 9
+    assert len(checked.verdicts) == 11
 
 
 def test_a_pass_of_two_processes_finds_the_same_and_loses_no_more_than_the_case_that_kills_one(
@@ -266,5 +269,5 @@ def test_of_two_trees_what_is_identical_is_not_timed(gate: Gate, pytester: pytes
     path.write_text(path.read_text().replace("else 100)", "else 102)"))
     touched = gate("--nsight-against=HEAD")
 
-    assert touched.identical == {*SAME, "test_dying"}, touched.said
+    assert touched.identical == {*SAME, "test_dying", "test_counting"}, touched.said
     assert "; argument 2: 100 -> 102" in touched.sentences["test_touched"]
