@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -27,8 +26,8 @@ _PREFIX = "identity"
 FOLDERS = f"{_PREFIX}-*"
 """Folders of identity passes in a session's: one or more for each tree."""
 
-_MOST_PROCESSES = 4
-_PROCESSORS_PER_PROCESS = 4
+_MOST_PROCESSES = 8
+_PROCESSORS_PER_PROCESS = 2
 _CASES_PER_PROCESS = 8
 """A process takes as long to import and to find its device as so many cases take."""
 
@@ -172,15 +171,14 @@ def _read_recorded(manifest: Manifest, folder: Path) -> MeasuredProcess:
 
 
 def share_out(cases: Sequence[str], processors: int) -> list[tuple[str, ...]]:
-    """The cases in order, in about equal shares: neighbours may have a fixture in common.
+    """The cases in about equal shares, dealt out in turn: neighbours often take long together.
 
     Args:
         cases: at least one.
         processors: of this machine.
     """
     shares = min(_MOST_PROCESSES, processors // _PROCESSORS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS)
-    edges = [len(cases) * number // max(shares, 1) for number in range(max(shares, 1) + 1)]
-    return [tuple(cases[first:last]) for first, last in itertools.pairwise(edges)]
+    return [tuple(cases[number :: max(shares, 1)]) for number in range(max(shares, 1))]
 
 
 def _read(folder: Path, assignment: Assignment, code: int | None) -> MeasuredProcess:

@@ -109,21 +109,24 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
 
 def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
     first = state.planned_runs + 1
+    # An audit of two trees needs no board's limits and no other board's runs, which canaries are for.
+    canaries = not (state.plan.is_paired and state.proven.keys() >= set(cases))
     pending = tuple(
         PlannedProcess(run, assignment)
         for run in range(first, first + runs)
-        for assignment in _assign(state.plan, cases, run)
+        for assignment in _assign(state.plan, cases, run, canaries=canaries)
     )
     return replace(state, pending=pending, planned_runs=state.planned_runs + runs)
 
 
-def _assign(session: SessionPlan, cases: Sequence[str], run: int) -> tuple[Assignment, ...]:
+def _assign(session: SessionPlan, cases: Sequence[str], run: int, *, canaries: bool) -> tuple[Assignment, ...]:
     """The assignment of one run, or of a pair; both trees of a pair take the cases in the same order."""
-    assignment = Assignment(tuple(cases))
+    assignment = Assignment(tuple(cases), canaries=canaries)
     if session.seed is not None:
         seed, order = random.Random(f"{session.seed}/{run}").getrandbits(32), list(cases)
         random.Random(seed).shuffle(order)
-        assignment = Assignment(tuple(place_partners_together(order, session.partners)), seed)
+        order = place_partners_together(order, session.partners)
+        assignment = replace(assignment, cases=tuple(order), seed=seed)
     return _pair_up(assignment, run) if session.is_paired else (assignment,)
 
 

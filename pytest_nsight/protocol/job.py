@@ -31,12 +31,14 @@ class Assignment:
         seed: of that order, None where it is the user's.
         tree: which tree is measured, THIS_TREE or OTHER_TREE.
         identifies: whether the launches of the cases are identified, and no times are measured.
+        canaries: whether the plugin's own cases are measured beside them, if the job asks for those.
     """
 
     cases: tuple[str, ...]
     seed: int | None = None
     tree: str = THIS_TREE
     identifies: bool = False
+    canaries: bool = True
 
     def write(self, folder: Path) -> None:
         """Writes the assignment where the worker looks for it."""

@@ -136,7 +136,7 @@ class MeasuredRun:
             self._stopwatch.device.release()
             return
         self._pairs.leave(case, self._stopwatch)
-        if self.job.canaries and case in self._assignment.cases:
+        if self.job.canaries and self._assignment.canaries and case in self._assignment.cases:
             cases = self._assignment.cases
             done = len(cases) if is_last else cases.index(case) + 1
             self._canaries.measure(self._stopwatch, self.journal, done, self.job.rounds)

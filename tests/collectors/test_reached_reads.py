@@ -29,10 +29,11 @@ def read_texts(*texts: str) -> KernelReads:
     return found
 
 
-def list_values(*numbers: int) -> list[int | None]:
-    """Words at the beginning of the parameters; the others are not known."""
+def follow(reads: KernelReads, *numbers: int, grid: tuple[int, int, int] = GRID) -> frozenset[int] | None:
+    """What a launch reads with these words at the beginning of its parameters; the others are of addresses."""
     known = b"".join(struct.pack("<I", number % 2**32) for number in numbers)
-    return [*known, *[None] * (SIZE - len(known))]
+    others = [0xAB] * (SIZE - len(known))
+    return reads.of_launch([*known, *others], range(len(known), SIZE), grid)
 
 
 def words(*places: int) -> set[int]:
@@ -149,7 +150,7 @@ def test_what_lies_behind_a_jump_that_is_certain_is_not_read(
 ) -> None:
     reads = read_texts(LOAD, *texts, "LDC R8, c[0x0][0x22c] ;", END, IN_BOTH, END)
 
-    assert reads.of_launch(list_values(number), GRID) == words(*found)
+    assert follow(reads, number) == words(*found)
 
 
 @pytest.mark.parametrize(
@@ -167,14 +168,14 @@ def test_a_predicate_that_comes_of_others_by_a_table(table: str, found: set[int]
     texts = ["ISETP.EQ.AND P1, PT, R5, RZ, PT ;", f"PLOP3.LUT P0, PT, {table}, 0x0 ;", "@P0 BRA 0x60 ;"]
     reads = read_texts(LOAD, *texts, "LDC R8, c[0x0][0x22c] ;", END, IN_BOTH, END)
 
-    assert reads.of_launch(list_values(1), GRID) == words(*found)
+    assert follow(reads, 1) == words(*found)
 
 
 @pytest.mark.parametrize("text", ["FRND.TRUNC R9, R8 ;", "BREV R9, R8 ;", "REDG.E.ADD.F32 desc[UR4][R2.64], R9 ;"])
 def test_plain_instructions_leave_other_registers_as_they_are(text: str) -> None:
     reads = read_texts(LOAD, text, EQUALS_0, "@P0 BRA 0x50 ;", END, IN_BOTH, END)
 
-    assert reads.of_launch(list_values(1), GRID) == words(0)
+    assert follow(reads, 1) == words(0)
 
 
 def test_threads_that_have_waited_go_on_where_their_barrier_says() -> None:
@@ -186,7 +187,7 @@ def test_threads_that_have_waited_go_on_where_their_barrier_says() -> None:
     ]  # fmt: skip
 
     def read(barrier: str) -> frozenset[int] | None:
-        return read_texts(*(text.format(barrier) for text in texts)).of_launch(list_values(), GRID)
+        return follow(read_texts(*(text.format(barrier) for text in texts)))
 
     assert read("BSSY B1, 0xa0 ;") == words()
     assert read("@P4 BSSY B1, 0xa0 ;") == read("BMOV.32 B1, R7 ;") == words(11), "it may go on anywhere"
@@ -195,7 +196,7 @@ def test_threads_that_have_waited_go_on_where_their_barrier_says() -> None:
 def test_a_value_that_differs_from_process_to_process_decides_nothing() -> None:
     reads = read_texts(LOAD, "ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@P0 BRA 0x40 ;", IN_BOTH, END)
 
-    assert reads.of_launch(list_values(), GRID) == words(0, 11)
+    assert follow(reads) == words(0, 11)
 
 
 def test_of_two_ways_that_meet_only_what_both_know_is_known() -> None:
@@ -209,7 +210,7 @@ def test_of_two_ways_that_meet_only_what_both_know_is_known() -> None:
         END,
     )
 
-    assert reads.of_launch(list_values(), GRID) == words(11)
+    assert follow(reads) == words(11)
 
 
 def test_a_loop_ends_and_its_counter_is_not_known() -> None:
@@ -222,15 +223,15 @@ def test_a_loop_ends_and_its_counter_is_not_known() -> None:
         END,
     )
 
-    assert reads.of_launch(list_values(), GRID) == words(11)
+    assert follow(reads) == words(11)
 
 
 def test_a_place_that_the_number_of_the_block_says_is_found_block_by_block() -> None:
     reads = read_texts("S2R R8, SR_CTAID.X ;", "LDC.U8 R0, c[0x0][R8+0x214] ;", END)
 
     assert reads.anywhere is None
-    assert reads.of_launch(list_values(), (3, 1, 1)) == {4, 5, 6}
-    assert reads.of_launch(list_values(), GRID) is None
+    assert follow(reads, grid=(3, 1, 1)) == {4, 5, 6}
+    assert follow(reads) is None
 
 
 @pytest.mark.parametrize(
@@ -238,7 +239,7 @@ def test_a_place_that_the_number_of_the_block_says_is_found_block_by_block() -> 
     ["LDC R0, c[0x0][R8+0x214] ;", "LDC R0, c[0x0][UR8+0x214] ;", "FADD R0, R1, c[0x0][R8+0x214] ;"],
 )
 def test_a_place_that_nothing_says_may_be_anywhere(text: str) -> None:
-    assert read_texts("LDG.E R8, desc[UR4][R2.64] ;", text, END).of_launch(list_values(), (3, 1, 1)) is None
+    assert follow(read_texts("LDG.E R8, desc[UR4][R2.64] ;", text, END), grid=(3, 1, 1)) is None
 
 
 @pytest.mark.parametrize(
@@ -247,7 +248,7 @@ def test_a_place_that_nothing_says_may_be_anywhere(text: str) -> None:
 def test_control_flow_that_is_not_understood_is_not_followed(text: str) -> None:
     reads = read_texts(LOAD, "ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@!P0 BRA 0x50 ;", IN_BOTH, text, END)
 
-    assert reads.of_launch(list_values(0), GRID) == reads.anywhere == words(0, 11)
+    assert follow(reads, 0) == reads.anywhere == words(0, 11)
 
 
 def test_a_function_of_the_kernel_returns_behind_its_calls() -> None:
@@ -256,7 +257,7 @@ def test_a_function_of_the_kernel_returns_behind_its_calls() -> None:
         "RET.REL.NODEC R20 0x0 ;",
     )  # fmt: skip
 
-    assert reads.of_launch(list_values(0), GRID) == words(0, 7, 11)
+    assert follow(reads, 0) == words(0, 7, 11)
 
 
 def test_what_a_function_changes_is_known_behind_each_of_its_calls() -> None:
@@ -267,7 +268,7 @@ def test_what_a_function_changes_is_known_behind_each_of_its_calls() -> None:
         "CALL.REL.NOINC 0xc0 ;", END, IN_BOTH, END, "LDC R8, c[0x0][0x22c] ;", "RET.REL.NODEC R20 0x0 ;",
     )  # fmt: skip
 
-    assert reads.of_launch(list_values(0), GRID) == words(0, 7)
+    assert follow(reads, 0) == words(0, 7)
 
 
 @pytest.mark.parametrize("address", ["MOV R20, 0x40 ;", "LDG.E R20, desc[UR4][R8.64] ;"])
@@ -276,7 +277,7 @@ def test_a_function_that_returns_elsewhere_is_not_followed(address: str) -> None
         LOAD, address, "CALL.REL.NOINC 0x50 ;", END, IN_BOTH, "LDC R8, c[0x0][0x22c] ;", "RET.REL.NODEC R20 0x0 ;"
     )
 
-    assert reads.of_launch(list_values(0), GRID) == reads.anywhere == words(0, 7, 11)
+    assert follow(reads, 0) == reads.anywhere == words(0, 7, 11)
 
 
 def test_a_function_that_calls_itself_is_not_followed_without_end() -> None:
@@ -285,7 +286,7 @@ def test_a_function_that_calls_itself_is_not_followed_without_end() -> None:
         "RET.REL.NODEC R20 0x0 ;", IN_BOTH,
     )  # fmt: skip
 
-    assert reads.of_launch(list_values(0), GRID) == reads.anywhere == words(0, 11)
+    assert follow(reads, 0) == reads.anywhere == words(0, 11)
 
 
 def test_a_jump_back_beyond_where_nvdisasm_found_it_is_moved_to_its_place() -> None:
@@ -299,16 +300,16 @@ def test_a_jump_back_beyond_where_nvdisasm_found_it_is_moved_to_its_place() -> N
 def test_a_computed_place_at_the_drivers_own_words_may_lead_anywhere() -> None:
     reads = read_texts("S2R R8, SR_CTAID.X ;", "LDC.64 R0, c[0x0][R8+0x198] ;", END)
 
-    assert reads.of_launch(list_values(), (1, 1, 1)) is None
+    assert follow(reads, grid=(1, 1, 1)) is None
 
 
 def test_launches_with_equal_numbers_are_followed_once() -> None:
     reads = read_texts(LOAD, "ISETP.NE.AND P0, PT, R5, RZ, PT ;", "@!P0 BRA 0x40 ;", IN_BOTH, END)
 
-    first = reads.of_launch(list_values(0, 1), GRID)
+    first = follow(reads, 0, 1)
 
-    assert reads.of_launch(list_values(0, 2), GRID) is first
-    assert reads.of_launch(list_values(1, 2), GRID) == words(0, 11)
+    assert follow(reads, 0, 2) is first
+    assert follow(reads, 1, 2) == words(0, 11)
 
 
 SOURCE = r"""
@@ -358,12 +359,12 @@ def compiled(request: pytest.FixtureRequest) -> dict[str, KernelReads]:
     return {name: one for name, one in reads.items() if one is not None}
 
 
-def draw(kernel: KernelCode, choose: random.Random) -> list[int | None]:
+def draw(kernel: KernelCode, choose: random.Random) -> list[int]:
     size = max(one.offset + one.size for one in kernel.parameters)
     return [choose.randrange(256) for _ in range(size)]
 
 
-def put(values: list[int | None], place: int, layout: str, number: int) -> None:
+def put(values: list[int], place: int, layout: str, number: int) -> None:
     packed = struct.pack(layout, number)
     values[place : place + len(packed)] = packed
 
@@ -379,7 +380,7 @@ def test_sizes_and_strides_of_dimensions_that_there_are_not_are_not_read(
     put(values, count, "<i", 1000)
     put(values, calculator, "<i", dims)
 
-    found = reads.of_launch(values, GRID)
+    found = reads.of_launch(values, (), GRID)
 
     sizes, strides = calculator + 4, calculator + 4 + 25 * 12
     needed = set(range(count, count + 4)) | set(range(calculator, calculator + 4))
@@ -406,7 +407,7 @@ def test_of_lists_of_tensors_those_of_the_launchs_blocks_are_read(
         put(values, tensor + block, "<B", number)
         put(values, chunk + 4 * block, "<i", block)
 
-    found = reads.of_launch(values, (blocks, 1, 1))
+    found = reads.of_launch(values, (), (blocks, 1, 1))
 
     needed: set[int] = set()
     for block, number in enumerate(tensors):
@@ -427,8 +428,16 @@ def test_bytes_of_an_address_count_as_not_known(compiled: dict[str, KernelReads]
     reads = compiled["strided"]
     values = draw(reads.kernel, random.Random(1))
     put(values, reads.kernel.parameters[1].offset, "<i", 2)
-    known = reads.of_launch(values, GRID)
+    known = reads.of_launch(values, (), GRID)
     pointer = reads.kernel.parameters[-1].offset
-    values[pointer : pointer + 8] = [None] * 8
 
-    assert reads.of_launch(values, GRID) == known
+    assert reads.of_launch(values, range(pointer, pointer + 8), GRID) == known
+
+
+def test_a_number_that_looks_like_an_address_with_what_lies_behind_it_is_a_number() -> None:
+    """The two tensors of two blocks, and stale bytes of an address: without them nothing says which is meant."""
+    reads = read_texts("S2R R8, SR_CTAID.X ;", "LDC.U8 R0, c[0x0][R8+0x210] ;", "LDC R1, c[0x0][R0+0x220] ;", END)
+
+    found = reads.of_launch([4, 8, *range(100, SIZE + 98)], range(8), (2, 1, 1))
+
+    assert found == {0, 1} | words(5, 6)

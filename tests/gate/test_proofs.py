@@ -235,6 +235,15 @@ def test_of_two_trees_both_are_identified_and_only_what_differs_is_timed_in_both
     assert set(state.proven.values()) == {"0123456"}
 
 
+@pytest.mark.parametrize(("there", "canaries"), [(SAME, False), ({**SAME, IDS[1]: launching("old")}, True)])
+def test_an_audit_of_two_trees_needs_no_canaries(there: Mapping[str, Identity], canaries: bool) -> None:
+    machine = IdentifyingMachine(SAME, there)
+
+    run(machine, StoredRuns(), is_paired=True)
+
+    assert {one.canaries for one in machine.assignments if not one.identifies} == {canaries}
+
+
 def claiming(**policy: object) -> tuple[Case, ...]:
     first = replace(CASES[0], policy=Policy(faster_than=IDS[1], **policy))  # type: ignore[arg-type]
     return (first, *CASES[1:])

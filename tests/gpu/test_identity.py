@@ -17,10 +17,19 @@ from tests.gpu.conftest import PROGRAMS, Json, Project, make_project
 
 ROOT = Path(__file__).parents[2]
 COLLECTOR = "--nsight-collector=nsys"
-RANDOM = "test_random"
-"""Its scalar differs from round to round."""
+RANDOM, CHANGING = "test_random", "test_changing"
+"""The number of one is another in every round; the grid of the other alternates."""
 
-PROVEN = {"test_triton", "test_argument", "test_grid", "test_matmul", "test_softmax", "test_graph", "test_parts"}
+PROVEN = {
+    "test_triton",
+    "test_argument",
+    "test_grid",
+    "test_matmul",
+    "test_softmax",
+    "test_graph",
+    "test_parts",
+    "test_counting",
+}
 
 
 def make_saved(folder: Path) -> Project:
@@ -53,8 +62,8 @@ def test_unchanged_cases_are_identical_in_another_process_and_the_rest_is_named(
     assert code == 0, saved.said
     verdicts = list_verdicts(saved)
     assert {case for case, verdict in verdicts.items() if verdict == "IDENTICAL"} == PROVEN, saved.said
-    assert RANDOM in list_notes(saved)
-    assert "its rounds differ: argument" in list_notes(saved)
+    assert f"without an identity ({CHANGING}): its rounds differ: grid" in list_notes(saved)
+    assert "changes from round to round, in another way than before" in saved.subject(f"::{RANDOM}")["sentence"]
     assert "audit: 3 identical cases timed all the same" in list_notes(saved)
     assert "CONTRADICT" not in list_notes(saved), saved.said
     session = saved.run_folder().parent

@@ -13,6 +13,7 @@ from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, 
 from pytest_nsight.collectors.cupti.parameter_reads import KernelReads, find_reads, has_padding, mask_unread
 from pytest_nsight.model.identity import LaunchIdentity
 
+_WORD_BYTES = 8
 _CAPTURED = "captured"
 """Kind of a launch that went into a CUDA graph: its arguments are the node's, whose record has none."""
 
@@ -58,23 +59,32 @@ class ReadLaunch:
         if self.code is None:
             return self.identity
         structs = [] if kernel is None else self.structs
-        reads = kernel.of_launch(self._list_bytes(), self.identity.grid) if kernel is not None and structs else None
+        reads = None
+        if kernel is not None and structs:
+            values = self._list_bytes()
+            reads = kernel.of_launch(values, self._list_addresses(values), self.identity.grid)
         structs = [] if reads is None else structs
         masked = {one.ordinal: mask_unread(self.values[one.ordinal], one, reads or frozenset()) for one in structs}
         texts = describe_arguments({**self.values, **masked}, self.code.parameters, self.allocations.get, numbers)
         return replace(self.identity, arguments=(*texts, *self.identity.arguments))
 
-    def _list_bytes(self) -> list[int | None]:
-        """The bytes of all parameters, by offset; None of those of an address, which no two processes share."""
+    def _list_bytes(self) -> list[int]:
+        """The bytes of all parameters, by offset; zeros between them."""
         parameters = self.code.parameters if self.code else ()
-        found: list[int | None] = [None] * max((one.offset + one.size for one in parameters), default=0)
+        found = [0] * max((one.offset + one.size for one in parameters), default=0)
         for one in parameters:
             found[one.offset : one.offset + one.size] = self.values[one.ordinal]
-        for at in range(0, len(found) - 7, 8):
-            word = [byte for byte in found[at : at + 8] if byte is not None]
-            if len(word) == 8 and int.from_bytes(bytes(word), "little") in self.allocations:
-                found[at : at + 8] = [None] * 8
         return found
+
+    def _list_addresses(self, values: Sequence[int]) -> set[int]:
+        """The places of the bytes of addresses, which no two processes share."""
+        words = (at for at in range(0, len(values) - _WORD_BYTES + 1, _WORD_BYTES))
+        return {
+            at + byte
+            for at in words
+            if int.from_bytes(bytes(values[at : at + _WORD_BYTES]), "little") in self.allocations
+            for byte in range(_WORD_BYTES)
+        }
 
 
 class LaunchReader:

@@ -84,23 +84,30 @@ class KernelReads:
     _program: Program
     _known: list[tuple[tuple[int, int, int], frozenset[int], Sequence[int | None]]] = field(default_factory=list)
 
-    def of_launch(self, values: Sequence[int | None], grid: tuple[int, int, int]) -> frozenset[int] | None:
+    def of_launch(
+        self, values: Sequence[int], addresses: Collection[int], grid: tuple[int, int, int]
+    ) -> frozenset[int] | None:
         """The bytes that a launch reads; None where that is not known.
 
         Args:
-            values: of the bytes of all parameters; None of those whose value differs from process to process.
+            values: of the bytes of all parameters.
+            addresses: places of those that differ from process to process. They decide nothing as long as the
+                launch can be followed without: numbers of two or four bytes with unset room behind them may
+                look like an address, too.
             grid: blocks of the launch.
         """
         if max(one.size for one in self.kernel.parameters) <= _SMALL_BYTES and self.anywhere is not None:
             return self.anywhere
-        for known_grid, reads, read in self._known:
-            if known_grid == grid and read == [values[at] for at in sorted(reads)]:
-                return reads
-        found = self._follow(values, grid)
-        if found is None:
-            return self.anywhere
-        self._known.append((grid, found, [values[at] for at in sorted(found)]))
-        return found
+        masked = [None if at in addresses else byte for at, byte in enumerate(values)]
+        for bytes_used in (masked, list(values)) if addresses else (masked,):
+            for known_grid, reads, read in self._known:
+                if known_grid == grid and read == [bytes_used[at] for at in sorted(reads)]:
+                    return reads
+            found = self._follow(bytes_used, grid)
+            if found is not None:
+                self._known.append((grid, found, [bytes_used[at] for at in sorted(found)]))
+                return found
+        return self.anywhere
 
     def _follow(self, values: Sequence[int | None], grid: tuple[int, int, int]) -> frozenset[int] | None:
         first = self.kernel.parameters_at

@@ -1,11 +1,11 @@
 """Measured by tests/gpu/test_identity.py; SPOILED names the case whose launches are others than they were.
 
-Elementwise kernels of torch are avoided: nothing sets the padding of their functors, so they have no identity.
 Lengths stay multiples of 16, for which Triton makes the same code.
 """
 
 from __future__ import annotations
 
+import itertools
 import os
 
 import pytest
@@ -73,7 +73,7 @@ def test_parts(nsight, x):
     nsight(body)
 
 
-def test_random(nsight, x):
+def test_counting(nsight, x):
     state = [0]
 
     def body():
@@ -81,3 +81,12 @@ def test_random(nsight, x):
         x.add_(state[0])
 
     nsight(body)
+
+
+def test_random(nsight, x):
+    nsight(lambda: x.add_(int.from_bytes(os.urandom(2), "little")))
+
+
+def test_changing(nsight, x):
+    lengths = itertools.cycle((LENGTH, LENGTH // 2))
+    nsight(lambda: x[: next(lengths)].add_(1))
