@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import mmap
 import struct
 from typing import Any
 
@@ -284,7 +285,24 @@ def test_a_failure_within_a_callback_is_kept_and_not_raised(callbacks: Callbacks
 
 
 def test_memory_is_looked_up(callbacks: Callbacks) -> None:
-    assert callbacks.capture.find_allocation(0x10010) == Allocation(0x10000, 4096)
-    assert callbacks.capture.find_allocation(0x10900) == Allocation(0x10000, 4096, " of the host")
-    assert callbacks.capture.find_allocation(0x10D00) == Allocation(0x10000, 4096, " managed")
-    assert callbacks.capture.find_allocation(0x20000) is None
+    assert callbacks.capture.memory.find(0x10010) == Allocation(0x10000, 4096)
+    assert callbacks.capture.memory.find(0x10900) == Allocation(0x10000, 4096, " of the host")
+    assert callbacks.capture.memory.find(0x10D00) == Allocation(0x10000, 4096, " managed")
+    assert callbacks.capture.memory.find(0x20000) is None
+
+
+def test_an_address_of_the_process_itself_is_one_wherever_it_lies(callbacks: Callbacks) -> None:
+    """Memory that is mapped after the first look is found, too."""
+    text = ctypes.create_string_buffer(64)
+    find = callbacks.capture.memory.find
+    assert find(ctypes.addressof(text)) == Allocation(ctypes.addressof(text), 0)
+
+    with mmap.mmap(-1, 2**20) as later:
+        held = ctypes.c_char.from_buffer(later)
+        address = ctypes.addressof(held)
+        found = find(address)
+        del held
+
+    assert found == Allocation(address, 0)
+    assert find(2**46 + 5) is None
+    assert find(4096) is None

@@ -30,8 +30,8 @@ class Allocation:
     """A piece of memory as the driver gave it out.
 
     Attributes:
-        address: where it begins.
-        size: bytes.
+        address: where it begins; that which was looked up where CUDA does not know it.
+        size: bytes; 0 of the process's own memory, which CUDA does not know.
         memory: " of the host" or " managed" where it may lie on the host, "" on the device.
     """
 
@@ -115,12 +115,15 @@ def _describe(value: bytes, offset: int, find: FindAllocation, numbers: dict[int
             continue
         parts += [_plain(plain)] if plain else []
         plain = b""
-        number = numbers.setdefault(address, len(numbers))
-        parts.append(
-            f"pointer {number} aligned to {alignment_of(address)} into {allocation.size} bytes{allocation.memory}"
-        )
+        parts.append(f"pointer {numbers.setdefault(address, len(numbers))} {_say_target(address, allocation)}")
         position += _WORD_BYTES
     return ", ".join(parts + ([_plain(plain)] if plain else []))
+
+
+def _say_target(address: int, allocation: Allocation) -> str:
+    if not allocation.size:
+        return "into the process"
+    return f"aligned to {alignment_of(address)} into {allocation.size} bytes{allocation.memory}"
 
 
 def _plain(value: bytes) -> str:

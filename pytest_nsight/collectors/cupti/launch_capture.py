@@ -11,13 +11,13 @@ import ctypes
 import struct
 import threading
 from collections.abc import Callable, Sequence
-from ctypes import byref, c_char_p, c_int, c_size_t, c_uint32, c_uint64, c_void_p
+from ctypes import byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
-from pytest_nsight.collectors.cupti.launch_arguments import Allocation
 from pytest_nsight.collectors.cupti.library import Cupti
 from pytest_nsight.collectors.cupti.loaded_modules import LoadedModules
+from pytest_nsight.collectors.cupti.pointed_memory import PointedMemory
 
 _DRIVER_DOMAIN, _RUNTIME_DOMAIN, _RESOURCE_DOMAIN = 1, 2, 3
 _MODULE_LOADED = 6
@@ -47,8 +47,6 @@ _NEEDLESS_ATTRIBUTES = (0, 3, 4)
 
 
 _ATTRIBUTE_BYTES, _MOST_ATTRIBUTES = 72, 32
-_MEMORY_TYPE, _IS_MANAGED, _HOST = 2, 8, 1
-"""Two of CUpointer_attribute, and CU_MEMORYTYPE_HOST."""
 _PACKED_POINTER, _PACKED_SIZE = 1, 2
 """CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE, for arguments in one buffer."""
 
@@ -110,6 +108,7 @@ class LaunchCapture:
     Attributes:
         launches: correlation -> the launch.
         modules: what the process has loaded.
+        memory: what addresses point into.
         layouts: kernel -> offset and size of each parameter, for the runtime's calls, which do not say it.
         problems: what went wrong in callbacks, where nothing may be raised.
     """
@@ -126,6 +125,7 @@ class LaunchCapture:
         self._callback = _Callback(self._called)
         self._runtime_calls = threading.local()
         self.modules = LoadedModules(self._driver)
+        self.memory = PointedMemory(self._driver)
 
     def start(self, find_layout: FindLayout | None = None) -> None:
         """Begins.
@@ -148,21 +148,6 @@ class LaunchCapture:
     def stop(self) -> None:
         """Ends."""
         self._cupti.call("cuptiUnsubscribe", self._subscriber)
-
-    def find_allocation(self, address: int) -> Allocation | None:
-        """The memory that an address points into, if the device can reach it."""
-        base, size = c_uint64(), c_size_t()
-        if self._driver.cuMemGetAddressRange_v2(byref(base), byref(size), c_uint64(address)):
-            return None
-        is_managed = self._ask_of_pointer(_IS_MANAGED, address)
-        is_on_host = self._ask_of_pointer(_MEMORY_TYPE, address) == _HOST
-        memory = " managed" if is_managed else " of the host" if is_on_host else ""
-        return Allocation(base.value, size.value, memory)
-
-    def _ask_of_pointer(self, attribute: int, address: int) -> int:
-        value = c_uint32()
-        self._driver.cuPointerGetAttribute(byref(value), c_int(attribute), c_uint64(address))
-        return value.value
 
     def _called(self, _: int | None, domain: int, number: int, data: int) -> None:
         try:

@@ -174,7 +174,7 @@ class LaunchReader:
                 "launched in another way than known, or for the first time after the warm-up"
             )
         try:
-            allocations = find_pointers(launch.arguments, code.parameters, self._capture.find_allocation)
+            allocations = find_pointers(launch.arguments, code.parameters, self._capture.memory.find)
         except ValueError as error:
             raise UnidentifiedError(f"{code.name}: {error}") from error
         identity = replace(identity, arguments=(*launch.attributes, *identity.arguments))
