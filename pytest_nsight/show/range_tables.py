@@ -100,10 +100,11 @@ def tabulate_clocks(clocks: Sequence[RoundClocks], top: int) -> Section | None:
                 column("profiler", [time(one.range_ns) for one in shown]),
                 column("kernels", [time(one.kernel_ns) for one in shown]),
                 column("difference", [share(one.difference) for one in shown]),
-                column("kernels of Python", [share(one.kernel_share) for one in shown]),
+                column("share", [share(one.kernel_share) for one in shown]),
             ]
         ],
-        f"{quantile} over the rounds, synchronisation included; both clocks ran under the profiler",
+        f"{quantile} over the rounds, synchronisation included; both clocks ran under the profiler; share: of Python's "
+        "time, in kernels",
     )
 
 
