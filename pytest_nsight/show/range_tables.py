@@ -103,8 +103,8 @@ def tabulate_clocks(clocks: Sequence[RoundClocks], top: int) -> Section | None:
                 column("share", [share(one.kernel_share) for one in shown]),
             ]
         ],
-        f"{quantile} over the rounds, synchronisation included; both clocks ran under the profiler; share: of Python's "
-        "time, in kernels",
+        f"{quantile} over the rounds, synchronisation included; both clocks ran under the profiler; share: of "
+        "Python's time, in kernels",
     )
 
 

@@ -200,17 +200,20 @@ def test_a_number_that_looks_like_no_address_counts_by_its_bytes() -> None:
     assert describe_arguments(one, parameters, find, {}) != describe_arguments(other, parameters, find, {})
 
 
-def test_of_an_address_of_the_process_only_counts_that_it_is_one() -> None:
-    """Its heap and stack lie elsewhere in every process, aligned in other ways."""
+def test_of_an_address_of_the_process_a_small_alignment_counts_and_which_are_equal() -> None:
+    """Its heap and stack lie elsewhere in every process, aligned to 16 bytes at least."""
     parameters = [Parameter(0, 0, 8), Parameter(1, 8, 8)]
 
     def describe(first: int, second: int) -> tuple[str, ...]:
         values = {0: word(first), 1: word(second)}
         return describe_arguments(values, parameters, lambda address: Allocation(address, 0), {})
 
-    assert describe(0x7FFD00000010, 0x7FFD00000014) == ("pointer 0 into the process", "pointer 1 into the process")
-    assert describe(0x7FFC00000020, 0x7FFC00000024) == describe(0x7FFD00000010, 0x7FFD00000014)
-    assert describe(0x7FFC00000020, 0x7FFC00000020) != describe(0x7FFD00000010, 0x7FFD00000014)
+    found = describe(0x7FFD00000010, 0x7FFD00000014)
+
+    assert found == ("pointer 0 aligned to 16 into the process", "pointer 1 aligned to 4 into the process")
+    assert describe(0x7FFC00000020, 0x7FFC00000024) == found
+    assert describe(0x7FFC00000020, 0x7FFC00000020) != found
+    assert describe(0x7FFC00000020, 0x7FFC00000030) != found
 
 
 def test_an_argument_of_another_size_is_refused() -> None:

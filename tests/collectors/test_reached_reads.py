@@ -280,6 +280,63 @@ def test_a_function_that_returns_elsewhere_is_not_followed(address: str) -> None
     assert follow(reads, 0) == reads.anywhere == words(0, 7, 11)
 
 
+@pytest.mark.parametrize("text", ["EXIT P4 ;", "EXIT !P4 ;", "@P4 EXIT ;"])
+def test_threads_of_which_some_may_end_go_on(text: str) -> None:
+    assert follow(read_texts(text, IN_BOTH, END)) == words(11)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "RET.REL.NODEC P4, R20 0x0 ;", "RET.REL.NODEC R20 0x20 ;", "RET.ABS.NODEC R20 0x0 ;",
+        "CALL.REL.NOINC P4, 0x70 ;", "CALL.REL.NOINC R4 0x70 ;", "BSSY P4, B0, 0x40 ;", "BSYNC !P4, B0 ;",
+    ],
+)  # fmt: skip
+def test_control_flow_of_a_form_that_is_not_known_is_not_followed(text: str) -> None:
+    reads = read_texts(
+        LOAD, "MOV R20, 0x30 ;", "CALL.REL.NOINC 0x70 ;", "@P0 BRA 0x60 ;", END, text, END,
+        "RET.REL.NODEC R20 0x0 ;", IN_BOTH, END,
+    )  # fmt: skip
+
+    assert follow(reads, 0) == reads.anywhere == words(0, 11)
+
+
+def test_a_call_in_the_last_place_is_not_followed() -> None:
+    reads = read_texts(LOAD, "MOV R20, 0x40 ;", "BRA 0x40 ;", "RET.REL.NODEC R20 0x0 ;", "CALL.REL.NOINC 0x30 ;")
+
+    assert follow(reads, 0) == reads.anywhere
+
+
+def test_a_barrier_that_may_have_been_set_anew_leads_anywhere() -> None:
+    texts = ["BSSY B0, 0x40 ;", "@P4 BSSY B0, 0x60 ;", "BSYNC B0 ;", END, END, END, IN_BOTH, END]
+
+    assert follow(read_texts(*texts)) == words(11)
+
+
+def test_a_load_of_256_bits_names_two_groups_of_registers() -> None:
+    texts = ["MOV R8, 0x1 ;", "LDG.E.ENL2.256 R12, R8, desc[UR4][R2.64] ;", "ISETP.EQ.AND P0, PT, R8, 0x1, PT ;"]
+
+    assert follow(read_texts(*texts, "@P0 BRA 0x60 ;", IN_BOTH, END, END)) == words(11)
+
+
+def test_a_selected_byte_of_a_word_may_be_any() -> None:
+    reads = read_texts("I2F.U8 R0, c[0x0][0x22c].B2 ;", END)
+
+    assert reads.anywhere is not None
+    assert words(7) <= reads.anywhere
+
+
+def test_a_whole_address_that_decides_as_a_number_leaves_the_launch_unknown() -> None:
+    """The text of the argument would have its alignment only."""
+    texts = ["LDC{} R4, c[0x0][0x210] ;", "LDC R5, c[0x0][0x214] ;", "LDC R1, c[0x0][R4+0x220] ;", END]
+    values = [4, *[0] * (SIZE - 1)]
+
+    for width in ("", ".64"):
+        reads = read_texts(*(text.format(width) for text in texts))
+        assert reads.of_launch(values, (), GRID) is not None
+        assert reads.of_launch(values, range(8), GRID) is None
+
+
 def test_a_function_that_calls_itself_is_not_followed_without_end() -> None:
     reads = read_texts(
         LOAD, "MOV R20, 0x30 ;", "CALL.REL.NOINC 0x40 ;", END, "MOV R20, 0x60 ;", "CALL.REL.NOINC 0x40 ;",

@@ -12,10 +12,14 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.manifest_events import Journal
+from pytest_nsight.protocol.ranks import no_barrier
+from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.canaries import NAMES, Canary, Prepared, choose_places, due, make_canaries
 from pytest_nsight.worker.extra_rounds import CanarySchedule
+from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.rounds import Stopwatch
 from tests.worker.board import Board, Silent
 
@@ -171,6 +175,24 @@ def test_one_that_fails_is_recorded_and_the_rest_go_on(tmp_path: Path) -> None:
         "nsight_canaries::copy": "OutOfMemoryError: CUDA out of memory.",
         "nsight_canaries::triad": "RuntimeError: sticky",
     }
+
+
+@pytest.mark.parametrize(
+    ("of_job", "of_assignment", "measured"), [(True, True, 8), (False, True, 0), (True, False, 0)]
+)
+def test_they_are_measured_where_job_and_assignment_ask_for_them(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of_job: bool, of_assignment: bool, measured: int
+) -> None:
+    board = RestlessBoard(*(Canary(name, lambda: Prepared(int)) for name in NAMES))
+    monkeypatch.setattr(measured_case, "current_device", lambda _root_pid: board)
+    job = Job("s/001", "s", "", "", "nsys", 2, (), (), {}, canaries=of_job)
+    run = MeasuredRun(job, Journal(tmp_path / "manifest.jsonl"), Silent(), no_barrier)
+    run.assign(Assignment(("t.py::t",), canaries=of_assignment), [])
+    assert run.stopwatch is not None
+
+    run.finish_case("t.py::t", is_last=True)
+
+    assert len(read_manifest(tmp_path / "manifest.jsonl").ended) == measured == (len(NAMES) if measured else 0)
 
 
 def test_nothing_is_due_twice() -> None:

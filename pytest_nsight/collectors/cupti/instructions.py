@@ -14,8 +14,14 @@ _REGISTER = re.compile(r"\b(U?R)(\d+)\b")
 _PREDICATE = re.compile(r"\b(U?P\d+)\b")
 _CONSTANT = re.compile(r"\bcx?\[")
 
-_JUMPS = ("BRA", "BSSY", "CALL", "LEPC", "WARPSYNC")
-"""Instructions that name an address of the same kernel."""
+_BARRIER = re.compile(r"B\d+")
+_CONDITION = re.compile(r"!?U?P(?:\d+|T)")
+
+_JUMPS = ("BRA", "BSSY", "CALL", "LEPC", "RET", "WARPSYNC")
+"""Instructions that name an address of the same kernel; a return, what its register is relative to."""
+
+_UNCONDITIONAL = ("BSSY", "BSYNC", "CALL", "RET")
+"""Instructions that may depend on a predicate among their operands, which is not followed."""
 
 _BEYOND = frozenset(("ACQSHMINIT", "BRX", "BRXU", "JMP", "JMX", "JMXU", "KILL", "RPCMOV", "RTT"))
 """Control flow that is not followed."""
@@ -46,7 +52,9 @@ _PAIR_DESTINATION = frozenset(
 _BARRIERS = 16
 """Registers at the most that say where threads go on together."""
 
-_SUFFIX_REGISTERS = {"64": 2, "F64": 2, "U64": 2, "S64": 2, "WIDE": 2, "128": 4, "256": 8}
+_SUFFIX_REGISTERS = {"64": 2, "F64": 2, "U64": 2, "S64": 2, "WIDE": 2, "128": 4}
+_SEVERAL_DESTINATIONS = ("256", "ENL2")
+"""Suffixes of loads that name two groups of registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,6 +76,11 @@ class Instruction:
     suffixes: tuple[str, ...]
     operands: tuple[str, ...]
     target: int | None = None
+
+    @property
+    def conditions(self) -> list[str]:
+        """Operands that are a predicate, such as "!P0"."""
+        return [operand for operand in self.operands if _CONDITION.fullmatch(operand)]
 
     @property
     def registers(self) -> list[tuple[str, int]]:
@@ -139,16 +152,20 @@ class ControlFlow:
         return address // INSTRUCTION_BYTES
 
     def _is_understood(self, at: int) -> bool:
-        one = self._instructions[at]
-        if one.name in _BEYOND or (one.name == "RET" and not self._has_functions):
+        one, place = self._instructions[at], self.find_target(at)
+        if one.name in _BEYOND or (one.name in _UNCONDITIONAL and one.conditions):
+            return False
+        if one.name == "RET":
+            # Else the register is relative to something else than the kernel's first instruction.
+            return self._has_functions and "REL" in one.suffixes and one.target == 0
+        if one.name in ("BSSY", "BSYNC") and not (one.operands and _BARRIER.fullmatch(one.operands[0])):
             return False
         if one.name == "LEPC":
             # The address that a call of the driver's code returns to.
-            place = self.find_target(at)
             return place is not None and self._instructions[place - 1].name == "CALL"
-        if one.name in ("BRA", "BSSY") or is_call_inside(one):
-            return self.find_target(at) is not None
-        return True
+        if is_call_inside(one):
+            return place is not None and not one.registers and at + 1 < len(self._instructions)
+        return one.name not in ("BRA", "BSSY") or place is not None
 
 
 def is_call_inside(one: Instruction) -> bool:
@@ -157,10 +174,14 @@ def is_call_inside(one: Instruction) -> bool:
 
 
 def list_changes(one: Instruction) -> frozenset[str] | None:
-    """Registers and predicates that an instruction may change; None for any."""
+    """Registers, predicates and barriers that an instruction may change; None for any."""
     changed = set(one.predicates)
     if one.name == "BMOV":
         changed.update(f"B{number}" for number in range(_BARRIERS))
+    if one.name == "BSSY":
+        changed.update(operand for operand in one.operands if _BARRIER.fullmatch(operand))
+    if not set(_SEVERAL_DESTINATIONS).isdisjoint(one.suffixes):
+        return None
     if one.name not in _NO_DESTINATION:
         if one.name not in _ONE_DESTINATION and one.name not in _PAIR_DESTINATION:
             return None

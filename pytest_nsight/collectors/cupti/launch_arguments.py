@@ -1,7 +1,8 @@
 """The arguments of a launch as text that is the same wherever the launch is the same work. Pure.
 
 An address never repeats from process to process, so a pointer counts by what a kernel can notice of it: its
-alignment, size and place of the allocation behind it, and which other pointers of the round are equal to it.
+alignment, size and place of the allocation behind it, and which other pointers of the round are equal to it. Of
+memory of the process that CUDA does not know only a small alignment counts, as it lies elsewhere in every process.
 Everything else in the arguments counts by its bytes.
 """
 
@@ -20,6 +21,9 @@ _WORD_BYTES = 8
 _NUMBER = re.compile(r"-?\d+|[0-9a-f]+")
 _LONGEST_NUMBER = 24
 """Characters of a number that is shown; of a longer one, the bytes of a struct, the digest is kept."""
+
+_PROCESS_ALIGNMENT = 16
+"""What stacks and heaps keep in every process, and the widest load of most architectures."""
 
 _MOST_ALIGNMENT = 256
 """The driver's own allocations are aligned so; more makes no difference to any load."""
@@ -122,7 +126,7 @@ def _describe(value: bytes, offset: int, find: FindAllocation, numbers: dict[int
 
 def _say_target(address: int, allocation: Allocation) -> str:
     if not allocation.size:
-        return "into the process"
+        return f"aligned to {min(alignment_of(address), _PROCESS_ALIGNMENT)} into the process"
     return f"aligned to {alignment_of(address)} into {allocation.size} bytes{allocation.memory}"
 
 

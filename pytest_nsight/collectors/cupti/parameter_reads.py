@@ -18,15 +18,19 @@ from pytest_nsight.collectors.cupti.disassembly import disassemble
 from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction
 from pytest_nsight.collectors.cupti.machine_code import KernelCode, Parameter
 from pytest_nsight.collectors.cupti.reached_reads import Program, find_reached
+from pytest_nsight.collectors.cupti.register_values import FindByte
 
 MOST_INSTRUCTIONS = 20_000
 """Of a kernel that is disassembled; a larger one would take longer than a case is worth."""
 
 _PLAIN_BYTES = 4
+_ADDRESS_BYTES = 8
 _SMALL_BYTES = 64
 """Of a struct: in smaller ones no room stays unset, but for padding, which no instruction reads."""
 
 _OPERAND = re.compile(r"\bc\[([^\]]*)\]\s*\[([^\]]*)\]")
+_SELECTOR = re.compile(r"\]\s*\.[BH]\d")
+"""A byte or half of the word that is read, such as .B2: which ones is not looked at."""
 _LITERAL = re.compile(r"(?:U?RZ(?:\+|$))?(0x[0-9a-f]+)?")
 """What an operand says itself: a number, perhaps beside the register that is always 0."""
 
@@ -82,7 +86,9 @@ class KernelReads:
     kernel: KernelCode
     anywhere: frozenset[int] | None
     _program: Program
-    _known: list[tuple[tuple[int, int, int], frozenset[int], Sequence[int | None]]] = field(default_factory=list)
+    _known: list[tuple[tuple[int, int, int], bool, frozenset[int], Sequence[int | None]]] = field(
+        default_factory=list
+    )
 
     def of_launch(
         self, values: Sequence[int], addresses: Collection[int], grid: tuple[int, int, int]
@@ -92,31 +98,61 @@ class KernelReads:
         Args:
             values: of the bytes of all parameters.
             addresses: places of those that differ from process to process. They decide nothing as long as the
-                launch can be followed without: numbers of two or four bytes with unset room behind them may
-                look like an address, too.
+                launch can be followed without; else they count as numbers where they are read as such: small
+                numbers with unset room behind them may look like an address.
             grid: blocks of the launch.
         """
         if max(one.size for one in self.kernel.parameters) <= _SMALL_BYTES and self.anywhere is not None:
             return self.anywhere
         masked = [None if at in addresses else byte for at, byte in enumerate(values)]
-        for bytes_used in (masked, list(values)) if addresses else (masked,):
-            for known_grid, reads, read in self._known:
-                if known_grid == grid and read == [bytes_used[at] for at in sorted(reads)]:
+        ways: list[tuple[bool, list[int | None]]] = [(False, masked)]
+        if addresses:
+            ways.append((True, list(values)))
+        for decide, numbers in ways:
+            for known_grid, known_decide, reads, read in self._known:
+                if (known_grid, known_decide) == (grid, decide) and read == [numbers[at] for at in sorted(reads)]:
                     return reads
-            found = self._follow(bytes_used, grid)
+            found = self._follow(masked, numbers, grid)
             if found is not None:
-                self._known.append((grid, found, [bytes_used[at] for at in sorted(found)]))
+                self._known.append((grid, decide, found, [numbers[at] for at in sorted(found)]))
                 return found
         return self.anywhere
 
-    def _follow(self, values: Sequence[int | None], grid: tuple[int, int, int]) -> frozenset[int] | None:
+    def _follow(
+        self, values: Sequence[int | None], numbers: Sequence[int | None], grid: tuple[int, int, int]
+    ) -> frozenset[int] | None:
+        """What is read; None where it is not known, or where an address has decided as a number.
+
+        Args:
+            values: of the bytes, None of those of an address.
+            numbers: of those that are read as a number.
+            grid: blocks of the launch.
+        """
         first = self.kernel.parameters_at
+        reached = find_reached(self._program, _reader(values, first), grid, _reader(numbers, first))
+        if reached is None:
+            return None
+        reads = _keep_parameters(reached.reads, self.kernel)
+        if reads is None:
+            return None
+        # What is read of such a word is in the text of the argument; of a whole address only its number would be.
+        hidden = {
+            at - at % _ADDRESS_BYTES for at, byte in enumerate(values) if byte is None and numbers[at] is not None
+        }
+        is_hidden = any(
+            reads.issuperset(word) and not reached.narrow.isdisjoint(first + at for at in word)
+            for word in (range(at, at + _ADDRESS_BYTES) for at in hidden)
+        )
+        return None if is_hidden else reads
 
-        def find_byte(place: int) -> int | None:
-            return values[place - first] if 0 <= place - first < len(values) else None
 
-        reached = find_reached(self._program, find_byte, grid)
-        return None if reached is None else _keep_parameters(reached, self.kernel)
+def _reader(values: Sequence[int | None], first: int) -> FindByte:
+    """The value at an offset of constant bank 0, where the parameters begin at `first`."""
+
+    def find_byte(place: int) -> int | None:
+        return values[place - first] if 0 <= place - first < len(values) else None
+
+    return find_byte
 
 
 def find_reads(kernels: Sequence[KernelCode]) -> dict[KernelCode, KernelReads | None]:
@@ -191,6 +227,8 @@ def _find_literal(text: str) -> int | None:
 
 def _list_bytes(one: Instruction, place: int) -> range:
     """Bytes that an instruction reads from this place on."""
+    if _SELECTOR.search(one.text):
+        return range(place, place + _MOST_BYTES)
     widths = [_SUFFIX_BYTES[suffix] for suffix in one.suffixes if suffix in _SUFFIX_BYTES]
     size = max(widths, default=_PLAIN_BYTES) if one.name in _NARROW else _MOST_BYTES
     return range(place, place + size)

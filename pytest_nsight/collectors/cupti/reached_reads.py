@@ -27,6 +27,7 @@ from pytest_nsight.collectors.cupti.register_values import (
 ReadBytes = Callable[[Instruction, int], range]
 """From an instruction and the offset that its constant operand names to the bytes that it reads."""
 
+_ADDRESS_BYTES = 8
 _BANK_BYTES = 2**16
 _MOST_BLOCKS = 1024
 """Blocks along an axis of a grid whose numbers are distinguished, where a place depends on them."""
@@ -71,6 +72,7 @@ class _Walk:
     program: Program
     arithmetic: Arithmetic
     reads: set[int] = field(default_factory=set)
+    narrow: set[int] = field(default_factory=set)
     is_lost: bool = False
 
     def run(self) -> None:
@@ -97,7 +99,8 @@ class _Walk:
         flow = self.program.flow
         prepared = self.program.prepare(at)
         one = prepared.one
-        conditions = [find_predicate(before, name) for name in prepared.conditions] if one.name == "BRA" else []
+        names = prepared.conditions if one.name in ("BRA", "EXIT") else ()
+        conditions = [find_predicate(before, name) for name in names]
         conditions += [find_predicate(before, one.guard)] if one.guard else []
         may_run = not any(value is False for value in conditions)
         must_run = all(value is True for value in conditions)
@@ -151,24 +154,43 @@ class _Walk:
                 self.is_lost = True
                 return
             for one_place in places:
-                self.reads.update(self.program.read_bytes(one, one_place))
+                found = self.program.read_bytes(one, one_place)
+                self.reads.update(found)
+                if len(found) < _ADDRESS_BYTES:
+                    self.narrow.update(found)
 
 
-def find_reached(program: Program, find_byte: FindByte, grid: tuple[int, int, int]) -> frozenset[int] | None:
-    """Offsets in constant bank 0 of what a launch reads; None where a place in it is computed of what is not known.
+@dataclass(frozen=True, slots=True)
+class Reached:
+    """What a launch reads.
+
+    Attributes:
+        reads: offsets in constant bank 0.
+        narrow: those that some instruction reads as a number, too small for an address.
+    """
+
+    reads: frozenset[int]
+    narrow: frozenset[int]
+
+
+def find_reached(
+    program: Program, find_byte: FindByte, grid: tuple[int, int, int], find_narrow: FindByte | None = None
+) -> Reached | None:
+    """What a launch reads; None where a place in the bank is computed of what is not known.
 
     Args:
         program: the code.
         find_byte: what is known of the bank.
         grid: blocks of the launch.
+        find_narrow: what is known of it where it is read as a number, too small for an address; None for the same.
     """
     if not program.flow.is_known:
         return None
     for blocks in _list_blocks(grid):
-        walk = _Walk(program, Arithmetic(find_byte, blocks))
+        walk = _Walk(program, Arithmetic(find_byte, blocks, find_narrow or find_byte))
         walk.run()
         if not walk.is_lost:
-            return frozenset(walk.reads)
+            return Reached(frozenset(walk.reads), frozenset(walk.narrow))
     return None
 
 

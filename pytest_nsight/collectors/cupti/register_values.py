@@ -20,10 +20,10 @@ Known = dict[str, "int | tuple[int, ...]"]
 FindByte = Callable[[int], "int | None"]
 """From an offset in constant bank 0 to the byte there, None where it is not known."""
 
+_NARROW_BYTES = 4
 _WORD = 2**32
 _SIGN = 2**31
 
-_CONDITION = re.compile(r"!?U?P(?:\d+|T)")
 _DESTINATION = re.compile(r"U?[RP]\d+")
 _PLAIN = re.compile(r"(-?)(~?)(U?R(?:\d+|Z)|0x[0-9a-f]+|\d+)(?:\.reuse)?")
 _CONSTANT = re.compile(r"c\[0x0\]\s*\[(?:(U?R(?:\d+|Z))\+?)?(0x[0-9a-f]+)?\]")
@@ -52,7 +52,7 @@ class PreparedInstruction:
 
     Attributes:
         one: the instruction.
-        changes: registers and predicates that it may change; None for any.
+        changes: registers, predicates and barriers that it may change; None for any.
         conditions: predicates among its operands.
         is_computed: whether its result may be known.
     """
@@ -65,7 +65,7 @@ class PreparedInstruction:
 
 def prepare_instruction(one: Instruction) -> PreparedInstruction:
     """An instruction, ready to be visited."""
-    conditions = tuple(operand for operand in one.operands if _CONDITION.fullmatch(operand))
+    conditions = tuple(one.conditions)
     is_computed = one.name in _COMPUTED and bool(one.operands) and bool(_DESTINATION.fullmatch(one.operands[0]))
     return PreparedInstruction(one, list_changes(one), conditions, is_computed)
 
@@ -77,10 +77,12 @@ class Arithmetic:
     Attributes:
         find_byte: what is known of constant bank 0.
         blocks: axis -> numbers of the blocks along it, where the launch has few.
+        find_narrow: likewise, for what is read as numbers of at most four bytes.
     """
 
     find_byte: FindByte
     blocks: Mapping[str, tuple[int, ...]]
+    find_narrow: FindByte
 
     def follow(self, prepared: PreparedInstruction, before: Known, *, is_certain: bool) -> Known:
         """What is known after an instruction.
@@ -133,20 +135,11 @@ class Arithmetic:
         found: Known = {}
         for word in range(max(size // 4, 1)):
             is_signed = one.suffixes[:1] in (("S8",), ("S16",))
-            value = self._read(place, 4 * word, min(size, 4), is_signed=is_signed)
+            find = self.find_narrow if size <= _NARROW_BYTES else self.find_byte
+            value = _read(find, place, 4 * word, min(size, 4), is_signed=is_signed)
             if value is not None:
                 found[f"{file}{number + word}"] = value
         return found
-
-    def _read(self, place: Value, offset: int, size: int, *, is_signed: bool = False) -> Value | None:
-        """A number in constant bank 0, None where it is not known."""
-
-        def read(first: int) -> int | None:
-            read = [self.find_byte(first + offset + byte) for byte in range(size)]
-            known = bytes(byte for byte in read if byte is not None)
-            return int.from_bytes(known, "little", signed=is_signed) if len(known) == size else None
-
-        return _each(read, [place])
 
     def _combine_bits(self, one: Instruction, before: Known) -> Value | None:
         """Of three words, by a table of what comes of each three bits."""
@@ -178,12 +171,23 @@ class Arithmetic:
         """Of an operand of one word, None where it is not known."""
         if "c[" in operand:
             place = find_place(operand, before) if _CONSTANT.fullmatch(operand) else None
-            return None if place is None else self._read(place, 0, 4)
+            return None if place is None else _read(self.find_narrow, place, 0, _NARROW_BYTES)
         found = _match_plain(operand)
         if found is None or found[2]:
             return None
         value = _find_register(before, found[3]) if "R" in found[3] else int(found[3], 0)
         return _each(lambda word: -word, [value]) if found[1] else value
+
+
+def _read(find: FindByte, place: Value, offset: int, size: int, *, is_signed: bool = False) -> Value | None:
+    """A number in constant bank 0, None where it is not known."""
+
+    def read(first: int) -> int | None:
+        read = [find(first + offset + byte) for byte in range(size)]
+        known = bytes(byte for byte in read if byte is not None)
+        return int.from_bytes(known, "little", signed=is_signed) if len(known) == size else None
+
+    return _each(read, [place])
 
 
 @lru_cache(maxsize=2**14)
