@@ -59,7 +59,7 @@ def percent(change: float, *, signed: bool = True, error: float | None = None) -
     size = abs(value)
     if size >= 1e6:
         return f"{value:+.3g} %" if signed else f"{value:.3g} %"
-    if error is not None and math.isfinite(error):
+    if error is not None and math.isfinite(100 * error):
         return _to_place_of(value, 100 * error, signed=signed)
     decimals = 0 if round(size, 1) >= 100 else 1 if round(size, 2) >= 1 else 2
     text = f"{value:+.{decimals}f}" if signed else f"{value:.{decimals}f}"

@@ -25,6 +25,7 @@ NEVER_CALLED = (
 """A warning, and the likely cause where nothing was launched."""
 
 _LONGEST_S = 1e9
+_LATEST_S = 1e12
 _MOST_CHARACTERS = 200
 """Of an error's text that the journal keeps."""
 
@@ -94,13 +95,14 @@ class PhaseReport:
     def duration_s(self) -> float:
         """How long the phase took; 0 where that is not recorded."""
         duration_s = self.report.get("duration", 0)
-        return min(max(0.0, float(duration_s)), _LONGEST_S) if isinstance(duration_s, (int, float)) else 0.0
+        # Bounded before it is converted: an integer may be larger than any float.
+        return float(min(max(0, duration_s), _LONGEST_S)) if isinstance(duration_s, (int, float)) else 0.0
 
     @property
     def stop_s(self) -> float:
         """When the phase ended, in seconds of the Unix epoch; 0 in older recordings."""
         stop_s = self.report.get("stop", 0)
-        return float(stop_s) if isinstance(stop_s, (int, float)) else 0.0
+        return float(min(max(0, stop_s), _LATEST_S)) if isinstance(stop_s, (int, float)) else 0.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import json
 import random
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -117,6 +118,14 @@ def fuzz_once(seed: int, folder: Path) -> bool:
 @given(seed=st.integers(0, 2**32))
 def test_a_spoiled_record_gives_a_trace_or_one_sentence(seed: int, tmp_path: Path) -> None:
     fuzz_once(seed, tmp_path)
+
+
+def test_half_of_a_surrogate_pair_in_a_name_is_shown_as_its_number(tmp_path: Path) -> None:
+    """pandas refuses a column of such texts where it keeps them in Arrow."""
+    found = read_trace(pack(tmp_path, replace(SOUND, strings=("\ud800", *SOUND.strings[1:]))))
+
+    assert found.strings == (r"\ud800", *SOUND.strings[1:])
+    assert check(tmp_path)
 
 
 def test_new_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

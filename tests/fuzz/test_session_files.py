@@ -320,10 +320,11 @@ def test_only_a_regular_file_is_read(make: Callable[[Path], Any], name: str, tmp
     assert not is_used(use, path)
 
 
-@pytest.mark.parametrize("seed", [92730315550425])
-def test_what_a_campaign_has_found(seed: int, tmp_path: Path) -> None:
-    """A kernel with -1 registers divided by zero."""
-    assert not fuzz_chrome_trace(seed, tmp_path)
+def test_what_campaigns_have_found(tmp_path: Path) -> None:
+    """A kernel with -1 registers divided by zero; an interval without end and a duration beyond every float."""
+    assert not fuzz_chrome_trace(92730315550425, tmp_path)
+    assert fuzz_result(219579636552115, tmp_path)
+    assert fuzz_manifest(271936576926875, tmp_path)
 
 
 def test_a_pool_that_is_a_bomb_is_not_unpacked(tmp_path: Path) -> None:

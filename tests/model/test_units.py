@@ -90,6 +90,11 @@ def test_a_change_shows_its_sign_and_a_band_has_none(change: float, signed: str,
     assert percent(change, signed=False) == unsigned
 
 
+def test_an_error_without_end_leaves_the_change_as_it_is() -> None:
+    """That of a hostile result may be finite, and its percentage not."""
+    assert percent(0.02, error=1e307) == percent(0.02, error=math.inf) == percent(0.02) == "+2.0 %"
+
+
 def test_one_duration_and_three_have_one_unit_too() -> None:
     assert durations(2.5e9) == "2.50 s"
     assert durations(24_400, 26_100, 24_400, joined_by=" to ") == "24.4 to 26.1 to 24.4 us"

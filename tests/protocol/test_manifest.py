@@ -215,3 +215,22 @@ def test_a_warning_comes_back_as_python_shows_it(tmp_path: Path, category: type[
     )
     assert (restored.category.__name__, restored.category.__module__) == (category.__name__, category.__module__)
     assert isinstance(restored.message, Warning)
+
+
+@pytest.mark.parametrize(
+    ("found", "duration_s", "stop_s"),
+    [
+        (1.5, 1.5, 1.5),
+        (-1, 0.0, 0.0),
+        (10**400, 1e9, 1e12),
+        (float("inf"), 1e9, 1e12),
+        (float("nan"), 0.0, 0.0),
+        ("1", 0.0, 0.0),
+        (None, 0.0, 0.0),
+    ],
+)
+def test_the_times_of_a_phase_are_bounded(found: object, duration_s: float, stop_s: float) -> None:
+    report = PhaseReport("t.py::t", {"outcome": "passed", "duration": found, "stop": found})
+
+    assert report.duration_s == duration_s
+    assert report.stop_s == stop_s

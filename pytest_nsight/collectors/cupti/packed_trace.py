@@ -155,7 +155,8 @@ def _list(header: Mapping[str, Any], name: str) -> list[Any]:
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str) or len(value) > _LONGEST_NAME:
         raise _PackedTraceError(f"{what} holds no name, or one that is too long")
-    return value
+    # A name may hold half of a surrogate pair, which no table of pandas takes.
+    return value.encode(errors="backslashreplace").decode()
 
 
 def _line(value: object, what: str) -> str:
