@@ -179,14 +179,14 @@ def _compare_rounds(rounds: Sequence[Sequence[LaunchIdentity]]) -> Identity:
     first, second = rounds
     joined = list(first)
     for difference in compare_launches(first, second):
-        both = _join_rounds_of(joined[difference.launch], difference)
+        both = _hold_both(joined[difference.launch], difference)
         if both is None:
             return Identity(why_none=f"its rounds differ: {_say(difference)}")
         joined[difference.launch] = both
     return make_identity(joined) if joined else Identity(why_none="its rounds launch nothing on a GPU")
 
 
-def _join_rounds_of(launch: LaunchIdentity, difference: Difference) -> LaunchIdentity | None:
+def _hold_both(launch: LaunchIdentity, difference: Difference) -> LaunchIdentity | None:
     """A launch with what an argument was in both rounds; None where they differ in another way."""
     what, _, place = difference.what.partition(" ")
     text = join_rounds(difference.before, difference.after) if what == "argument" else None

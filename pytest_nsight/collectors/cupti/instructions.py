@@ -39,8 +39,7 @@ _ONE_DESTINATION = frozenset((
     "HADD2", "HFMA2", "HMNMX2", "HMUL2", "HSET2", "I2FP", "IABS", "IADD", "IADD3", "IMAD", "IMNMX", "LD", "LDC",
     "LDCU", "LDG", "LDL", "LDS", "LEA", "LOP3", "MATCH", "MOV", "MUFU", "P2R", "POPC", "PRMT", "R2UR", "REDUX",
     "S2R", "S2UR", "SEL", "SGXT", "SHF", "SHFL", "UBMSK", "UFLO", "UIADD3", "UIMAD", "ULDC", "ULEA", "ULOP3",
-    "UMOV", "UPOPC", "UPRMT",
-    "USEL", "USGXT", "USHF", "VABSDIFF", "VIADD", "VIADDMNMX", "VIMNMX", "VOTE", "VOTEU",
+    "UMOV", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VIADD", "VIADDMNMX", "VIMNMX", "VOTE", "VOTEU",
 ))  # fmt: skip
 """Instructions that change the first register that they name, and as many behind it as their suffix says."""
 

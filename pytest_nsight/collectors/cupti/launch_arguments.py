@@ -14,10 +14,9 @@ import struct
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.collectors.cupti.machine_code import Parameter
+from pytest_nsight.collectors.cupti.machine_code import ADDRESS_BYTES, Parameter
 from pytest_nsight.model.identity import THEN
 
-_WORD_BYTES = 8
 _NUMBER = re.compile(r"-?\d+|[0-9a-f]+")
 _LONGEST_NUMBER = 24
 """Characters of a number that is shown; of a longer one, the bytes of a struct, the digest is kept."""
@@ -88,8 +87,8 @@ def find_pointers(
     words: set[int] = set()
     for parameter in parameters:
         value = _check(values[parameter.ordinal], parameter)
-        begin = -parameter.offset % _WORD_BYTES
-        whole = (len(value) - begin) // _WORD_BYTES * _WORD_BYTES
+        begin = -parameter.offset % ADDRESS_BYTES
+        whole = (len(value) - begin) // ADDRESS_BYTES * ADDRESS_BYTES
         words.update(word for (word,) in struct.iter_unpack("<Q", value[begin : begin + max(whole, 0)]))
     found = {word: find(word) for word in words if word}
     return {word: allocation for word, allocation in found.items() if allocation is not None}
@@ -105,22 +104,22 @@ def _describe(value: bytes, offset: int, find: FindAllocation, numbers: dict[int
     """A struct may hold pointers among other things: each aligned word is looked at."""
     parts: list[str] = []
     plain = b""
-    first = -offset % _WORD_BYTES
+    first = -offset % ADDRESS_BYTES
     position = 0
     while position < len(value):
-        word = value[position : position + _WORD_BYTES]
-        is_word = len(word) == _WORD_BYTES and (position - first) % _WORD_BYTES == 0
+        word = value[position : position + ADDRESS_BYTES]
+        is_word = len(word) == ADDRESS_BYTES and (position - first) % ADDRESS_BYTES == 0
         address = struct.unpack("<Q", word)[0] if is_word else 0
         allocation = find(address) if address else None
         if allocation is None:
-            step = min(_WORD_BYTES - (position - first) % _WORD_BYTES, len(value) - position)
+            step = min(ADDRESS_BYTES - (position - first) % ADDRESS_BYTES, len(value) - position)
             plain += value[position : position + step]
             position += step
             continue
         parts += [_plain(plain)] if plain else []
         plain = b""
         parts.append(f"pointer {numbers.setdefault(address, len(numbers))} {_say_target(address, allocation)}")
-        position += _WORD_BYTES
+        position += ADDRESS_BYTES
     return ", ".join(parts + ([_plain(plain)] if plain else []))
 
 

@@ -9,11 +9,16 @@ from dataclasses import dataclass, field, replace
 from pytest_nsight.collectors.cupti.activity import Activity
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
-from pytest_nsight.collectors.cupti.machine_code import CubinError, KernelCode, Parameter, read_kernels
+from pytest_nsight.collectors.cupti.machine_code import (
+    ADDRESS_BYTES,
+    CubinError,
+    KernelCode,
+    Parameter,
+    read_kernels,
+)
 from pytest_nsight.collectors.cupti.parameter_reads import KernelReads, find_reads, has_padding, mask_unread
 from pytest_nsight.model.identity import LaunchIdentity
 
-_WORD_BYTES = 8
 _CAPTURED = "captured"
 """Kind of a launch that went into a CUDA graph: its arguments are the node's, whose record has none."""
 
@@ -78,12 +83,12 @@ class ReadLaunch:
 
     def _list_addresses(self, values: Sequence[int]) -> set[int]:
         """The places of the bytes of addresses, which no two processes share."""
-        words = (at for at in range(0, len(values) - _WORD_BYTES + 1, _WORD_BYTES))
+        words = (at for at in range(0, len(values) - ADDRESS_BYTES + 1, ADDRESS_BYTES))
         return {
             at + byte
             for at in words
-            if int.from_bytes(bytes(values[at : at + _WORD_BYTES]), "little") in self.allocations
-            for byte in range(_WORD_BYTES)
+            if int.from_bytes(bytes(values[at : at + ADDRESS_BYTES]), "little") in self.allocations
+            for byte in range(ADDRESS_BYTES)
         }
 
 

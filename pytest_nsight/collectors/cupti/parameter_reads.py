@@ -16,7 +16,7 @@ from itertools import groupby
 
 from pytest_nsight.collectors.cupti.disassembly import disassemble
 from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction
-from pytest_nsight.collectors.cupti.machine_code import KernelCode, Parameter
+from pytest_nsight.collectors.cupti.machine_code import ADDRESS_BYTES, KernelCode, Parameter
 from pytest_nsight.collectors.cupti.reached_reads import Program, find_reached
 from pytest_nsight.collectors.cupti.register_values import FindByte
 
@@ -24,7 +24,6 @@ MOST_INSTRUCTIONS = 20_000
 """Of a kernel that is disassembled; a larger one would take longer than a case is worth."""
 
 _PLAIN_BYTES = 4
-_ADDRESS_BYTES = 8
 _SMALL_BYTES = 64
 """Of a struct: in smaller ones no room stays unset, but for padding, which no instruction reads."""
 
@@ -137,11 +136,11 @@ class KernelReads:
             return None
         # What is read of such a word is in the text of the argument; of a whole address only its number would be.
         hidden = {
-            at - at % _ADDRESS_BYTES for at, byte in enumerate(values) if byte is None and numbers[at] is not None
+            at - at % ADDRESS_BYTES for at, byte in enumerate(values) if byte is None and numbers[at] is not None
         }
         is_hidden = any(
             reads.issuperset(word) and not reached.narrow.isdisjoint(first + at for at in word)
-            for word in (range(at, at + _ADDRESS_BYTES) for at in hidden)
+            for word in (range(at, at + ADDRESS_BYTES) for at in hidden)
         )
         return None if is_hidden else reads
 

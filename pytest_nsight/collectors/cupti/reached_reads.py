@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction, is_call_inside
-from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES
+from pytest_nsight.collectors.cupti.machine_code import ADDRESS_BYTES, INSTRUCTION_BYTES
 from pytest_nsight.collectors.cupti.register_values import (
     Arithmetic,
     FindByte,
@@ -27,7 +27,6 @@ from pytest_nsight.collectors.cupti.register_values import (
 ReadBytes = Callable[[Instruction, int], range]
 """From an instruction and the offset that its constant operand names to the bytes that it reads."""
 
-_ADDRESS_BYTES = 8
 _BANK_BYTES = 2**16
 _MOST_BLOCKS = 1024
 """Blocks along an axis of a grid whose numbers are distinguished, where a place depends on them."""
@@ -156,7 +155,7 @@ class _Walk:
             for one_place in places:
                 found = self.program.read_bytes(one, one_place)
                 self.reads.update(found)
-                if len(found) < _ADDRESS_BYTES:
+                if len(found) < ADDRESS_BYTES:
                     self.narrow.update(found)
 
 
