@@ -62,9 +62,8 @@ class IdentityPass:
         """
         if assignment.tree not in self._found:
             passes = [assignment, *(one for one in upcoming if one.identifies)]
-            shares = [
-                replace(one, cases=share) for one in passes for share in share_out(one.cases, os.cpu_count() or 1)
-            ]
+            processors = len(os.sched_getaffinity(0))
+            shares = [replace(one, cases=share) for one in passes for share in share_out(one.cases, processors)]
             processes = self._identify(shares)
             self._found = {
                 one.tree: self._try_again(
