@@ -16,6 +16,8 @@ from pytest_nsight.collectors.cupti.reached_reads import Program
 from pytest_nsight.model.identity import LaunchIdentity, MachineCode
 
 HEAP = Allocation(0x7F0000000000, 4096)
+STACK = 0x7FFF00000000
+"""An address of the process, which CUDA does not know."""
 KERNEL = KernelCode("add", MachineCode("code"), (Parameter(0, 0, 4), Parameter(1, 8, 24), Parameter(2, 32, 8)))
 CODE = Program((), ControlFlow(()), lambda *_: range(0))
 READS = KernelReads(KERNEL, frozenset({*range(4), *range(12, 24), *range(32, 40)}), CODE)
@@ -23,6 +25,8 @@ READS = KernelReads(KERNEL, frozenset({*range(4), *range(12, 24), *range(32, 40)
 
 
 def find(address: int) -> Allocation | None:
+    if address == STACK:
+        return Allocation(STACK, 0)
     return HEAP if HEAP.address <= address < HEAP.address + HEAP.size else None
 
 
@@ -68,6 +72,7 @@ def test_each_aligned_word_that_is_an_address_is_found() -> None:
     ("value", "is_struct"),
     [
         pytest.param(struct.pack("<Q", HEAP.address + 16), False, id="an-address"),
+        pytest.param(struct.pack("<Q", STACK), True, id="a-stale-address-of-the-stack"),
         pytest.param(bytes(8), False, id="zeros"),
         pytest.param(struct.pack("<Q", 77), True, id="anything-else"),
     ],

@@ -45,14 +45,19 @@ class ReadLaunch:
 
     @property
     def structs(self) -> list[Parameter]:
-        """Those arguments whose unread bytes count for nothing: that are no addresses, and not all zeros."""
+        """Those arguments whose unread bytes count for nothing: no addresses of device memory, not all zeros.
+
+        An address of the process's own memory may be what another struct has left on the stack.
+        """
         return [
             one
             for one in (self.code.parameters if self.code else ())
-            if has_padding(one)
-            and any(value := self.values[one.ordinal])
-            and int.from_bytes(value, "little") not in self.allocations
+            if has_padding(one) and any(value := self.values[one.ordinal]) and not self._is_in_device_memory(value)
         ]
+
+    def _is_in_device_memory(self, value: bytes) -> bool:
+        found = self.allocations.get(int.from_bytes(value, "little"))
+        return found is not None and found.size > 0
 
     def describe(self, kernel: KernelReads | None, numbers: dict[int, int]) -> LaunchIdentity:
         """Its identity.
