@@ -3,8 +3,8 @@
 A struct has padding that nothing sets, and an empty one still takes a byte: torch's functors differ from launch to
 launch in bytes that no kernel reads. The arguments lie in constant bank 0, behind words of the driver. Where a
 kernel reads them, nvdisasm prints an operand such as c[0x0][0x210]. A kernel that takes the address of an argument
-reads the address of the bank from one of the driver's words. What is not understood counts as read, so that no
-difference that may count is left out.
+reads the address of all from one of the driver's words: where that is for descriptors of tensors only, it is known
+which. What is not understood counts as read, so that no difference that may count is left out.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
+from pytest_nsight.collectors.cupti.descriptor_reads import find_descriptors, takes_address
 from pytest_nsight.collectors.cupti.disassembly import disassemble
 from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction
 from pytest_nsight.collectors.cupti.machine_code import ADDRESS_BYTES, KernelCode, Parameter
@@ -55,6 +56,13 @@ _DRIVER_WORDS: Mapping[int, frozenset[int]] = {
 """First byte of the parameters -> the driver's bytes that lead to no parameter: sizes of grid and block, where
 local memory and the stack are, the descriptor of global memory. Any other may be the address of the bank."""
 
+_ADDRESS_WORDS: Mapping[int, int] = {0x210: 0x198, 0x380: 0x348}
+"""Likewise -> the driver's word that holds the address of the parameters, where there are tensor descriptors: from
+what ptxas makes of PTX for sm_90 and sm_100."""
+
+_DESCRIPTOR_BYTES = 128
+"""Of a CUtensorMap; a parameter that is smaller holds what the hardware reads of it."""
+
 
 def has_padding(parameter: Parameter) -> bool:
     """Whether a parameter may be a struct: a plain number of 4 bytes has no padding."""
@@ -80,11 +88,13 @@ class KernelReads:
         kernel: which one.
         anywhere: offsets, from the start of its parameters, of the bytes that some instruction reads; None where
             one reads at a place that it computes.
+        described: of those that it reads as descriptors of tensors; None where it takes no address of them.
     """
 
     kernel: KernelCode
     anywhere: frozenset[int] | None
     _program: Program
+    described: frozenset[int] | None = None
     _known: list[tuple[tuple[int, int, int], bool, frozenset[int], Sequence[int | None]]] = field(
         default_factory=list
     )
@@ -131,7 +141,7 @@ class KernelReads:
         reached = find_reached(self._program, _reader(values, first), grid, _reader(numbers, first))
         if reached is None:
             return None
-        reads = _keep_parameters(reached.reads, self.kernel)
+        reads = _keep_parameters(reached.reads, self.kernel, self.described)
         if reads is None:
             return None
         # What is read of such a word is in the text of the argument; of a whole address only its number would be.
@@ -188,8 +198,9 @@ def read_code(code: Sequence[Instruction | None], kernel: KernelCode) -> KernelR
     instructions = [one for one in code if one is not None]
     if len(instructions) < len(code):
         return None
+    word = _ADDRESS_WORDS.get(kernel.parameters_at)
     read: set[int] = set()
-    is_computed = False
+    is_computed = takes = False
     for one in instructions:
         operands = _OPERAND.findall(one.text) if one.constants else ()
         # What has an operand of another form may read anywhere.
@@ -201,21 +212,53 @@ def read_code(code: Sequence[Instruction | None], kernel: KernelCode) -> KernelR
                 return None
             is_computed = is_computed or (number == 0 and place is None)
             if number == 0 and place is not None:
-                read.update(_list_bytes(one, place))
-    found = _keep_parameters(read, kernel)
+                is_address = word is not None and takes_address(one, word)
+                takes = takes or is_address
+                read.update(() if is_address else _list_bytes(one, place))
+    flow = ControlFlow(instructions)
+    described = _find_described(instructions, flow, kernel) if takes and not is_computed else None
+    found = None if takes and described is None else _keep_parameters(read, kernel)
     if found is None:
         return None
-    program = Program(instructions, ControlFlow(instructions), _list_bytes)
-    return KernelReads(kernel, None if is_computed else found, program)
+    anywhere = None if is_computed else found | (described or frozenset())
+    return KernelReads(kernel, anywhere, Program(instructions, flow, _list_bytes), described)
 
 
-def _keep_parameters(read: Collection[int], kernel: KernelCode) -> frozenset[int] | None:
-    """Of offsets in the bank those of parameters, from their start; None where the bank's address may be read."""
+def _find_described(
+    instructions: Sequence[Instruction], flow: ControlFlow, kernel: KernelCode
+) -> frozenset[int] | None:
+    """Bytes of the parameters, from their start, that are descriptors; None where it is not known which."""
+    offsets = find_descriptors(instructions, flow, _ADDRESS_WORDS[kernel.parameters_at])
+    if offsets is None:
+        return None
+    holders = {
+        offset: next((one for one in kernel.parameters if one.offset <= offset < one.offset + one.size), None)
+        for offset in offsets
+    }
+    return frozenset(
+        byte
+        for offset, one in holders.items()
+        for byte in range(offset, min(offset + _DESCRIPTOR_BYTES, one.offset + one.size) if one else offset)
+    )
+
+
+def _keep_parameters(
+    read: Collection[int], kernel: KernelCode, described: frozenset[int] | None = None
+) -> frozenset[int] | None:
+    """Of offsets in the bank those of parameters, from their start; None where the bank's address may be read.
+
+    Args:
+        read: offsets in the bank.
+        kernel: whose bank it is.
+        described: those that are read as descriptors, where the parameters' address is taken for these only.
+    """
     first = kernel.parameters_at
-    if not _DRIVER_WORDS[first].issuperset(one for one in read if one < first):
+    word = _ADDRESS_WORDS.get(first)
+    taken = range(word, word + ADDRESS_BYTES) if word is not None and described is not None else range(0)
+    if not _DRIVER_WORDS[first].issuperset(one for one in read if one < first and one not in taken):
         return None
     size = max(one.offset + one.size for one in kernel.parameters)
-    return frozenset(one - first for one in read if first <= one < first + size)
+    return frozenset(one - first for one in read if first <= one < first + size) | (described or frozenset())
 
 
 def _find_literal(text: str) -> int | None:
