@@ -26,12 +26,13 @@ def _case(name: str, **claims: Any) -> Any:
     return pytest.param(variant, size, id=name, marks=pytest.mark.nsight(**claims))
 
 
-# The ids are keys of stored baselines: they stay as they are, on every machine.
+# The ids are keys of stored baselines: they stay as they are, on every machine. The smallest size claims no number
+# of launches: cuBLAS reduces three of its products in kernels of their own on an H200, and not on an H100.
 CASES = [
-    _case("fused-b1x128", launches=56, faster_than="unfused", by=1.8),
+    _case("fused-b1x128", faster_than="unfused", by=1.8),
     _case("fused-b8x512", launches=53, faster_than="unfused", by=1.55),
     _case("fused-b4x2048", launches=53, faster_than="unfused", by=2.1),
-    _case("unfused-b1x128", launches=194),
+    _case("unfused-b1x128"),
     _case("unfused-b8x512", launches=196),
     _case("unfused-b4x2048", launches=196),
 ]

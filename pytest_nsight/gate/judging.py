@@ -63,7 +63,9 @@ def judge_state(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
 def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
     """The subjects whose verdict more runs may change."""
     subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
-    return suspects(subjects, family=family, settle=state.plan.settles, canaries=canaries)
+    return suspects(
+        subjects, family=family, settle=state.plan.settles, canaries=canaries, proven=state.proven.keys()
+    )
 
 
 def find_groups_of_boards(state: GateState, stored: StoredRuns) -> Mapping[str, str]:

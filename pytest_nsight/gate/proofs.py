@@ -160,8 +160,8 @@ def _prove(state: GateState, case: str) -> str:
 
 
 def _join_audit(state: GateState, verdict: Verdict) -> Verdict:
-    # A claim is about the new runs alone: it can fail of launches that are the same.
-    if verdict.kind in (*_CONTRADICTING, VerdictKind.CLAIM):
+    # A claim that fails of the same launches contradicts nothing, and the draw must not decide whether tests fail.
+    if verdict.kind in _CONTRADICTING:
         return verdict
     label = verdict.subject.label
     timed = verdict.sentence.removeprefix(f"{label}: ")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -44,6 +44,7 @@ def suspects(
     family: Callable[[str], str] = str,
     settle: bool = False,
     canaries: Sequence[SubjectRuns] = (),
+    proven: Collection[str] = (),
 ) -> tuple[Subject, ...]:
     """Return the subjects that need fresh runs, in order.
 
@@ -58,12 +59,18 @@ def suspects(
         settle: whether subjects that more runs may show to be equal count, too; for those to whom
             INCONCLUSIVE is a failure.
         canaries: runs of the plugin's own cases, which get no verdict.
+        proven: cases that are known to launch what they are compared with. They are looked at again only where
+            what was measured contradicts that, by a change that would be material.
     """
     suite = _prepare_suite(given, canaries, family)
     by_subject = {item.subject: item for item in given}
     wanted: set[Subject] = set()
     for item, subject, contrast in zip(given, suite.subjects, suite.contrasts, strict=True):
         if not 0 < len(item.new) < LOOKS[-1]:
+            continue
+        if item.subject.case in proven:
+            if contrast is not None and abs(contrast.difference) >= contrast.material:
+                wanted.add(item.subject)
             continue
         if _is_suspect(subject, contrast, settle=settle):
             wanted.add(item.subject)

@@ -114,6 +114,34 @@ def test_the_audit_is_drawn_by_the_seed() -> None:
     assert len({draw(str(number)) for number in range(20)}) > 5
 
 
+class ChangingMachine(IdentifyingMachine):
+    """Half of its cases take longer in this tree than in the other, and half less long, whatever they launch."""
+
+    def __init__(self, *trees: Mapping[str, Identity], change: float) -> None:
+        super().__init__(*trees)
+        self._change = change
+
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
+        (process,) = super().execute(assignment, upcoming)
+        if assignment.identifies or assignment.tree == OTHER_TREE:
+            return (process,)
+        slower = tuple(
+            make_runs([1000.0 * self._change ** (-1) ** at], "session", subject=one.subject)[0]
+            for at, one in enumerate(process.summaries)
+        )
+        return (replace(process, summaries=slower),)
+
+
+@pytest.mark.parametrize(("change", "is_again"), [(1.008, False), (1.05, True)])
+def test_what_is_audited_is_looked_at_again_only_where_it_contradicts(change: float, is_again: bool) -> None:
+    machine = ChangingMachine(SAME, SAME, change=change)
+
+    state = run(machine, StoredRuns(), is_paired=True, is_judged=True)
+
+    assert set(state.proven) == set(IDS)
+    assert (state.planned_runs > state.plan.runs) == is_again
+
+
 def test_what_differs_is_timed_and_counts_not_as_audited() -> None:
     machine = IdentifyingMachine({**SAME, IDS[0]: launching("other")})
 
@@ -344,13 +372,15 @@ def test_an_audit_that_contradicts_keeps_its_verdict_and_is_loud() -> None:
     assert "REGRESSION by time: a: kernel time" in loud
 
 
-def test_a_claim_that_fails_in_the_audit_contradicts_nothing() -> None:
+def test_a_claim_that_fails_in_the_audit_contradicts_nothing_and_fails_no_test() -> None:
     state, known = conclude({IDS[0]: 1000.0})
     claiming_state = replace(state, plan=SessionPlan((Case(IDS[0], Policy(max_time_ns=1)), *CASES[1:]), 1))
 
     timed = judge_state(claiming_state, known)
 
-    assert join_proofs(claiming_state, timed)[0].kind is VerdictKind.CLAIM
+    (first, *_) = join_proofs(claiming_state, timed)
+    assert first.kind is VerdictKind.IDENTICAL
+    assert "timed as an audit, CLAIM: claim failed" in first.sentence
     assert describe_identities(claiming_state, timed) == ("audit: 1 identical case timed all the same: 1 CLAIM",)
 
 

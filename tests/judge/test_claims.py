@@ -97,6 +97,11 @@ def test_a_close_factor_asks_for_more_runs_of_both_cases_and_a_clear_one_for_non
     assert suspects(race(1.201, runs=9, sd=0.01)) == ()
 
 
+def test_of_what_is_proven_a_claim_asks_for_no_runs_unless_another_case_makes_it() -> None:
+    assert suspects(race(1.201), proven={FUSED.case, UNFUSED.case}) == ()
+    assert suspects(race(1.201), proven={UNFUSED.case}) == (FUSED, UNFUSED)
+
+
 def test_a_shift_of_whole_runs_cancels_in_the_factor():
     """Both cases of a run twice as slow: the factor is as sharp as before."""
     own = make_runs([100_000, 200_000, 150_000], "new", subject=FUSED)

@@ -7,14 +7,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_nsight.collectors.cupti.activity import Activity
+from pytest_nsight.collectors.cupti.elf_file import CubinError
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
 from pytest_nsight.collectors.cupti.machine_code import (
     ADDRESS_BYTES,
-    CubinError,
+    Cubin,
     KernelCode,
     Parameter,
-    read_kernels,
 )
 from pytest_nsight.collectors.cupti.parameter_reads import KernelReads, find_reads, has_padding, mask_unread
 from pytest_nsight.model.identity import LaunchIdentity
@@ -103,7 +103,10 @@ class LaunchReader:
     def __init__(self, capture: LaunchCapture) -> None:
         self._capture = capture
         self._codes: dict[str, list[KernelCode]] = {}
-        self._searched: dict[str, int] = {}
+        self._holders: dict[str, list[Cubin]] = {}
+        self._damaged: list[tuple[bytes, CubinError]] = []
+        self._indexed = 0
+        self._modules: dict[bytes, Cubin] = {}
         self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
         self._reads: dict[KernelCode, KernelReads | None] = {}
 
@@ -218,27 +221,41 @@ class LaunchReader:
             raise UnidentifiedError(f"{len(codes)} loaded modules have a kernel {name}, each with another code")
         return next(iter(codes.values()))
 
-    def _read_module(self, cubin: bytes, name: str) -> KernelCode:
-        key = cubin, name
+    def _read_module(self, data: bytes, name: str) -> KernelCode:
+        key = data, name
         if key not in self._module_codes:
             try:
-                found = read_kernels(cubin, {name})
+                if data not in self._modules:
+                    self._modules[data] = Cubin(data)
+                if name not in self._modules[data].kernels:
+                    raise UnidentifiedError(f"the module of {name} holds no machine code of it")
+                self._module_codes[key] = self._modules[data].read(name)
             except CubinError as error:
                 raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
-            if name not in found:
-                raise UnidentifiedError(f"the module of {name} holds no machine code of it")
-            self._module_codes[key] = found[name]
         return self._module_codes[key]
 
     def _find_codes(self, name: str) -> list[KernelCode]:
         """The code of this name in every module that CUPTI has reported."""
+        self._index_reported()
         known = self._codes.setdefault(name, [])
-        cubins = self._capture.modules.cubins[self._searched.get(name, 0) :]
-        self._searched[name] = len(self._capture.modules.cubins)
-        for cubin in cubins:
-            if name.encode() in cubin:
-                try:
-                    known += read_kernels(cubin, {name}).values()
-                except CubinError as error:
-                    raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
+        holders = self._holders.get(name, ())
+        try:
+            known += [cubin.read(name) for cubin in holders[len(known) :]]
+        except CubinError as error:
+            raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
+        for data, damage in self._damaged:
+            if name.encode() in data:
+                raise UnidentifiedError(f"the machine code of {name} cannot be read: {damage}") from damage
         return known
+
+    def _index_reported(self) -> None:
+        """Reads the table of contents of each module that CUPTI has reported since."""
+        for data in self._capture.modules.cubins[self._indexed :]:
+            self._indexed += 1
+            try:
+                cubin = Cubin(data)
+            except CubinError as error:
+                self._damaged.append((data, error))
+                continue
+            for name in cubin.kernels:
+                self._holders.setdefault(name, []).append(cubin)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator
 from ctypes import byref, c_char_p, c_size_t, c_uint32, c_void_p
 from typing import Any, ClassVar
 
-from pytest_nsight.collectors.cupti.machine_code import MAGIC, measure_cubin
+from pytest_nsight.collectors.cupti.elf_file import MAGIC, measure_cubin
 
 _MOST_PARAMETERS = 256
 

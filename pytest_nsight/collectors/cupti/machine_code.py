@@ -10,32 +10,23 @@ from __future__ import annotations
 
 import hashlib
 import struct
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
+from pytest_nsight.collectors.cupti.elf_file import ElfFile, ElfSection, bytes_at, explain_damage
 from pytest_nsight.model.identity import MachineCode
 
-MAGIC = b"\x7fELF"
 INSTRUCTION_BYTES = 16
 """Of every architecture from Volta on."""
 
 ADDRESS_BYTES = 8
-
-_HEADER_BYTES = 64
-_CUDA_MACHINE = 190
-_SYMBOL_TABLE, _RELOCATIONS_WITH_ADDEND, _RELOCATIONS, _WITHOUT_CONTENT = 2, 4, 9, 8
-_NEW_LAYOUT = 8
-"""Version of the ABI, of CUDA 13, that keeps the architecture in the flags' second byte instead of the first."""
 
 _LONG_VALUE = 4
 _PARAMETER, _PARAMETER_BANK, _TOOLKIT_VERSION = 0x17, 0x0A, 0x37
 _REGISTERS, _FRAME = 0x2F, 0x11
 _IGNORED = (_PARAMETER_BANK, _TOOLKIT_VERSION)
 """Attributes that do not change what runs: one holds a symbol's number, the other the compiler's version."""
-
-
-class CubinError(ValueError):
-    """These bytes are no cubin, or one of a layout that is not understood."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -79,22 +70,6 @@ class KernelCode:
 
 
 @dataclass(frozen=True, slots=True)
-class _ElfSection:
-    name: str
-    kind: int
-    content: bytes
-    size: int
-    link: int
-    info: int
-
-
-@dataclass(frozen=True, slots=True)
-class _Symbol:
-    name: str
-    section: int
-
-
-@dataclass(frozen=True, slots=True)
 class _Attribute:
     number: int
     payload: bytes
@@ -105,64 +80,62 @@ def read_kernels(cubin: bytes, only: Collection[str] | None = None) -> dict[str,
 
     Args:
         cubin: the file's bytes.
-        only: names that are wanted, None for all; a library's cubin holds thousands.
+        only: names that are wanted, None for all.
 
     Raises:
         CubinError: no cubin, or a damaged one.
     """
-    try:
-        return _Cubin(cubin).kernels(only)
-    except (struct.error, IndexError, ValueError) as error:
-        if isinstance(error, CubinError):
-            raise
-        raise CubinError(f"this cubin of {len(cubin)} bytes is cut or damaged: {error}") from error
+    opened = Cubin(cubin)
+    return {name: opened.read(name) for name in opened.kernels if only is None or name in only}
 
 
-def measure_cubin(read: Callable[[int, int], bytes]) -> int:
-    """How many bytes a cubin in memory takes: to the end of its last section or header.
+class Cubin:
+    """A cubin whose table of contents has been read; a library's holds thousands of kernels.
 
-    Args:
-        read: gives the bytes at an offset, of a size.
+    Attributes:
+        kernels: their names, as keys, in order.
     """
-    (table,) = struct.unpack("<Q", read(0x28, 8))
-    entry_bytes, count, _ = struct.unpack("<HHH", read(0x3A, 6))
-    ends = [table + count * entry_bytes]
-    for index in range(count):
-        _, kind, _, _, offset, size, *_ = struct.unpack("<IIQQQQIIQQ", read(table + index * entry_bytes, 64))
-        ends.append(0 if kind == _WITHOUT_CONTENT else offset + size)
-    return int(max(ends))
 
-
-class _Cubin:
     def __init__(self, data: bytes) -> None:
-        if len(data) < _HEADER_BYTES or not data.startswith(MAGIC):
-            raise CubinError(f"{len(data)} bytes that begin with {data[:4]!r} are no ELF file")
-        machine = struct.unpack_from("<H", data, 18)[0]
-        if machine != _CUDA_MACHINE:
-            raise CubinError(f"this ELF file is for machine {machine}, not for CUDA ({_CUDA_MACHINE})")
-        self._architecture = _read_architecture(data)
-        self._sections = _read_sections(data)
-        self._symbols = self._read_symbols()
-        self._by_name = {section.name: section for section in self._sections}
-        self._numbers = self._read_numbers()
-        functions = [one.name.removeprefix(".text.") for one in self._sections if one.name.startswith(".text.")]
-        self._is_closed = all(f".nv.constant0.{name}" in self._by_name for name in functions)
+        """Reads the table of contents.
 
-    def kernels(self, only: Collection[str] | None) -> dict[str, KernelCode]:
+        Raises:
+            CubinError: no cubin, or a damaged one.
+        """
+        self._file = ElfFile(data)
         prefix = ".nv.info."
-        names = [section.name[len(prefix) :] for section in self._sections if section.name.startswith(prefix)]
+        named = (one.name[len(prefix) :] for one in self._file.sections if one.name.startswith(prefix))
         # A device function that is linked but not inlined has attributes, too, but no parameters in a bank.
-        kernels = [name for name in names if f".nv.constant0.{name}" in self._by_name]
-        return {name: self._kernel(name) for name in kernels if only is None or name in only}
+        self.kernels = dict.fromkeys(name for name in named if self._file.find(f".nv.constant0.{name}"))
+
+    def read(self, name: str) -> KernelCode:
+        """One of its kernels.
+
+        Raises:
+            CubinError: the cubin is damaged.
+        """
+        with explain_damage(self._file.size):
+            return self._kernel(name)
+
+    @cached_property
+    def _is_closed(self) -> bool:
+        prefix = ".text."
+        functions = [one.name[len(prefix) :] for one in self._file.sections if one.name.startswith(prefix)]
+        return all(self._file.find(f".nv.constant0.{name}") for name in functions)
+
+    @cached_property
+    def _constants(self) -> list[ElfSection]:
+        return [section for section in self._file.sections if section.name.startswith(".nv.constant")]
 
     def _kernel(self, name: str) -> KernelCode:
-        attributes = list(_read_attributes(self._by_name[f".nv.info.{name}"].content))
+        attributes = list(_read_attributes(self._file.content(f".nv.info.{name}")))
+        shared = self._file.find(f".nv.shared.{name}")
         code = MachineCode(
             digest=self._digest(name, attributes),
-            instructions=len(self._content(f".text.{name}")) // INSTRUCTION_BYTES,
+            instructions=len(self._file.content(f".text.{name}")) // INSTRUCTION_BYTES,
             registers=self._numbers.get((_REGISTERS, name), 0),
             frame_bytes=self._numbers.get((_FRAME, name), 0),
-            shared_bytes=self._by_name[f".nv.shared.{name}"].size if f".nv.shared.{name}" in self._by_name else 0,
+            shared_bytes=shared.size if shared else 0,
         )
         banks = [one.payload for one in attributes if one.number == _PARAMETER_BANK and len(one.payload) == 8]
         first = struct.unpack("<IHH", banks[0])[1] if banks else 0
@@ -171,8 +144,8 @@ class _Cubin:
             code=code,
             parameters=_read_parameters(attributes),
             parameters_at=first,
-            architecture=self._architecture,
-            text=self._content(f".text.{name}"),
+            architecture=self._file.architecture,
+            text=self._file.content(f".text.{name}"),
             is_whole=self._is_closed and not any(True for _ in self._relocations(f".text.{name}")),
         )
 
@@ -194,78 +167,38 @@ class _Cubin:
         pending, seen = [name], {name}
         while pending:
             function = pending.pop(0)
-            yield "text", self._content(f".text.{function}")
+            yield "text", self._file.content(f".text.{function}")
             for target, relocation in self._relocations(f".text.{function}"):
                 yield "" if target == name else target, relocation
-                if target not in seen and f".text.{target}" in self._by_name:
+                if target not in seen and self._file.find(f".text.{target}"):
                     seen.add(target)
                     pending.append(target)
-        for section in self._sections:
+        for section in self._constants:
             bank, _, owner = section.name.removeprefix(".nv.constant").partition(".")
             # Bank 0 is where the launch writes its arguments.
-            if section.name.startswith(".nv.constant") and bank != "0" and owner in ("", *seen):
-                yield f"constant{bank}", section.content
-        if shared := self._by_name.get(f".nv.shared.{name}"):
+            if bank != "0" and owner in ("", *seen):
+                yield f"constant{bank}", self._file.content_of(section)
+        if shared := self._file.find(f".nv.shared.{name}"):
             yield "shared", struct.pack("<Q", shared.size)
-        yield "initial", self._content(".nv.global.init")
+        yield "initial", self._file.content(".nv.global.init")
 
     def _relocations(self, of: str) -> Iterator[tuple[str, bytes]]:
         for prefix, layout in ((".rel", "<QQ"), (".rela", "<QQq")):
-            for fields in struct.iter_unpack(layout, self._content(prefix + of)):
+            for fields in struct.iter_unpack(layout, self._file.content(prefix + of)):
                 offset, info, *addend = fields
-                symbol = self._symbols[info >> 32]
-                place = symbol.name or self._sections[symbol.section].name
+                symbol = self._file.symbols[info >> 32]
+                place = symbol.name or self._file.sections[symbol.section].name
                 yield place, struct.pack("<QIq", offset, info & 0xFFFFFFFF, *(addend or [0]))
 
-    def _read_numbers(self) -> dict[tuple[int, str], int]:
+    @cached_property
+    def _numbers(self) -> dict[tuple[int, str], int]:
         """The numbers that `.nv.info` keeps for each function: (attribute, function) -> number."""
         found = {}
-        for attribute in _read_attributes(self._content(".nv.info")):
+        for attribute in _read_attributes(self._file.content(".nv.info")):
             if len(attribute.payload) == 8:
                 symbol, value = struct.unpack("<II", attribute.payload)
-                found[attribute.number, self._symbols[symbol].name] = int(value)
+                found[attribute.number, self._file.symbols[symbol].name] = int(value)
         return found
-
-    def _content(self, name: str) -> bytes:
-        section = self._by_name.get(name)
-        return section.content if section else b""
-
-    def _read_symbols(self) -> list[_Symbol]:
-        tables = [section for section in self._sections if section.kind == _SYMBOL_TABLE]
-        if len(tables) != 1:
-            raise CubinError(f"this cubin has {len(tables)} symbol tables; one is expected")
-        names = self._sections[tables[0].link].content
-        return [
-            _Symbol(_text_at(names, name), section)
-            for name, _, _, section, _, _ in struct.iter_unpack("<IBBHQQ", tables[0].content)
-        ]
-
-
-def _read_architecture(data: bytes) -> int:
-    (flags,) = struct.unpack_from("<I", data, 0x30)
-    return int(flags >> 8 if data[8] >= _NEW_LAYOUT else flags) & 0xFF
-
-
-def _read_sections(data: bytes) -> list[_ElfSection]:
-    (table,) = struct.unpack_from("<Q", data, 0x28)
-    entry_bytes, count, names_index = struct.unpack_from("<HHH", data, 0x3A)
-    headers = [struct.unpack_from("<IIQQQQIIQQ", data, table + index * entry_bytes) for index in range(count)]
-    names = _bytes_at(data, headers[names_index][4], headers[names_index][5])
-    sections = []
-    for name, kind, _, _, offset, size, link, info, _, _ in headers:
-        content = b"" if kind in (0, _WITHOUT_CONTENT) else _bytes_at(data, offset, size)
-        sections.append(_ElfSection(_text_at(names, name), kind, content, size, link, info))
-    return sections
-
-
-def _bytes_at(data: bytes, offset: int, size: int) -> bytes:
-    if offset + size > len(data):
-        raise CubinError(f"this cubin ends at byte {len(data)}, before one of its sections ({offset} + {size})")
-    return data[offset : offset + size]
-
-
-def _text_at(names: bytes, offset: int) -> str:
-    return names[offset : names.index(b"\0", offset)].decode()
 
 
 def _read_attributes(content: bytes) -> Iterator[_Attribute]:
@@ -275,7 +208,7 @@ def _read_attributes(content: bytes) -> Iterator[_Attribute]:
         layout, number, value = struct.unpack_from("<BBH", content, offset)
         offset += 4
         if layout == _LONG_VALUE:
-            yield _Attribute(number, _bytes_at(content, offset, value))
+            yield _Attribute(number, bytes_at(content, offset, value))
             offset += value
         else:
             yield _Attribute(number, struct.pack("<H", value))
