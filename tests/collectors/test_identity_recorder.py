@@ -66,8 +66,13 @@ class Process:
         self._activities: list[Activity] = []
         monkeypatch.setattr(identity_recorder, "list_activities", lambda _: self._activities)
 
-    def run(self, case: str, kernel: str, *second_arguments: bytes, kernels: Sequence[str] = ()) -> None:
-        """Runs a case; its rounds differ in the second argument, and in the kernel where several are named."""
+    def run(
+        self, case: str, kernel: str, *second_arguments: bytes, kernels: Sequence[str] = (), ahead_ns: int = 0
+    ) -> None:
+        """Runs a case; its rounds differ in the second argument, and in the kernel where several are named.
+
+        With `ahead_ns` calls are recorded, too, and the device's clock is ahead of the host's.
+        """
         self.recorder.start()
         self._activities = []
         for correlation, argument in enumerate(second_arguments):
@@ -77,7 +82,10 @@ class Process:
             self._capture.launches[correlation] = ObservedLaunch(correlation, 0, kernel, values)
             now = self._cupti.now_ns()
             registers = self._kernels[kernel].code.registers
-            self._activities.append(Activity("kernel", kernel, now, now + 1, correlation, registers=registers))
+            if ahead_ns:
+                self._activities.append(Activity("runtime", "211", now, now, correlation))
+            start = now + ahead_ns
+            self._activities.append(Activity("kernel", kernel, start, start + 1, correlation, registers=registers))
             self.recorder.pop()
         self.recorder.stop()
         self.recorder.keep(case, "round")
@@ -112,6 +120,15 @@ def test_rounds_and_cases_that_differ_in_padding_only_are_identical(process: Pro
     assert found["first"].digest == found["second"].digest != ""
     assert found["other"].digest not in ("", found["first"].digest)
     assert process.recorder.identify() == {}
+
+
+def test_a_kernel_belongs_to_the_round_that_calls_it_whatever_the_device_s_clock_says(process: Process) -> None:
+    process.run("sound", "scale", bytes(4), bytes(4))
+    process.run("ahead", "scale", bytes(4), bytes(4), ahead_ns=1000)
+
+    found = process.recorder.identify()
+
+    assert found["ahead"].digest == found["sound"].digest != ""
 
 
 def test_numbers_that_go_on_from_round_to_round_are_identical_where_they_go_on_alike(process: Process) -> None:

@@ -151,8 +151,13 @@ class IdentityRecorder:
         return [self._read_round(one) for one in rounds]
 
     def _read_round(self, round_: _MarkedRange) -> list[ReadLaunch]:
+        calls_ns = {one.correlation: one.start_ns for one in self._activities if not one.is_on_device}
+        # By the call, as the device's clock may be ahead of the host's or behind: by its times a round that ends
+        # with a short kernel has lost it, in a VM whose GPU sixteen processes shared.
         own = [
-            one for one in self._activities if one.is_on_device and round_.begin_ns <= one.start_ns < round_.end_ns
+            one
+            for one in self._activities
+            if one.is_on_device and round_.begin_ns <= calls_ns.get(one.correlation, one.start_ns) < round_.end_ns
         ]
         recorded = {one.correlation for one in self._activities if one.kind == "kernel"}
         launches = list(self._capture.launches.values())
@@ -164,7 +169,6 @@ class IdentityRecorder:
                 "or the round captures a CUDA graph"
             )
         captured = [one for one in launches[: round_.first_launch] if one.correlation not in recorded]
-        calls_ns = {one.correlation: one.start_ns for one in self._activities if not one.is_on_device}
 
         def find_part(correlation: int) -> str:
             at_ns = calls_ns.get(correlation, 0)
