@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Annotated
 
 from pytest_nsight.model.decoding import Count, Range
-from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode
+from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, shorten_arguments
 from pytest_nsight.model.json_text import DecodingError, shown
 
 MOST_REPEATS = 2**31
@@ -92,4 +92,6 @@ def restore_identities(
 def _restore_launch(stored: StoredLaunch) -> LaunchIdentity:
     values = {field.name: getattr(stored, field.name) for field in dataclasses.fields(stored)}
     code = stored.code
-    return LaunchIdentity(**{**values, "code": None if code is None else MachineCode(**dataclasses.asdict(code))})
+    machine_code = None if code is None else MachineCode(**dataclasses.asdict(code))
+    # The first files of this format hold them whole.
+    return shorten_arguments(LaunchIdentity(**{**values, "code": machine_code}))

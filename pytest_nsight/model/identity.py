@@ -17,6 +17,9 @@ MOST_LAUNCHES = 512
 THEN = ", then "
 """Between the texts of an argument in two rounds, where its numbers differ, as those of a step."""
 
+_LONGEST_ARGUMENT, _SHOWN, _DIGITS = 80, 48, 16
+"""Characters of an argument's text that is kept whole; of a longer one its beginning, and digits of its digest."""
+
 Extent = tuple[int, int, int]
 
 DEVICE_METRICS = ("kernel", "busy")
@@ -54,7 +57,7 @@ class LaunchIdentity:
         block: threads.
         cluster: blocks of a cluster, (0, 0, 0) for none.
         shared_bytes: dynamic shared memory.
-        arguments: one text per argument; for a copy or set its size.
+        arguments: one text per argument; for a copy or set its size. In an Identity long ones are shortened.
         stream: number of its stream, in the order in which streams first appear; 0 as long as one stream is all
             that can be identified.
         part: names of the test's ranges around it, joined by slashes; "" outside of them.
@@ -118,15 +121,29 @@ class Difference:
 
 
 def make_identity(launches: Sequence[LaunchIdentity]) -> Identity:
-    """The identity of a round that makes these launches, at least one."""
+    """The identity of a round that makes these launches, at least one; its digest is of the whole arguments."""
     hashed = hashlib.sha256()
     places: dict[LaunchIdentity, int] = {}
     for launch in launches:
         places.setdefault(launch, len(places))
         hashed.update(repr(_list_fields(launch)).encode() + b"\n")
     order = tuple((place, sum(1 for _ in group)) for place, group in groupby(places[launch] for launch in launches))
-    whole = Identity(hashed.hexdigest()[:32], tuple(places), order)
+    whole = Identity(hashed.hexdigest()[:32], tuple(shorten_arguments(launch) for launch in places), order)
     return whole if len(places) <= MOST_LAUNCHES else replace(whole, launches=(), order=())
+
+
+def shorten_arguments(launch: LaunchIdentity) -> LaunchIdentity:
+    """A launch as an Identity keeps it: lists of hundreds of tensors took megabytes of a baseline file."""
+    if all(len(text) <= _LONGEST_ARGUMENT for text in launch.arguments):
+        return launch
+    return replace(launch, arguments=tuple(_shorten(text) for text in launch.arguments))
+
+
+def _shorten(text: str) -> str:
+    if len(text) <= _LONGEST_ARGUMENT:
+        return text
+    digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
+    return f"{text[:_SHOWN]}...{THEN if THEN in text else ' '}#{digest}"
 
 
 def _list_fields(launch: LaunchIdentity) -> tuple[object, ...]:

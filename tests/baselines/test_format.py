@@ -25,7 +25,7 @@ from pytest_nsight.baselines.file_format import (
 )
 from pytest_nsight.baselines.merge import unite
 from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.identity import LaunchIdentity, MachineCode, make_identity
+from pytest_nsight.model.identity import LaunchIdentity, MachineCode, make_identity, shorten_arguments
 from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
 from tests.baselines.examples import CASE, run, summaries
 
@@ -60,6 +60,17 @@ IDENTITY = make_identity(
     ]
     * 2
 )
+
+
+def test_long_arguments_of_the_first_files_are_read_short() -> None:
+    whole = dataclasses.replace(IDENTITY.launches[0], arguments=("00" * 500,))
+    known = dataclasses.replace(IDENTITY, launches=(whole, *IDENTITY.launches[1:]))
+    (read,) = decode(encode({Subject(CASE): (dataclasses.replace(run(0), identity=known),)}))[Subject(CASE)]
+
+    assert read.identity is not None
+    assert read.identity.digest == known.digest
+    assert read.identity.launches == (shorten_arguments(whole), *IDENTITY.launches[1:])
+    assert len(read.identity.launches[0].arguments[0]) < 80
 
 
 def test_identities_are_stored_once_and_read_back() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 import pytest
@@ -57,6 +58,27 @@ def test_of_numbers_that_differ_from_round_to_round_no_values_are_shown() -> Non
     )
 
     assert describe_change(before, after) == "argument 1 changes from round to round, in another way than before"
+
+
+def test_a_long_argument_counts_whole_and_is_kept_and_shown_short() -> None:
+    tensors = ", ".join(f"pointer {number} aligned to 256 into 2097152 bytes" for number in range(300))
+    before, after = (make_identity([replace(SCALE, arguments=(tensors + end,))]) for end in ("", "0"))
+    (kept,) = before.launches[0].arguments
+
+    assert before.digest != after.digest
+    assert len(kept) < 80
+    assert re.fullmatch(
+        r"argument 0: pointer 0 \S.*\.\.\. #[0-9a-f]{16} -> pointer 0 .*\.\.\. #[0-9a-f]{16}",
+        describe_change(before, after),
+    )
+
+
+def test_a_long_argument_that_changes_from_round_to_round_is_still_said_to() -> None:
+    before, after = (
+        make_identity([replace(SCALE, arguments=(f"{'00' * 50}, then #{last}",))]) for last in ("1", "2")
+    )
+
+    assert describe_change(before, after) == "argument 0 changes from round to round, in another way than before"
 
 
 def test_launches_gained_and_lost_are_counted() -> None:
