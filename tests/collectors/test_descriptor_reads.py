@@ -113,6 +113,8 @@ def find(*texts: str) -> set[int] | None:
         pytest.param([ADDRESS, "UTMALDG.2D [UR4], [UR6] ;", END], None, id="as-a-coordinate"),
         pytest.param([ADDRESS, "STL.64 [R1], R2 ;", "@P0 R2UR UR4, R2 ;", "SEL R3, R2, UR4, P0 ;", END], None,
                      id="kept-where-a-guard-is-false"),
+        pytest.param([ADDRESS, LOW, HIGH, LOAD, "CALL.ABS.NOINC R20 ;", END], None, id="held-at-a-call"),
+        pytest.param(["CALL.ABS.NOINC R20 ;", ADDRESS, LOW, HIGH, LOAD, END], {0x40}, id="taken-after-the-call"),
         pytest.param(["CALL.REL.NOINC 0x20 ;", END, ADDRESS, "RET.REL.NODEC R4 0x0 ;"], None, id="functions"),
     ],
 )  # fmt: skip

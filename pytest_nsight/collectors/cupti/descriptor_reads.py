@@ -94,6 +94,9 @@ def _use(one: Instruction, before: _Held, word: int) -> frozenset[int] | None:
         return _find_offsets(one.operands[place], before)
     if takes_address(one, word):
         return frozenset()
+    if one.name == "CALL" and any(not offsets <= {_HIGH} for name, offsets in before.items() if "R" in name):
+        # What is called finds its arguments in registers that the call does not name.
+        return None
     sources = (
         one.operands[1:] if one.operands[:1] and one.operands[0] in (list_changes(one) or ()) else one.operands
     )
