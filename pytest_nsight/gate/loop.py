@@ -80,7 +80,9 @@ def plan(state: GateState, stored: StoredRuns) -> GateState:
         if state.plan.identifies and not state.is_identified and (pending := plan_identities(state.plan)):
             return replace(state, pending=pending)
         state = prove_identical(state, stored)
-        return _add_runs(state, choose_timed(state), state.plan.runs)
+        timed = choose_timed(state)
+        # One pair shows whether an audit contradicts: further looks are for what does.
+        return _add_runs(state, timed, 1 if _is_paired_audit(state, timed) else state.plan.runs)
     next_look = next((look for look in LOOKS if look > state.planned_runs), None)
     if not state.plan.is_judged or next_look is None:
         return state
@@ -110,13 +112,17 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
 def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
     first = state.planned_runs + 1
     # An audit of two trees needs no board's limits and no other board's runs, which canaries are for.
-    canaries = not (state.plan.is_paired and state.proven.keys() >= set(cases))
+    canaries = not _is_paired_audit(state, cases)
     pending = tuple(
         PlannedProcess(run, assignment)
         for run in range(first, first + runs)
         for assignment in _assign(state.plan, cases, run, canaries=canaries)
     )
     return replace(state, pending=pending, planned_runs=state.planned_runs + runs)
+
+
+def _is_paired_audit(state: GateState, cases: Sequence[str]) -> bool:
+    return state.plan.is_paired and not state.plan.audits_all and state.proven.keys() >= set(cases)
 
 
 def _assign(session: SessionPlan, cases: Sequence[str], run: int, *, canaries: bool) -> tuple[Assignment, ...]:

@@ -15,7 +15,7 @@ from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.identity import DEVICE_METRICS, Identity
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.roofline import measure_limits
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, percent
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
@@ -182,7 +182,9 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
     if audit:
         kinds = Counter(verdict.kind.value for verdict in audit)
         seen = ", ".join(f"{times} {kind}" for kind, times in kinds.items())
-        notes.append(f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}")
+        notes.append(
+            f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}{_say_changes(audit)}"
+        )
     notes += [
         f"IDENTITY AND TIME CONTRADICT EACH OTHER: {_prove(state, one.subject.case)}, but {one.kind.value} "
         f"by time: {one.sentence}; report this with the session's folder, and measure with "
@@ -191,6 +193,12 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
         if one.kind in _CONTRADICTING
     ]
     return (*notes, *_describe_unidentified(state.identities))
+
+
+def _say_changes(audit: Sequence[Verdict]) -> str:
+    changes = [one.comparison.ratio - 1 for one in audit if one.comparison is not None]
+    ends = dict.fromkeys(percent(change) for change in (min(changes), max(changes))) if changes else {}
+    return f", change {' to '.join(ends)}" if ends else ""
 
 
 def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:

@@ -59,8 +59,8 @@ def suspects(
         settle: whether subjects that more runs may show to be equal count, too; for those to whom
             INCONCLUSIVE is a failure.
         canaries: runs of the plugin's own cases, which get no verdict.
-        proven: cases that are known to launch what they are compared with. They are looked at again only where
-            what was measured contradicts that, by a change that would be material.
+        proven: cases that are known to launch what they are compared with. Their times are looked at again only
+            where they contradict that, by a change that would be material; their claims are settled.
     """
     suite = _prepare_suite(given, canaries, family)
     by_subject = {item.subject: item for item in given}
@@ -68,12 +68,11 @@ def suspects(
     for item, subject, contrast in zip(given, suite.subjects, suite.contrasts, strict=True):
         if not 0 < len(item.new) < LOOKS[-1]:
             continue
-        if item.subject.case in proven:
-            if contrast is not None and abs(contrast.difference) >= contrast.material:
-                wanted.add(item.subject)
-            continue
-        if _is_suspect(subject, contrast, settle=settle):
+        is_proven = item.subject.case in proven
+        if _is_suspect(subject, contrast, settle=settle, is_proven=is_proven):
             wanted.add(item.subject)
+        if is_proven:
+            continue
         partner = find_partner(item, by_subject)
         if any(claim.is_close for claim in check_claims(item, partner, suite.prior)):
             wanted.add(item.subject)
@@ -99,16 +98,16 @@ def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str] = st
     )
 
 
-def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: bool) -> bool:
+def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: bool, is_proven: bool) -> bool:
     if subject.loses_structure:
         return subject.structure.is_retiled
-    if not subject.new and subject.new_aside and subject.compared and subject.given.is_comparable:
+    lacks_runs = (not subject.new and subject.new_aside) or subject.has_only_disturbed_runs
+    # Further pairs replace the runs that were set aside.
+    lacks_pairs = subject.given.against and subject.stored_aside and not subject.is_sufficient
+    if (lacks_runs and subject.compared and subject.given.is_comparable) or lacks_pairs:
         return True
-    if subject.has_only_disturbed_runs and subject.compared and subject.given.is_comparable:
-        return True
-    if subject.given.against and subject.stored_aside and not subject.is_sufficient:
-        # Further pairs replace the runs that were set aside.
-        return True
+    if is_proven:
+        return contrast is not None and abs(contrast.difference) >= contrast.material
     if contrast is None or not subject.is_judgeable:
         return False
     return (

@@ -124,6 +124,42 @@ def test_an_address_of_parameters_is_followed_to_where_it_is_used(
     assert find(*texts) == offsets
 
 
+READ = "LD.E R0, desc[UR10][R6.64+0x80] ;"
+
+
+@pytest.mark.parametrize(
+    "other",
+    [
+        "I2F.RP R5, R10 ;", "I2F.U64 R5, R10 ;", "F2I.U64.TRUNC R5, R10 ;", "F2F.F32.F64 R5, R10 ;",
+        "CS2R.32 R5, SRZ ;", "SHF.L.U64.HI R5, R2, 0x1, R3 ;", "SHF.R.S64 R5, R2, 0x1, R3 ;",
+        "MATCH.ANY.U64 R5, R2 ;",
+    ],
+)  # fmt: skip
+def test_what_an_instruction_may_write_beside_its_result_keeps_its_address(other: str) -> None:
+    """I2F.U64 writes one register; that it may write two is for those who ask what is known no longer."""
+    assert find("LDC.64 R6, c[0x0][0x198] ;", other, READ, END) is None
+    assert find("LDC.64 R6, c[0x0][0x198] ;", other, "MOV R6, RZ ;", READ, END) == set()
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "STG.E.ENL2.256 desc[UR8][R2.64], R20, R4 ;", "STG.E.128 desc[UR8][R2.64], R4 ;",
+        "STSM.16.M88.4 [R0], R4 ;", "STTM.x8 tmem[UR4], R0 ;", "HMMA.16816.F32 R20, R4, R12, R20 ;",
+    ],
+)  # fmt: skip
+def test_an_operand_of_several_registers_may_hold_an_address_in_each(text: str) -> None:
+    assert find("LDC.64 R6, c[0x0][0x198] ;", text, END) is None
+
+
+def test_a_barrier_that_is_moved_may_lead_to_any_join() -> None:
+    # 0: jump to 3, 1: barrier for 5, 2: jump to 4, 3: moved, 4: wait; 5: an end, 8: the other join has an address.
+    texts = ["@P0 BRA 0x30 ;", "BSSY B0, 0x50 ;", "BRA 0x40 ;", "BMOV.32 B0, R10 ;", "BSYNC B0 ;", END,
+             "BSSY B1, 0x80 ;", END, ADDRESS, "UBLKPF [UR4], UR6 ;", END]  # fmt: skip
+
+    assert find(*texts) is None
+
+
 def test_ways_that_meet_hold_what_either_holds() -> None:
     other = ["UIADD3 UR6, UP0, UR4, 0x80, URZ ;", "UIADD3.X UR7, URZ, UR5, URZ, UP0, !UPT ;"]
 
@@ -135,6 +171,10 @@ def read(parameters: tuple[Parameter, ...], *texts: str) -> set[int] | None:
     kernel = KernelCode("kernel", MachineCode("", len(texts)), parameters, 0x210, is_whole=True)
     found = read_code([parse(text, 0) for text in texts], kernel)
     return None if found is None or found.anywhere is None else set(found.anywhere)
+
+
+def test_an_address_in_no_parameter_is_not_known() -> None:
+    assert read((Parameter(0, 0, 64), Parameter(1, 128, 64)), ADDRESS, LOW, HIGH, LOAD, END) is None
 
 
 def test_a_descriptor_ends_with_its_parameter() -> None:

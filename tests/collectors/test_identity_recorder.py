@@ -67,11 +67,17 @@ class Process:
         monkeypatch.setattr(identity_recorder, "list_activities", lambda _: self._activities)
 
     def run(
-        self, case: str, kernel: str, *second_arguments: bytes, kernels: Sequence[str] = (), ahead_ns: int = 0
+        self,
+        case: str,
+        kernel: str,
+        *second_arguments: bytes,
+        kernels: Sequence[str] = (),
+        ahead_ns: int = 0,
+        has_calls: bool = True,
     ) -> None:
         """Runs a case; its rounds differ in the second argument, and in the kernel where several are named.
 
-        With `ahead_ns` calls are recorded, too, and the device's clock is ahead of the host's.
+        With `ahead_ns` the device's clock is ahead of the host's, and calls are recorded if it has them.
         """
         self.recorder.start()
         self._activities = []
@@ -82,7 +88,7 @@ class Process:
             self._capture.launches[correlation] = ObservedLaunch(correlation, 0, kernel, values)
             now = self._cupti.now_ns()
             registers = self._kernels[kernel].code.registers
-            if ahead_ns:
+            if ahead_ns and has_calls:
                 self._activities.append(Activity("runtime", "211", now, now, correlation))
             start = now + ahead_ns
             self._activities.append(Activity("kernel", kernel, start, start + 1, correlation, registers=registers))
@@ -129,6 +135,12 @@ def test_a_kernel_belongs_to_the_round_that_calls_it_whatever_the_device_s_clock
     found = process.recorder.identify()
 
     assert found["ahead"].digest == found["sound"].digest != ""
+
+
+def test_a_launch_whose_call_has_no_record_is_not_lost_without_a_word(process: Process) -> None:
+    process.run("lost", "scale", bytes(4), bytes(4), ahead_ns=1000, has_calls=False)
+
+    assert "outside of the round" in process.recorder.identify()["lost"].why_none
 
 
 def test_numbers_that_go_on_from_round_to_round_are_identical_where_they_go_on_alike(process: Process) -> None:

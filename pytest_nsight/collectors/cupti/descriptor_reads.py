@@ -30,8 +30,15 @@ _NUMBER = re.compile(r"0x[0-9a-f]+")
 _HIGH = -1
 """In place of an offset: the upper half of the address."""
 
-_PAIR = 2
-_WIDE = {"64": _PAIR, "WIDE": _PAIR, "128": 2 * _PAIR}
+_PAIR, _FRAGMENT = 2, 4
+_WIDE = {"64": _PAIR, "WIDE": _PAIR, "128": 4, "256": 8, "ENL2": 8}
+"""Suffix -> registers that an operand may stand for. An instruction that is not known may read a fragment of a
+matrix for each operand, or as many registers as a suffix such as x8 says."""
+_TIMES = re.compile(r"x(\d+)")
+_WRITTEN = {"64": 2, "128": 4}
+"""Suffix of a load -> registers that it writes for certain."""
+_MEMORY_LOADS = frozenset(("LD", "LDG", "LDL", "LDS", *_LOADS))
+_BARRIERS = tuple(f"B{number}" for number in range(16))
 
 _MOST_OFFSETS = 64
 _MOST_VISITS = 256
@@ -66,7 +73,7 @@ def find_descriptors(instructions: Sequence[Instruction], flow: ControlFlow, wor
         if found is None or visits[at] > _MOST_VISITS:
             return None
         used |= found
-        after = _follow(one, before, word, flow.find_target(at))
+        after = _follow(one, before, word, [flow.find_target(at)] if one.name == "BSSY" else flow.joins)
         for way in _list_ways(flow, at, one, before):
             known = states.get(way)
             joined = after if known is None else _join(known, after)
@@ -100,28 +107,52 @@ def _use(one: Instruction, before: _Held, word: int) -> frozenset[int] | None:
     sources = (
         one.operands[1:] if one.operands[:1] and one.operands[0] in (list_changes(one) or ()) else one.operands
     )
-    least = max((_WIDE[suffix] for suffix in one.suffixes if suffix in _WIDE), default=1)
-    if not any(_touches(operand, before, least) for operand in sources):
+    if not any(_touches(operand, before, _count_read(one, operand)) for operand in sources):
         return frozenset()
     return frozenset() if _result(one, before) else None
 
 
-def _follow(one: Instruction, before: _Held, word: int, target: int | None) -> _Held:
-    """What registers and barriers may hold after an instruction; `target` is the place that it names."""
+def _count_read(one: Instruction, operand: str) -> int:
+    """Registers that a source may stand for, at the most."""
+    widths = [_WIDE[suffix] for suffix in one.suffixes if suffix in _WIDE]
+    if list_changes(one) is None and "[" not in operand:
+        widths += [_FRAGMENT, *(int(found[1]) for suffix in one.suffixes if (found := _TIMES.fullmatch(suffix)))]
+    return max(widths, default=1)
+
+
+def _follow(one: Instruction, before: _Held, word: int, places: Sequence[int | None]) -> _Held:
+    """What registers and barriers may hold after an instruction.
+
+    Args:
+        one: the instruction.
+        before: what they may hold before it.
+        word: offset of the address of the parameters.
+        places: what a barrier may hold after it, if it changes one.
+    """
     result: _Held = {}
-    if one.name == "BSSY" and target is not None:
-        result = {one.operands[0]: frozenset({target})}
+    if one.name in ("BSSY", "BMOV"):
+        names = one.operands[:1] if one.name == "BSSY" else _BARRIERS
+        result = dict.fromkeys(names, frozenset(place for place in places if place is not None))
     elif takes_address(one, word):
         low, high = _pair(one.operands[0])
         result = {low: frozenset({0}), high: frozenset({_HIGH})}
     elif one.name in _COPIES | _ADDITIONS:
         result = _result(one, before)
-    changes = list_changes(one)
-    if one.guard or changes is None:
+    if one.guard:
         return _join(before, result) if result else before
-    if not result and changes.isdisjoint(before):
+    written = _list_written(one)
+    if not result and written.isdisjoint(before):
         return before
-    return {**{name: held for name, held in before.items() if name not in changes}, **result}
+    return {**{name: held for name, held in before.items() if name not in written}, **result}
+
+
+def _list_written(one: Instruction) -> frozenset[str]:
+    """Registers that an instruction writes for certain: what it may change is more, and may keep its address."""
+    found = _REGISTER.fullmatch(one.operands[0]) if one.operands else None
+    if found is None or one.operands[0] not in (list_changes(one) or ()):
+        return frozenset()
+    count = max((_WRITTEN.get(suffix, 1) for suffix in one.suffixes), default=1) if one.name in _MEMORY_LOADS else 1
+    return frozenset(f"{found[1]}{int(found[2]) + place}" for place in range(count))
 
 
 def _result(one: Instruction, before: _Held) -> _Held:
@@ -157,7 +188,9 @@ def takes_address(one: Instruction, word: int) -> bool:
 
 def _find_offsets(operand: str, before: _Held) -> frozenset[int] | None:
     """Offsets that the register pair in brackets may hold, none where it holds another address."""
-    low, high = _pair(operand.strip("[]"))
+    if _REGISTER.fullmatch(operand[1:-1]) is None:
+        return None
+    low, high = _pair(operand[1:-1])
     offsets, upper = before.get(low, frozenset()), before.get(high, frozenset())
     if not offsets and not upper:
         return frozenset()

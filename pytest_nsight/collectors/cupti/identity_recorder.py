@@ -168,6 +168,9 @@ class IdentityRecorder:
                 f"{missing} of its {len(called)} launches have no record: another profiler takes CUPTI's records, "
                 "or the round captures a CUDA graph"
             )
+        present = {one.correlation for one in own}
+        if any(one.correlation not in present for one in called):
+            raise UnidentifiedError("a launch of it was recorded at a time outside of the round that calls it")
         captured = [one for one in launches[: round_.first_launch] if one.correlation not in recorded]
 
         def find_part(correlation: int) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -106,6 +107,7 @@ class LaunchReader:
         self._holders: dict[str, list[Cubin]] = {}
         self._damaged: list[tuple[bytes, CubinError]] = []
         self._indexed = 0
+        self._lock = threading.RLock()
         self._modules: dict[bytes, Cubin] = {}
         self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
         self._reads: dict[KernelCode, KernelReads | None] = {}
@@ -236,17 +238,19 @@ class LaunchReader:
 
     def _find_codes(self, name: str) -> list[KernelCode]:
         """The code of this name in every module that CUPTI has reported."""
-        self._index_reported()
-        known = self._codes.setdefault(name, [])
-        holders = self._holders.get(name, ())
-        try:
-            known += [cubin.read(name) for cubin in holders[len(known) :]]
-        except CubinError as error:
-            raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
-        for data, damage in self._damaged:
-            if name.encode() in data:
-                raise UnidentifiedError(f"the machine code of {name} cannot be read: {damage}") from damage
-        return known
+        # Launches of several threads ask for it.
+        with self._lock:
+            self._index_reported()
+            known = self._codes.setdefault(name, [])
+            holders = self._holders.get(name, ())
+            try:
+                known += [cubin.read(name) for cubin in holders[len(known) :]]
+            except CubinError as error:
+                raise UnidentifiedError(f"the machine code of {name} cannot be read: {error}") from error
+            for data, damage in self._damaged:
+                if name.encode() in data:
+                    raise UnidentifiedError(f"the machine code of {name} cannot be read: {damage}") from damage
+            return list(known)
 
     def _index_reported(self) -> None:
         """Reads the table of contents of each module that CUPTI has reported since."""

@@ -61,7 +61,8 @@ _ADDRESS_WORDS: Mapping[int, int] = {0x210: 0x198, 0x380: 0x348}
 what ptxas makes of PTX for sm_90 and sm_100."""
 
 _DESCRIPTOR_BYTES = 128
-"""Of a CUtensorMap; a parameter that is smaller holds what the hardware reads of it."""
+"""Of a CUtensorMap. cuDNN passes 64 bytes, with something else behind them: what is not in the same parameter is no
+part of a descriptor."""
 
 
 def has_padding(parameter: Parameter) -> bool:
@@ -231,15 +232,13 @@ def _find_described(
     offsets = find_descriptors(instructions, flow, _ADDRESS_WORDS[kernel.parameters_at])
     if offsets is None:
         return None
-    holders = {
-        offset: next((one for one in kernel.parameters if one.offset <= offset < one.offset + one.size), None)
-        for offset in offsets
-    }
-    return frozenset(
-        byte
-        for offset, one in holders.items()
-        for byte in range(offset, min(offset + _DESCRIPTOR_BYTES, one.offset + one.size) if one else offset)
-    )
+    found: set[int] = set()
+    for offset in offsets:
+        ends = [one.offset + one.size for one in kernel.parameters if one.offset <= offset < one.offset + one.size]
+        if not ends:
+            return None
+        found.update(range(offset, min(offset + _DESCRIPTOR_BYTES, *ends)))
+    return frozenset(found)
 
 
 def _keep_parameters(
