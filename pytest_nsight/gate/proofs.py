@@ -160,7 +160,6 @@ def _prove(state: GateState, case: str) -> str:
 
 
 def _join_audit(state: GateState, verdict: Verdict) -> Verdict:
-    # A claim that fails of the same launches contradicts nothing, and the draw must not decide whether tests fail.
     if verdict.kind in _CONTRADICTING:
         return verdict
     label = verdict.subject.label
