@@ -29,7 +29,8 @@ def load_trace(path: str | Path) -> Trace:
 
     Args:
         path: of an export, packed or not; a report, which the newest installed nsys exports to a temporary
-            folder; a trace of the PyTorch profiler; or the folder of a run that was recorded with --nsight-keep.
+            folder; a trace of the PyTorch profiler; or the folder of a run that was recorded with --nsight-keep,
+            or of a session with one run.
 
     Raises:
         UsageError: the path does not exist, or it is the folder of a session with several runs.
@@ -59,8 +60,9 @@ def load_trace(path: str | Path) -> Trace:
 
 def _load_folder(folder: Path) -> Trace:
     runs = sorted(run.name for run in folder.glob("run-*") if run.is_dir())
-    if runs:
+    if len(runs) > 1:
         raise UsageError(f"{folder} is a session; give one of its runs: {folder / runs[0]} to {runs[-1]}")
+    folder = folder / runs[0] if runs else folder
     from pytest_nsight.collectors.lookup import read_kept_trace  # noqa: PLC0415
 
     try:

@@ -13,6 +13,7 @@ from typing import Protocol
 from pytest_nsight.collectors.lookup import find_identifier_variables
 from pytest_nsight.controller.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.progress import Progress
+from pytest_nsight.controller.time_limits import read_overdue
 from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
 from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
@@ -66,23 +67,15 @@ class IdentityPass:
             shares = [replace(one, cases=share) for one in passes for share in share_out(one.cases, processors)]
             processes = self._identify(shares)
             self._found = {
-                one.tree: self._try_again(
-                    one, [found for found in processes if found.manifest.tree == one.tree], shares
+                one.tree: identify_left(
+                    one,
+                    [found for found in processes if found.manifest.tree == one.tree],
+                    self._identify,
+                    shares=len(shares),
                 )
                 for one in passes
             }
         return self._found.pop(assignment.tree)
-
-    def _try_again(
-        self, assignment: Assignment, processes: Sequence[MeasuredProcess], shares: Sequence[Assignment]
-    ) -> tuple[MeasuredProcess, ...]:
-        """The processes of a tree, and one more with what is left of those that failed beside others."""
-        left = {case for process in processes if process.end is ProcessEnd.FAILED for case in process.cases or ()}
-        if len(shares) == 1 or not left:
-            return tuple(processes)
-        # One process for each device may be all that its mode allows, or all that its memory holds.
-        alone = replace(assignment, cases=tuple(case for case in assignment.cases if case in left))
-        return (*(replace(process, failure="") for process in processes), *self._identify([alone]))
 
     def _identify(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
         """Runs processes beside one another; `cases` of one that failed are those that it has not identified."""
@@ -180,6 +173,54 @@ def share_out(cases: Sequence[str], processors: int) -> list[tuple[str, ...]]:
     return [tuple(cases[number :: max(shares, 1)]) for number in range(max(shares, 1))]
 
 
+def identify_left(
+    assignment: Assignment,
+    processes: Sequence[MeasuredProcess],
+    identify: Callable[[Sequence[Assignment]], tuple[MeasuredProcess, ...]],
+    *,
+    shares: int,
+) -> tuple[MeasuredProcess, ...]:
+    """The processes of a tree, and further ones with what is left of those that failed.
+
+    A case that ran when its process died comes after all others and alone, so that it costs no other case its
+    identity. One that took too long is not tried again.
+
+    Args:
+        assignment: the cases of the tree.
+        processes: that were to identify them.
+        identify: runs processes; `cases` of one that failed are those that it has not identified.
+        shares: how many processes ran beside one another. A device may allow, or its memory hold, one only.
+    """
+    found = [process for process in processes if process.end is not ProcessEnd.FAILED]
+    failed = [process for process in processes if process.end is ProcessEnd.FAILED]
+    if shares == 1 and not any(_find_running(process) for process in failed):
+        return tuple(processes)
+    suspects: list[str] = []
+    while failed:
+        suspects += [case for process in failed if (case := _find_running(process)) and not process.overdue]
+        left = {case for process in failed for case in process.cases or ()}
+        left -= {*suspects, *(process.overdue for process in failed)}
+        found += [
+            replace(process, cases=(process.overdue,)) if process.overdue else replace(process, failure="")
+            for process in failed
+        ]
+        failed = []
+        if left:
+            again = identify([replace(assignment, cases=tuple(case for case in assignment.cases if case in left))])
+            failed = [process for process in again if process.end is ProcessEnd.FAILED and _find_running(process)]
+            found += [process for process in again if process not in failed]
+    for suspect in sorted(suspects, key=assignment.cases.index):
+        if any(process.end is ProcessEnd.INTERRUPTED for process in found):
+            break
+        found += identify([replace(assignment, cases=(suspect,))])
+    return tuple(found)
+
+
+def _find_running(process: MeasuredProcess) -> str:
+    """The case that ran at the end of a process, "" if none did."""
+    return next((case for case in process.manifest.started if case not in process.manifest.ended), "")
+
+
 def _read(folder: Path, assignment: Assignment, code: int | None) -> MeasuredProcess:
     journal, log = folder / FILE_NAME, folder / WORKER_LOG
     if not journal.exists():
@@ -193,8 +234,14 @@ def _read(folder: Path, assignment: Assignment, code: int | None) -> MeasuredPro
     if manifest.exit_code is not None:
         return MeasuredProcess(manifest, failure=describe_refusal(manifest, log))
     left = tuple(case for case in assignment.cases if case not in manifest.identities)
-    failure = describe_crash(manifest, code, log)
-    return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
+    overdue = read_overdue(folder)
+    return MeasuredProcess(
+        manifest,
+        end=ProcessEnd.FAILED,
+        failure=describe_crash(manifest, code, log),
+        overdue=overdue.case if overdue else "",
+        cases=left,
+    )
 
 
 def _fail(tree: str, cases: Sequence[str], failure: str) -> MeasuredProcess:

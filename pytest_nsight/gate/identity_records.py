@@ -9,9 +9,11 @@ from dataclasses import replace
 from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.model.identity import Identity
-from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
+
+_MOST_NAMED = 3
 
 
 def plan_identities(session: SessionPlan) -> tuple[PlannedProcess, ...]:
@@ -30,13 +32,7 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
     """
     for process in processes:
         manifest = process.manifest
-        fault = manifest.identity_fault or process.failure
-        state = add_run(state, manifest).with_notes(
-            f"launches were not identified, so all that they would have settled is timed: {fault} "
-            "(--nsight-no-identity leaves the pass out)"
-            if fault
-            else ""
-        )
+        state = add_run(state, manifest).with_notes(_describe_failure(process))
         state = replace(state, is_interrupted=state.is_interrupted or process.end is ProcessEnd.INTERRUPTED)
         if manifest.tree == OTHER_TREE:
             state = replace(state, other=state.other.add_identities(manifest))
@@ -50,6 +46,20 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
             warnings=join_warnings(state.warnings, manifest),
         )
     return replace(state, is_identified=not any(process.assignment.identifies for process in state.pending))
+
+
+def _describe_failure(process: MeasuredProcess) -> str:
+    """What a pass that failed leaves to be timed, "" if it did not."""
+    fault = process.manifest.identity_fault or process.failure
+    if not fault:
+        return ""
+    launches, cases = "launches", process.cases or ()
+    if 0 < len(cases) <= _MOST_NAMED:
+        launches = f"launches of {', '.join(Subject(case).label for case in cases)}"
+    return (
+        f"{launches} were not identified, so all that they would have settled is timed: {fault} "
+        "(--nsight-no-identity leaves the pass out)"
+    )
 
 
 def attach_identities(state: GateState) -> tuple[RunSummary, ...]:

@@ -111,14 +111,17 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
 
 def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
     first = state.planned_runs + 1
-    # An audit of two trees needs no board's limits and no other board's runs, which canaries are for.
-    canaries = not _is_paired_audit(state, cases)
     pending = tuple(
         PlannedProcess(run, assignment)
         for run in range(first, first + runs)
-        for assignment in _assign(state.plan, cases, run, canaries=canaries)
+        for assignment in _assign(state.plan, cases, run, canaries=_needs_canaries(state, cases, run))
     )
     return replace(state, pending=pending, planned_runs=state.planned_runs + runs)
+
+
+def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
+    """Whether canaries are measured, too: two trees are compared on one board, so one pair shows its limits."""
+    return not state.plan.is_paired or (run == 1 and not _is_paired_audit(state, cases))
 
 
 def _is_paired_audit(state: GateState, cases: Sequence[str]) -> bool:

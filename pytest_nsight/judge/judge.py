@@ -12,7 +12,7 @@ from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.claims import ClaimState, check_claims, find_partner
 from pytest_nsight.judge.compare_times import build_panel, compare_times, learn_prior
 from pytest_nsight.judge.contrast import Contrast
-from pytest_nsight.judge.looks import may_differ, may_settle
+from pytest_nsight.judge.looks import is_beyond_doubt, may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
@@ -48,10 +48,10 @@ def suspects(
 ) -> tuple[Subject, ...]:
     """Return the subjects that need fresh runs, in order.
 
-    These are subjects that may still turn out as regressions or improvements, those whose kernel families stayed
-    while their launch shapes changed (an autotuner may choose anew in the next process), those whose every run so
-    far drifts or was disturbed by other programs, and claims that lie within their interval, with the case that
-    they claim to beat.
+    These are subjects that may still turn out as regressions or improvements, but for those whose change is beyond
+    doubt; those whose kernel families stayed while their launch shapes changed (an autotuner may choose anew in the
+    next process); those whose every run so far drifts or was disturbed by other programs; and claims that lie
+    within their interval, with the case that they claim to beat.
 
     Args:
         given: all runs of every measured subject.
@@ -65,11 +65,12 @@ def suspects(
     suite = _prepare_suite(given, canaries, family)
     by_subject = {item.subject: item for item in given}
     wanted: set[Subject] = set()
+    compared = sum(contrast is not None for contrast in suite.contrasts)
     for item, subject, contrast in zip(given, suite.subjects, suite.contrasts, strict=True):
         if not 0 < len(item.new) < LOOKS[-1]:
             continue
         is_proven = item.subject.case in proven
-        if _is_suspect(subject, contrast, settle=settle, is_proven=is_proven):
+        if _is_suspect(subject, contrast, compared, settle=settle, is_proven=is_proven):
             wanted.add(item.subject)
         if is_proven:
             continue
@@ -98,7 +99,9 @@ def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str] = st
     )
 
 
-def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: bool, is_proven: bool) -> bool:
+def _is_suspect(
+    subject: PreparedSubject, contrast: Contrast | None, compared: int, *, settle: bool, is_proven: bool
+) -> bool:
     if subject.loses_structure:
         return subject.structure.is_retiled
     lacks_runs = (not subject.new and subject.new_aside) or subject.has_only_disturbed_runs
@@ -108,7 +111,7 @@ def _is_suspect(subject: PreparedSubject, contrast: Contrast | None, *, settle: 
         return True
     if is_proven:
         return contrast is not None and abs(contrast.difference) >= contrast.material
-    if contrast is None or not subject.is_judgeable:
+    if contrast is None or not subject.is_judgeable or is_beyond_doubt(contrast, compared):
         return False
     return (
         may_differ(contrast, slower=True) or may_differ(contrast, slower=False) or (settle and may_settle(contrast))

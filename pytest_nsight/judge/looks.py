@@ -1,7 +1,8 @@
 """Whether a subject needs more fresh runs, and what the gate calls material.
 
-A subject can only fail, or improve, after all its looks; stopping early can only clear it. So more looks cost no
-error probability, and the first run, which raised the suspicion, may be kept.
+Stopping early clears a subject, or finds a change that is beyond doubt: an early look spends a hundredth of the
+error probability (Haybittle 1971, Peto et al. 1976). Any other change is found after all looks only. So more looks
+cost next to no error probability, and the first run, which raised the suspicion, may be kept.
 """
 
 from __future__ import annotations
@@ -9,10 +10,13 @@ from __future__ import annotations
 import math
 
 from pytest_nsight.judge.contrast import Contrast, upper_quantile, upper_tail
-from pytest_nsight.judge.subject_runs import LOOKS
+from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS
 
 FALSE_DISCOVERY_RATE = 0.005
 """Over all subjects of a session: with nothing changed, the chance that any fails, and that any improves."""
+
+_EARLY_SHARE = 0.01
+"""Of the error probability, what all subjects together spend at an early look."""
 
 MARGIN_FACTOR = 1.5
 """UNCHANGED is shown within this many bands.
@@ -66,6 +70,20 @@ def may_differ(contrast: Contrast, *, slower: bool) -> bool:
     best = difference + upper_quantile(0.01, contrast.run_df) * to_come
     last_error = math.sqrt(contrast.variance_with(last))
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
+
+
+def is_beyond_doubt(contrast: Contrast, compared: int) -> bool:
+    """Whether a change is so clearly larger than the material one that no further run could take it back.
+
+    Args:
+        contrast: of the subject.
+        compared: subjects of the session, which share the error probability (Bonferroni).
+    """
+    if contrast.new_runs < MINIMUM_NEW_RUNS:
+        return False
+    excess = abs(contrast.difference) - contrast.material
+    p_value = upper_tail(excess / contrast.standard_error, contrast.degrees_of_freedom)
+    return p_value <= _EARLY_SHARE * FALSE_DISCOVERY_RATE / compared
 
 
 def may_settle(contrast: Contrast) -> bool:

@@ -157,16 +157,17 @@ def test_a_gate_that_takes_rounds_for_the_unit_is_found_out(monkeypatch: pytest.
     assert alarms_of(pool, Situation.SAME_BOARD).gate.suites.interval[0] > 0.5
 
 
-def test_only_suspects_get_more_runs_and_no_more_than_nine() -> None:
+@pytest.mark.parametrize(("ratio", "runs"), [(1.022, 9), (1.05, 5)])
+def test_only_suspects_get_more_runs_up_to_nine_unless_the_change_is_beyond_doubt(ratio: float, runs: int) -> None:
     pool = make_pool(Sessions(runs=30, sessions=2, subjects=12))
     processes = list_processes(pool.summaries)
     resample = next(draw_resamples(processes, Situation.SAME_BOARD, np.random.default_rng(1)))
     victim = next(iter(processes[0].summaries))
 
-    found = replay(resample.change(slow(1.05), victim), pool.policies)
+    found = replay(resample.change(slow(ratio), victim), pool.policies)
 
-    assert found.runs[victim] == 9
-    assert found.processes == 9
+    assert found.runs[victim] == runs
+    assert found.processes == runs
     assert {runs for subject, runs in found.runs.items() if subject != victim} == {1}
     assert {v.subject: v.kind for v in found.verdicts}[victim] is VerdictKind.REGRESSION
 
@@ -182,7 +183,7 @@ def test_a_comparison_of_two_trees_is_replayed_in_pairs_and_further_pairs_stand_
         for index, one in enumerate(resample.stored)
     )
 
-    found = replay(replace(resample, stored=drifting).change(slow(1.05), victim), pool.policies)
+    found = replay(replace(resample, stored=drifting).change(slow(1.022), victim), pool.policies)
 
     assert found.runs == {victim: 18} | dict.fromkeys(others, 6)
     assert found.processes == 18

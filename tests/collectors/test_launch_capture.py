@@ -199,6 +199,40 @@ def test_a_launch_leads_to_the_code_that_its_module_or_library_was_loaded_from(
     assert callbacks.launched().cubin == CODE
 
 
+@pytest.mark.parametrize(
+    ("load_number", "handle", "unload_number"),
+    [(19, MODULE, 22), (678, LIBRARY, 680)],
+    ids=["module", "library"],
+)
+def test_what_is_unloaded_is_not_asked_for_again(
+    callbacks: Callbacks, load_number: int, handle: int, unload_number: int
+) -> None:
+    asked: list[int] = []
+    driver = callbacks.capture.modules._driver
+    driver.cuLibraryGetModule = lambda _, library: asked.append(library.value) or 1
+    load(callbacks, load_number, handle)
+
+    callbacks.call(DRIVER_DOMAIN, unload_number, struct.pack("<Q", handle))
+    callbacks.call(DRIVER_DOMAIN, unload_number, struct.pack("<Q", handle), site=1)
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+
+    assert callbacks.launched().cubin == b""
+    assert asked == [], "the driver crashes at a handle that it has freed"
+
+
+def test_calls_that_unload_are_asked_for() -> None:
+    asked: list[tuple[int, int]] = []
+
+    class Asked(Cupti):
+        def call(self, name: str, *arguments: Any) -> None:  # type: ignore[override]
+            if name == "cuptiEnableCallback":
+                asked.append((arguments[2], arguments[3].value))
+
+    LaunchCapture(Asked(), Driver()).start()  # type: ignore[arg-type]
+
+    assert {(DRIVER_DOMAIN, 22), (DRIVER_DOMAIN, 680)} <= set(asked)
+
+
 def test_a_launch_of_a_module_that_was_loaded_in_another_way_leads_to_no_code(callbacks: Callbacks) -> None:
     load(callbacks, 19, MODULE + 100)
 

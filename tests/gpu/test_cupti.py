@@ -145,7 +145,7 @@ def counted(project: Project, name: str) -> int:
 
 def test_what_is_saved_is_unchanged(gpu, tmp_path):
     project = make_project(tmp_path, "perf_cupti")
-    options = ("--nsight-collector=cupti", "-k", "softmax or matmul or graph_of_the_test")
+    options = ("--nsight-collector=cupti", "--nsight-no-identity", "-k", "softmax or matmul or graph_of_the_test")
     assert project.pytest(*options, "--nsight-save") == pytest.ExitCode.OK, project.said
     assert project.pytest(*options, "--nsight-band=5%") == pytest.ExitCode.OK, project.said
 

@@ -421,9 +421,11 @@ def test_a_truncated_export_is_told_by_the_name_that_the_user_gave(tmp_path, cap
 
 
 def test_a_session_s_folder_points_to_its_runs(tmp_path, capsys):
-    for number in (1, 2):
-        (tmp_path / f"run-00{number}").mkdir()
+    (tmp_path / "run-001").mkdir()
 
+    assert main(["show", str(tmp_path)]) == 2
+    assert f"{tmp_path / 'run-001'} holds no trace" in capsys.readouterr().err, "its only run is meant"
+    (tmp_path / "run-002").mkdir()
     assert main(["show", str(tmp_path)]) == 2
     assert "give one of its runs" in capsys.readouterr().err
     assert main(["show", str(tmp_path / "run-001")]) == 2

@@ -33,6 +33,10 @@ _LOAD_MODULE = (19, 20, 21)
 """cuModuleLoadData, its form with options, and the one for fat binaries: they begin with handle and image."""
 _LOAD_LIBRARY = (678,)
 """cuLibraryLoadData, which begins likewise."""
+_UNLOAD_MODULE, _UNLOAD_LIBRARY = 22, 680
+"""cuModuleUnload and cuLibraryUnload, whose only parameter is the handle."""
+
+_DRIVER_CALLS = (*_DRIVER_LAUNCHES, *_LOAD_MODULE, *_LOAD_LIBRARY, _UNLOAD_MODULE, _UNLOAD_LIBRARY)
 
 _COOPERATIVE = "cooperative"
 _ATTRIBUTES = {
@@ -141,7 +145,7 @@ class LaunchCapture:
         self._cupti.call("cuptiSubscribe", byref(self._subscriber), self._callback, None)
         wanted = [(_RESOURCE_DOMAIN, _MODULE_LOADED)]
         wanted += [(_RUNTIME_DOMAIN, number) for number in (*_RUNTIME_PLAIN, *_RUNTIME_CONFIGURED)]
-        wanted += [(_DRIVER_DOMAIN, number) for number in (*_DRIVER_LAUNCHES, *_LOAD_MODULE, *_LOAD_LIBRARY)]
+        wanted += [(_DRIVER_DOMAIN, number) for number in _DRIVER_CALLS]
         for domain, number in wanted:
             self._cupti.call("cuptiEnableCallback", c_uint32(1), self._subscriber, domain, c_uint32(number))
 
@@ -157,6 +161,9 @@ class LaunchCapture:
             call = _CallbackData.from_address(data)
             if domain == _DRIVER_DOMAIN and number in (*_LOAD_MODULE, *_LOAD_LIBRARY):
                 self._keep_image(number, call)
+                return
+            if domain == _DRIVER_DOMAIN and number in (_UNLOAD_MODULE, _UNLOAD_LIBRARY):
+                self._drop_image(number, call)
                 return
             depth = getattr(self._runtime_calls, "depth", 0)
             if domain == _RUNTIME_DOMAIN:
@@ -215,6 +222,15 @@ class LaunchCapture:
             self.modules.keep_library(handle, image)
         else:
             self.modules.keep_module(handle, image)
+
+    def _drop_image(self, number: int, call: Any) -> None:
+        if call.site != _ENTRY or not call.parameters:
+            return
+        handle = _word(call.parameters, 0)
+        if number == _UNLOAD_LIBRARY:
+            self.modules.drop_library(handle)
+        else:
+            self.modules.drop_module(handle)
 
     def _layout(self, function: int) -> Layout:
         """Offset and size of each parameter, as the driver knows them."""

@@ -69,10 +69,21 @@ class LoadedModules:
 
     def _keep(self, known: dict[int, bytes], handle: int, image: int) -> None:
         # A handle may be that of something unloaded before.
-        known.pop(handle, None)
-        self._layouts.clear()
+        self._drop(known, handle)
         if handle and (cubin := _copy_image(image)):
             known[handle] = cubin
+
+    def drop_module(self, handle: int) -> None:
+        """Forgets a module that is about to be unloaded."""
+        self._drop(self._by_module, handle)
+
+    def drop_library(self, handle: int) -> None:
+        """Forgets a library that is about to be unloaded: the driver crashes at a question about it."""
+        self._drop(self._by_library, handle)
+
+    def _drop(self, known: dict[int, bytes], handle: int) -> None:
+        known.pop(handle, None)
+        self._layouts.clear()
 
     def find_cubin(self, function: int) -> bytes:
         """The code of the module or library that a function or kernel belongs to, b"" where that is not known.
