@@ -75,7 +75,7 @@ def assert_clean(folder: Path) -> None:
     assert git(folder, "for-each-ref", "--format=%(refname)") == "refs/heads/main"
     assert git(folder, "symbolic-ref", "HEAD") == "refs/heads/main"
     left = {path.name for path in folder.glob(".nsight/2*/*") if path.is_dir()}
-    assert all(name.startswith("run-") for name in left)
+    assert all(name.startswith(("run-", "identity-")) for name in left)
 
 
 def begin_to_hang(folder: Path, marker: Path) -> subprocess.Popen[bytes]:
