@@ -237,9 +237,7 @@ def _merge_baselines(options: argparse.Namespace) -> int:
 def _calibrate(options: argparse.Namespace) -> int:
     from pytest_nsight.calibrate.command import calibrate, find_pools  # noqa: PLC0415
 
-    pools, code = find_pools(
-        options.pools, options.output, options.others, runs=options.runs, minutes=options.minutes
-    )
+    pools, code = find_pools(options)
     print(calibrate(pools, stored=options.stored, resamples=options.resamples, seed=options.seed))
     return 0 if code == 0 else 1
 

@@ -29,10 +29,10 @@ from benchmarks.validate.false_alarms import (
     share_study,
     spread,
 )
-from benchmarks.validate.forced_looks import force_looks
 from benchmarks.validate.power import by_cost, measure_power, measure_truth
 from benchmarks.validate.rules import RULES
 from benchmarks.validate.study import BANDS, Study, load_study
+from pytest_nsight.calibrate.forced_looks import force_looks
 from pytest_nsight.calibrate.noise_levels import measure_levels
 from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.replayed_gate import replay
@@ -103,7 +103,17 @@ def analyse(
         if settled is not None:
             strict[situation, band] = settled
     done("--nsight-strict")
-    forced = [force_looks(study, situation, DEFAULT_BAND, resamples, seed) for situation in Situation]
+    forced = [
+        force_looks(
+            study.sound,
+            study.confirming,
+            study.with_band(DEFAULT_BAND),
+            situation,
+            resamples,
+            np.random.default_rng(seed),
+        )
+        for situation in Situation
+    ]
     done("forced looks")
     samples = spread(collect_p_values, [(situation, 100, seed) for situation in Situation], processes)
     uniform = {s: describe_p_values(values) for s, values in zip(Situation, samples, strict=True) if values}

@@ -1,14 +1,17 @@
 """Collects the validation study's data on one board, in one go, and keeps what it has whatever ends it.
 
     python -m benchmarks.validate.collect FOLDER --minutes 8 --sound 40 --sessions 2
+    python -m benchmarks.validate.collect FOLDER --minutes 8 --sound 9 --sessions 1 --confirming 72
     python -m benchmarks.validate.collect FOLDER --minutes 9 --inject 54
     python -m benchmarks.validate.collect FOLDER --minutes 8 --live 20
+    python -m benchmarks.validate.collect FOLDER --minutes 8 --live 20 --forced
     python -m benchmarks.validate.collect FOLDER --minutes 8 --against HEAD --live 5
     python -m benchmarks.validate.collect FOLDER --minutes 8 --control hot idle no-warmup reversed co-running
 
-Steps are done in this order: sound pools (each a session of its own), the pool of injected slowdowns, live checks
-(which compare with a git revision, or with the baselines of --baselines, or with those that they save first),
-negative controls. FOLDER/collection.json records what was done; analyse.py reads it. What follows `--` is pytest's.
+Steps are done in this order: sound pools (each a session of its own, with its confirming runs), the pool of
+injected slowdowns, live checks (which compare with a git revision, or with the baselines of --baselines, or with
+those that they save first), negative controls. FOLDER/collection.json records what was done; analyse.py reads it.
+What follows `--` is pytest's.
 """
 
 from __future__ import annotations
@@ -79,7 +82,7 @@ class Collection:
         asked = [argument.removeprefix(option) for argument in self.arguments if argument.startswith(option)]
         return [float(asked[-1].removesuffix("%")) / 100] if asked else []
 
-    def fill(self, name: str, runs: int, *, inject: str = "", control: str = "") -> None:
+    def fill(self, name: str, runs: int, *, confirming: int = 0, inject: str = "", control: str = "") -> None:
         """Fills one pool, if there is time."""
         if self.left_s < 2 * _MARGIN_S:
             print(f"no time left for {name}", flush=True)
@@ -87,6 +90,8 @@ class Collection:
         path = self._unused(name)
         minutes = (self.left_s - _MARGIN_S) / 60
         arguments = [f"--nsight-pool={path}", f"--nsight-runs={runs}", f"--nsight-pool-minutes={minutes:.2f}", "-q"]
+        if confirming:
+            arguments.append(f"--nsight-pool-confirming={confirming}")
         if control == "reversed":
             # With a limit on failures every run takes the cases in their order.
             arguments.append("--maxfail=1000000")
@@ -110,7 +115,7 @@ class Collection:
         paths = (self.folder / f"{name}-{number}.json.gz" for number in range(1, 100))
         return next(path.absolute() for path in paths if not path.exists())
 
-    def check(self, baselines: Path, checks: int) -> None:
+    def check(self, baselines: Path, checks: int, *, is_forced: bool = False) -> None:
         """Saves baselines where there are none, then checks against them as a user would."""
         options = [f"--nsight-baselines={baselines.absolute()}", "-q"]
         if not any(baselines.glob("*/*.json")) and self.left_s > 2 * _MARGIN_S:
@@ -118,13 +123,18 @@ class Collection:
             print(f"save: exit code {code}, {seconds:.0f} s, {self.left_s:.0f} s left", flush=True)
             if code:
                 return
-        self._repeat_check(options, checks)
+        if is_forced:
+            # What is proven to be unchanged would not be timed.
+            options += ["-p", "benchmarks.validate.forced_checks", "--nsight-no-identity"]
+        self._repeat_check(options, checks, is_forced=is_forced)
 
     def compare(self, revision: str, checks: int) -> None:
         """Compares the working tree with a revision whose suite is the same, as a user would."""
         self._repeat_check([f"--nsight-against={revision}", "-q"], checks, against=revision)
 
-    def _repeat_check(self, options: Sequence[str], checks: int, against: str = "") -> None:
+    def _repeat_check(
+        self, options: Sequence[str], checks: int, against: str = "", *, is_forced: bool = False
+    ) -> None:
         longest_s = 0.0
         for number in range(1, checks + 1):
             if self.left_s < longest_s + _MARGIN_S:
@@ -135,7 +145,8 @@ class Collection:
                 code, seconds = self.pytest([f"--nsight-json={result}", *options], {})
                 judged = read_verdicts(result) or {"verdicts": {}, "failures": [], "bands": self._asked_bands()}
             longest_s = max(longest_s, seconds)
-            self.live.append({"against": against, "exit": code, "seconds": round(seconds, 1), **judged})
+            kind = {"against": against, "forced": is_forced}
+            self.live.append({**kind, "exit": code, "seconds": round(seconds, 1), **judged})
             print(f"check {number}: exit code {code}, {seconds:.0f} s, {judged['verdicts']}", flush=True)
             self.write()
 
@@ -172,10 +183,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--minutes", type=float, default=8.0, help="stop cleanly before this is over")
     parser.add_argument("--sound", type=int, default=0, metavar="N", help="runs of unchanged code, in all sessions")
     parser.add_argument("--sessions", type=int, default=2, help="sessions that these are spread over")
+    text = "processes of three cases each, after the runs of every one of these sessions"
+    parser.add_argument("--confirming", type=int, default=0, metavar="N", help=text)
     parser.add_argument(
         "--inject", type=int, default=0, metavar="N", help="runs with rotating slowdowns, 54 or more"
     )
     parser.add_argument("--live", type=int, default=0, metavar="N", help="whole checks")
+    text = "three random cases of each live check go through all looks"
+    parser.add_argument("--forced", action="store_true", help=text)
     compared = parser.add_mutually_exclusive_group()
     compared.add_argument("--baselines", type=Path, help="of the checks (default: FOLDER/baselines)")
     compared.add_argument("--against", default="", metavar="REF", help="compare with this git revision instead")
@@ -192,13 +207,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         collection.pools, collection.live = before["pools"], before["live"]
     for session in range(options.sessions if options.sound else 0):
         share = options.sound // options.sessions + (session < options.sound % options.sessions)
-        collection.fill("sound", share)
+        collection.fill("sound", share, confirming=options.confirming)
     if options.inject:
         collection.fill("inject", options.inject, inject="rotate")
     if options.live and options.against:
         collection.compare(options.against, options.live)
     elif options.live:
-        collection.check(options.baselines or options.folder / "baselines", options.live)
+        collection.check(options.baselines or options.folder / "baselines", options.live, is_forced=options.forced)
     for control in options.control:
         with co_running(wanted=control == "co-running"):
             collection.fill(control, options.control_runs, control=control)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -12,6 +12,7 @@ from typing import Any
 from benchmarks.validate.collect import LOG
 from benchmarks.validation_suite.cases import CASES, Case, position_of
 from benchmarks.validation_suite.injection import number_of, rotate
+from pytest_nsight.calibrate.forced_looks import part_confirming
 from pytest_nsight.calibrate.pool import PooledRun, list_processes, read_pool
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.subject_runs import SubjectRuns
@@ -119,26 +120,6 @@ def load_study(folders: Sequence[Path], without: Sequence[str] = ()) -> Study:
         left_out=tuple(without),
         confirming=tuple(run for run in confirming if _name_of(run.subject) not in without),
     )
-
-
-def is_confirming(run: RunSummary, largest: int) -> bool:
-    """Whether a run's process measured few of the suite's cases.
-
-    Args:
-        run: the run.
-        largest: most cases that a process of its session measured.
-    """
-    return run.cases > 0 and run.cases.bit_length() < largest.bit_length()
-
-
-def part_confirming(summaries: Iterable[RunSummary]) -> tuple[list[RunSummary], list[RunSummary]]:
-    """The runs of the whole suite, and the confirming ones."""
-    all_runs = list(summaries)
-    largest: dict[str, int] = {}
-    for run in all_runs:
-        largest[run.session] = max(largest.get(run.session, 0), run.cases)
-    confirming = [run for run in all_runs if is_confirming(run, largest[run.session])]
-    return [run for run in all_runs if not is_confirming(run, largest[run.session])], confirming
 
 
 def case_of(subject: Subject) -> Case | None:

@@ -11,12 +11,12 @@ import numpy as np
 from scipy import stats
 
 from benchmarks.validate.false_alarms import Strictness, StudyAlarms
-from benchmarks.validate.forced_looks import ForcedLooks
 from benchmarks.validate.power import Finding, Truth
 from benchmarks.validate.rules import RULES
 from benchmarks.validate.study import Study
 from pytest_nsight.calibrate.calibration_report import write_interval
 from pytest_nsight.calibrate.false_alarms import Rate, bootstrap_sessions
+from pytest_nsight.calibrate.forced_looks import ForcedLooks
 from pytest_nsight.calibrate.noise_levels import MDE_SITUATIONS, CaseNoise
 from pytest_nsight.calibrate.resampling import Situation, group_by_session
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
@@ -125,7 +125,7 @@ def false_alarms(found: Mapping[tuple[Situation, float], StudyAlarms]) -> list[s
 def forced_looks(found: Sequence[ForcedLooks]) -> list[str]:
     """A/A checks in which random cases go through all looks, and the verdicts that each duration gets."""
     if not found:
-        return ["No session holds confirming runs; benchmarks/validate/forced_looks.py says which are needed.", ""]
+        return ["No session holds confirming runs; collect some with --confirming.", ""]
     rows = [
         (
             one.situation.value,
@@ -329,6 +329,7 @@ def live(study: Study) -> list[str]:
     groups: dict[tuple[str, str], list[Mapping[str, Any]]] = {}
     for check in study.live:
         compared = f"git {check['against']}" if check["against"] else "baselines"
+        compared += ", forced looks" if check.get("forced") else ""
         groups.setdefault((compared, " ".join(percent(band, 1) for band in check["bands"])), []).append(check)
     rows = [(*how, *_live_row(checks)) for how, checks in sorted(groups.items())]
     header = (

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 import statistics
+from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 
 import numpy as np
 
 from pytest_nsight.calibrate.false_alarms import AlarmRates, Alarms, measure_alarms
+from pytest_nsight.calibrate.forced_looks import FORCED, ForcedLooks, force_looks, part_confirming
 from pytest_nsight.calibrate.noise_levels import CaseNoise, measure_levels
 from pytest_nsight.calibrate.pool import Pool, PooledRun, list_processes
 from pytest_nsight.calibrate.resampling import Situation
@@ -16,6 +18,7 @@ from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.model.values import Policy
+from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.report.table import Column, align
 
 _MDE_HEADERS = {
@@ -38,7 +41,8 @@ def report(pool: Pool, *, stored: int, resamples: int, seed: int, width: int) ->
     Raises:
         UsageError: the pool has too few whole runs.
     """
-    processes = list_processes(pool.summaries)
+    whole, confirming = part_confirming(pool.summaries)
+    processes = list_processes(whole)
     if len(processes) < MINIMUM_BASELINE_RUNS:
         raise UsageError(
             f"the pool holds {count(len(processes), 'whole run')}, and at least {MINIMUM_BASELINE_RUNS} are "
@@ -52,6 +56,9 @@ def report(pool: Pool, *, stored: int, resamples: int, seed: int, width: int) ->
         if alarms is not None:
             found.append(alarms)
             sections.append(_alarms(alarms, width))
+        forced = force_looks(processes, confirming, pool.policies, situation, resamples, rng, stored=stored)
+        if forced is not None:
+            sections.append(_forced(forced, width))
     if resamples and not found:
         sections.append(
             [f"no false alarms can be counted: that takes 10 runs of one session, or {stored} and 5 of two"]
@@ -62,7 +69,7 @@ def report(pool: Pool, *, stored: int, resamples: int, seed: int, width: int) ->
 def _head(pool: Pool, processes: Sequence[PooledRun], stored: int) -> list[str]:
     subjects = processes[0].summaries
     canaries = sum(subject.is_canary for subject in subjects)
-    left_out = len({summary.run for summary in pool.summaries}) - len(processes)
+    left_out = len({summary.run for summary in part_confirming(pool.summaries)[0]}) - len(processes)
     sessions = count(len({one.session for one in processes}), "session")
     boards = count(len({one.board for one in processes}), "board")
     beside = f" and {count(canaries, 'canary', 'canaries')}" if canaries else ""
@@ -116,13 +123,31 @@ def _alarms(alarms: Alarms, width: int) -> list[str]:
     ]
     if rates.by_session is None:
         del columns[1]
-    kinds = sorted(alarms.verdicts.items(), key=lambda item: item[0].value)
-    counts = ", ".join(f"{number} {kind.value}" for kind, number in kinds if number)
+    cost = f"{alarms.processes:.2f} processes a check, {alarms.runs:.2f} runs a subject"
     return [
         f"{alarms.situation.value}: {count(alarms.resamples, 'random resample')}",
         *align(columns, width, ".."),
-        f"verdicts: {counts}; {alarms.processes:.2f} processes a check, {alarms.runs:.2f} runs a subject",
+        f"verdicts: {_write_kinds(alarms.verdicts)}; {cost}",
     ]
+
+
+def _forced(forced: ForcedLooks, width: int) -> list[str]:
+    columns = [Column("false alarms a suite [exact 95 %]", [forced.suites.write()])]
+    checks = count(forced.suites.attempts, "random check")
+    kinds: Counter[VerdictKind] = sum(forced.kinds.values(), Counter())
+    return [
+        f"{forced.situation.value}, forced looks: {checks}, {FORCED} random cases of each through all of them",
+        *align(columns, width, ".."),
+        f"verdicts on these cases: {_write_kinds(kinds)}",
+    ]
+
+
+def _write_kinds(kinds: Mapping[VerdictKind, int]) -> str:
+    return ", ".join(f"{number} {kind.value}" for kind, number in sorted(kinds.items(), key=_by_name) if number)
+
+
+def _by_name(item: tuple[VerdictKind, int]) -> str:
+    return item[0].value
 
 
 def write_interval(rates: AlarmRates) -> str:

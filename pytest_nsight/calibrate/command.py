@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import argparse
 import os
 import shutil
 import signal
@@ -21,23 +22,23 @@ from pytest_nsight.processes.watchdog import tie
 _DEFAULT_TESTS = "perf_tests"
 
 
-def collect_pool(path: Path, arguments: Sequence[str], *, runs: int, minutes: float | None) -> int:
-    """Runs pytest so that it measures this many runs and stores them.
+def collect_pool(path: Path, options: argparse.Namespace) -> int:
+    """Runs pytest so that it measures as many runs as are asked for and stores them.
 
     Args:
         path: the pool's file.
-        arguments: further arguments of pytest; without a path among them, `perf_tests` is measured.
-        runs: fresh processes.
-        minutes: stop before this many minutes are over; None for no limit.
+        options: of the command; of pytest's arguments, `others`, none may be a path: then `perf_tests` is measured.
 
     Returns:
         pytest's exit code.
     """
-    command = [sys.executable, "-m", "pytest", "--nsight", f"--nsight-pool={path}", f"--nsight-runs={runs}"]
-    if minutes is not None:
-        command.append(f"--nsight-pool-minutes={minutes:g}")
-    command += arguments
-    names_tests = any(not one.startswith("-") and Path(one.split("::")[0]).exists() for one in arguments)
+    command = [sys.executable, "-m", "pytest", "--nsight", f"--nsight-pool={path}", f"--nsight-runs={options.runs}"]
+    if options.confirming:
+        command.append(f"--nsight-pool-confirming={options.confirming}")
+    if options.minutes is not None:
+        command.append(f"--nsight-pool-minutes={options.minutes:g}")
+    command += options.others
+    names_tests = any(not one.startswith("-") and Path(one.split("::")[0]).exists() for one in options.others)
     if not names_tests and Path(_DEFAULT_TESTS).is_dir():
         command.append(_DEFAULT_TESTS)
     # A session of its own: an interrupt reaches it once, through this process, whoever sends it.
@@ -51,10 +52,11 @@ def collect_pool(path: Path, arguments: Sequence[str], *, runs: int, minutes: fl
             raise
 
 
-def find_pools(
-    given: Sequence[Path], output: Path | None, arguments: Sequence[str], *, runs: int, minutes: float | None
-) -> tuple[tuple[Path, ...], int]:
+def find_pools(options: argparse.Namespace) -> tuple[tuple[Path, ...], int]:
     """The pools to report on: those given, else one that is measured now.
+
+    Args:
+        options: of the command.
 
     Returns:
         The files, and pytest's exit code (0 where nothing was measured).
@@ -63,14 +65,13 @@ def find_pools(
         UsageError: nothing was measured, or the output exists.
         BaselineError: the output cannot be written.
     """
-    if given:
-        if arguments:
-            raise UsageError(
-                f"with --from nothing is measured, so {' '.join(arguments)} means nothing; leave it out"
-            )
-        return tuple(given), 0
+    if options.pools:
+        if options.others:
+            arguments = " ".join(options.others)
+            raise UsageError(f"with --from nothing is measured, so {arguments} means nothing; leave it out")
+        return tuple(options.pools), 0
     now = datetime.now(timezone.utc)
-    path = output or Path(".nsight", f"pool-{now:%Y%m%d-%H%M%S}.json.gz")
+    path = options.output or Path(".nsight", f"pool-{now:%Y%m%d-%H%M%S}.json.gz")
     if path.exists():
         raise UsageError(f"{path} exists; give another place with --output")
     with explaining("write", path, ELSEWHERE):
@@ -78,7 +79,7 @@ def find_pools(
         path.parent.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=path.parent):
             pass
-    code = collect_pool(path, arguments, runs=runs, minutes=minutes)
+    code = collect_pool(path, options)
     if not path.exists():
         raise UsageError(f"nothing was measured: pytest ended with exit code {code}, see above")
     return (path,), code

@@ -71,6 +71,8 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--runs", type=positive_number, default=10, metavar="N", help="fresh processes (default: 10)"
     )
+    text = "then N processes of three random cases each, as a check measures suspects (default: 0)"
+    parser.add_argument("--confirming", type=whole_number, default=0, metavar="N", help=text)
     parser.add_argument("--minutes", type=float, metavar="M", help="stop before M minutes are over")
     parser.add_argument("--output", type=Path, metavar="FILE", help="the pool's file (default: in .nsight/)")
     parser.add_argument(

@@ -63,7 +63,8 @@ def refuse_empty(config: pytest.Config) -> None:
     Raises:
         UsageError: an option was given without a value.
     """
-    for name in ("reason", "replay", "against", "pool", "pool_minutes", "affected", "shard", *VALUES):
+    pool = ("pool", "pool_confirming", "pool_minutes")
+    for name in ("reason", "replay", "against", *pool, "affected", "shard", *VALUES):
         value = config.getoption(f"nsight_{name}")
         if value is not None and not value.strip():
             option = f"--nsight-{name.replace('_', '-')}"
@@ -100,6 +101,19 @@ def parse_minutes(value: str | None) -> float | None:
     if not re.fullmatch(r"\d+(\.\d+)?", value) or not float(value) > 0:
         raise UsageError(f"--nsight-pool-minutes is {value!r}; give a number above 0")
     return float(value)
+
+
+def parse_confirming(value: str | None, pool: str | None) -> int:
+    """--nsight-pool-confirming, 0 where it was not given.
+
+    Raises:
+        UsageError: it is no number of at least 1, or there is no pool.
+    """
+    if value is None:
+        return 0
+    if pool is None:
+        raise UsageError("--nsight-pool-confirming fills a pool; give it with --nsight-pool FILE")
+    return positive("--nsight-pool-confirming", value)
 
 
 def parse_reason(text: str | None, *, save: bool) -> str:

@@ -78,6 +78,8 @@ def add_options(parser: pytest.Parser) -> None:
     parser.addini("nsight_mark", text, default="")
     # What `pytest-nsight calibrate` starts pytest with.
     group.addoption("--nsight-pool", metavar="FILE", help="store all runs in FILE, judge nothing (see calibrate)")
+    text = "with --nsight-pool: then N processes of a few random cases each"
+    group.addoption("--nsight-pool-confirming", metavar="N", help=text)
     group.addoption("--nsight-pool-minutes", metavar="M", help="with --nsight-pool: stop before M minutes are over")
     for name, (metavar, text) in VALUES.items():
         group.addoption(f"--nsight-{name.replace('_', '-')}", metavar=metavar, default=None, help=text)

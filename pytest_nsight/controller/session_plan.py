@@ -35,6 +35,7 @@ def plan_session(
         identifies=identifies_launches(settings, collector),
         proves=not settings.save and settings.identity,
         audit_seed=session,
+        confirming=settings.confirming,
     )
 
 

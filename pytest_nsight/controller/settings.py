@@ -15,6 +15,7 @@ from pytest_nsight.collectors.lookup import AUTO, collector_names
 from pytest_nsight.controller.gpu_assignment import ALL_GPUS
 from pytest_nsight.controller.option_values import (
     GivenValues,
+    parse_confirming,
     parse_minutes,
     parse_reason,
     positive,
@@ -69,6 +70,7 @@ class Settings:
         replay: folder of a recorded session to judge again, None for a live one.
         pool: file in which all runs are stored instead of being judged, None to judge them.
         pool_minutes: stop filling the pool before this many minutes are over, None for no limit.
+        confirming: processes that measure few cases each, after the runs of the pool.
         against: git revision to measure beside this tree, "" for none.
         against_build: shell command that builds its worktree, "" for none.
         ini: file that pytest took its settings from, None for none.
@@ -105,6 +107,7 @@ class Settings:
     replay: Path | None = None
     pool: Path | None = None
     pool_minutes: float | None = None
+    confirming: int = 0
     against: str = ""
     against_build: str = ""
     ini: Path | None = None
@@ -180,6 +183,7 @@ def read_settings(config: pytest.Config) -> Settings:
         replay=folder,
         pool=here / pool if pool else None,
         pool_minutes=parse_minutes(config.getoption("nsight_pool_minutes")),
+        confirming=parse_confirming(config.getoption("nsight_pool_confirming"), pool),
         against=against,
         against_build=given("against_build") or "",
         ini=config.inipath,

@@ -19,6 +19,9 @@ from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess
 
+CONFIRMED_CASES = 3
+"""Cases of a process that shows what a look would measure: about as many are suspects."""
+
 _WORTH_GUESSING = 5
 """Among so many cases one is probably a suspect after the first look. Among fewer none is, and the session would
 have to wait for the end of processes that nobody needs."""
@@ -83,6 +86,8 @@ def plan(state: GateState, stored: StoredRuns) -> GateState:
         timed = choose_timed(state)
         # One pair shows whether an audit contradicts: further looks are for what does.
         return _add_runs(state, timed, 1 if _is_paired_audit(state, timed) else state.plan.runs)
+    if state.planned_runs == state.plan.runs and state.plan.confirming:
+        return _add_confirming(state)
     next_look = next((look for look in LOOKS if look > state.planned_runs), None)
     if not state.plan.is_judged or next_look is None:
         return state
@@ -117,6 +122,20 @@ def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
         for assignment in _assign(state.plan, cases, run, canaries=_needs_canaries(state, cases, run))
     )
     return replace(state, pending=pending, planned_runs=state.planned_runs + runs)
+
+
+def _add_confirming(state: GateState) -> GateState:
+    """The state with processes pending that measure few cases, all cases about equally often."""
+    session, dealt = state.plan, list[tuple[str, ...]]()
+    while len(dealt) < session.confirming:
+        cases = list(session.case_ids)
+        random.Random(f"{session.seed}/confirming {len(dealt)}").shuffle(cases)
+        dealt += [tuple(cases[at : at + CONFIRMED_CASES]) for at in range(0, len(cases), CONFIRMED_CASES)]
+    pending = tuple(
+        PlannedProcess(state.planned_runs + number, Assignment(cases))
+        for number, cases in enumerate(dealt[: session.confirming], 1)
+    )
+    return replace(state, pending=pending, planned_runs=state.planned_runs + session.confirming)
 
 
 def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:

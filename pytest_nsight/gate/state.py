@@ -37,6 +37,7 @@ class SessionPlan:
         proves: whether a case whose launches are those that it is compared with passes without being timed.
         audit_seed: draws the cases that are timed all the same.
         audits_all: whether all are, as far as there is a record of them: a replay judges what was recorded.
+        confirming: processes of a few random cases each, after all runs, as looks have them for suspects.
     """
 
     cases: tuple[Case, ...]
@@ -49,6 +50,7 @@ class SessionPlan:
     proves: bool = False
     audit_seed: str = ""
     audits_all: bool = False
+    confirming: int = 0
 
     @property
     def case_ids(self) -> tuple[str, ...]:

@@ -240,3 +240,19 @@ def test_processes_hold_what_their_run_measured() -> None:
 
     assert isinstance(process, PooledRun)
     assert {summary.run for summary in process.summaries.values()} == {process.run}
+
+
+def test_checks_with_forced_looks_are_counted_where_the_pool_has_confirming_runs() -> None:
+    pool = make_pool(Sessions(sessions=2, runs=14, subjects=12, canaries=2))
+
+    def part(run: RunSummary) -> RunSummary:
+        return replace(run, cases=14 if int(run.run.rpartition("/")[2]) <= 5 else 3)
+
+    parted = replace(pool, summaries=tuple(map(part, pool.summaries)))
+    text = report(parted, stored=5, resamples=20, seed=1, width=120)
+
+    assert "forced looks" not in report(pool, stored=5, resamples=20, seed=1, width=120)
+    assert "10 runs of 12 subjects and 2 canaries, 2 sessions, 1 board" in text
+    assert "left out" not in text
+    assert "same board, other session, forced looks: 20 random checks, 3 random cases of each" in text
+    assert "verdicts on these cases: 60 UNCHANGED" in text

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+from collections import Counter
 from dataclasses import replace
 
 import pytest
@@ -54,6 +55,20 @@ def test_what_the_other_tree_lacks_is_measured_in_one_pair_only() -> None:
     assert [len(assignment.cases) for assignment in machine.assignments] == [3, 3, 2, 2, 2, 2]
     assert all("t.py::b" not in assignment.cases for assignment in machine.assignments[2:])
     assert state.other.absent["t.py::b"] == "not in 0123456"
+
+
+def test_confirming_processes_follow_all_runs_and_measure_every_case_about_equally_often() -> None:
+    machine = Machine()
+    session = SessionPlan(MANY, 2, seed="s", confirming=7)
+
+    run(machine, session)
+
+    whole, confirming = machine.assignments[:2], machine.assignments[2:]
+    assert {len(assignment.cases) for assignment in whole} == {len(MANY)}
+    assert [len(assignment.cases) for assignment in confirming] == [3, 2, 3, 2, 3, 2, 3]
+    times = Counter(case for assignment in confirming for case in assignment.cases)
+    assert set(times.values()) == {3, 4}
+    assert len({assignment.cases for assignment in confirming}) > 4, "at random"
 
 
 def test_what_comes_next_is_announced() -> None:

@@ -142,7 +142,7 @@ def test_a_slowed_kernel_fails_and_is_named(against: Gate, repository: Path) -> 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = " ".join(result.stdout.str().split())
     assert "test_same: kernel time against " in text
-    assert "9+9 runs" in text
+    assert "5+5 runs" in text, "it is beyond doubt"
     assert "slower kernel: mul" in text
     assert_clean(repository)
 

@@ -15,7 +15,10 @@ from pytest_nsight.protocol.mark import read_mark
 
 pytestmark = pytest.mark.slow
 
-WITH_A_VALUE = ("replay", "against", "pool", "pool-minutes", *(name.replace("_", "-") for name in VALUES))
+WITH_A_VALUE = (
+    *("replay", "against", "pool", "pool-confirming", "pool-minutes"),
+    *(name.replace("_", "-") for name in VALUES),
+)
 
 PLAIN = """
 import pytest
@@ -93,6 +96,8 @@ def test_a_wrong_mark_ends_the_collection_with_a_sentence(
         (["--nsight", "--nsight-runs=0"], "*--nsight-runs is '0'; give a whole number*"),
         (["--nsight", "--nsight-collector=ncu"], "*'ncu'; choose one of auto, nsys, cupti, torch*"),
         *((["--nsight", f"--nsight-{name}="], f"*--nsight-{name} is empty; *") for name in WITH_A_VALUE),
+        (["--nsight", "--nsight-pool-confirming=3"], "*--nsight-pool-confirming fills a pool; give it with *"),
+        (["--nsight", "--nsight-pool=p", "--nsight-pool-confirming=0"], "*give a whole number of at least 1*"),
         (["--nsight", "--nsight-replay=nowhere"], "*--nsight-replay nowhere: no such folder*"),
         (["--nsight-save"], "*--nsight-save needs --nsight, too*"),
     ],

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import Counter
 from collections.abc import Callable
 
 import pytest
@@ -24,6 +25,27 @@ def test_every_run_is_in_the_pool(gate: Callable[..., pytest.RunResult], pyteste
 
     assert done.ret == pytest.ExitCode.OK, done.stdout.str()
     assert len({summary.run for summary in read_pool(pytester.path / "pool.gz").summaries}) == 2
+
+
+def test_confirming_processes_measure_few_cases(
+    gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
+) -> None:
+    body = BODY.replace("@pytest", '@pytest.mark.parametrize("number", range(4))\n@pytest', 1).replace(
+        "(nsight)", "(nsight, number)"
+    )
+
+    done = gate(
+        "--nsight-pool=pool.gz",
+        "--nsight-runs=1",
+        "--nsight-pool-confirming=2",
+        "--nsight-collector=torch",
+        body=body,
+    )
+
+    assert done.ret == pytest.ExitCode.OK, done.stdout.str()
+    runs = read_pool(pytester.path / "pool.gz").summaries
+    assert sorted(Counter(one.run for one in runs if not one.subject.is_canary).values()) == [1, 3, 4]
+    assert sorted({one.run: one.cases for one in runs}.values()) == [1, 3, 4]
 
 
 def test_a_pool_outside_of_the_project_moves_no_worker_to_another_root(pytester: pytest.Pytester) -> None:

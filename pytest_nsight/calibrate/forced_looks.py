@@ -1,13 +1,13 @@
-"""Forced looks: A/A checks of unchanged code in which random cases go through all confirming looks.
+"""Forced looks: checks of unchanged code in which random cases go through all looks.
 
-The pool of a study holds runs of the whole suite, and so do the resamples of its other tables. A case that a look
-sends through confirming processes, which measure few cases, gets runs of the suite there; here it gets what the
-live gate would get. That takes sessions which hold, beside their whole runs,
+A resample of whole runs gives a suspect further runs of the whole suite. The live gate gives it runs of confirming
+processes, which measure few cases, and short kernels may take another time there. That takes sessions which hold,
+beside their whole runs,
 
-- confirming runs: runs of processes that measured a few random cases, canaries included, recorded with their number
-  of cases (`RunSummary.cases`), which older collections lack;
+- confirming runs: those of processes that measured a few random cases, canaries included, and recorded how many
+  (`RunSummary.cases`), which older pools lack;
 - at least 8 of them for each case that is to be forced, in the sessions that are checked;
-- at least 5 whole runs in the sessions that are stored.
+- whole runs in the sessions that are stored.
 
 A forced case is judged on 9 new runs, one of the suite and 8 confirming ones; the others on the one.
 """
@@ -16,16 +16,23 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import compress
+from operator import not_
 
 import numpy as np
 
-from benchmarks.validate.study import Study
 from pytest_nsight.baselines.comparability import find_comparable
 from pytest_nsight.calibrate.false_alarms import Rate, bootstrap_sessions
 from pytest_nsight.calibrate.pool import PooledRun
-from pytest_nsight.calibrate.resampling import Situation, draw_stored, group_by_session, list_stored
+from pytest_nsight.calibrate.resampling import (
+    STORED_RUNS,
+    Situation,
+    draw_stored,
+    group_by_session,
+    list_stored,
+)
 from pytest_nsight.judge.judge import SubjectRuns, judge
 from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.model.kernel_names import family
@@ -57,7 +64,7 @@ class ForcedLooks:
 
 
 @dataclass(frozen=True)
-class _Session:
+class _CheckedSession:
     """A session that can be checked.
 
     Attributes:
@@ -75,24 +82,49 @@ class _Session:
         return sorted(subject for subject in enough if not subject.is_canary)
 
 
-def force_looks(study: Study, situation: Situation, band: float, checks: int, seed: int) -> ForcedLooks | None:
-    """Judges checks in which random cases go through all looks; None where the study has no runs for it.
+def part_confirming(summaries: Iterable[RunSummary]) -> tuple[list[RunSummary], list[RunSummary]]:
+    """The runs of the whole suite, and the confirming ones."""
+    runs = list(summaries)
+    largest: dict[str, int] = {}
+    for run in runs:
+        largest[run.session] = max(largest.get(run.session, 0), run.cases)
+    confirming = [_is_confirming(run, largest[run.session]) for run in runs]
+    return list(compress(runs, map(not_, confirming))), list(compress(runs, confirming))
+
+
+def _is_confirming(run: RunSummary, largest: int) -> bool:
+    """Whether a run's process measured few of the cases that the largest one of its session did."""
+    return run.cases > 0 and run.cases.bit_length() < largest.bit_length()
+
+
+def force_looks(
+    whole: Sequence[PooledRun],
+    confirming: Sequence[RunSummary],
+    policies: Mapping[str, Policy],
+    situation: Situation,
+    checks: int,
+    rng: np.random.Generator,
+    *,
+    stored: int = STORED_RUNS,
+) -> ForcedLooks | None:
+    """Judges checks in which random cases go through all looks; None where there are no runs for it.
 
     Args:
-        study: with confirming runs.
+        whole: runs of the whole suite.
+        confirming: runs of processes that measured few cases.
+        policies: case -> what its verdict must obey; cases that are not in it get the default.
         situation: where stored and new runs come from; not one session.
-        band: of the gate.
         checks: how many.
-        seed: chooses them.
+        rng: chooses them.
+        stored: number of stored runs.
     """
     if situation is Situation.SAME_SESSION:
         return None
-    rng, policies = np.random.default_rng(seed), study.with_band(band)
-    stored_sessions = group_by_session(study.sound)
+    known = group_by_session(whole)
     candidates = [
         (session, groups)
-        for session in _list_sessions(study)
-        if (groups := list_stored(stored_sessions, session.whole, situation))
+        for session in _list_sessions(known, confirming)
+        if (groups := list_stored(known, session.whole, situation, stored))
     ]
     if not candidates:
         return None
@@ -101,11 +133,11 @@ def force_looks(study: Study, situation: Situation, band: float, checks: int, se
     failed: Counter[Subject] = Counter()
     for _ in range(checks):
         session, groups = candidates[int(rng.integers(len(candidates)))]
-        stored = draw_stored(groups, situation, rng)
+        saved = draw_stored(groups, situation, rng, stored)
         forced = [session.forceable[index] for index in rng.permutation(len(session.forceable))[:FORCED]]
-        verdicts = _check(session, stored, forced, policies, rng)
+        verdicts = _check(session, saved, forced, policies, rng)
         hits.append(any(verdict.kind.fails for verdict in verdicts))
-        sessions.append(tuple(dict.fromkeys(run.session for run in (*stored, session.whole[0]))))
+        sessions.append(tuple(dict.fromkeys(run.session for run in (*saved, session.whole[0]))))
         failed.update(verdict.subject for verdict in verdicts if verdict.kind.fails)
         for verdict in verdicts:
             if verdict.subject in forced:
@@ -116,21 +148,21 @@ def force_looks(study: Study, situation: Situation, band: float, checks: int, se
     )
 
 
-def _list_sessions(study: Study) -> list[_Session]:
+def _list_sessions(known: Iterable[Sequence[PooledRun]], confirming: Sequence[RunSummary]) -> list[_CheckedSession]:
     found = []
-    for whole in group_by_session(study.sound):
-        confirming: dict[Subject, list[RunSummary]] = {}
-        for run in study.confirming:
+    for whole in known:
+        own: dict[Subject, list[RunSummary]] = {}
+        for run in confirming:
             if (run.board, run.session) == (whole[0].board, whole[0].session):
-                confirming.setdefault(run.subject, []).append(run)
-        session = _Session(whole, confirming)
+                own.setdefault(run.subject, []).append(run)
+        session = _CheckedSession(whole, own)
         if session.forceable:
             found.append(session)
     return found
 
 
 def _check(
-    session: _Session,
+    session: _CheckedSession,
     stored: Sequence[PooledRun],
     forced: Sequence[Subject],
     policies: Mapping[str, Policy],
