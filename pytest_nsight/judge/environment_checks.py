@@ -11,6 +11,13 @@ from pytest_nsight.model.units import percent, percent_of_log
 from pytest_nsight.model.values import RunSummary
 
 THROTTLED_SHARE = 0.2
+POWER_CAP = "software power cap"
+"""The clock gives way where the work takes more power than the board may have: the work's own property, the same in
+the next session. What it does to the clock is seen in the clock."""
+
+_POWER_CAP_DIFFERENCE = 0.5
+"""The share of such rounds varies by so much between runs of one session, whose times stay the same."""
+
 CLOCK_TOLERANCE = 0.01
 LOST_SHARE = 0.05
 """Of the time that a process could run: a process that has the processor for itself loses less than 1 %."""
@@ -68,7 +75,7 @@ def explain_unfit(runs: Sequence[RunSummary]) -> str:
     """
     throttled = _throttled_share(runs)
     lost = _processor_lost(leave_out_disturbed(runs, MINIMUM_BASELINE_RUNS))
-    if throttled is not None and throttled > THROTTLED_SHARE:
+    if throttled is not None and throttled > THROTTLED_SHARE and not _is_power_cap(runs):
         return f"the GPU was throttled{_name_reasons(runs)} in {_write(throttled)} of the rounds"
     if others := _name_foreign_processes(runs):
         return f"other processes computed on the GPU ({', '.join(sorted(others))})"
@@ -89,9 +96,15 @@ def _explain_throttling(
     runs: Sequence[RunSummary], others: Sequence[RunSummary], what: str, where: str, remedy: str
 ) -> str:
     share, other = _throttled_share(runs), _throttled_share(others) or 0.0
-    if share is None or not share > max(THROTTLED_SHARE, other):
+    most = other + _POWER_CAP_DIFFERENCE if _is_power_cap(runs) else max(THROTTLED_SHARE, other)
+    if share is None or not share > most:
         return ""
     return f"{what}{_name_reasons(runs)} in {_write(share)} of the rounds, {_write(other)} {where}; {remedy}"
+
+
+def _is_power_cap(runs: Sequence[RunSummary]) -> bool:
+    """Whether nothing but the power cap throttled the runs."""
+    return {reason for run in runs for reason in run.clocks.reasons} == {POWER_CAP}
 
 
 def _name_reasons(runs: Sequence[RunSummary]) -> str:

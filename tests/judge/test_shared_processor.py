@@ -59,9 +59,10 @@ def with_clocks(**clocks: object) -> tuple[RunSummary, ...]:
         (runs(0.01, 0.3), "other programs had the processor in 30% of the time that the rounds needed it"),
         (with_clocks(throttled=0.1), ""),
         (
-            with_clocks(throttled=0.5, reasons=("power cap",)),
-            "the GPU was throttled (power cap) in 50% of the rounds",
+            with_clocks(throttled=0.5, reasons=("software thermal slowdown",)),
+            "the GPU was throttled (software thermal slowdown) in 50% of the rounds",
         ),
+        (with_clocks(throttled=0.5, reasons=("software power cap",)), ""),
         (with_clocks(foreign_processes=("pid 7 (python)",)), "other processes computed on the GPU (python)"),
     ],
 )

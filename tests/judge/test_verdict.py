@@ -4,6 +4,7 @@ import dataclasses
 
 import pytest
 
+from pytest_nsight.judge.environment_checks import POWER_CAP
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
 from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.values import Clocks, Policy, RunSummary, ShapeUse, Subject
@@ -224,6 +225,23 @@ def test_throttled_new_rounds_are_environment_and_named(ratio):
 )
 def test_clocks_like_the_baselines_leave_a_regression_standing(before, now):
     assert verdict_of(make_evidence(ratio=1.07, clocks=before, new_clocks=now)).kind is VerdictKind.REGRESSION
+
+
+@pytest.mark.parametrize(
+    ("shares", "reasons", "kind"),
+    [
+        ((0.95, 0.98), (POWER_CAP,), VerdictKind.REGRESSION),
+        ((0.3, 0.75), (POWER_CAP,), VerdictKind.REGRESSION),
+        ((0.3, 0.85), (POWER_CAP,), VerdictKind.ENVIRONMENT),
+        ((0.95, 0.98), (POWER_CAP, "hardware power brake"), VerdictKind.ENVIRONMENT),
+        ((0.95, 0.98), (), VerdictKind.ENVIRONMENT),
+    ],
+)
+@pytest.mark.parametrize("is_swapped", [False, True])
+def test_work_that_takes_more_power_than_the_board_has_is_judged(shares, reasons, kind, is_swapped):
+    before, now = (Clocks(throttled=share, reasons=reasons) for share in shares[:: -1 if is_swapped else 1])
+
+    assert verdict_of(make_evidence(ratio=1.07, clocks=before, new_clocks=now)).kind is kind
 
 
 def test_another_clock_is_environment_with_both_values():
