@@ -199,6 +199,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     given = list(sys.argv[1:] if arguments is None else arguments)
     cut = given.index("--") if "--" in given else len(given)
     options = parser.parse_args(given[:cut])
+    if options.forced and options.against:
+        parser.error("--forced checks against baselines; leave out --against")
     options.folder.mkdir(parents=True, exist_ok=True)
     collection = Collection(options.folder, time.monotonic() + 60 * options.minutes, given[cut + 1 :])
     log = options.folder / LOG

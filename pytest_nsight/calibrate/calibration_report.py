@@ -10,14 +10,14 @@ from collections.abc import Callable, Mapping, Sequence
 import numpy as np
 
 from pytest_nsight.calibrate.false_alarms import AlarmRates, Alarms, measure_alarms
-from pytest_nsight.calibrate.forced_looks import FORCED, ForcedLooks, force_looks, part_confirming
+from pytest_nsight.calibrate.forced_looks import CONFIRMING, FORCED, ForcedLooks, force_looks, part_confirming
 from pytest_nsight.calibrate.noise_levels import CaseNoise, measure_levels
 from pytest_nsight.calibrate.pool import Pool, PooledRun, list_processes
 from pytest_nsight.calibrate.resampling import Situation
 from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, duration
-from pytest_nsight.model.values import Policy
+from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.report.table import Column, align
 
@@ -49,8 +49,8 @@ def report(pool: Pool, *, stored: int, resamples: int, seed: int, width: int) ->
             "needed; give more with --runs"
         )
     rng = np.random.default_rng(seed)
-    sections = [_head(pool, processes, stored), _levels(processes, pool.policies, stored, rng, width)]
-    found = []
+    sections = [_head(pool, processes, confirming, stored), _levels(processes, pool.policies, stored, rng, width)]
+    found, has_forced = [], False
     for situation in Situation if resamples else ():
         alarms = measure_alarms(processes, pool.policies, situation, resamples, rng, stored=stored)
         if alarms is not None:
@@ -58,18 +58,25 @@ def report(pool: Pool, *, stored: int, resamples: int, seed: int, width: int) ->
             sections.append(_alarms(alarms, width))
         forced = force_looks(processes, confirming, pool.policies, situation, resamples, rng, stored=stored)
         if forced is not None:
+            has_forced = True
             sections.append(_forced(forced, width))
     if resamples and not found:
         sections.append(
             [f"no false alarms can be counted: that takes 10 runs of one session, or {stored} and 5 of two"]
         )
+    if resamples and confirming and not has_forced:
+        needed = f"{CONFIRMING} confirming runs of a case, and {stored} runs of another session"
+        sections.append(
+            [f"no checks with forced looks can be counted: that takes {needed}; give several pools with --from"]
+        )
     return "\n\n".join("\n".join(section) for section in sections)
 
 
-def _head(pool: Pool, processes: Sequence[PooledRun], stored: int) -> list[str]:
+def _head(pool: Pool, processes: Sequence[PooledRun], confirming: Sequence[RunSummary], stored: int) -> list[str]:
     subjects = processes[0].summaries
     canaries = sum(subject.is_canary for subject in subjects)
-    left_out = len({summary.run for summary in part_confirming(pool.summaries)[0]}) - len(processes)
+    few = len({run.run for run in confirming})
+    left_out = len({run.run for run in pool.summaries}) - few - len(processes)
     sessions = count(len({one.session for one in processes}), "session")
     boards = count(len({one.board for one in processes}), "board")
     beside = f" and {count(canaries, 'canary', 'canaries')}" if canaries else ""
@@ -78,6 +85,8 @@ def _head(pool: Pool, processes: Sequence[PooledRun], stored: int) -> list[str]:
         f"{sessions}, {boards}; smallest slowdown found (MDE): A/B in pairs of runs, else with {stored} stored runs"
     )
     lines = [what]
+    if few:
+        lines.append(f"{count(few, 'confirming run')} of few cases, for checks with forced looks")
     if left_out:
         lines.append(f"{count(left_out, 'run')} left out: a subject that most runs have is missing there")
     seconds = [pool.seconds[one.run] for one in processes if one.run in pool.seconds]

@@ -27,7 +27,7 @@ def collect_pool(path: Path, options: argparse.Namespace) -> int:
 
     Args:
         path: the pool's file.
-        options: of the command; of pytest's arguments, `others`, none may be a path: then `perf_tests` is measured.
+        options: of the command; if none of pytest's arguments, `others`, is a path, `perf_tests` is measured.
 
     Returns:
         pytest's exit code.

@@ -33,6 +33,7 @@ from pytest_nsight.calibrate.resampling import (
     group_by_session,
     list_stored,
 )
+from pytest_nsight.gate.loop import CONFIRMED_CASES
 from pytest_nsight.judge.judge import SubjectRuns, judge
 from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.model.kernel_names import family
@@ -93,8 +94,8 @@ def part_confirming(summaries: Iterable[RunSummary]) -> tuple[list[RunSummary], 
 
 
 def _is_confirming(run: RunSummary, largest: int) -> bool:
-    """Whether a run's process measured few of the cases that the largest one of its session did."""
-    return run.cases > 0 and run.cases.bit_length() < largest.bit_length()
+    """Whether a run's process measured as few cases as a confirming one, and the largest of its session more."""
+    return 0 < run.cases <= CONFIRMED_CASES < largest
 
 
 def force_looks(

@@ -97,7 +97,8 @@ class _PoolSource:
         if number >= len(runs):
             return ()
         self._processes[tree] += 1
-        summaries = [one for subject, one in runs[number].summaries.items() if subject.is_canary]
+        canaries = runs[number].summaries if assignment.canaries else {}
+        summaries = [one for subject, one in canaries.items() if subject.is_canary]
         for case in assignment.cases:
             taken = self._taken.get((tree, case), 0)
             self._taken[tree, case] = taken + 1

@@ -20,7 +20,7 @@ _PROFILER_SUFFIXES = (".json", ".json.gz")
 
 KINDS = (
     "an .sqlite or .sqlite.xz export, a .nsys-rep or .qdrep report, a .json or .json.gz trace of the PyTorch "
-    "profiler, or a run's folder such as .nsight/SESSION/run-001"
+    "profiler, or the folder of a run, such as .nsight/SESSION/run-001"
 )
 
 

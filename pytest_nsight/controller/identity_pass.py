@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
@@ -31,6 +32,9 @@ _MOST_PROCESSES = 8
 _PROCESSORS_PER_PROCESS = 2
 _CASES_PER_PROCESS = 8
 """A process takes as long to import and to find its device as so many cases take."""
+
+_MOST_IN_VAIN = 3
+"""Further processes in a row that identify nothing: a broken device lets none, and all can be timed without."""
 
 
 class IdentityPass:
@@ -66,15 +70,11 @@ class IdentityPass:
             processors = len(os.sched_getaffinity(0))
             shares = [replace(one, cases=share) for one in passes for share in share_out(one.cases, processors)]
             processes = self._identify(shares)
-            self._found = {
-                one.tree: identify_left(
-                    one,
-                    [found for found in processes if found.manifest.tree == one.tree],
-                    self._identify,
-                    shares=len(shares),
-                )
-                for one in passes
-            }
+            for one in passes:
+                own = tuple(found for found in processes if found.manifest.tree == one.tree)
+                if not is_interrupted((*processes, *chain.from_iterable(self._found.values()))):
+                    own = identify_left(one, own, self._identify, shares=len(shares))
+                self._found[one.tree] = own
         return self._found.pop(assignment.tree)
 
     def _identify(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
@@ -151,15 +151,23 @@ def read_identity_passes(session: Path) -> tuple[MeasuredProcess, ...]:
         RecordingError: the record of one is damaged.
     """
     folders = [folder for folder in sorted(session.glob(FOLDERS)) if (folder / FILE_NAME).exists()]
-    return tuple(_read_recorded(read_manifest(folder / FILE_NAME), folder) for folder in folders)
+    manifests = [read_manifest(folder / FILE_NAME) for folder in folders]
+    identified = {(manifest.tree, case) for manifest in manifests for case in manifest.identities}
+    return tuple(
+        _read_recorded(manifest, folder, identified) for manifest, folder in zip(manifests, folders, strict=True)
+    )
 
 
-def _read_recorded(manifest: Manifest, folder: Path) -> MeasuredProcess:
+def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tuple[str, str]]) -> MeasuredProcess:
     if (folder / INTERRUPTED_FILE).exists():
         return MeasuredProcess(manifest, end=ProcessEnd.INTERRUPTED)
-    if manifest.exit_code is None and not manifest.identity_fault:
-        return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=f"the process of {folder.name} died")
-    return MeasuredProcess(manifest)
+    if manifest.exit_code is not None or manifest.identity_fault:
+        return MeasuredProcess(manifest)
+    # A further process may have identified what a dead one has not.
+    assigned = manifest.started if manifest.assigned is None else manifest.assigned
+    left = tuple(case for case in assigned if (manifest.tree, case) not in identified)
+    failure = f"the process of {folder.name} died" if left or not assigned else ""
+    return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
 
 
 def share_out(cases: Sequence[str], processors: int) -> list[tuple[str, ...]]:
@@ -183,7 +191,7 @@ def identify_left(
     """The processes of a tree, and further ones with what is left of those that failed.
 
     A case that ran when its process died comes after all others and alone, so that it costs no other case its
-    identity. One that took too long is not tried again.
+    identity. One that took too long, or that was the first of its process, is not tried again.
 
     Args:
         assignment: the cases of the tree.
@@ -191,29 +199,49 @@ def identify_left(
         identify: runs processes; `cases` of one that failed are those that it has not identified.
         shares: how many processes ran beside one another. A device may allow, or its memory hold, one only.
     """
-    found = [process for process in processes if process.end is not ProcessEnd.FAILED]
-    failed = [process for process in processes if process.end is ProcessEnd.FAILED]
-    if shares == 1 and not any(_find_running(process) for process in failed):
-        return tuple(processes)
-    suspects: list[str] = []
-    while failed:
-        suspects += [case for process in failed if (case := _find_running(process)) and not process.overdue]
-        left = {case for process in failed for case in process.cases or ()}
-        left -= {*suspects, *(process.overdue for process in failed)}
-        found += [
-            replace(process, cases=(process.overdue,)) if process.overdue else replace(process, failure="")
-            for process in failed
-        ]
-        failed = []
-        if left:
-            again = identify([replace(assignment, cases=tuple(case for case in assignment.cases if case in left))])
-            failed = [process for process in again if process.end is ProcessEnd.FAILED and _find_running(process)]
-            found += [process for process in again if process not in failed]
-    for suspect in sorted(suspects, key=assignment.cases.index):
-        if any(process.end is ProcessEnd.INTERRUPTED for process in found):
-            break
-        found += identify([replace(assignment, cases=(suspect,))])
-    return tuple(found)
+    found: list[MeasuredProcess] = []
+    left: set[str] = set()
+    suspects: set[str] = set()
+    fresh, in_vain = tuple(processes), 0
+    may_start = shares > 1
+    while True:
+        for process in fresh:
+            kept, again, suspect = _sort_out(process, may_start=may_start)
+            found.append(kept)
+            left |= again
+            suspects |= suspect
+        if is_interrupted(found) or not (left or suspects):
+            return tuple(found)
+        if in_vain == _MOST_IN_VAIN:
+            return (*found, replace(fresh[-1], cases=_in_order(assignment, left | suspects)))
+        chosen = left or set(_in_order(assignment, suspects)[:1])
+        left, suspects, may_start = set(), suspects - chosen, False
+        fresh = identify([replace(assignment, cases=_in_order(assignment, chosen))])
+        in_vain = 0 if any(process.manifest.identities for process in fresh) else in_vain + 1
+
+
+def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredProcess, set[str], set[str]]:
+    """What is kept of a process, its cases that are to be tried again, and the one that is to be tried alone.
+
+    Args:
+        process: of the pass.
+        may_start: whether one that failed before its first case may succeed with no other beside it.
+    """
+    left, running = set(process.cases or ()), _find_running(process)
+    if process.end is not ProcessEnd.FAILED or not (running or may_start):
+        return process, set(), set()
+    if process.overdue or process.manifest.started == (running,):
+        return replace(process, cases=(running,)), left - {running}, set()
+    return replace(process, failure=""), left - {running}, {running} & left
+
+
+def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]:
+    return tuple(case for case in assignment.cases if case in cases)
+
+
+def is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
+    """Whether the user has ended any of them."""
+    return any(process.end is ProcessEnd.INTERRUPTED for process in processes)
 
 
 def _find_running(process: MeasuredProcess) -> str:

@@ -15,7 +15,7 @@ from pytest_nsight.gate.identity_records import plan_identities
 from pytest_nsight.gate.judging import StoredRuns, find_suspects
 from pytest_nsight.gate.proofs import choose_timed, prove_identical
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
-from pytest_nsight.judge.subject_runs import LOOKS
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess
 
@@ -83,9 +83,7 @@ def plan(state: GateState, stored: StoredRuns) -> GateState:
         if state.plan.identifies and not state.is_identified and (pending := plan_identities(state.plan)):
             return replace(state, pending=pending)
         state = prove_identical(state, stored)
-        timed = choose_timed(state)
-        # One pair shows whether an audit contradicts: further looks are for what does.
-        return _add_runs(state, timed, 1 if _is_paired_audit(state, timed) else state.plan.runs)
+        return _add_first_look(state, choose_timed(state))
     if state.planned_runs == state.plan.runs and state.plan.confirming:
         return _add_confirming(state)
     next_look = next((look for look in LOOKS if look > state.planned_runs), None)
@@ -114,6 +112,15 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
     return (*known, Assignment(()), Assignment(()))
 
 
+def _add_first_look(state: GateState, timed: Sequence[str]) -> GateState:
+    if not state.plan.is_paired or state.plan.audits_all:
+        return _add_runs(state, timed, state.plan.runs)
+    # One pair shows whether an audit contradicts, and what claims on identical cases need.
+    state = _add_runs(state, timed, 1)
+    differing = [case for case in timed if case not in state.proven]
+    return _add_runs(state, differing, state.plan.runs - 1) if differing else state
+
+
 def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
     first = state.planned_runs + 1
     pending = tuple(
@@ -121,14 +128,15 @@ def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
         for run in range(first, first + runs)
         for assignment in _assign(state.plan, cases, run, canaries=_needs_canaries(state, cases, run))
     )
-    return replace(state, pending=pending, planned_runs=state.planned_runs + runs)
+    return replace(state, pending=(*state.pending, *pending), planned_runs=state.planned_runs + runs)
 
 
 def _add_confirming(state: GateState) -> GateState:
     """The state with processes pending that measure few cases, all cases about equally often."""
     session, dealt = state.plan, list[tuple[str, ...]]()
-    while len(dealt) < session.confirming:
-        cases = list(session.case_ids)
+    sound = [case for case in session.case_ids if case not in state.problems]
+    while sound and len(dealt) < session.confirming:
+        cases = list(sound)
         random.Random(f"{session.seed}/confirming {len(dealt)}").shuffle(cases)
         dealt += [tuple(cases[at : at + CONFIRMED_CASES]) for at in range(0, len(cases), CONFIRMED_CASES)]
     pending = tuple(
@@ -139,8 +147,12 @@ def _add_confirming(state: GateState) -> GateState:
 
 
 def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
-    """Whether canaries are measured, too: two trees are compared on one board, so one pair shows its limits."""
-    return not state.plan.is_paired or (run == 1 and not _is_paired_audit(state, cases))
+    """Whether canaries are measured, too.
+
+    They correct nothing where two trees are compared on one board. They show its limits, and what a run varies by:
+    the few cases that differ say too little of that, and the first look is enough for it.
+    """
+    return not state.plan.is_paired or (run <= FIRST_PAIRS and not _is_paired_audit(state, cases))
 
 
 def _is_paired_audit(state: GateState, cases: Sequence[str]) -> bool:

@@ -1,8 +1,9 @@
 """The shift of the canaries, the plugin's own cases, from the stored sessions to this one.
 
-Canaries run in every run beside the user's cases, and nothing that the user edits changes them: the session or the
-board causes what they all do between two sessions. A user's case counts as one more member of the population that
-they are drawn from: a random-effects meta-analysis, and its prediction of one more study.
+Canaries run beside the user's cases in every run that is compared with stored ones. Nothing that the user edits
+changes them: the session or the board causes what they all do between two sessions. A user's case counts as one
+more member of the population that they are drawn from: a random-effects meta-analysis, and its prediction of one
+more study.
 """
 
 from __future__ import annotations

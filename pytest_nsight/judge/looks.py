@@ -77,7 +77,7 @@ def is_beyond_doubt(contrast: Contrast, compared: int) -> bool:
 
     Args:
         contrast: of the subject.
-        compared: subjects of the session, which share the error probability (Bonferroni).
+        compared: subjects of the session, or of the shard, which share the error probability (Bonferroni).
     """
     if contrast.new_runs < MINIMUM_NEW_RUNS:
         return False

@@ -22,7 +22,7 @@ FIRST_PAIRS = MINIMUM_BASELINE_RUNS
 """Runs of each of two trees before the first look."""
 
 MINIMUM_NEW_RUNS = 5
-"""A regression must have been seen in this many fresh processes; the controller makes 9."""
+"""A regression must have been seen in this many fresh processes; one that is not beyond doubt then, in 9."""
 
 
 @dataclass(frozen=True, slots=True)

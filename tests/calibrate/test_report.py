@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
+from pytest_nsight.calibrate import replayed_gate
 from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.false_alarms import Alarms, measure_alarms
 from pytest_nsight.calibrate.noise_levels import MDE_SITUATIONS, measure_levels
@@ -253,6 +254,61 @@ def test_checks_with_forced_looks_are_counted_where_the_pool_has_confirming_runs
 
     assert "forced looks" not in report(pool, stored=5, resamples=20, seed=1, width=120)
     assert "10 runs of 12 subjects and 2 canaries, 2 sessions, 1 board" in text
+    assert "18 confirming runs of few cases" in text
     assert "left out" not in text
+    assert "no checks with forced looks" not in text
     assert "same board, other session, forced looks: 20 random checks, 3 random cases of each" in text
     assert "verdicts on these cases: 60 UNCHANGED" in text
+
+
+def test_what_checks_with_forced_looks_take_is_said_where_there_is_too_little() -> None:
+    pool = make_pool(Sessions(runs=20, subjects=12))
+    numbers = {run.run: int(run.run.rpartition("/")[2]) for run in pool.summaries}
+    parted = replace(
+        pool, summaries=tuple(replace(run, cases=12 if numbers[run.run] <= 12 else 3) for run in pool.summaries)
+    )
+    text = report(parted, stored=5, resamples=5, seed=1, width=120)
+
+    assert "8 confirming runs of few cases" in text
+    assert "no checks with forced looks can be counted: that takes 8 confirming runs of a case" in text
+
+
+def test_runs_that_lack_cases_and_confirm_nothing_are_left_out_by_name() -> None:
+    pool = make_pool(Sessions(runs=20, subjects=12))
+    numbers = {run.run: int(run.run.rpartition("/")[2]) for run in pool.summaries}
+    broken = tuple(
+        replace(run, cases=6 if numbers[run.run] > 18 else 12)
+        for run in pool.summaries
+        if numbers[run.run] <= 18 or run.subject.case < "suite.py::test_case[06"
+    )
+
+    text = report(replace(pool, summaries=broken), stored=5, resamples=0, seed=1, width=120)
+
+    assert "2 runs left out: a subject that most runs have is missing there" in text
+    assert "confirming" not in text
+
+
+def test_a_replayed_comparison_has_canaries_where_the_live_one_has() -> None:
+    pool = make_pool(Sessions(runs=40, subjects=3, canaries=4))
+    resample = next(
+        draw_resamples(list_processes(pool.summaries), Situation.SAME_SESSION, np.random.default_rng(1))
+    )
+    victim = next(subject for subject in resample.new[0].summaries if not subject.is_canary)
+    spoiled = resample.change(slow(1.022), victim)
+    asked: list[bool] = []
+
+    class Source(replayed_gate._PoolSource):
+        def execute(self, assignment, upcoming=()):
+            (process,) = super().execute(assignment, upcoming)
+            canaries = [one for one in process.summaries if one.subject.is_canary]
+            assert len(canaries) == (4 if assignment.canaries else 0)
+            asked.append(bool(canaries))
+            return (process,)
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(replayed_gate, "_PoolSource", Source)
+        replay(spoiled, pool.policies)
+
+    assert asked[:6] == [True] * 6
+    assert asked[6:]
+    assert not any(asked[6:])

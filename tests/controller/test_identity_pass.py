@@ -2,11 +2,19 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.identity_pass import IdentifyingSource, identify_left, share_out
+from pytest_nsight.controller.identity_pass import (
+    IdentifyingSource,
+    identify_left,
+    read_identity_passes,
+    share_out,
+)
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
@@ -102,8 +110,8 @@ def identify(passes: Passes, *shares: str) -> tuple[set[str], list[tuple[str, tu
 def test_a_case_that_ends_its_process_costs_no_other_case_its_identity() -> None:
     passes = Passes("b", "e")
 
-    assert identify(passes, "ace", "bdf") == (set("acdf"), [("died at b", ("b",)), ("died at e", ("e",))])
-    assert passes.assigned == [tuple("ace"), tuple("bdf"), tuple("df"), tuple("b"), tuple("e")]
+    assert identify(passes, "ace", "fbd") == (set("acdf"), [("died at b", ("b",)), ("died at e", ("e",))])
+    assert passes.assigned == [tuple("ace"), tuple("fbd"), tuple("d"), tuple("b"), tuple("e")]
 
 
 def test_so_does_one_of_a_single_process() -> None:
@@ -121,11 +129,25 @@ def test_a_case_that_dies_beside_others_only_is_identified() -> None:
     assert identify(OnlyBeside("b"), "abc") == (set("abc"), [])
 
 
-def test_a_case_that_takes_too_long_is_not_tried_again() -> None:
-    passes = Passes(slow="b")
+def test_a_case_that_takes_too_long_or_dies_first_is_not_tried_again() -> None:
+    for passes in (Passes(slow="b"), Passes("a")):
+        found, ((failure, cases),) = identify(passes, "abc")
 
-    assert identify(passes, "abc") == (set("ac"), [("died at b", ("b",))])
-    assert passes.assigned[1:] == [("c",)]
+        assert found == set("abc") - set(cases or ())
+        assert failure == f"died at {cases[0] if cases else ''}"
+        assert len(passes.assigned) == 2
+    assert identify(alone := Passes("a"), "a") == (set(), [("died at a", ("a",))])
+    assert alone.assigned == [("a",)]
+
+
+def test_further_processes_end_after_three_that_identify_nothing() -> None:
+    passes = Passes(*"abcdefghij")
+
+    found, failures = identify(passes, "abcde", "fghij")
+
+    assert found == set()
+    assert len(passes.assigned) == 2 + 3
+    assert sorted(case for _, cases in failures for case in cases or ()) == list("abcdefghij")
 
 
 def test_processes_that_fail_at_their_start_are_followed_by_one_alone() -> None:
@@ -141,3 +163,41 @@ def test_processes_that_fail_at_their_start_are_followed_by_one_alone() -> None:
 
     assert identify(RefusesTwo(), "ac", "bd") == (set("abcd"), [])
     assert identify(RefusesTwo("c"), "ac", "bd") == (set("abd"), [("died at c", ("c",))])
+
+
+def test_an_interrupt_ends_all_further_processes() -> None:
+    class Interrupted(Passes):
+        def __call__(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
+            found = super().__call__(assignments)
+            return found if len(self.assigned) < 3 else (replace(found[0], end=ProcessEnd.INTERRUPTED),)
+
+    passes = Interrupted("b", "e")
+
+    identify(passes, "abc", "def")
+
+    assert passes.assigned == [tuple("abc"), tuple("def"), tuple("cf")]
+
+
+def recorded(folder: Path, identified: str, *, code: int | None) -> None:
+    """The manifest of a process of the pass that was to identify a, b and c."""
+    folder.mkdir(parents=True)
+    cases = ["a", "b", "c"]
+    events: list[dict[str, object]] = [{"event": "run", "format": 1}, {"event": "assignment", "cases": cases}]
+    events += [{"event": "case", "case": case} for case in cases]
+    events += [
+        {"event": "identity", "case": case, "identity": {"digest": case}, "claims": ""} for case in identified
+    ]
+    events += [{"event": "end", "code": code}] if code is not None else []
+    (folder / "manifest.jsonl").write_text("".join(f"{json.dumps(event)}\n" for event in events))
+
+
+def test_a_recorded_process_has_failed_only_where_no_other_identified_its_cases(tmp_path: Path) -> None:
+    recorded(tmp_path / "identity-001", "a", code=None)
+    recorded(tmp_path / "identity-002", "c", code=0)
+
+    assert [(one.failure, one.cases) for one in read_identity_passes(tmp_path)] == [
+        ("the process of identity-001 died", ("b",)),
+        ("", None),
+    ]
+    recorded(tmp_path / "identity-003", "b", code=0)
+    assert [one.failure for one in read_identity_passes(tmp_path)] == ["", "", ""]

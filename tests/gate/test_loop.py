@@ -71,6 +71,19 @@ def test_confirming_processes_follow_all_runs_and_measure_every_case_about_equal
     assert len({assignment.cases for assignment in confirming}) > 4, "at random"
 
 
+def test_confirming_processes_measure_no_case_that_is_known_to_fail() -> None:
+    machine = Machine(crashing=["t.py::3"])
+    none_is_left = Machine(crashing=["t.py::a"])
+
+    run(machine, SessionPlan(MANY, 2, seed="s", confirming=6))
+    run(none_is_left, SessionPlan(CASES[:1], 1, seed="s", confirming=2))
+
+    confirming = [one.cases for one in machine.assignments[-6:]]
+    assert sorted(map(len, confirming)) == [1, 1, 1, 3, 3, 3]
+    assert "t.py::3" not in {case for cases in confirming for case in cases}
+    assert {one.cases for one in none_is_left.assignments} == {("t.py::a",)}
+
+
 def test_what_comes_next_is_announced() -> None:
     machine = Machine()
 

@@ -266,9 +266,9 @@ def test_of_two_trees_both_are_identified_and_only_what_differs_is_timed_in_both
 
 @pytest.mark.parametrize(
     ("there", "canaries"),
-    [(SAME, [False, False]), ({**SAME, IDS[1]: launching("old")}, [True, True, False, False, False, False])],
+    [(SAME, [False, False]), ({**SAME, IDS[1]: launching("old")}, [True] * 6)],
 )
-def test_of_two_trees_the_first_pair_has_canaries_and_an_audit_none(
+def test_of_two_trees_the_first_look_has_canaries_and_an_audit_none(
     there: Mapping[str, Identity], canaries: list[bool]
 ) -> None:
     machine = IdentifyingMachine(SAME, there)
@@ -277,6 +277,18 @@ def test_of_two_trees_the_first_pair_has_canaries_and_an_audit_none(
 
     timed = [one for one in machine.assignments if not one.identifies]
     assert [one.canaries for one in timed] == canaries, "of an audit, one pair shows whether it contradicts"
+
+
+def test_of_two_trees_what_is_identical_is_timed_in_one_pair() -> None:
+    machine = IdentifyingMachine(SAME, {**SAME, IDS[0]: launching("old")})
+
+    state = run(machine, StoredRuns(), claiming(), is_paired=True, runs=3)
+
+    assert IDS[1] in state.proven, "the case that it claims to beat"
+    first, second, *later = [set(one.cases) for one in machine.assignments if not one.identifies]
+    assert first == second
+    assert {IDS[0], IDS[1]} < first, "and an audit"
+    assert later == [{IDS[0]}] * 4
 
 
 def claiming(**policy: object) -> tuple[Case, ...]:
