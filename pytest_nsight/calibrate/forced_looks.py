@@ -84,18 +84,19 @@ class _CheckedSession:
 
 
 def part_confirming(summaries: Iterable[RunSummary]) -> tuple[list[RunSummary], list[RunSummary]]:
-    """The runs of the whole suite, and the confirming ones."""
+    """The runs of the whole suite, and the confirming ones: few cases beside the canaries."""
     runs = list(summaries)
-    largest: dict[str, int] = {}
-    for run in runs:
-        largest[run.session] = max(largest.get(run.session, 0), run.cases)
-    confirming = [_is_confirming(run, largest[run.session]) for run in runs]
+    canaries = Counter(run.run for run in runs if run.subject.is_canary)
+    # A process counts its canaries among its cases.
+    cases = [run.cases - canaries[run.run] for run in runs]
+    largest: Counter[str] = Counter()
+    for run, number in zip(runs, cases, strict=True):
+        largest[run.session] = max(largest[run.session], number)
+    confirming = [
+        run.cases > 0 and number <= CONFIRMED_CASES < largest[run.session]
+        for run, number in zip(runs, cases, strict=True)
+    ]
     return list(compress(runs, map(not_, confirming))), list(compress(runs, confirming))
-
-
-def _is_confirming(run: RunSummary, largest: int) -> bool:
-    """Whether a run's process measured as few cases as a confirming one, and the largest of its session more."""
-    return 0 < run.cases <= CONFIRMED_CASES < largest
 
 
 def force_looks(

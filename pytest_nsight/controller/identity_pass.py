@@ -72,7 +72,7 @@ class IdentityPass:
             processes = self._identify(shares)
             for one in passes:
                 own = tuple(found for found in processes if found.manifest.tree == one.tree)
-                if not is_interrupted((*processes, *chain.from_iterable(self._found.values()))):
+                if not _is_interrupted((*processes, *chain.from_iterable(self._found.values()))):
                     own = identify_left(one, own, self._identify, shares=len(shares))
                 self._found[one.tree] = own
         return self._found.pop(assignment.tree)
@@ -210,7 +210,7 @@ def identify_left(
             found.append(kept)
             left |= again
             suspects |= suspect
-        if is_interrupted(found) or not (left or suspects):
+        if _is_interrupted(found) or not (left or suspects):
             return tuple(found)
         if in_vain == _MOST_IN_VAIN:
             return (*found, replace(fresh[-1], cases=_in_order(assignment, left | suspects)))
@@ -239,7 +239,7 @@ def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]
     return tuple(case for case in assignment.cases if case in cases)
 
 
-def is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
+def _is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
     """Whether the user has ended any of them."""
     return any(process.end is ProcessEnd.INTERRUPTED for process in processes)
 
