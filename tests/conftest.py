@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import fcntl
 import importlib.util
+import re
 import signal
+import tempfile
 from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
 
 import pytest
 
@@ -32,6 +37,20 @@ collect_ignore = [] if importlib.util.find_spec("torch") else list(_NEED_TORCH)
 
 def pytest_report_header() -> list[str]:
     return [f"left out without torch: {', '.join(collect_ignore)}"] if collect_ignore else []
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Iterator[None]:
+    """Runs the tests of an xdist_group one at a time on a machine, whatever else tests there.
+
+    With pytest 9.2, which takes no other node ids from a plugin, pytest-xdist 3.8 sends a group to all workers.
+    """
+    groups = sorted({str(mark.args[0]) for mark in item.iter_markers("xdist_group")})
+    with ExitStack() as stack:
+        for group in groups:
+            path = Path(tempfile.gettempdir(), f"pytest-nsight-tests-{re.sub(r'[^a-z0-9]', '-', group)}.lock")
+            fcntl.flock(stack.enter_context(path.open("w")), fcntl.LOCK_EX)
+        return (yield)
 
 
 @pytest.fixture

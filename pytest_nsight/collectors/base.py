@@ -65,6 +65,9 @@ class Collector(Protocol):
             CollectorError: nothing was recorded, or it cannot be read.
         """
 
+    def explain_log(self, log: Path) -> str:
+        """What the profiler says in a worker's output that went wrong, and what to do; "" if nothing is known."""
+
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes the raw record, which may hold secrets; keeps a record without them if asked."""
 

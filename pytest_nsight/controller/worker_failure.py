@@ -27,14 +27,20 @@ _PYTEST_REFUSALS = {
 }
 
 
-def describe_failed_start(code: int, log: Path) -> str:
-    """What to say of a worker that ended before it wrote anything."""
+def describe_failed_start(code: int, log: Path, explanation: str = "") -> str:
+    """What to say of a worker that ended before it wrote anything.
+
+    Args:
+        code: its exit code.
+        log: its output.
+        explanation: of what a profiler around it wrote there, "" where there is none.
+    """
     overdue = read_overdue(log.parent)
     if overdue is not None:
         return overdue.describe(log)
-    return f"the worker process ended with exit code {code} before it began; its output ({log}) ends with:\n" + (
-        last_lines(log, _LOG_TAIL_LINES) or "(nothing)"
-    )
+    ended = f"the worker process ended with exit code {code} before it began"
+    output = last_lines(log, _LOG_TAIL_LINES) or "(nothing)"
+    return "\n".join(filter(None, (f"{ended}; its output ({log}) ends with:", output, explanation)))
 
 
 def describe_removal(journal: Path) -> str:

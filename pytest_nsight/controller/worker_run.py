@@ -144,7 +144,7 @@ class LiveSource:
         if code is None:
             return self._read_trace(read_manifest(journal), folder, ProcessEnd.INTERRUPTED)
         if not journal.exists():
-            raise CollectorError(describe_failed_start(code, log))
+            raise CollectorError(describe_failed_start(code, log, self._collector.explain_log(log)))
         manifest = read_manifest(journal)
         refusal = describe_refusal(manifest, log)
         if refusal:

@@ -180,7 +180,12 @@ FAULTS = (
     _fake_nsys(
         "whose export never ends", "export-never-ends", "did not export ", "within 2 s and was ended; measure again"
     ),
-    _fake_nsys("that cannot start anything", "unusable", "Agent launcher failed"),
+    _fake_nsys(
+        "that cannot start anything",
+        "unusable",
+        "Agent launcher failed",
+        "it cannot work in its folder; choose a folder with --rootdir",
+    ),
     _fake_nsys("without its importer", "no-importer", "importer"),
     _fake_nsys("whose import fails", "importer-fails", "Importation failed"),
     _fake_nsys("whose disk is full", "disk-full", "the disk is full at "),

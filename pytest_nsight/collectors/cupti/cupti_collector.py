@@ -46,6 +46,10 @@ class CuptiCollector:
         """
         return _KEPT.collect(folder)
 
+    def explain_log(self, log: Path) -> str:  # noqa: ARG002 - nothing else writes there
+        """Nothing: the output is the worker's own."""
+        return ""
+
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes the records unless they are to be kept; they hold nothing secret."""
         if not keep:

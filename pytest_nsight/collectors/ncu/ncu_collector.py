@@ -114,6 +114,10 @@ class NcuCollector:
             raise CollectorError(explain_nothing(f"{text}\n{read_tail(folder / WORKER_LOG)}", self._kernels))
         return Trace()
 
+    def explain_log(self, log: Path) -> str:  # noqa: ARG002 - `collect` explains what ncu wrote
+        """Nothing: the output is the worker's own."""
+        return ""
+
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes ncu's output, unless it is to stay."""
         if not keep:

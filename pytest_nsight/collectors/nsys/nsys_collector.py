@@ -10,6 +10,7 @@ from pathlib import Path
 from pytest_nsight.collectors.base import Recorder, RecordingOptions
 from pytest_nsight.collectors.nsys.export import export, find_complaint, find_report
 from pytest_nsight.collectors.nsys.find import Installation, find
+from pytest_nsight.collectors.nsys.known_errors import own_output, recognise
 from pytest_nsight.collectors.nsys.metric_sampling import FREQUENCY_HZ, check_sampling
 from pytest_nsight.collectors.nsys.private_folder import (
     FOLDER_NAME,
@@ -23,7 +24,7 @@ from pytest_nsight.collectors.nsys.ranges import emitter
 from pytest_nsight.collectors.nsys.read import read_explained
 from pytest_nsight.collectors.nsys.scrub import scrub
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.processes.child_process import ChildProcess
+from pytest_nsight.processes.child_process import ChildProcess, read_tail
 from pytest_nsight.processes.claimed_folder import scratch
 from pytest_nsight.processes.regular_files import check_regular, unpack_xz
 from pytest_nsight.protocol.job import WORKER_LOG
@@ -83,6 +84,11 @@ class NsysCollector:
                 _keep_report(report, folder / REPORT_FILE)
             report.unlink(missing_ok=True)
         return _with_complaint(read_explained(exported), log)
+
+    def explain_log(self, log: Path) -> str:
+        """What nsys reports as wrong, what it means and what to do."""
+        complaint = recognise(own_output(read_tail(log)))
+        return complaint.sentence if complaint is not None else ""
 
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes all that may hold secrets; keeps a scrubbed copy of the trace only if asked."""

@@ -11,6 +11,7 @@ from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.metric_sampling import metric_options
 from pytest_nsight.collectors.nsys.private_folder import NEEDED_BYTES, check_space
+from pytest_nsight.collectors.nsys.session_segment import remove_half_made
 from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.model.trace import OWN_DOMAIN
 from pytest_nsight.processes.child_process import ChildProcess, start
@@ -156,6 +157,7 @@ def prepare(
             f"Cannot make way for the report {report}: {error.strerror}; choose another folder."
         ) from error
     check_space(report.parent, needed_bytes)
+    remove_half_made()
     return command
 
 

@@ -45,6 +45,10 @@ class TorchCollector:
         """
         return _KEPT.collect(folder)
 
+    def explain_log(self, log: Path) -> str:  # noqa: ARG002 - nothing else writes there
+        """Nothing: the output is the worker's own."""
+        return ""
+
     def tidy(self, folder: Path, *, keep: bool) -> None:
         """Removes the traces unless they are to be kept; they hold nothing secret."""
         if not keep:

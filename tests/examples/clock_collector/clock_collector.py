@@ -39,6 +39,9 @@ class ClockCollector:
             raise TraceError(f"{folder} holds no {RECORD}: no test got as far as measuring anything")
         return trace
 
+    def explain_log(self, log: Path) -> str:
+        return ""
+
     def tidy(self, folder: Path, *, keep: bool) -> None:
         if not keep:
             (folder / RECORD).unlink(missing_ok=True)
