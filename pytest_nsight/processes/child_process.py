@@ -9,16 +9,50 @@ import stat
 import subprocess
 import time
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 
 from pytest_nsight.model.errors import CollectorError
-from pytest_nsight.processes.process_family import MARK, ProcessFamily
+from pytest_nsight.processes.process_family import MARK, ProcessFamily, is_called
 from pytest_nsight.processes.signals import kill_group, send
 from pytest_nsight.processes.watchdog import tie
 
 _POLL_S = 0.02
 _KILL_S = 5.0
+_TIDY_S = 5.0
+_RESTARTS = 2
+_AT_ONCE_S = 5.0
+"""A wrapper that fails later has a reason that lasts: nsys looks for its agent for ten seconds."""
+
+
+def _never() -> str:
+    return ""
+
+
+def _always() -> bool:
+    return True
+
+
+@dataclass(frozen=True, slots=True)
+class Wrapper:
+    """How a program behaves that runs another one; the defaults are those of one that runs none.
+
+    Attributes:
+        shell_codes: whether exit code 128 + n means that signal n ended the other one, as nsys has it.
+        overdue: asked at each poll while the program runs: why it has to be ended, "" if it has not.
+        has_begun: whether the other one has been started. A wrapper that fails at once, before that, is started
+            again, twice at most.
+        helper: name of programs of the wrapper's own that outlive it for a moment; they may end by themselves.
+    """
+
+    shell_codes: bool = False
+    overdue: Callable[[], str] = _never
+    has_begun: Callable[[], bool] = _always
+    helper: str = ""
+
+
+_NO_WRAPPER = Wrapper()
 
 
 class ChildProcess:
@@ -31,16 +65,22 @@ class ChildProcess:
     """
 
     def __init__(
-        self, popen: subprocess.Popen[bytes], log: Path, mark: str, overdue: Callable[[], str], *, shell_codes: bool
+        self, launch: Callable[[], subprocess.Popen[bytes]], log: Path, mark: str, wrapper: Wrapper
     ) -> None:
-        self.pid = popen.pid
         self.log = log
-        self._popen = popen
-        self._family = ProcessFamily(lambda other: other == mark)
-        self._family.add(popen.pid)
         self.was_overdue = False
-        self._overdue = overdue
-        self._shell_codes = shell_codes
+        self._launch = launch
+        self._family = ProcessFamily(lambda other: other == mark)
+        self._wrapper = wrapper
+        self._overdue = wrapper.overdue
+        self._restarts = _RESTARTS
+        self._begin()
+
+    def _begin(self) -> None:
+        self._popen = self._launch()
+        self._began_s = time.monotonic()
+        self.pid = self._popen.pid
+        self._family.add(self.pid)
 
     def __enter__(self) -> ChildProcess:  # noqa: PYI034 - typing.Self needs Python 3.11
         return self
@@ -49,24 +89,32 @@ class ChildProcess:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Ends what is still running, when the caller leaves by an exception, say."""
+        self._restarts = 0
         if self.poll() is None:
             self.interrupt()
         else:
+            self._await_helpers()
             self._kill_leftovers()
 
     @property
     def returncode(self) -> int | None:
         """Exit code of the worker, -n where signal n killed it, None while it runs."""
         code = self._popen.returncode
-        if self._shell_codes and code is not None and 128 < code <= 128 + signal.NSIG:
+        if self._wrapper.shell_codes and code is not None and 128 < code <= 128 + signal.NSIG:
             return 128 - code
         return code
 
     def poll(self) -> int | None:
         """The return code if the process has ended, else None.
 
-        Returns at once, unless the process has to be ended because it is overdue; the log then says why.
+        Returns at once, unless the process has to be ended because it is overdue; the log then says why. One that
+        fails at once, before it has begun what it was started for, is started again.
         """
+        if self._is_false_start():
+            self._restarts -= 1
+            self._await_helpers()
+            self._kill_leftovers()
+            self._begin()
         if self._popen.poll() is None and (reason := self._overdue()):
             self._overdue, self.was_overdue = _never, True
             with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as log:
@@ -74,6 +122,11 @@ class ChildProcess:
             self._kill_leftovers()
             self._popen.wait()
         return self.returncode
+
+    def _is_false_start(self) -> bool:
+        code = self._popen.poll()
+        has_failed = code is not None and code > 0 and not self._wrapper.has_begun()
+        return has_failed and self._restarts > 0 and time.monotonic() - self._began_s < _AT_ONCE_S
 
     def wait(self, timeout_s: float | None = None) -> int | None:
         """Waits for the end of the process.
@@ -107,7 +160,7 @@ class ChildProcess:
         Returns:
             Pids that live on although they were killed, because a driver holds them; normally none.
         """
-        self._overdue = _never
+        self._overdue, self._restarts = _never, 0
         if target_pid is not None:
             self._family.add(target_pid)
         if self.leftovers() and self._popen.poll() is None:
@@ -121,6 +174,15 @@ class ChildProcess:
         self._popen.poll()
         return left
 
+    def _await_helpers(self) -> None:
+        """Gives the program's helpers time to tidy up: killed in between, they leave shared things half made."""
+        deadline = time.monotonic() + _TIDY_S
+        helper = self._wrapper.helper
+        while helper and time.monotonic() < deadline:
+            if not any(is_called(pid, helper) for pid in self.leftovers()):
+                return
+            time.sleep(_POLL_S / 4)
+
     def _kill_leftovers(self) -> tuple[int, ...]:
         deadline = time.monotonic() + _KILL_S
         # A parent can start something, an import say, while its children end: look until none is left.
@@ -132,10 +194,6 @@ class ChildProcess:
         return left
 
 
-def _never() -> str:
-    return ""
-
-
 ENDED = "pytest-nsight ended this process: "
 """Begins the line of a log that says why a process was ended."""
 
@@ -145,9 +203,7 @@ def start(
     log: Path,
     cwd: Path,
     environ: Mapping[str, str],
-    *,
-    shell_codes: bool = False,
-    overdue: Callable[[], str] = _never,
+    wrapper: Wrapper = _NO_WRAPPER,
 ) -> ChildProcess:
     """Starts a program that ends with this process, in a session of its own: Ctrl-C does not reach it.
 
@@ -156,33 +212,36 @@ def start(
         log: file to write its stdout and stderr to; overwritten.
         cwd: folder to run it in.
         environ: its environment variables.
-        shell_codes: whether exit code 128 + n of the program means that signal n ended its target, as nsys has it.
-        overdue: asked at each poll while the program runs: why it has to be ended, "" if it has not.
+        wrapper: how the program behaves.
 
     Raises:
         CollectorError: the program or the log file cannot be opened, or nothing would end it with this process.
     """
     own_environ = tie(environ)
-    try:
-        log.parent.mkdir(parents=True, exist_ok=True)
+
+    def launch() -> subprocess.Popen[bytes]:
+        try:
+            log.parent.mkdir(parents=True, exist_ok=True)
+            # Appending, because nsys opens its streams anew and would write over what others wrote.
+            with log.open("ab") as output:
+                return subprocess.Popen(
+                    argv,
+                    cwd=cwd,
+                    env=own_environ,
+                    stdin=subprocess.DEVNULL,
+                    stdout=output,
+                    stderr=subprocess.STDOUT,
+                    start_new_session=True,
+                )
+        except OSError as error:
+            raise CollectorError(
+                f"Cannot start {argv[0]} in {cwd} with its output in {log}: {error.strerror or error}; check "
+                "that the program, the folder and the log file can be opened."
+            ) from error
+
+    with contextlib.suppress(OSError):
         log.unlink(missing_ok=True)
-        # Appending, because nsys opens its streams anew and would write over what others wrote.
-        with log.open("ab") as output:
-            popen = subprocess.Popen(
-                argv,
-                cwd=cwd,
-                env=own_environ,
-                stdin=subprocess.DEVNULL,
-                stdout=output,
-                stderr=subprocess.STDOUT,
-                start_new_session=True,
-            )
-    except OSError as error:
-        raise CollectorError(
-            f"Cannot start {argv[0]} in {cwd} with its output in {log}: {error.strerror or error}; check "
-            "that the program, the folder and the log file can be opened."
-        ) from error
-    return ChildProcess(popen, log, own_environ[MARK], overdue, shell_codes=shell_codes)
+    return ChildProcess(launch, log, own_environ[MARK], wrapper)
 
 
 _TAIL_BYTES = 1024**2

@@ -66,6 +66,13 @@ def is_running(pid: int | None) -> bool:
     return False
 
 
+def is_called(pid: int, name: str) -> bool:
+    """Whether there is such a process, and its program has this name."""
+    with contextlib.suppress(psutil.Error):
+        return psutil.Process(pid).name() == name
+    return False
+
+
 def _running() -> dict[int, tuple[int, float]]:
     """Pid -> parent's pid and time of start, of all running processes but this one."""
     return {

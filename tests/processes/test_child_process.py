@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.model.errors import CollectorError
-from pytest_nsight.processes.child_process import last_lines, shorten, start
+from pytest_nsight.processes.child_process import Wrapper, last_lines, shorten, start
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
 pytestmark = pytest.mark.xdist_group("nsys")
@@ -46,7 +46,7 @@ def pipe(tmp_path):
 def launch(tmp_path):
     def launch(code, *arguments, **keywords):
         argv = (sys.executable, "-c", code, *map(str, arguments))
-        return start(argv, tmp_path / "log", tmp_path, os.environ, **keywords)
+        return start(argv, tmp_path / "log", tmp_path, os.environ, Wrapper(**keywords))
 
     return launch
 
@@ -135,6 +135,57 @@ def test_a_grandchild_that_hides_its_environment_is_found_by_its_parent(launch, 
         grandchild = int(pipe.read_text())
         process.interrupt(grace_s=0)
     assert not is_running(grandchild)
+
+
+# Counts its starts in a file, and fails until there have been as many as it should take.
+FAILS_AT_FIRST = """
+import sys
+with open(sys.argv[1], "a") as file: file.write("x")
+with open(sys.argv[1]) as file: starts = len(file.read())
+print("start", starts)
+if starts == int(sys.argv[2]): open(sys.argv[1] + ".begun", "w")
+sys.exit(0 if starts == int(sys.argv[2]) else 1)
+"""
+
+
+@pytest.mark.parametrize(
+    ("good_start", "code", "starts"), [(1, 0, 1), (2, 0, 2), (3, 0, 3), (4, 1, 3)], ids=["1", "2", "3", "too many"]
+)
+def test_a_program_that_fails_before_it_has_begun_is_started_again(good_start, code, starts, launch, tmp_path):
+    """As nsys 2022.4 fails on a busy machine: "End of file", or sem_open finds no semaphore."""
+    counter = tmp_path / "starts"
+    with launch(FAILS_AT_FIRST, counter, good_start, has_begun=(tmp_path / "starts.begun").exists) as process:
+        assert process.wait(60) == code
+
+    assert len(counter.read_text()) == starts
+    assert process.log.read_text().split() == [word for n in range(starts) for word in ("start", str(n + 1))]
+
+
+def test_a_program_that_fails_after_it_has_begun_is_not_started_again(launch, tmp_path):
+    (tmp_path / "starts.begun").touch()
+    with launch(FAILS_AT_FIRST, tmp_path / "starts", 2, has_begun=(tmp_path / "starts.begun").exists) as process:
+        assert process.wait(60) == 1
+
+
+def test_a_program_that_a_signal_ended_is_not_started_again(launch):
+    with launch("import os; os.abort()", has_begun=lambda: False) as process:
+        assert process.wait(60) == -signal.SIGABRT
+
+
+# Starts a grandchild that ends a moment later, and ends.
+LINGERS = """
+import subprocess, sys
+subprocess.Popen([sys.executable, "-c", "import sys, time; time.sleep(0.3); open(sys.argv[1], 'w')", sys.argv[1]])
+"""
+
+
+@pytest.mark.parametrize(("helper", "tidies_up"), [(Path(sys.executable).name[:15], True), ("another", False)])
+def test_what_outlives_the_program_may_tidy_up_if_it_is_its_helper(helper, tidies_up, launch, tmp_path):
+    with launch(LINGERS, tmp_path / "tidy", helper=helper) as process:
+        assert process.wait(60) == 0
+
+    assert process.leftovers() == ()
+    assert (tmp_path / "tidy").exists() is tidies_up
 
 
 def test_leaving_the_block_ends_what_outlived_the_process(launch, pipe):

@@ -12,7 +12,7 @@ from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.known_errors import Complaint, own_output, quote, recognise
 from pytest_nsight.collectors.nsys.profiling import export_command
 from pytest_nsight.model.errors import NsysError
-from pytest_nsight.processes.child_process import ENDED, last_lines, read_tail, start
+from pytest_nsight.processes.child_process import ENDED, Wrapper, last_lines, read_tail, start
 
 EXPORT_LIMIT_S = 600.0
 """An export may take so long, and longer for a large report: Nsight Systems exports some 15 MB a second."""
@@ -95,7 +95,7 @@ def export(
     own_environ = {**environ, "TMPDIR": str(sqlite.parent)}
     command = export_command(installation, report, partial)
     try:
-        with start(command, log, sqlite.parent, own_environ, shell_codes=True) as process:
+        with start(command, log, sqlite.parent, own_environ, Wrapper(shell_codes=True)) as process:
             code = process.wait(limit_s)
         if code is None:
             raise NsysError(

@@ -14,7 +14,7 @@ from pytest_nsight.collectors.nsys.private_folder import NEEDED_BYTES, check_spa
 from pytest_nsight.collectors.nsys.session_segment import remove_half_made
 from pytest_nsight.model.errors import NsysError, UsageError
 from pytest_nsight.model.trace import OWN_DOMAIN
-from pytest_nsight.processes.child_process import ChildProcess, start
+from pytest_nsight.processes.child_process import ChildProcess, Wrapper, start
 from pytest_nsight.processes.process_family import is_running
 
 _ROUNDS_ONLY = RecordingOptions()
@@ -24,6 +24,9 @@ START_LIMIT_S = 120.0
 
 END_LIMIT_S = 900.0
 """nsys has so long to write its report after its target has ended: a million launches take it 20 s."""
+
+_AGENT = "nsys"
+"""Program of the agent, which takes its session off the list of all some 10 ms after nsys has ended."""
 
 _LOOK_S = 1.0
 _PID_FILE = "target.pid"
@@ -200,9 +203,13 @@ def profile(
     shell = ("/bin/sh", "-c", _AS_STARTED, "sh", *arguments)
     command = prepare(installation, report, shell, recorded=recorded)
     own_environ = {**environ, "TMPDIR": str(report.parent)}
-    return start(
-        command, log, cwd, own_environ, shell_codes=True, overdue=find_overdue(pid_file, START_LIMIT_S, END_LIMIT_S)
+    wrapper = Wrapper(
+        shell_codes=True,
+        overdue=find_overdue(pid_file, START_LIMIT_S, END_LIMIT_S),
+        has_begun=lambda: _read_pid(pid_file) is not None,
+        helper=_AGENT,
     )
+    return start(command, log, cwd, own_environ, wrapper)
 
 
 def find_overdue(pid_file: Path, start_limit_s: float, end_limit_s: float) -> Callable[[], str]:
