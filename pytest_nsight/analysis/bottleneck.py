@@ -28,6 +28,8 @@ class BottleneckClass(enum.Enum):
     LATENCY = "latency"
     SYNCHRONISATION = "synchronisation"
     TRANSFER = "transfer"
+    ALLOCATION = "allocation"
+    LOADING = "loading"
     HOST = "host"
     UNKNOWN = "unknown"
 
@@ -38,6 +40,8 @@ REMEDIES: Mapping[BottleneckClass, str] = {
     BottleneckClass.LATENCY: "use CUDA graphs or torch.compile, fuse small kernels, increase the batch size",
     BottleneckClass.SYNCHRONISATION: "remove .item(), print(tensor) and other waits for the device from the loop",
     BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
+    BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, as PyTorch does without empty_cache()",
+    BottleneckClass.LOADING: "launch each kernel once before what you measure, and cache what is compiled",
     BottleneckClass.HOST: "load data with more workers and pin_memory=True, do less Python between launches",
     BottleneckClass.UNKNOWN: "record with --trace=cuda,nvtx from before the first launch",
 }
@@ -48,6 +52,8 @@ _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     IdleCause.QUEUED: BottleneckClass.LATENCY,
     IdleCause.SYNCHRONISATION: BottleneckClass.SYNCHRONISATION,
     IdleCause.BLOCKING_COPY: BottleneckClass.TRANSFER,
+    IdleCause.ALLOCATION: BottleneckClass.ALLOCATION,
+    IdleCause.LOADING: BottleneckClass.LOADING,
     IdleCause.HOST: BottleneckClass.HOST,
     IdleCause.MIGRATION: BottleneckClass.TRANSFER,
     IdleCause.UNKNOWN: BottleneckClass.UNKNOWN,

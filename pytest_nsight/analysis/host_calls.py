@@ -8,6 +8,7 @@ import numpy as np
 
 from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
 from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.kernel_names import function_name
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
 from pytest_nsight.model.trace import Flags, Trace
 
@@ -42,7 +43,7 @@ def tabulate_calls(trace: Trace, chosen: Flags) -> tuple[CallTime, ...]:
     """
     calls = trace.calls
     used, codes = rank_values(calls.name)
-    names = [_plain(trace.strings[number]) for number in used.tolist()]
+    names = [function_name(trace.strings[number]) for number in used.tolist()]
     numbers = {name: number for number, name in enumerate(dict.fromkeys(names))}
     merged = np.array([numbers[name] for name in names], np.int64)
     rows = np.flatnonzero(chosen)
@@ -74,9 +75,3 @@ def find_waiting(trace: Trace) -> TimeSet:
     low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
     axis = Axis.over(low_ns, max(low_ns, high_ns), processes)
     return TimeSet.union(axis, number[rows], calls.start_ns[rows], calls.end_ns[rows])
-
-
-def _plain(name: str) -> str:
-    """The function's name without "_v3020", the version that nsys appends."""
-    head, separator, version = name.rpartition("_v")
-    return head if separator and version.isdecimal() else name

@@ -6,7 +6,9 @@ device's work and the call of that launch is the cause:
 * The call began before the gap: the launch was queued, and the device itself took the time.
 * The thread was in a synchronising or copying call: the host waited for the device and could not launch ahead. This
   accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA.
+* The thread was mostly in calls that allocate or free memory, or that load kernels: this is what it did.
 * The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data.
+* The call of the launch itself took more than HOST_GAP_NS of the gap: CUDA loads a kernel as it is first launched.
 * The gap ends with a migration of managed memory, which has no call: its pages were wanted elsewhere. If the gap is
   longer than HOST_GAP_NS, the host did something else meanwhile.
 * Otherwise the thread was on its way to the next launch: launching limits the device.
@@ -15,7 +17,8 @@ device's work and the call of that launch is the cause:
 from __future__ import annotations
 
 import enum
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -30,6 +33,12 @@ HOST_GAP_NS = 200_000
 """Longer than an eager framework takes from one launch to the next, 5 to 100 us; shorter than loading a batch."""
 
 
+_ALLOCATION = re.compile(
+    "(cuda|cu|hip)(Mem)?(Malloc|Alloc|Free|Host(Alloc|Malloc|Free|Register|Unregister)|Create$|Map$|Unmap$|Release$)"
+)
+_LOADING = re.compile("(cuda|cu|hip)(Library|Module|Link)(Load|Add|Complete|Get)|cuKernelGetFunction|cuFuncLoad")
+
+
 class IdleCause(enum.Enum):
     """Why a device is idle."""
 
@@ -37,6 +46,8 @@ class IdleCause(enum.Enum):
     QUEUED = "between queued launches"
     SYNCHRONISATION = "synchronisation"
     BLOCKING_COPY = "blocking copy"
+    ALLOCATION = "allocating memory"
+    LOADING = "loading kernels"
     HOST = "Python or data loading"
     MIGRATION = "migration of managed memory"
     UNKNOWN = "unknown"
@@ -51,6 +62,8 @@ class _Gaps:
     end_ns: Ints
     thread: Ints
     called_ns: Ints
+    launched_ns: Ints
+    """When the call returned that launches a kernel, or the gap ended; when it began for all other launches."""
 
 
 def is_synchronisation(name: str) -> bool:
@@ -61,6 +74,21 @@ def is_synchronisation(name: str) -> bool:
 def is_copy_call(name: str) -> bool:
     """Whether a CUDA call of this name copies, and may wait for the copy."""
     return "Memcpy" in name
+
+
+def is_allocation(name: str) -> bool:
+    """Whether a CUDA or HIP call of this name allocates, frees or registers memory."""
+    return _ALLOCATION.match(name) is not None
+
+
+def is_kernel_launch(name: str) -> bool:
+    """Whether a CUDA or HIP call of this name launches one kernel."""
+    return "Launch" in name and "Graph" not in name
+
+
+def is_loading(name: str) -> bool:
+    """Whether a CUDA or HIP call of this name loads, links or looks up kernels."""
+    return _LOADING.match(name) is not None
 
 
 def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
@@ -97,8 +125,22 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
         end_ns=(start_ns + idle.length_ns)[known],
         thread=number[call],
         called_ns=calls.start_ns[call],
+        launched_ns=np.where(
+            flag_calls(trace, is_kernel_launch)[call],
+            np.minimum(calls.end_ns[call], (start_ns + idle.length_ns)[known]),
+            calls.start_ns[call],
+        ),
     )
-    pieces = _split(gaps, _find_waits(trace, number, gaps), _find_host_time(trace, number, threads, gaps))
+    chosen = {
+        IdleCause.LAUNCH: np.ones(len(calls), np.bool_),
+        IdleCause.ALLOCATION: flag_calls(trace, is_allocation),
+        IdleCause.LOADING: flag_calls(trace, is_loading),
+    }
+    inside = {
+        cause: _find_time_inside(trace, number, threads, gaps, np.flatnonzero(flags))
+        for cause, flags in chosen.items()
+    }
+    pieces = _split(gaps, _find_waits(trace, number, gaps), inside)
     found = {
         cause: TimeSet.union(
             idle.axis,
@@ -162,20 +204,28 @@ def _find_waits(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[_Waits, _Waits
     return find_before(gaps.start_ns), find_before(gaps.called_ns)
 
 
-def _find_host_time(trace: Trace, number: Ints, threads: int, gaps: _Gaps) -> TimeSet:
-    """When each thread is inside any CUDA call."""
+def _find_time_inside(trace: Trace, number: Ints, threads: int, gaps: _Gaps, rows: Ints) -> TimeSet:
+    """When each thread is inside any of these CUDA calls."""
     calls = trace.calls
     low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
     if len(gaps.line):
         low_ns, high_ns = min(low_ns, int(gaps.start_ns.min())), max(high_ns, int(gaps.end_ns.max()))
-    return TimeSet.union(Axis.over(low_ns, high_ns, threads), number, calls.start_ns, calls.end_ns)
+    axis = Axis.over(low_ns, high_ns, threads)
+    return TimeSet.union(axis, number[rows], calls.start_ns[rows], calls.end_ns[rows])
 
 
 _Pieces = dict[IdleCause, list[tuple[Ints, Ints, Ints]]]
 """Cause -> row of the gap, start and end of each piece."""
 
 
-def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], in_calls: TimeSet) -> _Pieces:
+def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause, TimeSet]) -> _Pieces:
+    """The gaps in pieces, each with its cause.
+
+    Args:
+        gaps: the gaps.
+        waits: of each gap, as `_find_waits` gives them.
+        inside: when threads are in calls of a kind; of LAUNCH, in any.
+    """
     first, last = waits
     called_ns = np.clip(gaps.called_ns, gaps.start_ns, gaps.end_ns)
     is_queued = gaps.called_ns <= gaps.start_ns
@@ -184,14 +234,21 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], in_calls: TimeSet) -> _Pie
     began_ns = np.minimum(last.began_ns, ready_ns)
     free_ns = np.minimum(first.returned_ns, began_ns)
 
-    def measure_calls(low_ns: Ints, high_ns: Ints) -> Ints:
-        axis = in_calls.axis
-        return in_calls.covered(axis.place(gaps.thread, low_ns), axis.place(gaps.thread, high_ns))
+    def measure(cause: IdleCause, low_ns: Ints, high_ns: Ints) -> Ints:
+        calls = inside[cause]
+        return calls.covered(calls.axis.place(gaps.thread, low_ns), calls.axis.place(gaps.thread, high_ns))
 
-    inside_ns = measure_calls(ready_ns, called_ns)
-    outside_ns = began_ns - free_ns - measure_calls(free_ns, began_ns) + called_ns - ready_ns - inside_ns
-    is_host = (outside_ns > HOST_GAP_NS) & ~is_queued
-    is_calling = ~is_host & (2 * inside_ns > called_ns - ready_ns)
+    def measure_own(cause: IdleCause) -> Ints:
+        return measure(cause, free_ns, began_ns) + measure(cause, ready_ns, called_ns)
+
+    own_ns = began_ns - free_ns + called_ns - ready_ns
+    allocating_ns, loading_ns = measure_own(IdleCause.ALLOCATION), measure_own(IdleCause.LOADING)
+    is_special = (2 * (allocating_ns + loading_ns) > own_ns) & ~is_queued
+    is_host = (own_ns - measure_own(IdleCause.LAUNCH) > HOST_GAP_NS) & ~is_queued & ~is_special
+    is_at_work = is_host | is_special
+    is_slow = (gaps.launched_ns - called_ns > HOST_GAP_NS) & ~is_queued
+    inside_ns = measure(IdleCause.LAUNCH, ready_ns, called_ns)
+    is_calling = ~is_at_work & ~is_queued & (is_slow | (2 * inside_ns > called_ns - ready_ns))
     pieces: _Pieces = {cause: [] for cause in IdleCause}
 
     def add(cause: IdleCause, chosen: Flags, start_ns: Ints, end_ns: Ints) -> None:
@@ -202,14 +259,24 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], in_calls: TimeSet) -> _Pie
         add(IdleCause.SYNCHRONISATION, chosen & ~is_copy, start_ns, end_ns)
         add(IdleCause.BLOCKING_COPY, chosen & is_copy, start_ns, end_ns)
 
+    def add_launch(chosen: Flags, start_ns: Ints) -> None:
+        add(IdleCause.LAUNCH, chosen & ~is_slow, start_ns, gaps.end_ns)
+        add(IdleCause.LOADING, chosen & is_slow, start_ns, gaps.end_ns)
+
     add(IdleCause.QUEUED, is_queued, gaps.start_ns, gaps.end_ns)
-    add_wait(is_blocked & ~is_host & ~is_calling, last.is_copy, gaps.start_ns, gaps.end_ns)
+    add_wait(is_blocked & ~is_at_work & ~is_calling, last.is_copy, gaps.start_ns, gaps.end_ns)
     add_wait(is_blocked & is_calling, last.is_copy, gaps.start_ns, ready_ns)
-    add(IdleCause.LAUNCH, is_calling & ~is_queued, ready_ns, gaps.end_ns)
-    add(IdleCause.LAUNCH, ~is_queued & ~is_blocked & ~is_host & ~is_calling, gaps.start_ns, gaps.end_ns)
-    add_wait(is_host, first.is_copy, gaps.start_ns, free_ns)
-    add(IdleCause.HOST, is_host, free_ns, began_ns)
-    add_wait(is_host, last.is_copy, began_ns, ready_ns)
-    add(IdleCause.HOST, is_host, ready_ns, called_ns)
-    add(IdleCause.LAUNCH, is_host, called_ns, gaps.end_ns)
+    add_launch(is_calling, ready_ns)
+    add_launch(~is_queued & ~is_blocked & ~is_at_work & ~is_calling, gaps.start_ns)
+    add_wait(is_at_work, first.is_copy, gaps.start_ns, free_ns)
+    works = (
+        (IdleCause.HOST, is_host),
+        (IdleCause.ALLOCATION, is_special & (allocating_ns >= loading_ns)),
+        (IdleCause.LOADING, is_special & (allocating_ns < loading_ns)),
+    )
+    for cause, chosen in works:
+        add(cause, chosen, free_ns, began_ns)
+        add(cause, chosen, ready_ns, called_ns)
+    add_wait(is_at_work, last.is_copy, began_ns, ready_ns)
+    add_launch(is_at_work, called_ns)
     return pieces

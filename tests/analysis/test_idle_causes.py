@@ -112,15 +112,78 @@ def test_a_late_wait_does_not_hide_an_earlier_one(tmp_path: Path) -> None:
 
 
 def test_other_calls_after_a_wait_are_launching(tmp_path: Path) -> None:
-    """The host waits 60 ns for the device, and then allocates memory until it launches."""
+    """The host waits 60 ns for the device, and then is in another call until it launches."""
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
-    trace.call("cudaMalloc_v3020", 270, 790).launch("b", 900, 950, api_at=800)
+    trace.call("cudaStreamCreate_v3020", 270, 790).launch("b", 900, 950, api_at=800)
 
     assert causes(picture_of(trace, tmp_path)) == {
         DeviceWork.KERNEL: 150,
         IdleCause.SYNCHRONISATION: 60,
         IdleCause.LAUNCH: 640,
     }
+
+
+@pytest.mark.parametrize("wait", [True, False], ids=["after a wait", "without a wait"])
+@pytest.mark.parametrize(
+    ("call", "cause"),
+    [
+        ("cudaMalloc_v3020", IdleCause.ALLOCATION),
+        ("cudaFree_v3020", IdleCause.ALLOCATION),
+        ("cudaHostAlloc_v3020", IdleCause.ALLOCATION),
+        ("cuMemAlloc_v2", IdleCause.ALLOCATION),
+        ("cuMemCreate", IdleCause.ALLOCATION),
+        ("hipHostMalloc", IdleCause.ALLOCATION),
+        ("cuLibraryLoadData", IdleCause.LOADING),
+        ("cuModuleLoadDataEx", IdleCause.LOADING),
+        ("cuLinkComplete", IdleCause.LOADING),
+        ("cuKernelGetFunction", IdleCause.LOADING),
+    ],
+)
+def test_a_thread_that_allocates_or_loads_is_not_launching(
+    call: str, cause: IdleCause, wait: bool, tmp_path: Path
+) -> None:
+    """Most of the time until the launch is in such a call; a little is between calls."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call(call, 270, 790).launch("b", 900, 950, api_at=800)
+    if wait:
+        trace.call("cudaStreamSynchronize_v3020", 50, 260)
+
+    waited = 60 if wait else 0
+    expected = {
+        DeviceWork.KERNEL: 150,
+        IdleCause.SYNCHRONISATION: waited,
+        cause: 600 - waited,
+        IdleCause.LAUNCH: 100,
+    }
+    assert causes(picture_of(trace, tmp_path)) == {state: ns for state, ns in expected.items() if ns}
+
+
+def test_long_allocations_with_python_between_them_are_no_data_loading(tmp_path: Path) -> None:
+    """An export of an A100 had ten calls of cudaHostAlloc and cudaMalloc in a gap of 21 ms, 2 ms between them."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0)
+    for number in range(10):
+        trace.call("cudaHostAlloc_v3020", 1000 + number * LONG, 1000 + number * LONG + LONG * 9 // 10)
+    trace.launch("b", 11 * LONG, 11 * LONG + 50, api_at=10 * LONG + 1000)
+
+    found = causes(picture_of(trace, tmp_path))
+
+    assert found[IdleCause.ALLOCATION] == 10 * LONG + 800
+    assert IdleCause.HOST not in found
+
+
+@pytest.mark.parametrize(
+    ("api", "cause"),
+    [("cudaLaunchKernel_v7000", IdleCause.LOADING), ("cudaGraphLaunch_v10000", IdleCause.LAUNCH)],
+)
+def test_a_kernel_whose_launch_takes_long_is_being_loaded(api: str, cause: IdleCause, tmp_path: Path) -> None:
+    """As the first launch of a kernel does: removing the wait before it would not save that time."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaDeviceSynchronize_v3020", 50, 260)
+    trace.launch("b", LONG + 900, LONG + 950, api_at=300, api_ns=LONG, api=api)
+
+    expected = {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: 60, cause: LONG + 640}
+    if cause is IdleCause.LAUNCH:
+        # Nothing says that it would not have been launched earlier without the wait.
+        expected = {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: LONG + 700}
+    assert causes(picture_of(trace, tmp_path)) == expected
 
 
 def test_idle_time_before_pages_of_managed_memory_move(tmp_path: Path) -> None:

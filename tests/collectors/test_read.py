@@ -25,6 +25,7 @@ from tests.collectors.synthetic_export import write_synthetic_export
 from tests.trace.trace_builder import VINTAGES, TraceBuilder
 
 KERNELS = "CUPTI_ACTIVITY_KIND_KERNEL"
+RUNTIME = "CUPTI_ACTIVITY_KIND_RUNTIME"
 
 
 def small(vintage: str = "2025.3") -> TraceBuilder:
@@ -146,6 +147,27 @@ def test_payloads_come_from_whichever_column_holds_them(tmp_path):
         row = builder.rows["NVTX_EVENTS"][-1]
         row[column] = 70 + number
     assert measure(read(builder.write(tmp_path / "t.sqlite"))).ranges["id"].tolist() == [70, 71, 72, 73]
+
+
+def test_a_call_that_is_recorded_twice_counts_once(tmp_path):
+    """As exports of an nsys before 2022 with backtraces have it: `cudaMalloc` around `cudaMalloc_v3020`."""
+    builder = TraceBuilder()
+    for number, thread in enumerate([100, 101, 100], 1):
+        at, link = 1000 * number, 7 if number < 3 else 8
+        builder.launch("k", at + 900, at + 950, api_at=at, api_ns=60, thread=thread, correlation=link)
+        builder.launch("k", at + 960, at + 970, api_at=at + 10, api_ns=40, thread=thread, correlation=link)
+        builder.rows[KERNELS].pop()
+        builder.rows[RUNTIME][-2]["nameId"] = builder.string("cudaLaunchKernel")
+    # Alike, but of another function, or not inside.
+    builder.launch("k", 5900, 5950, api_at=5000, api_ns=60, correlation=9)
+    builder.launch("k", 5960, 5970, api_at=5010, api_ns=40, correlation=9, api="cuLaunchKernel")
+    builder.launch("k", 6960, 6970, api_at=6000, api_ns=60, correlation=10)
+    builder.launch("k", 6960, 6970, api_at=6020, api_ns=60, correlation=10)
+
+    trace = read(builder.write(tmp_path / "trace.sqlite"))
+
+    assert sorted(trace.calls.start_ns.tolist()) == [1000, 2000, 3000, 5000, 5010, 6000, 6020]
+    assert [trace.strings[name] for name in trace.calls.name[:3]] == ["cudaLaunchKernel"] * 3
 
 
 def test_registered_and_plain_names_arrive(tmp_path):

@@ -14,6 +14,7 @@ import numpy.typing as npt
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, split_rows, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export, connect
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
+from pytest_nsight.model.kernel_names import function_name
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import ANY_THREAD, Calls, Ints, Ranges
 
@@ -178,6 +179,9 @@ def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable)
         strings: string id -> name.
         texts: where the names go.
     """
+    doubles = _flag_doubles(columns, strings)
+    if doubles.any():
+        columns = {name: column[~doubles] for name, column in columns.items()}
     return Calls(
         start_ns=columns["start"].astype(np.int64, copy=False),
         end_ns=columns["end"].astype(np.int64, copy=False),
@@ -186,6 +190,28 @@ def build_calls(columns: Arrays, strings: Mapping[int, str], texts: StringTable)
         thread=thread_ids(columns["globalTid"]),
         correlation=columns["correlationId"].astype(np.int64, copy=False),
     )
+
+
+def _flag_doubles(columns: Arrays, strings: Mapping[int, str]) -> npt.NDArray[np.bool_]:
+    """Calls that lie inside another record of themselves: same thread, same correlation, same function.
+
+    Exports of nsys before 2022 that hold backtraces of calls have each twice, as `cudaMalloc` and, some 50 ns
+    shorter, as `cudaMalloc_v3020`.
+    """
+    correlation, start_ns, end_ns = columns["correlationId"], columns["start"], columns["end"]
+    doubles = np.zeros(len(correlation), np.bool_)
+    if (np.diff(correlation) > 0).all():
+        return doubles
+    order = np.lexsort((-end_ns.astype(np.int64), start_ns, columns["globalTid"], correlation))
+    outer, inner = order[:-1], order[1:]
+    is_inside = (correlation[inner] > 0) & (end_ns[inner] <= end_ns[outer])
+    for one in (correlation, columns["globalTid"]):
+        is_inside &= one[outer] == one[inner]
+    codes, examples = group_rows([columns["nameId"]], len(correlation))
+    names = [function_name(strings.get(int(columns["nameId"][row]), "")) for row in examples]
+    functions = np.array([names.index(name) for name in names], np.int64)[codes]
+    doubles[inner[is_inside & (functions[outer] == functions[inner])]] = True
+    return doubles
 
 
 def _number_ids(ids: npt.NDArray[Any], strings: Mapping[int, str], texts: StringTable) -> npt.NDArray[np.int32]:
