@@ -29,6 +29,8 @@ CLASSES = {
     "sync_mended": BottleneckClass.MEMORY,
     "data_bound": BottleneckClass.HOST,
     "data_mended": BottleneckClass.COMPUTE,
+    "allocation_bound": BottleneckClass.ALLOCATION,
+    "allocation_mended": BottleneckClass.MEMORY,
 }
 
 

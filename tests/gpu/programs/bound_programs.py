@@ -117,11 +117,31 @@ def data_mended() -> Callable[[], None]:
     return compute_bound()
 
 
+def allocation_bound() -> Callable[[], None]:
+    """Memory that goes back to the driver after each kernel."""
+
+    def step() -> None:
+        x = torch.empty(1 << 26, device="cuda").fill_(1)
+        del x
+        torch.cuda.empty_cache()
+
+    return step
+
+
+def allocation_mended() -> Callable[[], None]:
+    """The allocator keeps the memory."""
+
+    def step() -> None:
+        torch.empty(1 << 26, device="cuda").fill_(1)
+
+    return step
+
+
 PROGRAMS = {
     function.__name__: function
     for function in (
         launch_bound, launch_mended, copy_bound, copy_mended, memory_bound, compute_bound, sync_bound, sync_mended,
-        data_bound, data_mended,
+        data_bound, data_mended, allocation_bound, allocation_mended,
     )
 }  # fmt: skip
 
