@@ -1,8 +1,8 @@
 """What limits a trace or a range, with the evidence and the remedy. Pure.
 
-The class is the largest part of the wall time: kernels, exposed copies, or one of the causes of idle time. Kernels
-are divided further by what their categories usually need: arithmetic, or memory bandwidth. Work that
-was launched elsewhere limits the ranges that it belongs to, and is left out.
+The class is the largest part of the wall time: kernels, exposed communication, exposed copies, or one of the causes
+of idle time. Kernels are divided further by what their categories usually need: arithmetic, or memory bandwidth.
+Work that was launched elsewhere limits the ranges that it belongs to, and is left out.
 """
 
 from __future__ import annotations
@@ -28,6 +28,7 @@ class BottleneckClass(enum.Enum):
     LATENCY = "latency"
     SYNCHRONISATION = "synchronisation"
     TRANSFER = "transfer"
+    COMMUNICATION = "communication"
     ALLOCATION = "allocation"
     LOADING = "loading"
     HOST = "host"
@@ -40,6 +41,7 @@ REMEDIES: Mapping[BottleneckClass, str] = {
     BottleneckClass.LATENCY: "use CUDA graphs or torch.compile, fuse small kernels, increase the batch size",
     BottleneckClass.SYNCHRONISATION: "remove .item(), print(tensor) and other waits for the device from the loop",
     BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
+    BottleneckClass.COMMUNICATION: "overlap communication with kernels, use larger buckets, communicate less often",
     BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, as PyTorch does without empty_cache()",
     BottleneckClass.LOADING: "launch each kernel once before what you measure, and cache what is compiled",
     BottleneckClass.HOST: "load data with more workers and pin_memory=True, do less Python between launches",
@@ -47,6 +49,7 @@ REMEDIES: Mapping[BottleneckClass, str] = {
 }
 
 _BY_STATE: Mapping[TimeState, BottleneckClass] = {
+    DeviceWork.COMMUNICATION: BottleneckClass.COMMUNICATION,
     DeviceWork.COPY: BottleneckClass.TRANSFER,
     IdleCause.LAUNCH: BottleneckClass.LATENCY,
     IdleCause.QUEUED: BottleneckClass.LATENCY,
@@ -126,11 +129,10 @@ def _classify_kernels(mix: KernelMix) -> BottleneckClass:
     """The class with the most kernel time; latency where most of it is in tiny kernels."""
     if mix.share(mix.tiny_ns) > _MOSTLY:
         return BottleneckClass.LATENCY
-    weights = {BottleneckClass.COMPUTE: 0, BottleneckClass.MEMORY: 0, BottleneckClass.TRANSFER: 0}
+    weights = {BottleneckClass.COMPUTE: 0, BottleneckClass.MEMORY: 0}
     for category, time_ns in mix.by_category.items():
-        if category == COMMUNICATION:
-            weights[BottleneckClass.TRANSFER] += time_ns
-        else:
+        # What it takes when nothing else runs is a state of its own.
+        if category != COMMUNICATION:
             is_arithmetic = category in COMPUTE_BOUND
             weights[BottleneckClass.COMPUTE if is_arithmetic else BottleneckClass.MEMORY] += time_ns
     return max(weights, key=lambda one: weights[one])
@@ -160,5 +162,9 @@ def _explain(
 
 
 def _describe(state: TimeState) -> str:
-    names = {DeviceWork.KERNEL: "kernels run", DeviceWork.COPY: "only copies run"}
+    names = {
+        DeviceWork.KERNEL: "kernels run",
+        DeviceWork.COMMUNICATION: "only communication runs",
+        DeviceWork.COPY: "only copies run",
+    }
     return names[state] if isinstance(state, DeviceWork) else f"idle, {state.value}"

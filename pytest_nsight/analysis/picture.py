@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 
 from pytest_nsight.analysis.bottleneck import TINY_NS, Bottleneck, KernelMix, classify
-from pytest_nsight.analysis.categories import CategoryRule, categorise
+from pytest_nsight.analysis.categories import COMMUNICATION, CategoryRule, categorise
 from pytest_nsight.analysis.critical_path import PathTime, find_critical_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
@@ -27,7 +27,7 @@ from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, meas
 from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
 from pytest_nsight.analysis.small_kernels import KernelSequence, find_sequences
 from pytest_nsight.analysis.timeline import DeviceWork, Timeline, TimeState, build_timeline
-from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.model.units import count
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.nesting import NO_PARENT
@@ -149,11 +149,11 @@ def analyse(
         TraceError: the recording's times are too far apart to be added up.
     """
     details = LaunchDetails.of(trace)
-    timeline = build_timeline(trace, details)
+    categories = categorise(trace.shapes, rules)
+    timeline = build_timeline(trace, details, _flag_communication(trace, details, categories))
     table = RangeTable.of(trace, details, choose_ranges(trace, name, domain))
     is_chosen = bool(name) or domain is not None
     selection = select(trace, timeline, table, is_chosen=is_chosen)
-    categories = categorise(trace.shapes, rules)
     kernels = tabulate_kernels(trace, selection.launches, categories)
     inside = table.costs.is_inside
     unattributed = find_unattributed(trace, ~inside, details.is_placed, details.duration_ns)
@@ -187,6 +187,13 @@ def analyse(
     if trace.is_of_processor:
         return replace(picture, devices=(), states=(), bottleneck=None, limits=(), sequences=(), path=None)
     return picture
+
+
+def _flag_communication(trace: Trace, details: LaunchDetails, categories: Sequence[str]) -> Flags:
+    """Which launches are kernels that communicate, shape (launches,)."""
+    of_shape = np.array([category == COMMUNICATION for category in categories] or [False], np.bool_)
+    flags: Flags = details.is_compute & of_shape[trace.launches.shape]
+    return flags
 
 
 def _note_left_out(trace: Trace, rows: Ints) -> tuple[str, ...]:

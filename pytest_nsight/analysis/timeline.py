@@ -1,4 +1,4 @@
-"""What each device did at every instant: run a kernel, only copy, or idle, with the cause of the idle time. Pure.
+"""What each device did at every instant: run a kernel, only communicate, only copy, or idle and why. Pure.
 
 The states of a device partition the wall time, so their lengths add up to it exactly.
 """
@@ -7,14 +7,14 @@ from __future__ import annotations
 
 import enum
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pytest_nsight.analysis.idle_causes import IdleCause, explain_gaps
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
-from pytest_nsight.model.trace import Ints, Trace, TraceDevice
+from pytest_nsight.model.trace import Flags, Ints, Trace, TraceDevice
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, describe_board, find_boards
 from pytest_nsight.trace.launch_table import LaunchDetails
 
@@ -26,7 +26,9 @@ class DeviceWork(enum.Enum):
     """What a device that is not idle does."""
 
     KERNEL = "kernel"
-    """At least one kernel runs, whatever else does."""
+    """At least one kernel that computes runs, whatever else does."""
+    COMMUNICATION = "communication"
+    """Kernels that communicate run, and no other."""
     COPY = "copy"
     """A copy or set runs, and no kernel, not even one that is not chosen."""
     OTHER = "other"
@@ -41,11 +43,13 @@ class OwnWork:
     """When some of the launches run.
 
     Attributes:
-        kernels: when at least one kernel of theirs does.
+        kernels: when at least one kernel of theirs computes.
+        communication: when at least one kernel of theirs communicates.
         copies: when at least one copy or set does.
     """
 
     kernels: TimeSet
+    communication: TimeSet
     copies: TimeSet
 
 
@@ -57,6 +61,7 @@ class Timeline:
         axis: one line for each device.
         devices: the board of each line; one that the recording does not identify has no uuid.
         device: shape (launches,), line of each launch.
+        communicates: shape (launches,), whether each launch is a kernel that communicates.
         kernels: when at least one kernel runs.
         copies: when at least one copy or set runs.
         states: state -> when the device is in it. No two states overlap, and together they last from the first
@@ -66,6 +71,7 @@ class Timeline:
     axis: Axis
     devices: tuple[TraceDevice, ...]
     device: Ints
+    communicates: Flags
     kernels: TimeSet
     copies: TimeSet
     states: Mapping[TimeState, TimeSet]
@@ -80,12 +86,17 @@ class Timeline:
         found: dict[TimeState, int] = {state: window.common(times) for state, times in self.states.items()}
         found[IdleCause.UNKNOWN] += window.total_ns - sum(found.values())
         if own is not None:
-            busy_ns = found[DeviceWork.KERNEL] + found[DeviceWork.COPY]
+            left_ns = sum(found[state] for state in (DeviceWork.KERNEL, DeviceWork.COMMUNICATION, DeviceWork.COPY))
             found[DeviceWork.KERNEL] = window.common(own.kernels)
-            exposed_ns = own.copies.common(self.states[DeviceWork.COPY])
-            # The clocks of host and device differ a little: a launch may seem to start before its range.
-            found[DeviceWork.COPY] = min(exposed_ns, busy_ns - found[DeviceWork.KERNEL])
-            found[DeviceWork.OTHER] = busy_ns - found[DeviceWork.KERNEL] - found[DeviceWork.COPY]
+            left_ns -= found[DeviceWork.KERNEL]
+            for state, times in (
+                (DeviceWork.COMMUNICATION, own.communication),
+                (DeviceWork.COPY, own.copies),
+            ):
+                # The clocks of host and device differ a little: a launch may seem to start before its range.
+                found[state] = min(times.common(self.states[state]), left_ns)
+                left_ns -= found[state]
+            found[DeviceWork.OTHER] = left_ns
         return found
 
     def find_own(self, trace: Trace, details: LaunchDetails, rows: Ints) -> OwnWork | None:
@@ -98,12 +109,12 @@ class Timeline:
         """
         if len(rows) == len(trace.launches):
             return None
-        start_ns, end_ns, is_compute = trace.launches.start_ns, trace.launches.end_ns, details.is_compute[rows]
-        kernels, copies = (
-            TimeSet.union(self.axis, self.device[part], start_ns[part], end_ns[part])
-            for part in (rows[is_compute], rows[~is_compute])
+        start_ns, end_ns = trace.launches.start_ns, trace.launches.end_ns
+        is_compute, communicates = details.is_compute[rows], self.communicates[rows]
+        kinds = (rows[is_compute & ~communicates], rows[communicates], rows[~is_compute])
+        return OwnWork(
+            *(TimeSet.union(self.axis, self.device[part], start_ns[part], end_ns[part]) for part in kinds)
         )
-        return OwnWork(kernels, copies)
 
     def whole(self) -> TimeSet:
         """All devices, from the first start to the last end of all launches."""
@@ -112,12 +123,13 @@ class Timeline:
         return TimeSet(self.axis, start, start + self.axis.span_ns - 2)
 
 
-def build_timeline(trace: Trace, details: LaunchDetails) -> Timeline:
+def build_timeline(trace: Trace, details: LaunchDetails, communicates: Flags) -> Timeline:
     """The states of all devices of a trace.
 
     Args:
         trace: any trace. Operators of a processor count as the kernels of one device.
         details: of its launches.
+        communicates: shape (launches,), whether each launch is a kernel that communicates.
 
     Raises:
         TraceError: the times are too far apart to be added up.
@@ -127,15 +139,23 @@ def build_timeline(trace: Trace, details: LaunchDetails) -> Timeline:
     low_ns, high_ns = (int(launches.start_ns.min()), int(launches.end_ns.max())) if len(launches) else (0, 0)
     axis = Axis.over(low_ns, max(low_ns, high_ns), len(devices))
     start_ns, end_ns, is_compute = launches.start_ns, launches.end_ns, details.is_compute
-    kernels = TimeSet.union(axis, device[is_compute], start_ns[is_compute], end_ns[is_compute])
-    copies = TimeSet.union(axis, device[~is_compute], start_ns[~is_compute], end_ns[~is_compute])
+
+    def unite(chosen: Flags) -> TimeSet:
+        return TimeSet.union(axis, device[chosen], start_ns[chosen], end_ns[chosen])
+
+    kernels, copies = unite(is_compute), unite(~is_compute)
+    computing = unite(is_compute & ~communicates) if communicates.any() else kernels
     busy = TimeSet.union(axis, device, start_ns, end_ns) if len(copies.start) else kernels
-    timeline = Timeline(axis, devices, device, kernels, copies, {})
+    timeline = Timeline(axis, devices, device, communicates, kernels, copies, {})
     idle = busy.complement(timeline.whole())
     causes = explain_gaps(trace, details, idle, _find_next(timeline, trace, idle))
-    states: dict[TimeState, TimeSet] = {DeviceWork.KERNEL: kernels, DeviceWork.COPY: copies.minus(kernels)}
+    states: dict[TimeState, TimeSet] = {
+        DeviceWork.KERNEL: computing,
+        DeviceWork.COMMUNICATION: kernels.minus(computing),
+        DeviceWork.COPY: copies.minus(kernels),
+    }
     states |= dict(causes.items())
-    return Timeline(axis, devices, device, kernels, copies, states)
+    return replace(timeline, states=states)
 
 
 def _number_devices(trace: Trace) -> tuple[Ints, tuple[TraceDevice, ...]]:

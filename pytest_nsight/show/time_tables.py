@@ -64,7 +64,7 @@ def tabulate_states(states: Sequence[StateTime]) -> Section | None:
                 column("share", [share(one.share) for one in shown]),
             ]
         ],
-        "the share of an idle state is the most that its removal would save",
+        "the share of idle time, of communication and of copies is the most that its removal would save",
     )
 
 
@@ -194,11 +194,12 @@ def state_bottleneck(picture: Picture) -> str:
 
 
 def describe_state(state: TimeState) -> str:
-    """A state in words: "kernels", "copies only", "work launched elsewhere", "idle: launching"."""
+    """A state in words, such as "kernels", "copies only", "work launched elsewhere" or "idle: launching"."""
     if isinstance(state, IdleCause):
         return f"idle: {state.value}"
     names = {
         DeviceWork.KERNEL: "kernels",
+        DeviceWork.COMMUNICATION: "communication only",
         DeviceWork.COPY: "copies only",
         DeviceWork.OTHER: "work launched elsewhere",
     }

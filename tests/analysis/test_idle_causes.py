@@ -253,8 +253,8 @@ def test_the_largest_part_of_the_wall_time_is_the_bottleneck(
     [
         (KernelMix(100, 0, {"GEMM": 60, "elementwise": 40}), BottleneckClass.COMPUTE),
         (KernelMix(100, 0, {"GEMM": 40, "elementwise": 60}), BottleneckClass.MEMORY),
-        (KernelMix(100, 0, {"communication": 60, "GEMM": 40}), BottleneckClass.TRANSFER),
-        (KernelMix(100, 0, {"communication": 37, "GEMM": 42, "memory": 21}), BottleneckClass.COMPUTE),
+        (KernelMix(100, 0, {"communication": 60, "GEMM": 40}), BottleneckClass.COMPUTE),
+        (KernelMix(100, 0, {"communication": 37, "GEMM": 30, "memory": 33}), BottleneckClass.MEMORY),
         (KernelMix(100, 90, {"elementwise": 100}), BottleneckClass.LATENCY),
     ],
 )
@@ -263,6 +263,45 @@ def test_busy_kernels_are_divided_by_what_they_need(mix: KernelMix, limit: Bottl
 
     assert found is not None
     assert found.limit is limit
+
+
+def test_communication_counts_while_no_other_kernel_runs(tmp_path: Path) -> None:
+    """An all-reduce of 400 ns beside a product of 100 ns and a copy: 300 ns of it are exposed."""
+    trace = TraceBuilder().launch("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 100, 500, api_at=0, stream=20)
+    trace.launch("gemm", 200, 300, api_at=10).copy(450, 560, 4096, api_at=20)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture) == {DeviceWork.KERNEL: 100, DeviceWork.COMMUNICATION: 300, DeviceWork.COPY: 60}
+    assert picture.bottleneck is not None
+    assert picture.bottleneck.limit is BottleneckClass.COMMUNICATION
+    assert "only communication runs 65.2 %" in picture.bottleneck.evidence
+
+
+def test_communication_behind_kernels_limits_nothing(tmp_path: Path) -> None:
+    """As where gradients are reduced during the backward pass: summed up, it takes more time than GEMMs do."""
+    trace = TraceBuilder().launch("ncclDevKernel_AllReduce_Sum_bf16_RING_LL", 100, 90_100, api_at=0, stream=20)
+    for number in range(10):
+        trace.launch("gemm", 100 + 9000 * number, 8600 + 9000 * number, api_at=1 + number)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture) == {DeviceWork.KERNEL: 10 * 8500, DeviceWork.COMMUNICATION: 10 * 500}
+    assert picture.bottleneck is not None
+    assert picture.bottleneck.limit is BottleneckClass.COMPUTE
+
+
+def test_the_communication_of_a_range_is_its_own(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("reduce", 0, 50).range("train", 60, 100)
+    trace.launch("ncclDevKernel_AllGather_RING_LL", 100, 500, api_at=10, stream=20)
+    trace.launch("gemm", 200, 300, api_at=70).launch("gemm", 600, 700, api_at=80)
+    read_back = read(trace.write(tmp_path / "trace.sqlite"))
+
+    reduced = {one.state: one.total_ns for one in analyse(read_back, name="reduce").states if one.total_ns}
+    trained = {one.state: one.total_ns for one in analyse(read_back, name="train").states if one.total_ns}
+
+    assert reduced[DeviceWork.COMMUNICATION] == 300
+    assert DeviceWork.KERNEL not in reduced
+    assert DeviceWork.COMMUNICATION not in trained
+    assert trained[DeviceWork.KERNEL] == 200
 
 
 def test_nothing_has_no_bottleneck() -> None:
