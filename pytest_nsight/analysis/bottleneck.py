@@ -44,7 +44,7 @@ REMEDIES: Mapping[BottleneckClass, str] = {
     BottleneckClass.COMMUNICATION: "overlap communication with kernels, use larger buckets, communicate less often",
     BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, as PyTorch does without empty_cache()",
     BottleneckClass.LOADING: "launch each kernel once before what you measure, and cache what is compiled",
-    BottleneckClass.HOST: "load data with more workers and pin_memory=True, do less Python between launches",
+    BottleneckClass.HOST: "run less Python between launches, load data with more workers and pin_memory=True",
     BottleneckClass.UNKNOWN: "record with --trace=cuda,nvtx from before the first launch",
 }
 
