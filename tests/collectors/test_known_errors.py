@@ -73,6 +73,7 @@ def test_the_detail_of_an_unknown_error_is_quoted(tmp_path):
         ("Installed CUDA driver version (13.0) is not supported by this build of Nsight Systems.", "driver, 13.0,"),
         ("x: CUPTI_ERROR_MULTIPLE_SUBSCRIBERS_NOT_SUPPORTED", "another profiler uses CUPTI"),
         ("Qdstrm version 2023.4.4 not supported", "another version"),
+        ("Exportation error: Version number is invalid: 2023@4@4@54-234433681190v0", "a newer version"),
         ("Executable 'no-such' not found in current directory", "cannot find the program no-such"),
         ("sh: 1: exec: no-such: not found", "cannot find the program no-such"),
         ("**** Errors occurred while processing the raw events. ****", "left out what it could not read"),

@@ -31,6 +31,7 @@ class KnownError:
 
 _UPDATE = "update Nsight Systems"
 _DOCTOR = "run `pytest-nsight doctor`"
+_EXPORT_THERE = "export it with the version that recorded it, or a newer one: nsys export --type sqlite REPORT"
 _END = "let the program end by itself: what kills it, or calls os._exit, keeps the last records from the file"
 
 KNOWN_ERRORS = (
@@ -50,9 +51,14 @@ KNOWN_ERRORS = (
         _UPDATE + ": versions before 2024.2 do so with several threads",
     ),
     KnownError(
+        r"Version number is invalid: (\d+@\d+@\d+)",
+        "a newer version of Nsight Systems wrote the report",
+        _EXPORT_THERE,
+    ),
+    KnownError(
         r"[Qq]dstrm version (\S+) (?:is )?not supported|Version not supported: (\S+)|ProtobufParseException",
         "the importer is of another version than what recorded",
-        "keep one version of Nsight Systems on PATH, and record again",
+        f"keep one version of Nsight Systems on PATH and record again, or {_EXPORT_THERE}",
     ),
     KnownError(
         "Section Table Reference magic number mismatch",
