@@ -144,3 +144,12 @@ def _list(names: Collection[str]) -> str:
     shown = list(names)[:_MOST_NAMES]
     more = len(names) - len(shown)
     return ", ".join(shown) + (f" and {more} more" if more else "")
+
+
+def describe_skipped(cases: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for a session all of whose cases were skipped; none where there are no such cases."""
+    if not cases:
+        return ()
+    were = "was" if len(cases) == 1 else "were all"
+    measured = f"{count(len(cases), 'selected case')} {were} skipped ({_list(cases)})"
+    return (f"nothing was measured: {measured}; pytest -rs shows why",)

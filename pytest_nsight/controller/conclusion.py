@@ -13,6 +13,7 @@ from pytest_nsight.controller.completeness import (
     Collected,
     describe_affected,
     describe_removed,
+    describe_skipped,
     describe_unmarked,
 )
 from pytest_nsight.controller.drill_down import Drill
@@ -40,6 +41,7 @@ from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
 from pytest_nsight.report.session_file import FILE_NAME
@@ -117,7 +119,7 @@ def conclude(
         state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
         verdicts = drill.explain(verdicts) if drill else verdicts
         baseline_runs = list_compared(state, stored)
-        gaps = _find_gaps(settings, state, collected)
+        gaps = (*_find_gaps(settings, state, collected), *describe_skipped(_find_skipped(state)))
     if settings.keep_report and session.collector:
         state = state.with_notes(_describe_kept_reports(session.folder, session.collector))
     errors = tuple(filter(None, [saved.error]))
@@ -172,6 +174,14 @@ def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tu
             {subject.case for subject in stored if not subject.is_canary}, settings.root
         )
     return tuple(filter(None, [describe_unmarked(collected.unmarked), describe_removed(removed)]))
+
+
+def _find_skipped(state: GateState) -> tuple[str, ...]:
+    """The session's cases if each of them was skipped, so that none was measured."""
+    cases = state.plan.case_ids
+    reports = [last_attempt(state.reports.get(case, ())) for case in cases]
+    are_skipped = (any(report["outcome"] == "skipped" for report in own) for own in reports)
+    return tuple(cases) if all(are_skipped) and not any(map(state.has_passed, cases)) else ()
 
 
 def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) -> dict[str, CaseOutcome]:

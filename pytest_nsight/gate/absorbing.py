@@ -16,6 +16,7 @@ from pytest_nsight.gate.state import GateState, PlannedProcess
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 NOTHING_MEASURED = (
@@ -251,4 +252,5 @@ def _launches(summary: RunSummary) -> dict[str, int]:
 
 
 def _has_only_passed(manifest: Manifest, case: str) -> bool:
-    return all(one.outcome == "passed" for one in manifest.reports if one.case == case)
+    reports = [one.report for one in manifest.reports if one.case == case]
+    return all(report["outcome"] == "passed" for report in last_attempt(reports))

@@ -132,7 +132,7 @@ class OtherTree:
 def _find_failure(manifest: Manifest, case: str) -> tuple[str, str] | None:
     """("fails" or "is skipped", why) of the first phase of a case that did not pass, None if all passed."""
     for one in manifest.reports:
-        if one.case == case and one.outcome != "passed":
+        if one.case == case and one.outcome in {"failed", "skipped"}:
             what = "is skipped" if one.outcome == "skipped" else "fails"
             return what, _message(one.report.get("longrepr"))
     return None

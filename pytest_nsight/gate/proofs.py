@@ -18,6 +18,7 @@ from pytest_nsight.model.roofline import measure_limits
 from pytest_nsight.model.units import count, percent
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from pytest_nsight.protocol.manifest_events import last_attempt
 
 AUDITED = 3
 """Identical cases that a session times at least, if it has so many: the claim is tested for ever."""
@@ -79,9 +80,8 @@ def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
 
 
 def _has_passed_once(state: GateState, case: str) -> bool:
-    return all(report["outcome"] == "passed" for report in state.identity_reports.get(case, ())) and bool(
-        state.identity_reports.get(case)
-    )
+    reports = last_attempt(state.identity_reports.get(case, ()))
+    return bool(reports) and all(report["outcome"] == "passed" for report in reports)
 
 
 def _list_newest(stored: StoredRuns) -> dict[str, list[RunSummary]]:

@@ -13,7 +13,7 @@ from pytest_nsight.model.roofline import Limits, measure_limits
 from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.protocol.job import Assignment
-from pytest_nsight.protocol.manifest_events import CaseWarning, LeakedState
+from pytest_nsight.protocol.manifest_events import CaseWarning, LeakedState, last_attempt
 
 _MOST_SHOWN = 3
 
@@ -154,7 +154,7 @@ class GateState:
 
     def has_passed(self, case: str) -> bool:
         """Whether every phase of the case passed."""
-        reports = self.reports.get(case, ())
+        reports = last_attempt(self.reports.get(case, ()))
         return bool(reports) and all(_has_passed(report) for report in reports)
 
     def with_notes(self, *sentences: str) -> GateState:

@@ -35,6 +35,7 @@ from pytest_nsight.protocol.manifest_events import (
     PhaseReport,
     Round,
     WrongImport,
+    was_given_up,
 )
 
 T = TypeVar("T")
@@ -220,7 +221,15 @@ class _Events:
             name = _OLD_EVENTS.get(name, name)
             # What a newer version records beside the known events changes nothing in them.
             if name in _EVENTS:
-                self._by_name.setdefault(name, []).append(_decode(name, fields, path, number))
+                event = _decode(name, fields, path, number)
+                self._by_name.setdefault(name, []).append(event)
+                if isinstance(event, PhaseReport) and was_given_up(event.outcome):
+                    self._forget_rounds(event.case)
+
+    def _forget_rounds(self, case: str) -> None:
+        """Leaves out what a case measured in an attempt that another one follows."""
+        for name in ("round", "conditions", "pair", "pair_fault", "identity"):
+            self._by_name[name] = [one for one in self._by_name.get(name, ()) if one.case != case]
 
     def of(self, name: str, kind: type[T]) -> tuple[T, ...]:
         """All events of this name, in order."""

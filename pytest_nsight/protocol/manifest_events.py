@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -103,6 +104,27 @@ class PhaseReport:
         """When the phase ended, in seconds of the Unix epoch; 0 in older recordings."""
         stop_s = self.report.get("stop", 0)
         return float(min(max(0, stop_s), _LATEST_S)) if isinstance(stop_s, (int, float)) else 0.0
+
+
+_OUTCOMES = frozenset({"passed", "failed", "skipped"})
+
+
+def was_given_up(outcome: object) -> bool:
+    """Whether a phase with this outcome ended an attempt at a test that another one follows.
+
+    pytest-rerunfailures reports the failed phase of such an attempt as "rerun", pytest-retry as "retried".
+    """
+    return outcome not in _OUTCOMES
+
+
+def last_attempt(reports: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+    """The reports of the attempt at a test that counts.
+
+    Args:
+        reports: of all attempts, in order, in pytest's own serialisation.
+    """
+    ends = [at for at, report in enumerate(reports, 1) if was_given_up(report["outcome"])]
+    return reports[ends[-1] :] if ends else reports
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,6 +49,71 @@ def test_a_strict_session_that_measures_nothing_fails(gate: Gate) -> None:
     assert gate(body="def test_plain(): pass").ret == pytest.ExitCode.OK
 
 
+SKIPPED = """
+@pytest.mark.nsight
+@pytest.mark.skip(reason="no driver")
+def test_skipped(nsight):
+    nsight(square, torch.ones(3))
+
+@pytest.mark.nsight
+def test_skips_itself(nsight):
+    nsight(square, torch.ones(3))
+    pytest.skip("after all")
+"""
+
+
+@pytest.mark.slow
+def test_a_strict_session_all_of_whose_cases_are_skipped_fails(gate: Gate) -> None:
+    """As on a runner whose driver is broken, where `skipif(not torch.cuda.is_available())` skips all of them."""
+    loose, strict = gate("--nsight-band=90%", body=SKIPPED), gate(*STRICT)
+
+    loose.assert_outcomes(skipped=2)
+    assert loose.ret == pytest.ExitCode.OK
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
+    strict.stdout.fnmatch_lines(["FAILED --nsight-strict: nothing was measured: 2 selected cases were*"])
+
+
+@pytest.mark.slow
+def test_a_case_that_is_measured_beside_a_skipped_one_is_enough(gate: Gate) -> None:
+    body = SKIPPED + "\n@pytest.mark.nsight\ndef test_bare():\n    square(torch.ones(64, 64))\n"
+    gate("--nsight-save", "--nsight-runs=2", body=body)
+
+    strict = gate(*STRICT, "--nsight-band=90%")
+
+    strict.stdout.no_fnmatch_line("*nothing was measured*")
+
+
+FLAKY = """
+import pathlib
+
+@pytest.mark.nsight
+def test_flaky(nsight):
+    nsight(chain if os.environ.get("SLOW") else square, torch.ones(64, 64))
+    if os.environ.get("FLAKY"):
+        counter = pathlib.Path(__file__).with_name("attempts")
+        counter.write_text(counter.read_text() + "x" if counter.exists() else "x")
+        assert len(counter.read_text()) % 2 == 0, "the first attempt fails"
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_fails_once_and_then_passes_is_judged(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    """pytest-rerunfailures gives it another attempt, which counts; what the first one measured does not."""
+    pytest.importorskip("pytest_rerunfailures")
+    reruns = ("--reruns=2",)
+    gate("--nsight-save", "--nsight-runs=2", body=FLAKY)
+    monkeypatch.setenv("FLAKY", "1")
+    monkeypatch.setenv("SLOW", "1")
+
+    result = gate(*STRICT, *reruns)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "1 failed, 1 rerun" in result.stdout.str()
+    result.stdout.fnmatch_lines(["1 verdict: 0 regressions, 0 improvements, 1 structure change"])
+    saved = gate("--nsight-save", "--nsight-runs=2", *reruns)
+    saved.stdout.fnmatch_lines(["1 verdict: 1 saved"])
+
+
 @pytest.mark.slow
 def test_a_test_with_the_fixture_and_without_the_mark_is_named_and_fails_strict(gate: Gate) -> None:
     gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE + UNMARKED)
