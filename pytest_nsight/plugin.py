@@ -52,10 +52,12 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.pluginmanager.hasplugin("nsight-worker") or config.pluginmanager.hasplugin("nsight-bisect"):
         return
     if config.getoption("nsight"):
+        from pytest_nsight.controller.rootdir import check_rootdir
         from pytest_nsight.controller.settings import read_settings
         from pytest_nsight.model.errors import NsightError
 
         try:
+            check_rootdir(config)
             settings = read_settings(config)
             from pytest_nsight.controller.outer_pytest import Controller
 

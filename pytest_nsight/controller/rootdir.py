@@ -1,0 +1,83 @@
+"""Refuses a root folder that pytest has found by mistake: from the value of an option.
+
+pytest looks for its root folder and its ini file before it knows the options of plugins. What follows
+`--nsight-json` is then a path like any other, and where it exists, the root folder is one that tests and that path
+have in common. A report outside of the project is written by a first session and exists from then on. The next
+session would look for baselines in another folder, find none, and pass.
+"""
+
+from __future__ import annotations
+
+import inspect
+import os
+import shlex
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from _pytest.config.findpaths import determine_setup  # pytest has no public name for it
+
+from pytest_nsight.model.errors import UsageError
+
+_PREFIX = "--nsight"
+
+
+def check_rootdir(config: pytest.Config) -> None:
+    """Makes sure that no option of this plugin has moved pytest's root folder or its ini file.
+
+    Args:
+        config: pytest's, with all options read.
+
+    Raises:
+        UsageError: one has; the message says how to write it.
+    """
+    folder = config.invocation_params.dir
+    given = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
+    tests = config.known_args_namespace.file_or_dir
+    taken = [
+        (option, value)
+        for option, value in find_separate_values(given)
+        if value not in tests and (folder / value).exists()
+    ]
+    if not taken:
+        return
+    root, ini = _find_without_options(config)
+    if (root, ini) != (config.rootpath, config.inipath):
+        option, value = taken[0]
+        found, wanted = _describe(config.rootpath, config.inipath), _describe(root, ini)
+        raise UsageError(
+            f"pytest took {value}, the value of {option}, for a test, and so its root folder for {found}; it is "
+            f"{wanted}. Other baselines and settings would count; write {option}={value}"
+        )
+
+
+def _describe(root: Path, ini: Path | None) -> str:
+    return f"{root} with {ini}" if ini is not None else f"{root} without an ini file"
+
+
+def find_separate_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
+    """Options of this plugin that a value of its own follows, and these values.
+
+    Args:
+        arguments: of the command line.
+    """
+    for argument, following in pairwise(arguments):
+        if argument.startswith(_PREFIX) and "=" not in argument and not following.startswith("-"):
+            yield argument, following
+
+
+def _find_without_options(config: pytest.Config) -> tuple[Path, Path | None]:
+    """The root folder and the ini file that pytest finds where it knows which arguments are tests."""
+    known = config.known_args_namespace
+    available = {
+        "inifile": known.inifilename,
+        "override_ini": known.override_ini,
+        "args": known.file_or_dir,
+        "rootdir_cmd_arg": known.rootdir or None,
+        "invocation_dir": config.invocation_params.dir,
+    }
+    # Its parameters differ among the versions of pytest; their names have stayed.
+    wanted = inspect.signature(determine_setup).parameters
+    root, ini, *_ = determine_setup(**{name: value for name, value in available.items() if name in wanted})
+    return root, ini

@@ -1,0 +1,99 @@
+"""No option of the plugin moves pytest's root folder, and with it the baselines that count."""
+
+from __future__ import annotations
+
+import shlex
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.controller.rootdir import find_separate_values
+
+Collect = Callable[..., pytest.RunResult]
+
+
+@pytest.fixture
+def collect(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Collect:
+    """Collects a project's tests from inside of it; a report lies beside the project, and one inside."""
+    project = pytester.mkdir("project")
+    (project / "tests").mkdir()
+    (project / "tests" / "test_case.py").write_text("def test_plain(): pass\n")
+    for folder in (pytester.mkdir("reports"), project):
+        (folder / "out.json").touch()
+    monkeypatch.chdir(project)
+
+    def run(*arguments: str, has_ini: bool = True) -> pytest.RunResult:
+        if has_ini:
+            (project / "pytest.ini").write_text("[pytest]\n")
+        return pytester.runpytest_subprocess("--nsight", "--collect-only", *arguments)
+
+    return run
+
+
+def test_a_report_beside_the_project_is_no_test(collect: Collect, pytester: pytest.Pytester) -> None:
+    report = str(pytester.path / "reports" / "out.json")
+
+    result = collect("--nsight-json", report)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = " ".join(result.stderr.str().split())
+    assert f"pytest took {report}, the value of --nsight-json, for a test" in said
+    assert f"it is {pytester.path}/project with {pytester.path}/project/pytest.ini" in said
+    assert f"write --nsight-json={report}" in said
+
+
+def test_baselines_beside_the_project_are_no_tests_without_an_ini_file_either(collect: Collect) -> None:
+    result = collect("--nsight-baselines", "../reports", "tests", has_ini=False)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "write --nsight-baselines=../reports" in " ".join(result.stderr.str().split())
+
+
+def test_a_given_root_folder_does_not_find_the_ini_file(collect: Collect) -> None:
+    result = collect("--rootdir=.", "--nsight-json", "../reports/out.json")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert "/project without an ini file; it is" in " ".join(result.stderr.str().split())
+
+
+def test_options_of_the_environment_count_too(
+    collect: Collect, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    report = pytester.path / "reports" / "out.json"
+    monkeypatch.setenv("PYTEST_ADDOPTS", f"--nsight-json {shlex.quote(str(report))}")
+
+    assert collect().ret == pytest.ExitCode.USAGE_ERROR
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("--nsight-json=../reports/out.json",),
+        ("--nsight-json", "../reports/new.json"),
+        # Its tests have an ini file, which pytest finds.
+        ("--nsight-json", "../reports/out.json", "tests"),
+        ("--nsight-json", "out.json"),
+        ("--nsight-json", "out.json", "tests"),
+        ("-c", "pytest.ini", "--nsight-json", "../reports/out.json"),
+        ("tests", "--nsight-runs", "2"),
+    ],
+    ids=" ".join,
+)
+def test_what_moves_nothing_is_accepted(arguments: tuple[str, ...], collect: Collect) -> None:
+    result = collect(*arguments)
+
+    assert result.ret == pytest.ExitCode.OK
+    result.stdout.fnmatch_lines(["rootdir: */project"])
+
+
+def test_values_are_found_behind_options_only() -> None:
+    given = shlex.split("--nsight tests --nsight-json a.json --nsight-json=b.json -k x --nsight-save -v")
+
+    assert list(find_separate_values(given)) == [("--nsight", "tests"), ("--nsight-json", "a.json")]
+    assert list(find_separate_values([])) == []
+
+
+def test_the_folder_of_the_project_is_where_pytest_starts(collect: Collect) -> None:
+    """What the tests above rest on."""
+    assert Path.cwd().name == "project"
