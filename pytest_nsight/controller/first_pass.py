@@ -76,6 +76,11 @@ def list_calls(settings: Settings, session: Path, where: Path, variables: Mappin
         code = process.wait(limit_s)
     if code != 0:
         raise UsageError(_describe_failure(script, code, log, limit_s))
+    if not FirstPass.is_in(folder):
+        raise UsageError(
+            f"{script.path} left its process with exit code 0 before Python could end it, so nothing noted its "
+            "calls; end it with sys.exit, or by its last line, instead of os._exit or os.exec"
+        )
     found = FirstPass.read(folder)
     if not found.calls:
         others = "".join(f"; {sentence}" for sentence in found.unmeasured)

@@ -76,6 +76,11 @@ class FirstPass:
         """Writes them into the folder of the first pass."""
         (folder / _CALLS_FILE).write_text(json.dumps(asdict(self)), encoding="utf-8")
 
+    @staticmethod
+    def is_in(folder: Path) -> bool:
+        """Whether the first pass in this folder came to its end."""
+        return (folder / _CALLS_FILE).exists()
+
     @classmethod
     def read(cls, folder: Path) -> FirstPass:
         """What the folder of a first pass holds.

@@ -47,7 +47,13 @@ def read_session(path: Path) -> SessionResult:
     file = path / FILE_NAME if path.is_dir() else path
     if not file.exists():
         raise RecordingError(f"{path} holds no {FILE_NAME}; give a session's folder below .nsight/")
-    found = read_json_file(SessionFile, file)
+    try:
+        found = read_json_file(SessionFile, file)
+    except RecordingError:
+        if path.is_dir():
+            raise
+        wanted = "give a session's folder below .nsight/"
+        raise RecordingError(f"{path} is no {FILE_NAME} of a session; {wanted}") from None
     if found.format != _FORMAT:
         raise RecordingError(
             f"{file} has format {found.format}, {_FORMAT} is known; use the pytest-nsight that wrote it"

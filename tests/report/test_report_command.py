@@ -50,6 +50,7 @@ def test_sessions_are_joined_and_written_in_every_form_asked_for(
     ("arguments", "fault"),
     [
         (["nowhere"], "holds no session.json"),
+        ([__file__], "test_report_command.py is no session.json of a session; give a session's folder below"),
         (["one", "--report", "nosuch=x"], "no such report"),
         (["one", "--html", "one/session.json/x.html"], "was not written"),
     ],

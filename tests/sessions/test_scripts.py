@@ -157,6 +157,7 @@ def test_the_points_of_a_report_are_cases_and_may_be_selected(gate: Gate, pytest
         ("raise ValueError('no such size')", "*bench.py failed with exit code 1 in its first pass*ends with:"),
         ("sys.exit(3)", "*bench.py failed with exit code 3 in its first pass*"),
         ("os.kill(os.getpid(), 11)", "*bench.py died with SIGSEGV in its first pass*"),
+        ("os._exit(0)", "*bench.py left its process with exit code 0 before Python could end it*sys.exit*"),
         ("print('nothing here')", "*bench.py called nothing that can be measured: it has to call triton.testing*"),
     ],
 )
