@@ -6,10 +6,9 @@ version waits for the mark, without an end; its front end gives up after ten sec
 failed". Nobody else removes such a segment, so one process that was killed would fail every session on the
 machine until its next boot.
 
-Seen with nsys 2022.4.2, two of which had started in one moment: the word was 1, the next one the process id of
-an agent that had been killed. A copy of that file, and any file with that first word, stops every nsys in the
-same way. Shared memory of other names (`quadd-agent-instance-PID`, `sem.nsys_sem_PID`) stays behind, too; it
-stops none.
+Two nsys 2022.4.2 that started in one moment left such a segment. Its first word was 1. The second word was the
+process id of an agent that had been killed. A copy of that file stops every nsys in the same way, and so does any
+file with that first word. `quadd-agent-instance-PID` and `sem.nsys_sem_PID` also stay behind; they stop none.
 """
 
 from __future__ import annotations
@@ -20,8 +19,8 @@ from pathlib import Path
 
 SHARED_MEMORY = Path("/dev/shm")
 
-# The first word of a segment: managed_open_or_create_impl of Boost.Interprocess.
-_NOT_BEGUN, _BEGUN = 0, 1
+_BEGUN = 1
+"""The first word of a segment that is being made: managed_open_or_create_impl of Boost.Interprocess."""
 _WORD_BYTES = 4
 _MAKING_S = 5.0
 """More than anybody takes to make a segment: microseconds, and a busy machine's waits."""
@@ -41,7 +40,7 @@ def remove_half_made(folder: Path = SHARED_MEMORY) -> tuple[Path, ...]:
     removed = []
     for segment in folder.glob("NSys-*"):
         with contextlib.suppress(OSError):
-            if _is_half_made(segment):
+            if segment.is_file() and _is_half_made(segment):
                 segment.unlink()
                 removed.append(segment)
     return tuple(removed)
@@ -57,5 +56,5 @@ def _is_half_made(segment: Path) -> bool:
         return False
     with segment.open("rb") as file:
         word = file.read(_WORD_BYTES)
-    # Without a size, too, it is still to be made.
-    return int.from_bytes(word, "little") in (_NOT_BEGUN, _BEGUN)
+    # Only what was seen to stop nsys: a version whose segments begin with another word may be using them.
+    return int.from_bytes(word, "little") == _BEGUN
