@@ -243,9 +243,9 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause,
 
     own_ns = began_ns - free_ns + called_ns - ready_ns
     allocating_ns, loading_ns = measure_own(IdleCause.ALLOCATION), measure_own(IdleCause.LOADING)
-    is_special = (2 * (allocating_ns + loading_ns) > own_ns) & ~is_queued
-    is_host = (own_ns - measure_own(IdleCause.LAUNCH) > HOST_GAP_NS) & ~is_queued & ~is_special
-    is_at_work = is_host | is_special
+    is_preparing = (2 * (allocating_ns + loading_ns) > own_ns) & ~is_queued
+    is_host = (own_ns - measure_own(IdleCause.LAUNCH) > HOST_GAP_NS) & ~is_queued & ~is_preparing
+    is_at_work = is_host | is_preparing
     is_slow = (gaps.launched_ns - called_ns > HOST_GAP_NS) & ~is_queued
     inside_ns = measure(IdleCause.LAUNCH, ready_ns, called_ns)
     is_calling = ~is_at_work & ~is_queued & (is_slow | (2 * inside_ns > called_ns - ready_ns))
@@ -271,8 +271,8 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause,
     add_wait(is_at_work, first.is_copy, gaps.start_ns, free_ns)
     works = (
         (IdleCause.HOST, is_host),
-        (IdleCause.ALLOCATION, is_special & (allocating_ns >= loading_ns)),
-        (IdleCause.LOADING, is_special & (allocating_ns < loading_ns)),
+        (IdleCause.ALLOCATION, is_preparing & (allocating_ns >= loading_ns)),
+        (IdleCause.LOADING, is_preparing & (allocating_ns < loading_ns)),
     )
     for cause, chosen in works:
         add(cause, chosen, free_ns, began_ns)

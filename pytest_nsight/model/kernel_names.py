@@ -1,4 +1,4 @@
-"""Names of kernels that stay the same from build to build, and that a person can read in a table.
+"""Names of kernels, and of CUDA's functions, that stay the same from build to build and that a person can read.
 
 Demanglers differ (``<unnamed>``, ``(anonymous namespace)``; ``[lambda() (instance 2)]``, ``{lambda()#2}``),
 compilers number and hash the functions that they generate, and template arguments have hundreds of characters.
