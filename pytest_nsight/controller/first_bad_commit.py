@@ -216,6 +216,11 @@ class FirstBadCommit:
         self.measurement.keep_only({one.hash for one in ends})
 
     def _classify(self, commit: Commit) -> tuple[Judgement, str, Comparison | None]:
+        # An identity says all that the launches say, from a process that no profiler slows down.
+        if self._proven and (same := self._proven.get(self._identify(commit).digest)) is not None:
+            self._runs[commit.hash] = self._runs[same.commit.hash]
+            why = f"the same machine code, launch shapes and arguments as {same.commit.short}"
+            return same.judgement, why, None
         good = self._runs[self.line.good.hash]
         revision = self.line.revision(commit)
         runs = self.measurement.measure_launches(revision)
@@ -227,9 +232,6 @@ class FirstBadCommit:
             return judge_launches(difference), str(difference), None
         of_bad = self._of_bad
         assert of_bad is not None
-        if self._proven and (same := self._proven.get(self._identify(commit).digest)) is not None:
-            why = f"the same machine code, launch shapes and arguments as {same.commit.short}"
-            return same.judgement, why, None
         verdict = self._compare(self.line.good, commit, lambda found: judge_time(found, of_bad) is not None)
         judgement = judge_time(verdict, of_bad)
         if judgement is None or verdict.comparison is None:

@@ -149,6 +149,7 @@ def test_commits_that_launch_what_a_known_one_does_are_not_timed() -> None:
 
     assert found.first_bad == commits(32).commits[10]
     assert [at for at, _ in measured.compared] == [32, 11]
+    assert measured.seen == [0, 32]
     assert len(found.measured) <= 7
     assert found.comparison is not None
     text = render_text(found, 200)
