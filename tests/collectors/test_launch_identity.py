@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.collectors.cupti.activity import Activity
+from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError
 from pytest_nsight.collectors.cupti.elf_file import CubinError, measure_cubin
 from pytest_nsight.collectors.cupti.launch_arguments import (
     Allocation,
@@ -17,7 +18,7 @@ from pytest_nsight.collectors.cupti.launch_arguments import (
     join_rounds,
 )
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
-from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, UnidentifiedError
+from pytest_nsight.collectors.cupti.launch_reader import LaunchReader
 from pytest_nsight.collectors.cupti.machine_code import KernelCode, Parameter, read_kernels
 from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nvrtc
 

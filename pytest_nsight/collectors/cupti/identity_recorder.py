@@ -12,10 +12,11 @@ from dataclasses import dataclass, field, replace
 from itertools import chain
 
 from pytest_nsight.collectors.cupti.activity import Activity, ActivityRecorder, list_activities
+from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError
 from pytest_nsight.collectors.cupti.cupti_recorder import KINDS
 from pytest_nsight.collectors.cupti.launch_arguments import join_rounds
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
-from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, ReadLaunch, UnidentifiedError
+from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, ReadLaunch
 from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
 from pytest_nsight.collectors.cupti.machine_code import KernelCode
 from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, compare_launches, make_identity

@@ -35,23 +35,37 @@ _NO_DESTINATION = frozenset((
 """Instructions that change predicates at the most."""
 
 _ONE_DESTINATION = frozenset((
-    "BMOV", "BMSK", "BREV", "F2FP", "FADD", "FFMA", "FLO", "FMNMX", "FMUL", "FRND", "FSEL", "FSET", "FSWZADD",
-    "HADD2", "HFMA2", "HMNMX2", "HMUL2", "HSET2", "I2FP", "IABS", "IADD", "IADD3", "IMAD", "IMNMX", "LD", "LDC",
-    "LDCU", "LDG", "LDL", "LDS", "LEA", "LOP3", "MATCH", "MOV", "MUFU", "P2R", "POPC", "PRMT", "R2UR", "REDUX",
-    "S2R", "S2UR", "SEL", "SGXT", "SHF", "SHFL", "UBMSK", "UFLO", "UIADD3", "UIMAD", "ULDC", "ULEA", "ULOP3",
-    "UMOV", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VIADD", "VIADDMNMX", "VIMNMX", "VOTE", "VOTEU",
+    "BMOV", "BMSK", "BREV", "F2F", "F2FP", "F2I", "FADD", "FFMA", "FLO", "FMNMX", "FMUL", "FRND", "FSEL", "FSET",
+    "FSWZADD", "HADD2", "HFMA2", "HMNMX2", "HMUL2", "HSET2", "I2F", "I2FP", "IABS", "IADD", "IADD3", "IMAD",
+    "IMNMX", "LD", "LDC", "LDCU", "LDG", "LDL", "LDS", "LEA", "LOP3", "MATCH", "MOV", "MUFU", "P2R", "POPC",
+    "PRMT", "R2UR", "REDUX", "S2R", "S2UR", "SEL", "SGXT", "SHF", "SHFL", "UBMSK", "UFLO", "UIADD3", "UIMAD",
+    "ULDC", "ULEA", "ULOP3", "UMOV", "UPOPC", "UPRMT", "USEL", "USGXT", "USHF", "VABSDIFF", "VIADD", "VIADDMNMX",
+    "VIMNMX", "VOTE", "VOTEU",
 ))  # fmt: skip
 """Instructions that change the first register that they name, and as many behind it as their suffix says."""
 
-_PAIR_DESTINATION = frozenset(
-    ("ATOM", "ATOMG", "ATOMS", "CS2R", "DADD", "DFMA", "DMUL", "F2F", "F2I", "I2F", "LEPC")
-)
+_PAIR_DESTINATION = frozenset(("ATOM", "ATOMG", "ATOMS", "CS2R", "DADD", "DFMA", "DMUL", "LEPC"))
 """Those that may change the one behind it, too, whatever the suffix. Others may change any register."""
+
+_HALF_DESTINATION = ("SHF", "USHF")
+"""Those whose suffix tells how wide the operand is: they change one half of it."""
+
+_RESULT_REGISTERS = 16
+"""The first registers: what a function may have changed and its caller may read is the result, in one of them."""
+
+_PREDICATES = 7
+"""Predicate registers that can be changed, of each of the two kinds."""
 
 _BARRIERS = 16
 """Registers at the most that say where threads go on together."""
 
 _SUFFIX_REGISTERS = {"64": 2, "F64": 2, "U64": 2, "S64": 2, "WIDE": 2, "128": 4}
+_CHANGED_BY_DRIVER = frozenset((
+    *(f"R{number}" for number in range(_RESULT_REGISTERS)),
+    *(f"{kind}{number}" for number in range(_PREDICATES) for kind in ("P", "UP")),
+))  # fmt: skip
+"""By a call of the driver's code. It may change others, too, but none that the caller reads without setting it."""
+
 _SEVERAL_DESTINATIONS = ("256", "ENL2")
 """Suffixes of loads that name two groups of registers."""
 
@@ -174,6 +188,8 @@ def is_call_inside(one: Instruction) -> bool:
 
 def list_changes(one: Instruction) -> frozenset[str] | None:
     """Registers, predicates and barriers that an instruction may change; None for any."""
+    if one.name == "CALL" and not is_call_inside(one):
+        return _CHANGED_BY_DRIVER
     changed = set(one.predicates)
     if one.name == "BMOV":
         changed.update(f"B{number}" for number in range(_BARRIERS))
@@ -185,6 +201,7 @@ def list_changes(one: Instruction) -> frozenset[str] | None:
         if one.name not in _ONE_DESTINATION and one.name not in _PAIR_DESTINATION:
             return None
         count = max((_SUFFIX_REGISTERS.get(suffix, 1) for suffix in one.suffixes), default=1)
+        count = 1 if one.name in _HALF_DESTINATION else count
         count = max(count, 2 if one.name in _PAIR_DESTINATION else 1)
         for file, number in one.registers[:1]:
             changed.update(f"{file}{number + place}" for place in range(count))

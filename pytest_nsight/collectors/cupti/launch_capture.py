@@ -8,15 +8,23 @@ run within the user's calls.
 from __future__ import annotations
 
 import ctypes
-import struct
 import threading
-from collections.abc import Callable, Sequence
-from ctypes import byref, c_char_p, c_int, c_uint32, c_uint64, c_void_p
+from collections.abc import Callable
+from ctypes import byref, c_char_p, c_int, c_uint32, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
+from pytest_nsight.collectors.cupti.call_parameters import (
+    COOPERATIVE,
+    Layout,
+    read_arguments,
+    read_attributes,
+    read_packed,
+    read_shape,
+    word,
+)
 from pytest_nsight.collectors.cupti.library import Cupti
-from pytest_nsight.collectors.cupti.loaded_modules import LoadedModules
+from pytest_nsight.collectors.cupti.loaded_modules import LoadedModules, copy_image, read_file
 from pytest_nsight.collectors.cupti.pointed_memory import PointedMemory
 
 _DRIVER_DOMAIN, _RUNTIME_DOMAIN, _RESOURCE_DOMAIN = 1, 2, 3
@@ -33,26 +41,13 @@ _LOAD_MODULE = (19, 20, 21)
 """cuModuleLoadData, its form with options, and the one for fat binaries: they begin with handle and image."""
 _LOAD_LIBRARY = (678,)
 """cuLibraryLoadData, which begins likewise."""
+_LOAD_MODULE_FILE, _LOAD_LIBRARY_FILE = 18, 679
+"""cuModuleLoad and cuLibraryLoadFromFile, which begin with handle and path."""
 _UNLOAD_MODULE, _UNLOAD_LIBRARY = 22, 680
 """cuModuleUnload and cuLibraryUnload, whose only parameter is the handle."""
 
-_DRIVER_CALLS = (*_DRIVER_LAUNCHES, *_LOAD_MODULE, *_LOAD_LIBRARY, _UNLOAD_MODULE, _UNLOAD_LIBRARY)
-
-_COOPERATIVE = "cooperative"
-_ATTRIBUTES = {
-    2: (_COOPERATIVE, "<i"), 5: ("cluster scheduling", "<i"), 6: ("overlap with the launch before", "<i"),
-    8: ("priority", "<i"), 9: ("memory domains", "<2B"), 10: ("memory domain", "<i"),
-    11: ("preferred cluster", "<3I"), 14: ("shared memory carveout", "<i"),
-}  # fmt: skip
-"""CUlaunchAttributeID -> name, and what of its value has a meaning: the rest of the union is not set."""
-
-_NEEDLESS_ATTRIBUTES = (0, 3, 4)
-"""Nothing, how the host waits, and the cluster, which is in the records."""
-
-
-_ATTRIBUTE_BYTES, _MOST_ATTRIBUTES = 72, 32
-_PACKED_POINTER, _PACKED_SIZE = 1, 2
-"""CU_LAUNCH_PARAM_BUFFER_POINTER and _SIZE, for arguments in one buffer."""
+_LOADS = (*_LOAD_MODULE, *_LOAD_LIBRARY, _LOAD_MODULE_FILE, _LOAD_LIBRARY_FILE)
+_DRIVER_CALLS = (*_DRIVER_LAUNCHES, *_LOADS, _UNLOAD_MODULE, _UNLOAD_LIBRARY)
 
 
 class _CallbackData(ctypes.Structure):
@@ -73,9 +68,6 @@ class _ResourceData(ctypes.Structure):
     _fields_: ClassVar = [("context", c_void_p), ("handle", c_void_p), ("descriptor", c_void_p)]
 
 
-Layout = Sequence[tuple[int, int]]
-"""Offset and size of each parameter of a kernel."""
-
 FindLayout = Callable[[str], "Layout | None"]
 
 
@@ -92,6 +84,8 @@ class ObservedLaunch:
         cubin: machine code of the module that the function is of, b"" where it is not known.
         attributes: of the launch, as text.
         unread_attributes: those whose value is not known to mean the same in every process.
+        grid: blocks.
+        block: threads of each.
     """
 
     correlation: int
@@ -101,6 +95,8 @@ class ObservedLaunch:
     cubin: bytes = b""
     attributes: tuple[str, ...] = ()
     unread_attributes: tuple[int, ...] = ()
+    grid: tuple[int, int, int] = (0, 0, 0)
+    block: tuple[int, int, int] = (0, 0, 0)
 
 
 _Callback = ctypes.CFUNCTYPE(None, c_void_p, c_int, c_uint32, c_void_p)
@@ -159,7 +155,7 @@ class LaunchCapture:
                 self.modules.keep_reported(_ResourceData.from_address(data).descriptor)
                 return
             call = _CallbackData.from_address(data)
-            if domain == _DRIVER_DOMAIN and number in (*_LOAD_MODULE, *_LOAD_LIBRARY):
+            if domain == _DRIVER_DOMAIN and number in _LOADS:
                 self._keep_image(number, call)
                 return
             if domain == _DRIVER_DOMAIN and number in (_UNLOAD_MODULE, _UNLOAD_LIBRARY):
@@ -190,43 +186,49 @@ class LaunchCapture:
 
     def _keep(self, domain: int, number: int, call: Any) -> None:
         if domain == _RUNTIME_DOMAIN:
-            arguments = _word(call.parameters, 16 if number in _RUNTIME_CONFIGURED else 32)
+            arguments = word(call.parameters, 16 if number in _RUNTIME_CONFIGURED else 32)
             symbol = (call.symbol or b"").decode()
             known = self.layouts.get(symbol, [])
-            attributes = _read_attributes(call.parameters if number in _RUNTIME_CONFIGURED else 0)
-            attributes = ((_COOPERATIVE,), ()) if number in _RUNTIME_COOPERATIVE else attributes
-            values = _read_arguments(arguments, known)
-            self.launches[call.correlation] = ObservedLaunch(call.correlation, 0, symbol, values, b"", *attributes)
+            attributes = read_attributes(call.parameters if number in _RUNTIME_CONFIGURED else 0)
+            attributes = ((COOPERATIVE,), ()) if number in _RUNTIME_COOPERATIVE else attributes
+            values = read_arguments(arguments, known)
+            shape = read_shape(call.parameters, is_configured=number in _RUNTIME_CONFIGURED)
+            self.launches[call.correlation] = ObservedLaunch(
+                call.correlation, 0, symbol, values, b"", *attributes, *shape
+            )
             return
         is_configured = number in _DRIVER_CONFIGURED
-        function = _word(call.parameters, 8 if is_configured else 0)
-        arguments = _word(call.parameters, 16 if is_configured else 48)
+        function = word(call.parameters, 8 if is_configured else 0)
+        arguments = word(call.parameters, 16 if is_configured else 48)
         layout = self._layout(function)
         if arguments:
-            values = _read_arguments(arguments, layout)
+            values = read_arguments(arguments, layout)
         elif number in _DRIVER_COOPERATIVE:
             values = {}
         else:
-            values = _read_packed(_word(call.parameters, 24 if is_configured else 56), layout)
-        attributes = _read_attributes(call.parameters if is_configured else 0)
-        attributes = ((_COOPERATIVE,), ()) if number in _DRIVER_COOPERATIVE else attributes
+            values = read_packed(word(call.parameters, 24 if is_configured else 56), layout)
+        attributes = read_attributes(call.parameters if is_configured else 0)
+        attributes = ((COOPERATIVE,), ()) if number in _DRIVER_COOPERATIVE else attributes
         self.launches[call.correlation] = ObservedLaunch(
-            call.correlation, function, "", values, self.modules.find_cubin(function), *attributes
-        )
+            call.correlation, function, "", values, self.modules.find_cubin(function), *attributes,
+            *read_shape(call.parameters, is_configured=is_configured),
+        )  # fmt: skip
 
     def _keep_image(self, number: int, call: Any) -> None:
         if call.site == _ENTRY or not call.parameters:
             return
-        handle, image = _word(_word(call.parameters, 0), 0), _word(call.parameters, 8)
-        if number in _LOAD_LIBRARY:
-            self.modules.keep_library(handle, image)
+        handle, source = word(word(call.parameters, 0), 0), word(call.parameters, 8)
+        is_file = number in (_LOAD_MODULE_FILE, _LOAD_LIBRARY_FILE)
+        cubin = read_file(ctypes.string_at(source)) if is_file and source else copy_image(source)
+        if number in (*_LOAD_LIBRARY, _LOAD_LIBRARY_FILE):
+            self.modules.keep_library(handle, cubin)
         else:
-            self.modules.keep_module(handle, image)
+            self.modules.keep_module(handle, cubin)
 
     def _drop_image(self, number: int, call: Any) -> None:
         if call.site != _ENTRY or not call.parameters:
             return
-        handle = _word(call.parameters, 0)
+        handle = word(call.parameters, 0)
         if number == _UNLOAD_LIBRARY:
             self.modules.drop_library(handle)
         else:
@@ -236,48 +238,3 @@ class LaunchCapture:
         """Offset and size of each parameter, as the driver knows them."""
         # The machine code says it, too, as soon as it is loaded.
         return self.modules.list_parameters(function) or self._find_layout(self.modules.name_of(function)) or ()
-
-
-def _read_attributes(parameters: int) -> tuple[tuple[str, ...], tuple[int, ...]]:
-    """Attributes of a launch through a configuration, as text, and the numbers of those that are not understood.
-
-    Args:
-        parameters: of the call, which begin with the configuration; 0 for a call without one.
-    """
-    if not parameters:
-        return (), ()
-    configuration = _word(parameters, 0)
-    first, count = _word(configuration, 40), c_uint32.from_address(configuration + 48).value
-    found, unread = [], []
-    for place in range(min(count, _MOST_ATTRIBUTES) if first else 0):
-        at = first + place * _ATTRIBUTE_BYTES
-        number = c_uint32.from_address(at).value
-        if number in _ATTRIBUTES:
-            name, layout = _ATTRIBUTES[number]
-            value = struct.unpack(layout, ctypes.string_at(at + 8, struct.calcsize(layout)))
-            found.append(f"{name} {' '.join(map(str, value))}")
-        elif number not in _NEEDLESS_ATTRIBUTES:
-            unread.append(number)
-    return tuple(sorted(found)), tuple(unread)
-
-
-def _word(address: int, offset: int) -> int:
-    return c_uint64.from_address(address + offset).value
-
-
-def _read_arguments(array: int, layout: Sequence[tuple[int, int]]) -> dict[int, bytes]:
-    if not array:
-        return {}
-    return {index: ctypes.string_at(_word(array, 8 * index), size) for index, (_, size) in enumerate(layout)}
-
-
-def _read_packed(extra: int, layout: Sequence[tuple[int, int]]) -> dict[int, bytes]:
-    """Arguments that lie in one buffer, behind a list of keys and pointers that ends with 0."""
-    pointers: dict[int, int] = {}
-    while extra and (key := _word(extra, 0)):
-        pointers[key] = _word(extra, 8)
-        extra += 16
-    if _PACKED_POINTER not in pointers or _PACKED_SIZE not in pointers:
-        return {}
-    packed = ctypes.string_at(pointers[_PACKED_POINTER], _word(pointers[_PACKED_SIZE], 0))
-    return {index: packed[offset : offset + size] for index, (offset, size) in enumerate(layout)}

@@ -8,9 +8,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from pytest_nsight.collectors.cupti.activity import Activity
+from pytest_nsight.collectors.cupti.call_parameters import Layout
+from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, choose_code
 from pytest_nsight.collectors.cupti.elf_file import CubinError
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
-from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, Layout, ObservedLaunch
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, ObservedLaunch
 from pytest_nsight.collectors.cupti.machine_code import (
     ADDRESS_BYTES,
     Cubin,
@@ -22,10 +24,6 @@ from pytest_nsight.model.identity import LaunchIdentity
 
 _CAPTURED = "captured"
 """Kind of a launch that went into a CUDA graph: its arguments are the node's, whose record has none."""
-
-
-class UnidentifiedError(Exception):
-    """What a round launches cannot be said completely; the message says why."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,6 +108,7 @@ class LaunchReader:
         self._lock = threading.RLock()
         self._modules: dict[bytes, Cubin] = {}
         self._module_codes: dict[tuple[bytes, str], KernelCode] = {}
+        self._chosen: dict[tuple[str, int | None, int], KernelCode] = {}
         self._reads: dict[KernelCode, KernelReads | None] = {}
 
     def find_layout(self, name: str) -> Layout | None:
@@ -168,7 +167,8 @@ class LaunchReader:
         for launch in captured:
             name = launch.symbol or self._capture.modules.name_of(launch.function)
             code = self._choose_code(name, None, launch)
-            found.append(self._add_arguments(LaunchIdentity(_CAPTURED, name, code.code), launch, code))
+            identity = LaunchIdentity(_CAPTURED, name, code.code, launch.grid, launch.block)
+            found.append(self._add_arguments(identity, launch, code))
         lacking = Counter(one.name for one in nodes) - Counter(one.identity.name for one in found)
         if lacking:
             raise UnidentifiedError(
@@ -213,15 +213,10 @@ class LaunchReader:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
         if launch is not None and launch.cubin:
             return self._read_module(launch.cubin, name)
-        codes = {code.code.digest: code for code in self._find_codes(name)}
-        if len(codes) > 1 and registers is not None:
-            # Registers decide between modules that have a kernel of the same name.
-            codes = {digest: code for digest, code in codes.items() if code.code.registers == registers}
-        if not codes:
-            raise UnidentifiedError(f"the machine code of {name} was not seen")
-        if len(codes) > 1:
-            raise UnidentifiedError(f"{len(codes)} loaded modules have a kernel {name}, each with another code")
-        return next(iter(codes.values()))
+        key = name, registers, len(self._find_codes(name))
+        if key not in self._chosen:
+            self._chosen[key] = choose_code(name, self._find_codes(name), registers)
+        return self._chosen[key]
 
     def _read_module(self, data: bytes, name: str) -> KernelCode:
         key = data, name

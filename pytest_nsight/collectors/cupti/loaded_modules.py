@@ -7,8 +7,10 @@ leads to its code by the driver's handles, and to the name only where they do no
 from __future__ import annotations
 
 import ctypes
+import os
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_char_p, c_size_t, c_uint32, c_void_p
+from pathlib import Path
 from typing import Any, ClassVar
 
 from pytest_nsight.collectors.cupti.elf_file import MAGIC, measure_cubin
@@ -54,23 +56,23 @@ class LoadedModules:
         # What is loaded may get a handle that something unloaded had, with other parameters.
         self._layouts.clear()
 
-    def keep_module(self, handle: int, image: int) -> None:
-        """Copies the code that a module was loaded from.
+    def keep_module(self, handle: int, cubin: bytes) -> None:
+        """Keeps the code that a module was loaded from.
 
         Args:
             handle: what the driver has named the module.
-            image: address of the code.
+            cubin: the code; b"" where it is not known.
         """
-        self._keep(self._by_module, handle, image)
+        self._keep(self._by_module, handle, cubin)
 
-    def keep_library(self, handle: int, image: int) -> None:
-        """Copies the code that a library was loaded from; arguments as for a module."""
-        self._keep(self._by_library, handle, image)
+    def keep_library(self, handle: int, cubin: bytes) -> None:
+        """Keeps the code that a library was loaded from; arguments as for a module."""
+        self._keep(self._by_library, handle, cubin)
 
-    def _keep(self, known: dict[int, bytes], handle: int, image: int) -> None:
+    def _keep(self, known: dict[int, bytes], handle: int, cubin: bytes) -> None:
         # A handle may be that of something unloaded before.
         self._drop(known, handle)
-        if handle and (cubin := _copy_image(image)):
+        if handle and cubin:
             known[handle] = cubin
 
     def drop_module(self, handle: int) -> None:
@@ -131,8 +133,17 @@ class LoadedModules:
         return (getattr(self._driver, name) for name in names if hasattr(self._driver, name))
 
 
-def _copy_image(image: int) -> bytes:
-    """The machine code that an image holds as it is; nothing of one that is still to be compiled or unpacked."""
+def read_file(path: bytes) -> bytes:
+    """The machine code that a file holds as it is; nothing of one that is still to be compiled or unpacked."""
+    try:
+        content = Path(os.fsdecode(path)).read_bytes()
+    except OSError:
+        return b""
+    return content if content.startswith(MAGIC) else b""
+
+
+def copy_image(image: int) -> bytes:
+    """The machine code that an image in memory holds, as a file of it."""
     if not image or ctypes.string_at(image, 4) != MAGIC:
         return b""
     return ctypes.string_at(image, measure_cubin(lambda offset, size: ctypes.string_at(image + offset, size)))

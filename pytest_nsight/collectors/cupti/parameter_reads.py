@@ -139,7 +139,14 @@ class KernelReads:
             grid: blocks of the launch.
         """
         first = self.kernel.parameters_at
-        reached = find_reached(self._program, _reader(values, first), grid, _reader(numbers, first))
+        # Loops matter where a place is computed, as over the dimensions of a tensor.
+        reached = find_reached(
+            self._program,
+            _reader(values, first),
+            grid,
+            _reader(numbers, first),
+            tells_turns=self.anywhere is None,
+        )
         if reached is None:
             return None
         reads = _keep_parameters(reached.reads, self.kernel, self.described)

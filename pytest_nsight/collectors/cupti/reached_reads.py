@@ -17,12 +17,12 @@ from pytest_nsight.collectors.cupti.machine_code import ADDRESS_BYTES, INSTRUCTI
 from pytest_nsight.collectors.cupti.register_values import (
     Arithmetic,
     FindByte,
-    Known,
     PreparedInstruction,
     find_place,
     find_predicate,
     prepare_instruction,
 )
+from pytest_nsight.collectors.cupti.word_arithmetic import Known
 
 ReadBytes = Callable[[Instruction, int], range]
 """From an instruction and the offset that its constant operand names to the bytes that it reads."""
@@ -36,6 +36,9 @@ _MOST_CALLS = 4
 
 _MOST_VISITS = 32
 """Of an instruction: a register that changes in a loop is unknown after two."""
+
+_MOST_TURNS = 64
+"""Of loops whose number of turns is known, counted along a way: over dimensions there are at most 25."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,25 +63,36 @@ class Program:
         return self._prepared[at]
 
 
-_Place = tuple[tuple[int, ...], int]
-"""Where the functions that it is in return to, outermost first, and an instruction."""
+_Place = tuple[tuple[int, ...], int, int]
+"""Where the functions that it is in return to, outermost first, turns of loops before it, and an instruction."""
 
 
 @dataclass(slots=True)
 class _Walk:
-    """One way through a program; what it has read so far."""
+    """One way through a program; what it has read so far.
+
+    Attributes:
+        program: the code.
+        arithmetic: computes with what is known of the launch.
+        most_turns: how many certain jumps back are told apart. What a loop counts is known in each of its turns,
+            as long as the jump back is certain.
+        reads: offsets in constant bank 0.
+        narrow: those that some instruction reads as a number, too small for an address.
+        is_lost: whether it may read anywhere.
+    """
 
     program: Program
     arithmetic: Arithmetic
+    most_turns: int = 0
     reads: set[int] = field(default_factory=set)
     narrow: set[int] = field(default_factory=set)
     is_lost: bool = False
 
     def run(self) -> None:
         """Follows all ways until nothing new is known."""
-        states: dict[_Place, Known] = {((), 0): {}}
+        states: dict[_Place, Known] = {((), 0, 0): {}}
         visits: dict[_Place, int] = {}
-        waiting: list[_Place] = [((), 0)]
+        waiting: list[_Place] = [((), 0, 0)]
         while waiting and not self.is_lost:
             place = waiting.pop()
             visits[place] = visits.get(place, 0) + 1
@@ -94,7 +108,7 @@ class _Walk:
                     waiting.append(way)
 
     def _step(self, place: _Place, before: Known) -> tuple[Known, list[_Place]]:
-        returns, at = place
+        returns, turns, at = place
         flow = self.program.flow
         prepared = self.program.prepare(at)
         one = prepared.one
@@ -114,27 +128,28 @@ class _Walk:
             if one.name == "BSSY" and must_run and (target := flow.find_target(at)) is not None:
                 after = {**after, one.operands[0]: target}
             elif one.name == "BSYNC":
-                elsewhere = [(returns, join) for join in self._find_joins(one, before)]
+                elsewhere = [(returns, turns, join) for join in self._find_joins(one, before)]
         leaves = one.name in ("EXIT", "RET") or is_call_inside(one) or (one.name == "BRA" and _is_plain_branch(one))
         ways = flow.follow(at, may_jump=may_run, must_jump=must_run and leaves)
-        return after, [*elsewhere, *((returns, way) for way in ways)]
+        back = min(turns + 1, self.most_turns) if must_run and leaves else turns
+        return after, [*elsewhere, *((returns, back if way <= at else turns, way) for way in ways)]
 
     def _call(self, place: _Place) -> list[_Place]:
         """The function of the kernel that is called: each call is followed by itself."""
-        returns, at = place
+        returns, turns, at = place
         target = self.program.flow.find_target(at)
         self.is_lost = self.is_lost or target is None or len(returns) >= _MOST_CALLS
-        return [] if target is None or self.is_lost else [((*returns, at + 1), target)]
+        return [] if target is None or self.is_lost else [((*returns, at + 1), turns, target)]
 
     def _return(self, place: _Place, before: Known) -> list[_Place]:
         """Behind the call, if that is where the function returns to: callers leave the address in a register."""
-        returns, at = place
+        returns, turns, at = place
         one = self.program.instructions[at]
         address = before.get("".join(map(str, one.registers[0]))) if one.registers else None
         if not returns or address != returns[-1] * INSTRUCTION_BYTES:
             self.is_lost = True
             return []
-        return [(returns[:-1], returns[-1])]
+        return [(returns[:-1], turns, returns[-1])]
 
     def _find_joins(self, one: Instruction, before: Known) -> list[int]:
         """Where threads that have waited for each other go on: what BSSY has set, else any such place."""
@@ -173,7 +188,12 @@ class Reached:
 
 
 def find_reached(
-    program: Program, find_byte: FindByte, grid: tuple[int, int, int], find_narrow: FindByte | None = None
+    program: Program,
+    find_byte: FindByte,
+    grid: tuple[int, int, int],
+    find_narrow: FindByte | None = None,
+    *,
+    tells_turns: bool = True,
 ) -> Reached | None:
     """What a launch reads; None where a place in the bank is computed of what is not known.
 
@@ -182,14 +202,16 @@ def find_reached(
         find_byte: what is known of the bank.
         grid: blocks of the launch.
         find_narrow: what is known of it where it is read as a number, too small for an address; None for the same.
+        tells_turns: whether turns of loops are told apart where nothing else helps, which takes ten times as long.
     """
     if not program.flow.is_known:
         return None
-    for blocks in _list_blocks(grid):
-        walk = _Walk(program, Arithmetic(find_byte, blocks, find_narrow or find_byte))
-        walk.run()
-        if not walk.is_lost:
-            return Reached(frozenset(walk.reads), frozenset(walk.narrow))
+    for most_turns in (0, _MOST_TURNS) if tells_turns else (0,):
+        for blocks in _list_blocks(grid):
+            walk = _Walk(program, Arithmetic(find_byte, blocks, find_narrow or find_byte), most_turns)
+            walk.run()
+            if not walk.is_lost:
+                return Reached(frozenset(walk.reads), frozenset(walk.narrow))
     return None
 
 

@@ -1,0 +1,87 @@
+"""Which machine code a launch runs, where only the kernel's name is known and several modules have one of it.
+
+The records say the kernel's registers. Codes that differ in nothing that the kernel can read are one: a library
+compiles the same template into many modules, each with constants of its own.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import struct
+from collections.abc import Sequence
+from dataclasses import replace
+
+from pytest_nsight.collectors.cupti.disassembly import disassemble
+from pytest_nsight.collectors.cupti.machine_code import KernelCode
+
+_LEAST_REGISTERS = 16
+"""That the driver gives a thread: records say this of kernels that need fewer."""
+
+_HOPPER, _DRIVERS_SHARED_BYTES = 90, 1024
+"""From this architecture on the first bytes of static shared memory are the driver's; only some modules say so."""
+
+_BANK = re.compile(r"\bcx?\[([^\]]*)\]")
+_ARGUMENTS_BANK = "0x0"
+
+
+class UnidentifiedError(Exception):
+    """What a round launches cannot be said completely; the message says why."""
+
+
+def choose_code(name: str, found: Sequence[KernelCode], registers: int | None) -> KernelCode:
+    """The code that a launch runs.
+
+    Args:
+        name: of the kernel.
+        found: the codes of this name.
+        registers: of a thread, as the record of the launch says; None where there is no record.
+
+    Raises:
+        UnidentifiedError: there is none, or it is not known which.
+    """
+    if not found:
+        raise UnidentifiedError(f"the machine code of {name} was not seen")
+    codes = {one.code.digest: one for one in found}
+    if len(codes) > 1 and registers is not None:
+        codes = {
+            digest: one
+            for digest, one in codes.items()
+            if max(one.code.registers, _LEAST_REGISTERS) == max(registers, _LEAST_REGISTERS)
+        }
+        if not codes:
+            raise UnidentifiedError(f"no loaded module has a kernel {name} with {registers} registers")
+    if len(codes) == 1:
+        return next(iter(codes.values()))
+    joined = _join(list(codes.values()))
+    if joined is None:
+        raise UnidentifiedError(f"{len(codes)} loaded modules have a kernel {name}, each with another code")
+    return joined
+
+
+def _join(codes: Sequence[KernelCode]) -> KernelCode | None:
+    """One code for those that differ in what the kernel cannot read only; None where they differ in more."""
+    first = codes[0]
+    own = [_own(one) for one in codes]
+    if not all(one.is_whole for one in codes) or own.count(own[0]) < len(own):
+        return None
+    (instructions,) = disassemble(first.architecture, [first.text])
+    if instructions is None:
+        return None
+    for one in instructions:
+        if one is None or any(bank != _ARGUMENTS_BANK for bank in _BANK.findall(one.text)):
+            return None
+    digest = hashlib.sha256(own[0]).hexdigest()[:32]
+    return replace(first, code=replace(first.code, digest=digest, shared_bytes=_shared_bytes(first)))
+
+
+def _own(kernel: KernelCode) -> bytes:
+    """What is the kernel's own: its instructions, parameters, registers and memory."""
+    numbers = (kernel.parameters_at, kernel.architecture, kernel.code.registers, kernel.code.frame_bytes)
+    layout = [number for one in kernel.parameters for number in (one.ordinal, one.offset, one.size)]
+    return struct.pack(f"<{5 + len(layout)}I", *numbers, _shared_bytes(kernel), *layout) + kernel.text
+
+
+def _shared_bytes(kernel: KernelCode) -> int:
+    least = _DRIVERS_SHARED_BYTES if kernel.architecture >= _HOPPER else 0
+    return max(kernel.code.shared_bytes, least)
