@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import os
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -74,3 +74,26 @@ def start_command(module: str, folder: Path) -> tuple[str, ...]:
     The new process imports the same plugin as this one, whatever its working directory holds.
     """
     return (sys.executable, "-c", _START, str(_HOME), module, str(folder))
+
+
+_FIX_ADDRESSES = """import ctypes, os, sys
+library = ctypes.CDLL(None)
+personality = library.personality(ctypes.c_ulong(0xFFFFFFFF))
+if personality != -1:
+    library.personality(ctypes.c_ulong(personality | 0x0040000))
+os.execv(sys.argv[1], sys.argv[1:])"""
+"""ADDR_NO_RANDOMIZE of personality(2). Where a container forbids it the addresses are random as before."""
+
+
+def fix_addresses(command: Sequence[str]) -> tuple[str, ...]:
+    """The command line that runs a program whose memory lies where it lies in every process, as debuggers do.
+
+    Addresses of the host decide what a process launches. Allocators of device memory choose among free blocks by
+    their addresses, which the driver takes from the process's own, and libraries pass stale addresses to kernels.
+
+    Args:
+        command: path of the program, and its arguments. The process is that of the program itself.
+    """
+    if sys.platform != "linux":
+        return tuple(command)
+    return (sys.executable, "-I", "-S", "-c", _FIX_ADDRESSES, *command)
