@@ -239,7 +239,7 @@ def test_of_two_ways_that_meet_only_what_both_know_is_known() -> None:
     assert follow(reads) == words(11)
 
 
-def test_what_a_loop_counts_is_known_in_each_of_its_turns() -> None:
+def test_what_a_loop_counts_is_known_in_each_iteration() -> None:
     """As over the dimensions of a tensor, whose number word 0 says."""
     reads = read_texts(
         LOAD,
@@ -286,7 +286,7 @@ def test_a_loop_whose_end_is_not_known_may_read_anywhere() -> None:
     assert follow(reads, 12) is None
 
 
-def test_more_turns_than_are_told_apart_may_read_anywhere() -> None:
+def test_more_iterations_than_are_unrolled_may_read_anywhere() -> None:
     reads = read_texts(
         LOAD,
         "LDC R9, c[0x0][R5+0x218] ;",

@@ -62,7 +62,7 @@ def test_3_percent_more_of_the_same_launch(gpu: Installation, tmp_path: Path) ->
     assert len(answer["bisection"]["measured"]) <= 9
     assert "machine code changed: " in text
     compared = answer["bisection"]["comparison"]
-    # 3 % more turns took 4.2 % longer on an H100: the unrolled loop is 1 MB of code.
+    # 3 % more iterations took 4.2 % longer on an H100: the unrolled loop is 1 MB of code.
     assert compared is None or 1.02 < compared["ratio"] < 1.06
     by_time = [one for one in answer["bisection"]["measured"] if one["comparison"] is not None]
     assert len(by_time) <= 2, text

@@ -145,7 +145,7 @@ class KernelReads:
             _reader(values, first),
             grid,
             _reader(numbers, first),
-            tells_turns=self.anywhere is None,
+            unrolls=self.anywhere is None,
         )
         if reached is None:
             return None

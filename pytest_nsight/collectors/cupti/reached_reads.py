@@ -37,8 +37,8 @@ _MOST_CALLS = 4
 _MOST_VISITS = 32
 """Of an instruction: a register that changes in a loop is unknown after two."""
 
-_MOST_TURNS = 64
-"""Of loops whose number of turns is known, counted along a way: over dimensions there are at most 25."""
+_MOST_ITERATIONS = 64
+"""Of loops that are unrolled, counted along a way: over dimensions there are at most 25."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,7 +64,7 @@ class Program:
 
 
 _Place = tuple[tuple[int, ...], int, int]
-"""Where the functions that it is in return to, outermost first, turns of loops before it, and an instruction."""
+"""Where the functions that it is in return to, outermost first, iterations before it, and an instruction."""
 
 
 @dataclass(slots=True)
@@ -74,8 +74,8 @@ class _Walk:
     Attributes:
         program: the code.
         arithmetic: computes with what is known of the launch.
-        most_turns: how many certain jumps back are told apart. What a loop counts is known in each of its turns,
-            as long as the jump back is certain.
+        most_iterations: how many certain jumps back are distinguished: so loops are unrolled whose jump back is
+            certain, and what they count is known in each iteration.
         reads: offsets in constant bank 0.
         narrow: those that some instruction reads as a number, too small for an address.
         is_lost: whether it may read anywhere.
@@ -83,7 +83,7 @@ class _Walk:
 
     program: Program
     arithmetic: Arithmetic
-    most_turns: int = 0
+    most_iterations: int = 0
     reads: set[int] = field(default_factory=set)
     narrow: set[int] = field(default_factory=set)
     is_lost: bool = False
@@ -108,7 +108,7 @@ class _Walk:
                     waiting.append(way)
 
     def _step(self, place: _Place, before: Known) -> tuple[Known, list[_Place]]:
-        returns, turns, at = place
+        returns, iterations, at = place
         flow = self.program.flow
         prepared = self.program.prepare(at)
         one = prepared.one
@@ -128,28 +128,28 @@ class _Walk:
             if one.name == "BSSY" and must_run and (target := flow.find_target(at)) is not None:
                 after = {**after, one.operands[0]: target}
             elif one.name == "BSYNC":
-                elsewhere = [(returns, turns, join) for join in self._find_joins(one, before)]
+                elsewhere = [(returns, iterations, join) for join in self._find_joins(one, before)]
         leaves = one.name in ("EXIT", "RET") or is_call_inside(one) or (one.name == "BRA" and _is_plain_branch(one))
         ways = flow.follow(at, may_jump=may_run, must_jump=must_run and leaves)
-        back = min(turns + 1, self.most_turns) if must_run and leaves else turns
-        return after, [*elsewhere, *((returns, back if way <= at else turns, way) for way in ways)]
+        back = min(iterations + 1, self.most_iterations) if must_run and leaves else iterations
+        return after, [*elsewhere, *((returns, back if way <= at else iterations, way) for way in ways)]
 
     def _call(self, place: _Place) -> list[_Place]:
         """The function of the kernel that is called: each call is followed by itself."""
-        returns, turns, at = place
+        returns, iterations, at = place
         target = self.program.flow.find_target(at)
         self.is_lost = self.is_lost or target is None or len(returns) >= _MOST_CALLS
-        return [] if target is None or self.is_lost else [((*returns, at + 1), turns, target)]
+        return [] if target is None or self.is_lost else [((*returns, at + 1), iterations, target)]
 
     def _return(self, place: _Place, before: Known) -> list[_Place]:
         """Behind the call, if that is where the function returns to: callers leave the address in a register."""
-        returns, turns, at = place
+        returns, iterations, at = place
         one = self.program.instructions[at]
         address = before.get("".join(map(str, one.registers[0]))) if one.registers else None
         if not returns or address != returns[-1] * INSTRUCTION_BYTES:
             self.is_lost = True
             return []
-        return [(returns[:-1], turns, returns[-1])]
+        return [(returns[:-1], iterations, returns[-1])]
 
     def _find_joins(self, one: Instruction, before: Known) -> list[int]:
         """Where threads that have waited for each other go on: what BSSY has set, else any such place."""
@@ -193,7 +193,7 @@ def find_reached(
     grid: tuple[int, int, int],
     find_narrow: FindByte | None = None,
     *,
-    tells_turns: bool = True,
+    unrolls: bool = True,
 ) -> Reached | None:
     """What a launch reads; None where a place in the bank is computed of what is not known.
 
@@ -202,13 +202,13 @@ def find_reached(
         find_byte: what is known of the bank.
         grid: blocks of the launch.
         find_narrow: what is known of it where it is read as a number, too small for an address; None for the same.
-        tells_turns: whether turns of loops are told apart where nothing else helps, which takes ten times as long.
+        unrolls: whether loops are unrolled where nothing else helps, which takes ten times as long.
     """
     if not program.flow.is_known:
         return None
-    for most_turns in (0, _MOST_TURNS) if tells_turns else (0,):
+    for most_iterations in (0, _MOST_ITERATIONS) if unrolls else (0,):
         for blocks in _list_blocks(grid):
-            walk = _Walk(program, Arithmetic(find_byte, blocks, find_narrow or find_byte), most_turns)
+            walk = _Walk(program, Arithmetic(find_byte, blocks, find_narrow or find_byte), most_iterations)
             walk.run()
             if not walk.is_lost:
                 return Reached(frozenset(walk.reads), frozenset(walk.narrow))
