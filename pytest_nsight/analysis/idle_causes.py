@@ -131,15 +131,12 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
             calls.start_ns[call],
         ),
     )
-    chosen = {
-        IdleCause.LAUNCH: np.ones(len(calls), np.bool_),
-        IdleCause.ALLOCATION: flag_calls(trace, is_allocation),
-        IdleCause.LOADING: flag_calls(trace, is_loading),
+    chosen: dict[IdleCause, Ints | slice] = {
+        IdleCause.LAUNCH: slice(None),
+        IdleCause.ALLOCATION: np.flatnonzero(flag_calls(trace, is_allocation)),
+        IdleCause.LOADING: np.flatnonzero(flag_calls(trace, is_loading)),
     }
-    inside = {
-        cause: _find_time_inside(trace, number, threads, gaps, np.flatnonzero(flags))
-        for cause, flags in chosen.items()
-    }
+    inside = {cause: _find_time_inside(trace, number, threads, gaps, rows) for cause, rows in chosen.items()}
     pieces = _split(gaps, _find_waits(trace, number, gaps), inside)
     found = {
         cause: TimeSet.union(
@@ -159,8 +156,8 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
         (IdleCause.HOST, moves & is_long),
         (IdleCause.UNKNOWN, ~is_known & ~moves),
     )
-    for cause, chosen in rest:
-        gap = TimeSet(idle.axis, idle.start[chosen], idle.end[chosen])
+    for cause, flags in rest:
+        gap = TimeSet(idle.axis, idle.start[flags], idle.end[flags])
         found[cause] = TimeSet.merged(found[cause], gap) if len(found[cause].start) else gap
     return found
 
@@ -204,7 +201,7 @@ def _find_waits(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[_Waits, _Waits
     return find_before(gaps.start_ns), find_before(gaps.called_ns)
 
 
-def _find_time_inside(trace: Trace, number: Ints, threads: int, gaps: _Gaps, rows: Ints) -> TimeSet:
+def _find_time_inside(trace: Trace, number: Ints, threads: int, gaps: _Gaps, rows: Ints | slice) -> TimeSet:
     """When each thread is inside any of these CUDA calls."""
     calls = trace.calls
     low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
@@ -236,18 +233,23 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause,
 
     def measure(cause: IdleCause, low_ns: Ints, high_ns: Ints) -> Ints:
         calls = inside[cause]
-        return calls.covered(calls.axis.place(gaps.thread, low_ns), calls.axis.place(gaps.thread, high_ns))
+        found = np.zeros(len(low_ns), np.int64)
+        if len(calls.start) and len(rows := np.flatnonzero(low_ns < high_ns)):
+            low, high = (calls.axis.place(gaps.thread[rows], time_ns[rows]) for time_ns in (low_ns, high_ns))
+            found[rows] = calls.covered(low, high)
+        return found
 
     def measure_own(cause: IdleCause) -> Ints:
         return measure(cause, free_ns, began_ns) + measure(cause, ready_ns, called_ns)
 
+    inside_ns = measure(IdleCause.LAUNCH, ready_ns, called_ns)
+    inside_own_ns = measure(IdleCause.LAUNCH, free_ns, began_ns) + inside_ns
     own_ns = began_ns - free_ns + called_ns - ready_ns
     allocating_ns, loading_ns = measure_own(IdleCause.ALLOCATION), measure_own(IdleCause.LOADING)
     is_preparing = (2 * (allocating_ns + loading_ns) > own_ns) & ~is_queued
-    is_host = (own_ns - measure_own(IdleCause.LAUNCH) > HOST_GAP_NS) & ~is_queued & ~is_preparing
+    is_host = (own_ns - inside_own_ns > HOST_GAP_NS) & ~is_queued & ~is_preparing
     is_at_work = is_host | is_preparing
     is_slow = (gaps.launched_ns - called_ns > HOST_GAP_NS) & ~is_queued
-    inside_ns = measure(IdleCause.LAUNCH, ready_ns, called_ns)
     is_calling = ~is_at_work & ~is_queued & (is_slow | (2 * inside_ns > called_ns - ready_ns))
     pieces: _Pieces = {cause: [] for cause in IdleCause}
 

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.model.errors import TraceError
-from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ints
 
 _MOST = 2**62
@@ -76,16 +75,21 @@ class TimeSet:
         """
         start, end = axis.place(line, start_ns), axis.place(line, end_ns)
         kept = end > start
-        return cls._merge(axis, start[kept], end[kept])
+        return cls._merge(axis, start, end) if kept.all() else cls._merge(axis, start[kept], end[kept])
 
     @classmethod
     def _merge(cls, axis: Axis, start: Ints, end: Ints) -> TimeSet:
         if not len(start):
             return cls(axis, start, end)
-        order = np.argsort(start, kind="stable")
-        start, end = start[order], end[order]
+        # Most tables are in order already.
+        if (start[1:] < start[:-1]).any():
+            order = np.argsort(start, kind="stable")
+            start, end = start[order], end[order]
         reached = np.maximum.accumulate(end)
-        first = np.flatnonzero(np.concatenate([[True], start[1:] > reached[:-1]]))
+        is_first = np.concatenate([[True], start[1:] > reached[:-1]])
+        if is_first.all():
+            return cls(axis, start, end)
+        first = np.flatnonzero(is_first)
         last = np.append(first[1:], len(start)) - 1
         return cls(axis, start[first], reached[last])
 
@@ -129,13 +133,15 @@ class TimeSet:
             start: shape (intervals,), positions on the axis.
             end: shape (intervals,).
         """
-        return self._before(np.maximum(start, end)) - self._before(start)
-
-    def _before(self, position: Ints) -> Ints:
-        """Length of the set before each position."""
+        if not len(self.start):
+            return np.zeros(len(start), np.int64)
         running = np.concatenate([np.zeros(1, np.int64), np.cumsum(self.length_ns)])
+        return self._before(np.maximum(start, end), running) - self._before(start, running)
+
+    def _before(self, position: Ints, running: Ints) -> Ints:
+        """Length of the set before each position; `running` is the length before each interval, and of all."""
         at = np.searchsorted(self.start, position)
-        overshoot = np.maximum(self.end[at - 1] - position, 0) if len(self.end) else 0
+        overshoot = np.maximum(self.end[at - 1] - position, 0)
         before: Ints = running[at] - np.where(at > 0, overshoot, 0)
         return before
 
@@ -153,9 +159,17 @@ class TimeSet:
 
     def minus(self, other: TimeSet) -> TimeSet:
         """The instants of this set that are not in the other set of the same axis."""
-        if not len(self.start):
+        if not len(self.start) or not len(other.start):
             return self
-        edges = distinct(np.concatenate([self.start, self.end, other.start, other.end]))
-        start, end = edges[:-1], edges[1:]
-        inside = (self.covered(start, end) > 0) & (other.covered(start, end) == 0)
-        return TimeSet._merge(self.axis, start[inside], end[inside])
+        gap_start = np.concatenate([self.start[:1] - 1, other.end])
+        gap_end = np.concatenate([other.start, self.end[-1:] + 1])
+        gap_start[0] = min(int(gap_start[0]), int(gap_end[0]))
+        gap_end[-1] = max(int(gap_end[-1]), int(gap_start[-1]))
+        first = np.searchsorted(gap_end, self.start, side="right")
+        pieces = np.maximum(np.searchsorted(gap_start, self.end) - first, 0)
+        row = np.repeat(np.arange(len(self.start)), pieces)
+        gap = np.arange(len(row)) - np.repeat(np.cumsum(pieces) - pieces, pieces) + first[row]
+        start = np.maximum(self.start[row], gap_start[gap])
+        end = np.minimum(self.end[row], gap_end[gap])
+        kept = end > start
+        return TimeSet._merge(self.axis, start[kept], end[kept])
