@@ -80,7 +80,28 @@ def test_a_kernel_that_reads_its_modules_constants_has_two_codes(modules: list[d
         choose_code("look_up", [first, second], 16)
 
 
-@pytest.mark.parametrize("change", ["text", "frame_bytes", "shared_bytes", "parameters"])
+@pytest.mark.parametrize(
+    ("before", "now"),
+    [("__cluster_dims__(2)", "__cluster_dims__(4)"), ("__cluster_dims__(2)", ""), ("", "__launch_bounds__(128)")],
+)
+def test_codes_that_are_compiled_for_other_launches_are_two(before: str, now: str) -> None:
+    if find_disassembler() is None:
+        lack("there is no nvdisasm: pip install triton")
+    source = """extern "C" __global__ void %s count(unsigned* x) {
+      unsigned rank;
+      asm("mov.u32 %%0, %%%%cluster_ctarank;" : "=r"(rank));
+      x[rank] = 1;
+    }"""
+    library = require_nvrtc()
+    images = [compile_source(library, source % bounds, (9, 0), ()).image for bounds in (before, now)]
+    first, second = (read_kernels(image)["count"] for image in images)
+    assert first.text == second.text
+
+    with pytest.raises(UnidentifiedError, match="each with another code"):
+        choose_code("count", [first, second], 16)
+
+
+@pytest.mark.parametrize("change", ["text", "frame_bytes", "shared_bytes", "parameters", "attributes"])
 def test_codes_that_differ_in_the_kernels_own_are_two(modules: list[dict[str, KernelCode]], change: str) -> None:
     first = modules[0]["scale"]
     code = replace(first.code, digest="other")
@@ -89,6 +110,7 @@ def test_codes_that_differ_in_the_kernels_own_are_two(modules: list[dict[str, Ke
         "frame_bytes": replace(first, code=replace(code, frame_bytes=8)),
         "shared_bytes": replace(first, code=replace(code, shared_bytes=2048)),
         "parameters": replace(first, code=code, parameters=first.parameters[:1]),
+        "attributes": replace(first, code=code, attributes="others"),
     }[change]
 
     with pytest.raises(UnidentifiedError, match="each with another code"):

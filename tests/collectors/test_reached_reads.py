@@ -141,6 +141,7 @@ JUMPS, STAYS, BOTH = {0, 11}, {0, 7}, {0, 7, 11}
             pytest.param([text, f"ISETP.EQ.AND P0, PT, R5, {value}, PT ;", JUMP], number, JUMPS, id=name)
             for name, text, number, value in [
                 ("the-greater", "VIMNMX R5, R5, -0x3, !PT ;", -5, "-0x3"),
+                ("the-greater-on-blackwell", "VIMNMX R5, PT, PT, R5, -0x3, !PT ;", -5, "-0x3"),
                 ("the-lesser", "VIMNMX R5, R5, -0x3, PT ;", -5, "-0x5"),
                 ("the-greater-without-a-sign", "IMNMX.U32 R5, R5, 0x3, !PT ;", -5, "-0x5"),
             ]
@@ -432,6 +433,17 @@ def test_a_whole_address_that_decides_as_a_number_leaves_the_launch_unknown() ->
         reads = read_texts(*(text.format(width) for text in texts))
         assert reads.of_launch(values, (), GRID) is not None
         assert reads.of_launch(values, range(8), GRID) is None
+
+
+def test_equal_bytes_of_which_others_are_an_address_are_another_launch() -> None:
+    reads = read_texts(
+        "LDC.64 R4, c[0x0][0x210] ;", "LDC R1, c[0x0][R4+0x220] ;", "LDC R6, c[0x0][0x218] ;",
+        "LDC R7, c[0x0][R6+0x220] ;", END,
+    )  # fmt: skip
+    values = [4, *[0] * 7, 8, *[0] * (SIZE - 9)]
+
+    assert reads.of_launch(values, range(8, 16), GRID) == words(0, 1, 2, 5, 6)
+    assert reads.of_launch(values, range(16), GRID) is None
 
 
 def test_a_function_that_calls_itself_is_not_followed_without_end() -> None:

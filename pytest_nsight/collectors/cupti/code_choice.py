@@ -76,10 +76,11 @@ def _join(codes: Sequence[KernelCode]) -> KernelCode | None:
 
 
 def _own(kernel: KernelCode) -> bytes:
-    """What is the kernel's own: its instructions, parameters, registers and memory."""
+    """What is the kernel's own: its instructions, attributes, parameters, registers and memory."""
     numbers = (kernel.parameters_at, kernel.architecture, kernel.code.registers, kernel.code.frame_bytes)
     layout = [number for one in kernel.parameters for number in (one.ordinal, one.offset, one.size)]
-    return struct.pack(f"<{5 + len(layout)}I", *numbers, _shared_bytes(kernel), *layout) + kernel.text
+    packed = struct.pack(f"<{5 + len(layout)}I", *numbers, _shared_bytes(kernel), *layout)
+    return packed + kernel.attributes.encode() + kernel.text
 
 
 def _shared_bytes(kernel: KernelCode) -> int:

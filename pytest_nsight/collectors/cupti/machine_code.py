@@ -58,6 +58,7 @@ class KernelCode:
         text: its machine code as bytes.
         is_whole: whether these bytes are all that it runs of its module: the loader fills nothing in, and there
             are no functions besides kernels.
+        attributes: digest of its attributes, such as the cluster and the most threads that it is compiled for.
     """
 
     name: str
@@ -67,6 +68,7 @@ class KernelCode:
     architecture: int = 0
     text: bytes = field(default=b"", repr=False)
     is_whole: bool = False
+    attributes: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,14 +149,12 @@ class Cubin:
             architecture=self._file.architecture,
             text=self._file.content(f".text.{name}"),
             is_whole=self._is_closed and not any(True for _ in self._relocations(f".text.{name}")),
+            attributes=hashlib.sha256(_join_attributes(attributes)).hexdigest()[:32],
         )
 
     def _digest(self, name: str, attributes: Sequence[_Attribute]) -> str:
         hashed = hashlib.sha256()
-        for attribute in attributes:
-            if attribute.number not in _IGNORED:
-                hashed.update(struct.pack("<BI", attribute.number, len(attribute.payload)))
-                hashed.update(attribute.payload)
+        hashed.update(_join_attributes(attributes))
         for number in (_REGISTERS, _FRAME):
             hashed.update(struct.pack("<I", self._numbers.get((number, name), 0)))
         for label, content in self._what_runs(name):
@@ -212,6 +212,15 @@ def _read_attributes(content: bytes) -> Iterator[_Attribute]:
             offset += value
         else:
             yield _Attribute(number, struct.pack("<H", value))
+
+
+def _join_attributes(attributes: Sequence[_Attribute]) -> bytes:
+    """Those that change what runs."""
+    return b"".join(
+        struct.pack("<BI", one.number, len(one.payload)) + one.payload
+        for one in attributes
+        if one.number not in _IGNORED
+    )
 
 
 def _read_parameters(attributes: Sequence[_Attribute]) -> tuple[Parameter, ...]:

@@ -81,6 +81,9 @@ def mask_unread(value: bytes, parameter: Parameter, reads: frozenset[int]) -> by
     return bytes(byte if parameter.offset + at in reads else 0 for at, byte in enumerate(value))
 
 
+_Pair = tuple["int | None", "int | None"]
+
+
 @dataclass(slots=True)
 class KernelReads:
     """What a kernel reads of its arguments.
@@ -96,9 +99,7 @@ class KernelReads:
     anywhere: frozenset[int] | None
     _program: Program
     described: frozenset[int] | None = None
-    _known: list[tuple[tuple[int, int, int], bool, frozenset[int], Sequence[int | None]]] = field(
-        default_factory=list
-    )
+    _known: list[tuple[tuple[int, int, int], bool, frozenset[int], Sequence[_Pair]]] = field(default_factory=list)
 
     def of_launch(
         self, values: Sequence[int], addresses: Collection[int], grid: tuple[int, int, int]
@@ -120,11 +121,12 @@ class KernelReads:
             ways.append((True, list(values)))
         for decide, numbers in ways:
             for known_grid, known_decide, reads, read in self._known:
-                if (known_grid, known_decide) == (grid, decide) and read == [numbers[at] for at in sorted(reads)]:
+                # An address that decides as a number is no plain number.
+                if (known_grid, known_decide) == (grid, decide) and read == _pick(masked, numbers, reads):
                     return reads
             found = self._follow(masked, numbers, grid)
             if found is not None:
-                self._known.append((grid, decide, found, [numbers[at] for at in sorted(found)]))
+                self._known.append((grid, decide, found, _pick(masked, numbers, found)))
                 return found
         return self.anywhere
 
@@ -161,6 +163,11 @@ class KernelReads:
             for word in (range(at, at + ADDRESS_BYTES) for at in hidden)
         )
         return None if is_hidden else reads
+
+
+def _pick(masked: Sequence[int | None], numbers: Sequence[int | None], reads: frozenset[int]) -> list[_Pair]:
+    """What is known of the bytes that are read: without those of addresses, and where these count as numbers."""
+    return [(masked[at], numbers[at]) for at in sorted(reads)]
 
 
 def _reader(values: Sequence[int | None], first: int) -> FindByte:

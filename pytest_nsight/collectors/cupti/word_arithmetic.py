@@ -158,17 +158,17 @@ def _compare(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Know
 
 def _choose(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Value | None:
     """The lesser of two words, or the greater where the predicate is false."""
-    if len(one.operands) != 4 or one.suffixes not in ((), ("U32",)):
-        return None
-    is_lesser = find_flag(one.operands[3])
-    if is_lesser is None:
+    # From Blackwell on two predicates that nobody asks for stand behind the first operand.
+    words = [operand for operand in one.operands[1:-1] if operand != "PT"]
+    is_lesser = find_flag(one.operands[-1]) if _PREDICATE.fullmatch(one.operands[-1].lstrip("!")) else None
+    if len(words) != 2 or is_lesser is None or one.suffixes not in ((), ("U32",)):
         return None
     key = _as_signed if not one.suffixes else int
 
     def pick(first: int, second: int) -> int:
         return min(first, second, key=key) if is_lesser else max(first, second, key=key)
 
-    return each(pick, [find_word(operand) for operand in one.operands[1:3]])
+    return each(pick, [find_word(operand) for operand in words])
 
 
 def _combine_bits(one: Instruction, find_word: FindWord) -> Value | None:
