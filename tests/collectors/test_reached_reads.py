@@ -241,17 +241,15 @@ def test_of_two_ways_that_meet_only_what_both_know_is_known() -> None:
     assert follow(reads) == words(11)
 
 
+COUNTED = (
+    LOAD, "LDC R9, c[0x0][R5+0x218] ;", "IADD3 R5, R5, -0x4, RZ ;", "ISETP.GT.AND P0, PT, R5, RZ, PT ;",
+    "@P0 BRA 0x10 ;",
+)  # fmt: skip
+"""A loop as over the dimensions of a tensor; word 0 says how many bytes its list takes."""
+
+
 def test_what_a_loop_counts_is_known_in_each_iteration() -> None:
-    """As over the dimensions of a tensor, whose number word 0 says."""
-    reads = read_texts(
-        LOAD,
-        "LDC R9, c[0x0][R5+0x218] ;",
-        "IADD3 R5, R5, -0x4, RZ ;",
-        "ISETP.GT.AND P0, PT, R5, RZ, PT ;",
-        "@P0 BRA 0x10 ;",
-        IN_BOTH,
-        END,
-    )
+    reads = read_texts(*COUNTED, IN_BOTH, END)
 
     assert reads.anywhere is None
     assert follow(reads, 12) == words(0, 3, 4, 5, 11)
@@ -289,14 +287,7 @@ def test_a_loop_whose_end_is_not_known_may_read_anywhere() -> None:
 
 
 def test_more_iterations_than_are_unrolled_may_read_anywhere() -> None:
-    reads = read_texts(
-        LOAD,
-        "LDC R9, c[0x0][R5+0x218] ;",
-        "IADD3 R5, R5, -0x4, RZ ;",
-        "ISETP.GT.AND P0, PT, R5, RZ, PT ;",
-        "@P0 BRA 0x10 ;",
-        END,
-    )
+    reads = read_texts(*COUNTED, END)
 
     assert follow(reads, 4 * 60) is not None
     assert follow(reads, 4 * 100) is None
@@ -436,7 +427,7 @@ def test_a_whole_address_that_decides_as_a_number_leaves_the_launch_unknown() ->
         assert reads.of_launch(values, range(8), GRID) is None
 
 
-def test_equal_bytes_of_which_others_are_an_address_are_another_launch() -> None:
+def test_equal_bytes_with_another_address_among_them_are_another_launch() -> None:
     reads = read_texts(
         "LDC.64 R4, c[0x0][0x210] ;", "LDC R1, c[0x0][R4+0x220] ;", "LDC R6, c[0x0][0x218] ;",
         "LDC R7, c[0x0][R6+0x220] ;", END,
