@@ -161,6 +161,7 @@ class TimeSet:
         """The instants of this set that are not in the other set of the same axis."""
         if not len(self.start) or not len(other.start):
             return self
+        # The gaps of the other set: before it, between its intervals, behind it.
         gap_start = np.concatenate([self.start[:1] - 1, other.end])
         gap_end = np.concatenate([other.start, self.end[-1:] + 1])
         gap_start[0] = min(int(gap_start[0]), int(gap_end[0]))

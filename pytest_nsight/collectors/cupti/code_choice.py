@@ -62,8 +62,8 @@ def choose_code(name: str, found: Sequence[KernelCode], registers: int | None) -
 def _join(codes: Sequence[KernelCode]) -> KernelCode | None:
     """One code for those that differ in what the kernel cannot read only; None where they differ in more."""
     first = codes[0]
-    own = [_own(one) for one in codes]
-    if not all(one.is_whole for one in codes) or own.count(own[0]) < len(own):
+    own, *others = {_own(one) for one in codes}
+    if others or not all(one.is_whole for one in codes):
         return None
     (instructions,) = disassemble(first.architecture, [first.text])
     if instructions is None:
@@ -71,7 +71,7 @@ def _join(codes: Sequence[KernelCode]) -> KernelCode | None:
     for one in instructions:
         if one is None or any(bank != _ARGUMENTS_BANK for bank in _BANK.findall(one.text)):
             return None
-    digest = hashlib.sha256(own[0]).hexdigest()[:32]
+    digest = hashlib.sha256(own).hexdigest()[:32]
     return replace(first, code=replace(first.code, digest=digest, shared_bytes=_shared_bytes(first)))
 
 

@@ -213,9 +213,10 @@ class LaunchReader:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
         if launch is not None and launch.cubin:
             return self._read_module(launch.cubin, name)
-        key = name, registers, len(self._find_codes(name))
+        found = self._find_codes(name)
+        key = name, registers, len(found)
         if key not in self._chosen:
-            self._chosen[key] = choose_code(name, self._find_codes(name), registers)
+            self._chosen[key] = choose_code(name, found, registers)
         return self._chosen[key]
 
     def _read_module(self, data: bytes, name: str) -> KernelCode:

@@ -34,7 +34,7 @@ _COMBINE: Mapping[str, Callable[[bool, bool], bool]] = {
 
 _MULTIPLY_ADD = frozenset(("IMAD", "UIMAD"))
 _ADD3 = frozenset(("IADD3", "UIADD3"))
-_LESSER_OR_GREATER = frozenset(("IMNMX", "VIMNMX"))
+_EXTREMES = frozenset(("IMNMX", "VIMNMX"))
 _ADD = frozenset(("VIADD", "IADD"))
 _LOW_HALF = frozenset(((), ("MOV",), ("MOV", "U32"), ("SHL",), ("SHL", "U32"), ("IADD",), ("U32",)))
 _COMPARISONS = frozenset(("ISETP", "UISETP"))
@@ -43,7 +43,7 @@ _OF_PREDICATES = frozenset(("PLOP3", "UPLOP3"))
 _PACK = "HFMA2"
 
 COMPUTED = frozenset((
-    *_MULTIPLY_ADD, *_ADD, *_ADD3, *_LESSER_OR_GREATER, *_COMPARISONS, *_OF_BITS, *_OF_PREDICATES, _PACK, "LEA",
+    *_MULTIPLY_ADD, *_ADD, *_ADD3, *_EXTREMES, *_COMPARISONS, *_OF_BITS, *_OF_PREDICATES, _PACK, "LEA",
     "MOV", "SHF", "ULEA", "UMOV", "USHF",
 ))  # fmt: skip
 """Instructions whose result may be known."""
@@ -66,8 +66,8 @@ def compute(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Known
     value: Value | None
     if one.name in _OF_BITS:
         value = _combine_bits(one, find_word)
-    elif one.name in _LESSER_OR_GREATER:
-        value = _choose(one, find_word, find_flag)
+    elif one.name in _EXTREMES:
+        value = _take_extreme(one, find_word, find_flag)
     elif one.name == _PACK:
         value = _pack_halves(one)
     else:
@@ -112,20 +112,17 @@ def _add(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Known:
         first, second, third = (~word % WORD if is_complement else word for word, is_complement in pairs)
         return (first * second if is_product else first + second) + third + sum(map(bool, carried))
 
-    found: Known = {}
-    if (total := each(total_of, values)) is not None:
-        found[target] = total
     negative = [word.startswith("-") for word in words]
+
+    def carry_of(*known: int) -> int:
+        # A difference carries where it borrows nothing; of zero the negative word is zero, too.
+        is_of_zero = any(is_negative and not word for word, is_negative in zip(known, negative, strict=True))
+        return int(is_of_zero or total_of(*known) >= WORD)
+
+    results = {target: each(total_of, values)}
     if carries and words[2].endswith("RZ") and sum(negative) < 2 and not is_product:
-
-        def carry(*known: int) -> int:
-            # A difference carries where it borrows nothing; of zero the negative word is zero, too.
-            is_of_zero = any(is_negative and not word for word, is_negative in zip(known, negative, strict=True))
-            return int(is_of_zero or total_of(*known) >= WORD)
-
-        if (carry_out := each(carry, values)) is not None:
-            found[carries[0]] = carry_out
-    return found
+        results[carries[0]] = each(carry_of, values)
+    return {name: value for name, value in results.items() if value is not None}
 
 
 def _compare(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Known:
@@ -156,9 +153,9 @@ def _compare(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Know
     return {} if found is None else {one.operands[0]: found}
 
 
-def _choose(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Value | None:
+def _take_extreme(one: Instruction, find_word: FindWord, find_flag: FindFlag) -> Value | None:
     """The lesser of two words, or the greater where the predicate is false."""
-    # From Blackwell on two predicates that nobody asks for stand behind the first operand.
+    # From Blackwell on two more predicates, always PT here, stand behind the first operand.
     words = [operand for operand in one.operands[1:-1] if operand != "PT"]
     is_lesser = find_flag(one.operands[-1]) if _PREDICATE.fullmatch(one.operands[-1].lstrip("!")) else None
     if len(words) != 2 or is_lesser is None or one.suffixes not in ((), ("U32",)):
