@@ -51,6 +51,9 @@ class Device(Protocol):
     def release(self) -> None:
         """Gives back memory that no tensor uses any more."""
 
+    def isolate(self) -> None:
+        """Makes what the next case allocates independent of the cases before it."""
+
     def launch_little(self) -> None:
         """Gives the device next to nothing to do."""
 
@@ -88,6 +91,9 @@ class CpuDevice:
         return NvmlSample()
 
     def release(self) -> None:
+        """Does nothing."""
+
+    def isolate(self) -> None:
         """Does nothing."""
 
     def launch_little(self) -> None:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping
+from functools import cached_property
 from typing import Any, Final
 
 from pytest_nsight.protocol.conditions import BoardActivity
 from pytest_nsight.protocol.manifest_events import NvmlSample
+from pytest_nsight.worker.allocator_state import LeftRoom
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.compiled_canaries import VERSION, make_compiled_canaries
 from pytest_nsight.worker.cuda_driver import CudaDriver, DeviceBuffer, load_driver
@@ -36,8 +38,8 @@ class TorchGpu:
         self.board = f"GPU-{properties.uuid}"
         self._nvml = Nvml(self.board)
         self.power_limit_w = self._nvml.power_limit_w()
-        # Twice the cache: one sweep of exactly its size leaves lines behind.
-        self._spill = torch.empty(2 * properties.L2_cache_size, dtype=torch.uint8, device="cuda")
+        self._left_room = LeftRoom(torch)
+        self._l2_bytes = int(properties.L2_cache_size)
         self.environment: Mapping[str, str] = {
             "gpu": self.name,
             "cuda": str(torch.version.cuda),
@@ -47,10 +49,15 @@ class TorchGpu:
         self.canaries: tuple[Canary, ...] = ()
         self.why_no_canaries = ""
         if USES_TORCH_CANARIES:
-            self.canaries = make_canaries(torch, "cuda", properties.L2_cache_size)
+            self.canaries = make_canaries(torch, "cuda", self._l2_bytes)
         elif driver := load_driver():
             compiled = make_compiled_canaries(driver)
             self.canaries, self.why_no_canaries = compiled.canaries, compiled.why_none
+
+    @cached_property
+    def _spill(self) -> Any:
+        # Twice the cache: one sweep of exactly its size leaves lines behind. A pass that never flushes has none.
+        return self._torch.empty(2 * self._l2_bytes, dtype=self._torch.uint8, device="cuda")
 
     def synchronize(self) -> None:
         """Waits for all streams of the device."""
@@ -67,6 +74,10 @@ class TorchGpu:
     def release(self) -> None:
         """Empties the allocator's cache."""
         self._torch.cuda.empty_cache()
+
+    def isolate(self) -> None:
+        """Empties the cache, and holds what room is left in segments in use."""
+        self._left_room.hold()
 
     def launch_little(self) -> None:
         """Writes one element."""
@@ -91,6 +102,7 @@ class DriverGpu:
     def __init__(self, driver: CudaDriver, root_pid: int) -> None:
         self._driver = driver
         self._root_pid = root_pid
+        self._left_room: LeftRoom | None = None
         self.name = driver.name
         self.board = driver.uuid
         self._nvml = Nvml(self.board)
@@ -127,6 +139,14 @@ class DriverGpu:
             torch.cuda.empty_cache()
         if cupy is not None:
             cupy.get_default_memory_pool().free_all_blocks()
+
+    def isolate(self) -> None:
+        """Empties the frameworks' allocators, and holds what room is left in segments that torch uses."""
+        self.release()
+        torch = sys.modules.get("torch")
+        if torch is not None and torch.cuda.is_initialized():
+            self._left_room = self._left_room or LeftRoom(torch)
+            self._left_room.hold()
 
     def launch_little(self) -> None:
         """Clears four bytes."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -83,7 +82,9 @@ class MeasuredRun:
             )
             if device.why_no_canaries and self.job.canaries:
                 self.journal.write("canary_fault", case=f"{CANARIES}::{NAMES[0]}", text=device.why_no_canaries)
-            self._stopwatch = Stopwatch(device, self._recorder, self.journal, self._barrier)
+            # A pass without times needs no floor, and to measure it takes memory that the case may notice.
+            floor_ns = None if self.identifier is None else 0
+            self._stopwatch = Stopwatch(device, self._recorder, self.journal, self._barrier, floor_ns=floor_ns)
         return self._stopwatch
 
     def identify(
@@ -131,9 +132,7 @@ class MeasuredRun:
         if self._stopwatch is None or self.is_device_lost:
             return
         if self.identifier is not None:
-            # The size of an allocation counts, and a block that another case has left may be a larger one.
-            gc.collect()
-            self._stopwatch.device.release()
+            self._stopwatch.device.isolate()
             return
         self._pairs.leave(case, self._stopwatch)
         if self.job.canaries and self._assignment.canaries and case in self._assignment.cases:

@@ -73,7 +73,13 @@ class Stopwatch:
     """
 
     def __init__(
-        self, device: Device, recorder: Recorder, journal: Journal, barrier: Callable[[], None] = no_barrier
+        self,
+        device: Device,
+        recorder: Recorder,
+        journal: Journal,
+        barrier: Callable[[], None] = no_barrier,
+        *,
+        floor_ns: int | None = None,
     ) -> None:
         """Prepares.
 
@@ -82,6 +88,7 @@ class Stopwatch:
             recorder: marks the rounds in the trace.
             journal: records the rounds.
             barrier: called right before a round opens, lets the ranks of a parallel test begin it together.
+            floor_ns: how long a round takes that does next to nothing; None to measure it.
         """
         self._barrier = barrier
         self.device = device
@@ -92,7 +99,7 @@ class Stopwatch:
         self._parts: list[tuple[int, str]] | None = None
         self._thread = threading.get_ident()
         self._highest_mhz: int | None = None
-        self._floor_ns: int | None = None
+        self._floor_ns = floor_ns
 
     def measure(
         self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: RoundPlan

@@ -81,6 +81,8 @@ class Board:
 
     def release(self) -> None: ...
 
+    def isolate(self) -> None: ...
+
     def launch_little(self) -> None:
         self.pass_time(LAUNCH_NS)
 
