@@ -26,7 +26,7 @@ struct AddScalar { bool is_set; float scalar; };
 extern "C" __global__ void add(float* x, AddScalar f) { x[threadIdx.x] += f.scalar; }
 extern "C" __global__ void scale(float* x, int n) { x[threadIdx.x] *= n; }
 """
-MEMORY = 0x10000
+MEMORY = 0x7F0000010000
 
 
 class Cupti:

@@ -20,6 +20,7 @@ DRIVER_DOMAIN, RUNTIME_DOMAIN, RESOURCE_DOMAIN, MODULE_LOADED = 1, 2, 3, 6
 FUNCTION, MODULE = 77, 78
 LIBRARY, KERNEL = 79, 80
 """A library that is loaded for all contexts, and a kernel of it, which is no function to the driver."""
+MEMORY = 0x7F0000010000
 NOTHING = ctypes.create_string_buffer(56)
 """A configuration without attributes."""
 
@@ -27,7 +28,7 @@ VALUES = {0: struct.pack("<Q", 0xABCDEF), 1: struct.pack("<i", -5)}
 
 
 class Driver:
-    """A driver that knows one function of two parameters, a kernel, and 4 KiB of memory at 0x10000."""
+    """A driver that knows one function of two parameters, a kernel, and 4 KiB of memory at MEMORY, and some lower."""
 
     def __init__(self) -> None:
         self.parameters = [(0, 8), (8, 4)]
@@ -54,12 +55,12 @@ class Driver:
         return 1
 
     def cuMemGetAddressRange_v2(self, base: Any, size: Any, address: Any) -> int:  # noqa: N802
-        base._obj.value, size._obj.value = 0x10000, 4096
-        return 0 if 0x10000 <= address.value < 0x11000 else 1
+        base._obj.value, size._obj.value = MEMORY, 4096
+        return 0 if MEMORY <= address.value < MEMORY + 4096 or address.value < 2**36 else 1
 
     def cuPointerGetAttribute(self, value: Any, attribute: Any, address: Any) -> int:  # noqa: N802
-        is_device = address.value < 0x10800
-        value._obj.value = {2: 2 if is_device else 1, 8: address.value >= 0x10C00}[attribute.value]
+        is_device = address.value < MEMORY + 0x800
+        value._obj.value = {2: 2 if is_device else 1, 8: address.value >= MEMORY + 0xC00}[attribute.value]
         return 0
 
 
@@ -364,10 +365,16 @@ def test_a_failure_within_a_callback_is_kept_and_not_raised(callbacks: Callbacks
 
 
 def test_memory_is_looked_up(callbacks: Callbacks) -> None:
-    assert callbacks.capture.memory.find(0x10010) == Allocation(0x10000, 4096)
-    assert callbacks.capture.memory.find(0x10900) == Allocation(0x10000, 4096, " of the host")
-    assert callbacks.capture.memory.find(0x10D00) == Allocation(0x10000, 4096, " managed")
-    assert callbacks.capture.memory.find(0x20000) is None
+    find = callbacks.capture.memory.find
+    assert find(MEMORY + 0x10) == Allocation(MEMORY, 4096)
+    assert find(MEMORY + 0x900) == Allocation(MEMORY, 4096, " of the host")
+    assert find(MEMORY + 0xD00) == Allocation(MEMORY, 4096, " managed")
+    assert find(MEMORY + 0x10000) is None
+
+
+def test_two_small_numbers_are_no_address_wherever_the_driver_puts_memory(callbacks: Callbacks) -> None:
+    """On an H200 a segment lay at 16 GiB, and cuDNN's divisor 16 with its shift 4 counted as a pointer into it."""
+    assert callbacks.capture.memory.find(int.from_bytes(struct.pack("<2I", 16, 4), "little")) is None
 
 
 def test_an_address_of_the_process_itself_is_one_wherever_it_lies(callbacks: Callbacks) -> None:

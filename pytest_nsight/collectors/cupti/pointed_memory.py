@@ -21,8 +21,12 @@ _MAPS = Path("/proc/self/maps")
 _MAPPING = re.compile(r"^([0-9a-f]+)-([0-9a-f]+) (?!---)", re.MULTILINE)
 """A row of it. What nobody may access is room that CUDA reserves, hundreds of gigabytes."""
 
-_LEAST_HOST, _PAST_HOST = 2**40, 2**47
-"""Where Linux puts programs, libraries, heaps and stacks; smaller numbers are sizes rather than addresses."""
+_LEAST_ADDRESS, _PAST_HOST = 2**40, 2**47
+"""Where Linux puts programs, libraries, heaps and stacks, and CUDA most memory of devices.
+
+Smaller words count as numbers: CUDA puts some large memory at 16 GiB and above, where two small numbers beside one
+another, such as 16 and 4, look like an address. A number that counted as an address would not be compared.
+"""
 
 
 class PointedMemory:
@@ -36,7 +40,9 @@ class PointedMemory:
         self._elsewhere: set[int] = set()
 
     def find(self, address: int) -> Allocation | None:
-        """The memory that an address points into, None where it is none."""
+        """The memory that an address points into, None where it is none or too small to be known from a number."""
+        if address < _LEAST_ADDRESS:
+            return None
         base, size = c_uint64(), c_size_t()
         if self._driver.cuMemGetAddressRange_v2(byref(base), byref(size), c_uint64(address)):
             return Allocation(address, 0) if self._is_of_process(address) else None
@@ -51,7 +57,7 @@ class PointedMemory:
         return value.value
 
     def _is_of_process(self, address: int) -> bool:
-        if not _LEAST_HOST <= address < _PAST_HOST or address in self._elsewhere:
+        if address >= _PAST_HOST or address in self._elsewhere:
             return False
         if not self._is_mapped(address):
             # Memory has been mapped since they were read, or it is a number.
