@@ -115,7 +115,7 @@ class _Encoder:
     def _identity(self, identity: Identity) -> str:
         keys = [self._launch(launch) for launch in identity.launches]
         order = tuple((keys[place], times) for place, times in identity.order)
-        return self.identities.add(_fields(StoredIdentity(identity.digest, order)))
+        return self.identities.add(_fields(StoredIdentity(identity.digest, order, identity.reading)))
 
     def _launch(self, launch: LaunchIdentity) -> str:
         if launch not in self._launch_keys:

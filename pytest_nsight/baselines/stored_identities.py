@@ -46,10 +46,14 @@ class StoredLaunch:
 
 @dataclass(frozen=True, slots=True)
 class StoredIdentity:
-    """Format 3: what a round launches: (key of a launch, how often in a row) in order; none of too many."""
+    """Format 3: what a round launches: (key of a launch, how often in a row) in order; none of too many.
+
+    `reading` is that of model/identity.py; identities without it are of the first.
+    """
 
     digest: str
     order: tuple[tuple[str, _Number], ...] = ()
+    reading: Count = 1
 
 
 def store_launch(launch: LaunchIdentity) -> StoredLaunch:
@@ -85,6 +89,7 @@ def restore_identities(
             stored.digest,
             tuple(restored[launch] for launch in places),
             tuple((places[launch], times) for launch, times in stored.order),
+            reading=stored.reading,
         )
     return found
 

@@ -22,7 +22,7 @@ from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.processes.child_process import ChildProcess, shorten, start
 from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
-from pytest_nsight.protocol.worker_start import fix_addresses
+from pytest_nsight.protocol.worker_start import fix_addresses, fix_allocator
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _PREFIX = "identity"
@@ -111,7 +111,8 @@ class IdentityPass:
 
     def _launch(self, worker: Sequence[str], folder: Path, where: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts a worker without a profiler."""
-        return start(fix_addresses(worker), folder / WORKER_LOG, where, {**environ, **self._variables})
+        variables = {**fix_allocator(environ), **self._variables}
+        return start(fix_addresses(worker), folder / WORKER_LOG, where, variables)
 
 
 class TimedSource(Source, Protocol):

@@ -40,14 +40,14 @@ def plan_session(
 
 
 def without_needless_pass(plan: SessionPlan, stored: StoredRuns) -> SessionPlan:
-    """The plan of a check without an identity pass where no stored run has an identity: nothing could be proven.
+    """The plan of a check without an identity pass where no stored run has an identity to compare with.
 
     Args:
         plan: of a session.
         stored: the runs that it compares with.
     """
     is_check = plan.is_judged and not plan.is_paired
-    if not is_check or any(run.identity is not None for run in stored.all):
+    if not is_check or stored.has_identities:
         return plan
     return replace(plan, identifies=False)
 

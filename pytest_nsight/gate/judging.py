@@ -15,7 +15,7 @@ from pytest_nsight.judge.location import explain_no_level, typical_ns
 from pytest_nsight.judge.structure import compare_structure
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
-from pytest_nsight.model.identity import Identity
+from pytest_nsight.model.identity import READING, Identity
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, duration, durations, percent
 from pytest_nsight.model.values import Policy, RunSummary, Subject
@@ -53,6 +53,11 @@ class StoredRuns:
         """What the newest stored run that says so launches, comparable or not."""
         found = [run.identity for run in self._runs.get(Subject(case), ()) if run.identity is not None]
         return found[-1] if found else None
+
+    @property
+    def has_identities(self) -> bool:
+        """Whether a run has an identity that a new one can be compared with."""
+        return any(run.identity is not None and run.identity.reading == READING for run in self.all)
 
 
 def judge_state(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
@@ -121,9 +126,21 @@ def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     sentences = []
     if not state.other.commit:
         sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
+        sentences.append(_describe_other_readings(state, stored))
     if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
         sentences.append(_CLAIMS_UNCHECKED)
     return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
+
+
+def _describe_other_readings(state: GateState, stored: StoredRuns) -> str:
+    known = [stored.newest_identity(case.id) for case in state.plan.cases if case.id not in state.proven]
+    others = sum(identity is not None and identity.reading != READING for identity in known)
+    if not others or not state.plan.proves:
+        return ""
+    return (
+        f"what {count(others, 'stored case')} launched was read by another version of pytest-nsight and cannot be "
+        "compared, so all of it is timed; --nsight-save stores it anew"
+    )
 
 
 def _list_canaries(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:

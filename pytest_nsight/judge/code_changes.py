@@ -27,8 +27,10 @@ def describe_proof(identity: Identity, compared: str) -> str:
 
 
 def describe_change(before: Identity | None, after: Identity | None) -> str:
-    """Say what the launches differ in, the first few things; "" where they are equal or one is not known."""
+    """Say what the launches differ in, the first few things; "" where they are equal or cannot be compared."""
     if not before or not after or not before.digest or not after.digest or before.digest == after.digest:
+        return ""
+    if before.reading != after.reading:
         return ""
     if not before.launches or not after.launches:
         return "other launches; there are too many to keep which"

@@ -17,6 +17,12 @@ MOST_LAUNCHES = 512
 THEN = ", then "
 """Between the texts of an argument in two rounds, where its numbers differ, as those of a step."""
 
+READING = 2
+"""The way in which launches are read; it counts up when the same launch may get another text.
+
+1: pieces of expandable segments count as allocations. 2: no segment of torch's is expandable.
+"""
+
 _LONGEST_ARGUMENT, _SHOWN, _DIGITS = 80, 48, 16
 """Characters of an argument's text that is kept whole; of a longer one its beginning, and digits of its digest."""
 
@@ -89,12 +95,14 @@ class Identity:
         launches: each once, in order of first appearance; empty where there are more than MOST_LAUNCHES.
         order: place in `launches` and how often in a row, from the first launch of a round to the last.
         why_none: why the case has no identity, "" if it has one.
+        reading: in which way the launches were read; what another one found is neither the same nor a change.
     """
 
     digest: str = ""
     launches: tuple[LaunchIdentity, ...] = ()
     order: tuple[tuple[int, int], ...] = ()
     why_none: str = ""
+    reading: int = 1
 
     def expand(self) -> Iterator[LaunchIdentity]:
         """All launches of a round, in order."""
@@ -128,7 +136,8 @@ def make_identity(launches: Sequence[LaunchIdentity]) -> Identity:
         places.setdefault(launch, len(places))
         hashed.update(repr(_list_fields(launch)).encode() + b"\n")
     order = tuple((place, sum(1 for _ in group)) for place, group in groupby(places[launch] for launch in launches))
-    whole = Identity(hashed.hexdigest()[:32], tuple(shorten_arguments(launch) for launch in places), order)
+    kept = tuple(shorten_arguments(launch) for launch in places)
+    whole = Identity(hashed.hexdigest()[:32], kept, order, reading=READING)
     return whole if len(places) <= MOST_LAUNCHES else replace(whole, launches=(), order=())
 
 

@@ -1,4 +1,4 @@
-"""How a worker process starts: its command line, and environment variables that its profiler must not see.
+"""How a worker process starts: its command line, environment variables, and those that no profiler must see.
 
 A profiler records the environment of what it starts. So the controller writes what may be secret to a file and
 names the file in the worker's environment; the worker reads it before anything else, and removes it.
@@ -97,3 +97,24 @@ def fix_addresses(command: Sequence[str]) -> tuple[str, ...]:
     if sys.platform != "linux":
         return tuple(command)
     return (sys.executable, "-I", "-S", "-c", _FIX_ADDRESSES, *command)
+
+
+_ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
+"""Settings of torch's allocator; since torch 2.9 the first one counts, if there is one."""
+
+_EXPANDABLE = "expandable_segments"
+
+
+def fix_allocator(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program in which torch's allocator takes each segment from the driver by itself.
+
+    The pieces of an expandable segment have one size, whatever tensors they hold, and lie at addresses so small
+    that two numbers beside one another look like one. Its other settings stay.
+
+    Args:
+        environ: of the program. A setting that it makes only where none is given is thereby made.
+    """
+    given = next((environ[name] for name in _ALLOCATOR_VARIABLES if environ.get(name)), "")
+    options = [option for option in given.split(",") if option.strip() and _EXPANDABLE not in option]
+    value = ",".join([*options, f"{_EXPANDABLE}:False"])
+    return {**environ, **dict.fromkeys(_ALLOCATOR_VARIABLES, value)}

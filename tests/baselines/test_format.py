@@ -25,7 +25,7 @@ from pytest_nsight.baselines.file_format import (
 )
 from pytest_nsight.baselines.merge import unite
 from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.identity import LaunchIdentity, MachineCode, make_identity, shorten_arguments
+from pytest_nsight.model.identity import READING, LaunchIdentity, MachineCode, make_identity, shorten_arguments
 from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
 from tests.baselines.examples import CASE, run, summaries
 
@@ -82,6 +82,16 @@ def test_identities_are_stored_once_and_read_back() -> None:
     assert len(content["identities"]) == 1
     assert len(content["launches"]) == 2
     assert decode(text) == {Subject(CASE): runs}
+
+
+def test_identities_that_say_not_how_they_were_read_are_of_the_first_reading() -> None:
+    content = json.loads(encode({Subject(CASE): (dataclasses.replace(run(1), identity=IDENTITY),)}))
+    (stored,) = content["identities"].values()
+    assert stored.pop("reading") == READING
+
+    (read,) = decode(json.dumps(content))[Subject(CASE)]
+
+    assert read.identity == dataclasses.replace(IDENTITY, reading=1)
 
 
 def test_uniting_two_versions_keeps_the_identities_of_both() -> None:

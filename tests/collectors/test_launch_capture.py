@@ -28,7 +28,7 @@ VALUES = {0: struct.pack("<Q", 0xABCDEF), 1: struct.pack("<i", -5)}
 
 
 class Driver:
-    """A driver that knows one function of two parameters, a kernel, and 4 KiB of memory at MEMORY, and some lower."""
+    """A driver that knows one function of two parameters, a kernel, 4 KiB of memory at MEMORY, and some lower."""
 
     def __init__(self) -> None:
         self.parameters = [(0, 8), (8, 4)]

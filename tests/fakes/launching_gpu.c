@@ -108,7 +108,7 @@ int cuFuncGetParamInfo(void *function, size_t index, size_t *offset, size_t *siz
 }
 /* Two allocations of 4 KiB. */
 int cuMemGetAddressRange_v2(uint64_t *base, size_t *size, uint64_t address) {
-  if (address < 0x10000 || address >= 0x12000) return 1;
+  if (address < 0x7f0000010000 || address >= 0x7f0000012000) return 1;
   *base = address & ~0xFFFull;
   *size = 4096;
   return 0;

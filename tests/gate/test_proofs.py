@@ -8,7 +8,7 @@ from dataclasses import replace
 import pytest
 
 from pytest_nsight.gate.identity_records import attach_identities
-from pytest_nsight.gate.judging import StoredRuns, judge_state
+from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.proofs import (
     AUDITED,
@@ -17,7 +17,7 @@ from pytest_nsight.gate.proofs import (
     join_proofs,
 )
 from pytest_nsight.gate.state import GateState, SessionPlan
-from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, make_identity
+from pytest_nsight.model.identity import READING, Identity, LaunchIdentity, MachineCode, make_identity
 from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
@@ -239,6 +239,31 @@ def test_a_save_times_everything_and_stores_what_fits() -> None:
     kept = attach_identities(replace(state, summaries=(other, *summaries[1:])))
     assert kept[0].identity is None, "the run has launched other shapes than the identity pass"
     assert [one.identity for one in kept[1:]] == [SAME[one.subject.case] for one in kept[1:]]
+
+
+def test_what_was_read_in_another_way_is_no_change_and_is_said_once() -> None:
+    state, _ = conclude({IDS[0]: 1300.0})
+    known = stored({case: replace(launching("otherwise"), reading=READING - 1) for case in IDS})
+    timed = replace(state, plan=SessionPlan(CASES, 1, proves=True), proven={})
+
+    verdict = judge_state(timed, known)[0]
+
+    assert not known.has_identities
+    assert verdict.kind is VerdictKind.REGRESSION
+    assert "launches" not in verdict.sentence
+    (note,) = [note for note in list_notes(timed, known) if "another version" in note]
+    assert note.startswith(f"what {len(IDS)} stored cases launched was read by another version ")
+    assert not any("another version" in note for note in list_notes(state, stored(SAME)))
+
+
+def test_a_recorded_session_of_an_older_reading_still_proves_what_it_proved() -> None:
+    older = {case: replace(identity, reading=READING - 1) for case, identity in SAME.items()}
+
+    state = run(IdentifyingMachine(older), stored(older))
+
+    assert set(state.proven) == set(IDS)
+    assert state.plan.proves
+    assert not any("another version" in note for note in list_notes(state, stored(older)))
 
 
 def test_ranks_are_not_identified() -> None:

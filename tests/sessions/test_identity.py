@@ -12,8 +12,9 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.model.identity import READING
 from pytest_nsight.worker.nvrtc import compile_source
-from tests.protocol.test_fixed_addresses import is_allowed
+from tests.protocol.test_fixed_memory import is_allowed
 from tests.toolchain import require_gcc, require_nvrtc
 
 pytestmark = pytest.mark.long
@@ -48,12 +49,14 @@ import ctypes, os
 import pytest
 
 gpu = ctypes.CDLL(os.environ["CUPTI_LIBRARY"])
-X, Y = ctypes.c_uint64(0x10000), ctypes.c_uint64(0x11000)
+X, Y = ctypes.c_uint64(0x7F0000010000), ctypes.c_uint64(0x7F0000011000)
 SPOILED = os.environ.get("SPOILED", "")
 images = [open(name, "rb").read() for name in ("one.cubin", "other.cubin")]
 gpu.fake_load(ctypes.c_uint64(1), images[SPOILED == "code"])
 with open("personalities", "a") as file, open("/proc/self/personality") as own:
     file.write(own.read())
+with open("allocators", "a") as file:
+    print(os.environ.get("PYTORCH_CUDA_ALLOC_CONF"), file=file)
 
 def launch(n=100, grid=4):
     gpu.fake_launch(ctypes.c_uint64(1), grid, X, Y, n)
@@ -165,6 +168,8 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
     fixed = [int(one, 16) & 0x0040000 for one in personalities]
     assert fixed.count(0) >= 3, "what is timed lies where it happens to"
     assert any(fixed) or not is_allowed()
+    allocators = set((pytester.path / "allocators").read_text().splitlines())
+    assert allocators == {"None", "expandable_segments:False"}, "what is timed keeps its allocator"
     assert checked.identical == {*SAME, "test_touched", "test_dying", "test_counting"}, checked.said
     assert checked.verdicts["test_wall"] != "IDENTICAL", "the time on the host is not decided by the launches"
     untimed = [one for one in checked.sentences.values() if one.endswith("; not timed")]
@@ -195,6 +200,22 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
 
     assert verified.returncode == 0, verified.stdout + verified.stderr
     assert "OF THIS TREE" in verified.stdout
+
+
+def test_what_another_version_has_read_is_timed_and_no_pass_runs(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-save", "--nsight-runs=3")
+    (stored,) = pytester.path.glob("baselines/*/test_case.json")
+    text = stored.read_text()
+    assert f'"reading":{READING}' in text
+    stored.write_text(text.replace(f'"reading":{READING}', f'"reading": {READING - 1}'))
+
+    checked = gate("--nsight-keep", spoiled="argument")
+
+    assert not checked.identical
+    assert "stored cases launched was read by another version of pytest-nsight" in checked.notes
+    assert "argument 2" not in checked.sentences["test_touched"]
+    newest = max((pytester.path / ".nsight").glob("2*"))
+    assert not list(newest.glob("identity-*"))
 
 
 @pytest.mark.parametrize(

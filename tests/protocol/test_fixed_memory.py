@@ -1,4 +1,4 @@
-"""A program whose addresses are the same in every process."""
+"""A program with the same addresses in every process, whose device memory has the size of what it is for."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 
 import pytest
 
-from pytest_nsight.protocol.worker_start import _FIX_ADDRESSES, fix_addresses
+from pytest_nsight.protocol.worker_start import _FIX_ADDRESSES, fix_addresses, fix_allocator
 
 WHERE = """
 import ctypes, sys
@@ -66,3 +66,25 @@ def test_other_systems_have_no_such_thing(monkeypatch: pytest.MonkeyPatch) -> No
     monkeypatch.setattr(sys, "platform", "win32")
 
     assert fix_addresses(COMMAND) == COMMAND
+
+
+@pytest.mark.parametrize(
+    ("given", "value"),
+    [
+        ({}, "expandable_segments:False"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": "expandable_segments:True"}, "expandable_segments:False"),
+        ({"PYTORCH_CUDA_ALLOC_CONF": ""}, "expandable_segments:False"),
+        (
+            {"PYTORCH_CUDA_ALLOC_CONF": "max_split_size_mb:64, expandable_segments:True,backend:native"},
+            "max_split_size_mb:64,backend:native,expandable_segments:False",
+        ),
+        (
+            {"PYTORCH_ALLOC_CONF": "garbage_collection_threshold:0.6", "PYTORCH_CUDA_ALLOC_CONF": "backend:native"},
+            "garbage_collection_threshold:0.6,expandable_segments:False",
+        ),
+    ],
+)
+def test_segments_are_not_expandable_and_other_settings_stay(given: dict[str, str], value: str) -> None:
+    fixed = fix_allocator({"HOME": "/home", **given})
+
+    assert fixed == {"HOME": "/home", "PYTORCH_ALLOC_CONF": value, "PYTORCH_CUDA_ALLOC_CONF": value}
