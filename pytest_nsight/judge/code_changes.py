@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Iterator
 
 from pytest_nsight.model.identity import THEN, Identity, LaunchIdentity, MachineCode, compare_launches
+from pytest_nsight.model.kernel_names import normalise, own_name
 from pytest_nsight.model.units import count
 
 _MOST_PHRASES = 3
 _LONGEST_TEXT = 80
+_LONGEST_VALUE = 24
+"""Of an argument; longer ones are structs and lists, whose bytes say nothing to a reader."""
+_POINTER = re.compile(
+    r"pointer \d+ aligned to (?P<alignment>\d+) into (?P<allocation>\d+ bytes[a-z ]*|the process)"
+)
 _NUMBERS = ("registers", "instructions", "frame_bytes", "shared_bytes")
 _NOUNS = {"frame_bytes": "local memory bytes", "shared_bytes": "shared bytes"}
 
@@ -46,12 +53,12 @@ def _list_phrases(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> 
     names = {launch.name for launch in (*before, *after) if launch.is_kernel}
     for difference in compare_launches(before, after):
         old, new = before[difference.launch], after[difference.launch]
-        of = f" of {_shorten(new.name)}" if len(names) > 1 else ""
+        of = f" of {_name(new.name)}" if len(names) > 1 else ""
         pair = f"{_shorten(difference.before)} -> {_shorten(difference.after)}"
         if difference.what == "code" and old.code and new.code:
             yield f"machine code{of} changed: {_say_numbers(old.code, new.code)}"
         elif difference.what in ("kernel", "graph node", "captured"):
-            yield f"another kernel: {pair}"
+            yield f"another kernel: {_name_both(difference.before, difference.after)}"
         elif difference.what.startswith("argument") and not new.is_kernel and new.kind != "captured":
             yield f"{new.kind} {pair}"
         elif difference.what in ("grid", "block", "cluster"):
@@ -61,9 +68,28 @@ def _list_phrases(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> 
             yield f"dynamic shared bytes{of} {pair}"
         elif THEN in difference.before and THEN in difference.after:
             yield f"{difference.what}{of} changes from round to round, in another way than before"
+        elif difference.what.startswith("argument"):
+            yield f"{difference.what}{of}{_compare_values(difference.before, difference.after)}"
         else:
-            colon = ":" if difference.what.startswith("argument") else ""
-            yield f"{difference.what}{of}{colon} {pair}"
+            yield f"{difference.what}{of} {pair}"
+
+
+def _compare_values(before: str, after: str) -> str:
+    """What follows the place of an argument: its values, or in what two pointers differ."""
+    old, new = _POINTER.fullmatch(before), _POINTER.fullmatch(after)
+    if old and new:
+        whats = [what for what in ("alignment", "allocation") if old[what] != new[what]]
+        changed = ", ".join(f"{what} {old[what]} -> {new[what]}" for what in whats)
+        return f": {changed}" if changed else " points to another buffer"
+    if old or new or max(len(before), len(after)) > _LONGEST_VALUE:
+        return " differs"
+    return f": {before} -> {after}"
+
+
+def _name_both(before: str, after: str) -> str:
+    old, new = _name(before), _name(after)
+    # Template arguments may be all that differs.
+    return f"{old} -> {new}" if old != new else f"{_shorten(before)} -> {_shorten(after)}"
 
 
 def _list_gains_and_losses(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> Iterator[str]:
@@ -72,13 +98,17 @@ def _list_gains_and_losses(before: list[LaunchIdentity], after: list[LaunchIdent
     for sign, gone in (("-", old - new), ("+", new - old)):
         for (kind, name), times in gone.items():
             noun = f"{kind} of direction" if kind == "copy" else "set to" if kind == "set" else kind
-            yield f"{sign} {times} {noun} {_shorten(name)}"
+            yield f"{sign} {times} {noun} {_name(name)}"
 
 
 def _say_numbers(old: MachineCode, new: MachineCode) -> str:
     pairs = [(what, getattr(old, what), getattr(new, what)) for what in _NUMBERS]
     changed = [f"{_NOUNS.get(what, what)} {was} -> {is_now}" for what, was, is_now in pairs if was != is_now]
     return ", ".join(changed) or f"other instructions, as many ({new.instructions}), {new.registers} registers"
+
+
+def _name(name: str) -> str:
+    return _shorten(own_name(normalise(name)))
 
 
 def _shorten(text: str) -> str:
