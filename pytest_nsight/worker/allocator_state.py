@@ -87,5 +87,5 @@ class LeftRoom:
         clear = getattr(self._torch._C, "_cuda_clearCublasWorkspaces", None)  # noqa: SLF001
         # A graph that is replayed later writes to the workspace of its capture.
         graph = self._torch.cuda.CUDAGraph
-        if clear is not None and not any(issubclass(type(one), graph) for one in gc.get_objects()):
+        if clear is not None and not any(issubclass(one, graph) for one in set(map(type, gc.get_objects()))):
             clear()
