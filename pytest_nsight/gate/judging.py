@@ -15,7 +15,7 @@ from pytest_nsight.judge.location import explain_no_level, typical_ns
 from pytest_nsight.judge.structure import compare_structure
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
-from pytest_nsight.model.identity import READING, Identity
+from pytest_nsight.model.identity import DEVICE_METRICS, READING, Identity
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, duration, durations, percent
 from pytest_nsight.model.values import Policy, RunSummary, Subject
@@ -133,9 +133,14 @@ def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
 
 
 def _describe_other_readings(state: GateState, stored: StoredRuns) -> str:
-    known = [stored.newest_identity(case.id) for case in state.plan.cases if case.id not in state.proven]
-    others = sum(identity is not None and identity.reading != READING for identity in known)
-    if not others or not state.plan.proves:
+    if not state.plan.proves or (state.plan.audits_all and not state.identities):
+        return ""
+    others = 0
+    for case in state.plan.cases:
+        known, new = stored.newest_identity(case.id), state.identities.get(case.id)
+        reading = new.reading if new is not None and new.digest else READING
+        others += known is not None and known.reading != reading and case.policy.metric in DEVICE_METRICS
+    if not others:
         return ""
     return (
         f"what {count(others, 'stored case')} launched was read by another version of pytest-nsight and cannot be "

@@ -94,7 +94,8 @@ def _list_newest(stored: StoredRuns) -> dict[str, list[RunSummary]]:
 
 
 def _is_of(run: RunSummary, identity: Identity) -> bool:
-    return run.identity is not None and run.identity.digest == identity.digest
+    known = run.identity
+    return known is not None and (known.digest, known.reading) == (identity.digest, identity.reading)
 
 
 def _name_baseline(run: RunSummary) -> str:

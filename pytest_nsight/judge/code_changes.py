@@ -17,6 +17,7 @@ _LONGEST_VALUE = 24
 _POINTER = re.compile(
     r"pointer \d+ aligned to (?P<alignment>\d+) into (?P<allocation>\d+ bytes[a-z ]*|the process)"
 )
+_ELSEWHERE = " points to another buffer"
 _NUMBERS = ("registers", "instructions", "frame_bytes", "shared_bytes")
 _NOUNS = {"frame_bytes": "local memory bytes", "shared_bytes": "shared bytes"}
 
@@ -42,6 +43,9 @@ def describe_change(before: Identity | None, after: Identity | None) -> str:
     if not before.launches or not after.launches:
         return "other launches; there are too many to keep which"
     phrases = list(dict.fromkeys(_list_phrases(list(before.expand()), list(after.expand()))))
+    # Pointers are numbered through a round: one that points elsewhere gives all new ones behind it another number.
+    elsewhere = [phrase for phrase in phrases if phrase.endswith(_ELSEWHERE)]
+    phrases = [phrase for phrase in phrases if phrase not in elsewhere[1:]]
     more = len(phrases) - _MOST_PHRASES
     return ", ".join(phrases[:_MOST_PHRASES]) + (f" and {more} more" if more > 0 else "")
 
@@ -80,7 +84,7 @@ def _compare_values(before: str, after: str) -> str:
     if old and new:
         whats = [what for what in ("alignment", "allocation") if old[what] != new[what]]
         changed = ", ".join(f"{what} {old[what]} -> {new[what]}" for what in whats)
-        return f": {changed}" if changed else " points to another buffer"
+        return f": {changed}" if changed else _ELSEWHERE
     if old or new or max(len(before), len(after)) > _LONGEST_VALUE:
         return " differs"
     return f": {before} -> {after}"

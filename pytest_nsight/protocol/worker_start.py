@@ -109,12 +109,16 @@ def fix_allocator(environ: Mapping[str, str]) -> dict[str, str]:
     """The environment of a program in which torch's allocator takes each segment from the driver by itself.
 
     The pieces of an expandable segment have one size, whatever tensors they hold, and lie at addresses so small
-    that two numbers beside one another look like one. Its other settings stay.
+    that two numbers beside one another look like one. Other settings of these variables stay; what a program
+    sets only where they are not set, it does not set.
 
     Args:
-        environ: of the program. A setting that it makes only where none is given is thereby made.
+        environ: of the program.
     """
-    given = next((environ[name] for name in _ALLOCATOR_VARIABLES if environ.get(name)), "")
-    options = [option for option in given.split(",") if option.strip() and _EXPANDABLE not in option]
-    value = ",".join([*options, f"{_EXPANDABLE}:False"])
-    return {**environ, **dict.fromkeys(_ALLOCATOR_VARIABLES, value)}
+    newer, older = _ALLOCATOR_VARIABLES
+    given = {newer: environ.get(newer) or environ.get(older, ""), older: environ.get(older, "")}
+    fixed = {}
+    for name, value in given.items():
+        options = [option for option in value.split(",") if option.strip() and _EXPANDABLE not in option]
+        fixed[name] = ",".join([*options, f"{_EXPANDABLE}:False"])
+    return {**environ, **fixed}

@@ -8,7 +8,7 @@ of its own: its pointers then lie in another allocation, and it reuses other blo
 from __future__ import annotations
 
 import gc
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,7 +16,7 @@ _LARGEST_SMALL = 1 << 20
 """torch takes up to 1 MiB from segments for small blocks, and more from others."""
 
 _MOST_TURNS = 8
-"""Three are enough, unless the allocator is set to round sizes up: then room stays, and nothing else is wrong."""
+"""Three are enough."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,11 +27,13 @@ class FreeBlock:
         device: number of the GPU.
         stream: handle of the stream that it is kept for.
         size: bytes to ask for.
+        address: where it begins.
     """
 
     device: int
     stream: int
     size: int
+    address: int
 
 
 def list_free_blocks(segments: Iterable[Mapping[str, Any]]) -> list[FreeBlock]:
@@ -46,13 +48,13 @@ def list_free_blocks(segments: Iterable[Mapping[str, Any]]) -> list[FreeBlock]:
     """
     found = []
     for segment in segments:
-        if any(segment.get("segment_pool_id", (0, 0))):
+        if _is_private(segment):
             continue
         is_small = segment["segment_type"] == "small"
         for block in segment["blocks"]:
             if block["state"] == "inactive" and (is_small or block["size"] > _LARGEST_SMALL):
                 size = min(block["size"], _LARGEST_SMALL) if is_small else block["size"]
-                found.append(FreeBlock(segment["device"], segment["stream"], size))
+                found.append(FreeBlock(segment["device"], segment["stream"], size, block["address"]))
     return sorted(found, key=lambda one: one.size)
 
 
@@ -65,27 +67,54 @@ class LeftRoom:
         self._held: list[int] = []
 
     def hold(self) -> None:
-        """Gives back all memory that no tensor uses, and takes what is free in the segments that remain."""
+        """Gives back all memory that no tensor uses, and takes what is free in the segments that remain.
+
+        An allocator that is set to round sizes up may not give the block that was asked for: then room stays.
+        """
         cuda = self._torch.cuda
         for address in self._held:
             cuda.caching_allocator_delete(address)
         self._held.clear()
-        gc.collect()
-        self._clear_workspaces()
         cuda.empty_cache()
-        if cuda.get_allocator_backend() != "native":
-            return
-        for _ in range(_MOST_TURNS):
+        is_native = cuda.get_allocator_backend() == "native"
+        if not self._may_graph_be_alive(cuda.memory_snapshot() if is_native else ()):
+            self._clear_workspaces()
+            cuda.empty_cache()
+        for _ in range(_MOST_TURNS if is_native else 0):
             blocks = list_free_blocks(cuda.memory_snapshot())
-            if not blocks:
+            if not blocks or not self._take(blocks):
                 break
-            self._held += [cuda.caching_allocator_alloc(one.size, one.device, one.stream) for one in blocks]
+
+    def _take(self, blocks: Sequence[FreeBlock]) -> bool:
+        """Takes blocks; whether the allocator gave these and no others."""
+        cuda = self._torch.cuda
+        wanted = {one.address for one in blocks}
+        for one in blocks:
+            try:
+                address = cuda.caching_allocator_alloc(one.size, one.device, one.stream)
+            except self._torch.cuda.OutOfMemoryError:
+                return False
+            if address not in wanted:
+                cuda.caching_allocator_delete(address)
+                return False
+            self._held.append(address)
+        return True
+
+    def _may_graph_be_alive(self, segments: Iterable[Mapping[str, Any]]) -> bool:
+        """Whether a CUDA graph may be replayed, which then writes to the workspace of its capture."""
+        # What was made before the garbage collector froze is listed nowhere, but most graphs keep memory.
+        if any(_is_private(one) for one in segments):
+            return True
+        return any(issubclass(kind, self._torch.cuda.CUDAGraph) for kind in set(map(type, gc.get_objects())))
 
     def _clear_workspaces(self) -> None:
         """Has cuBLAS ask for its workspaces again, as in the first case that uses it."""
         # torch has no public function for it, and builds without CUDA do not have this one.
         clear = getattr(self._torch._C, "_cuda_clearCublasWorkspaces", None)  # noqa: SLF001
-        # A graph that is replayed later writes to the workspace of its capture.
-        graph = self._torch.cuda.CUDAGraph
-        if clear is not None and not any(issubclass(one, graph) for one in set(map(type, gc.get_objects()))):
+        if clear is not None:
             clear()
+
+
+def _is_private(segment: Mapping[str, Any]) -> bool:
+    """Whether a segment is of the pool of a CUDA graph, or of another one that was asked for by name."""
+    return any(segment.get("segment_pool_id", (0, 0)))

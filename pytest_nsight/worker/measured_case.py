@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -132,6 +133,7 @@ class MeasuredRun:
         if self._stopwatch is None or self.is_device_lost:
             return
         if self.identifier is not None:
+            gc.collect()
             self._stopwatch.device.isolate()
             return
         self._pairs.leave(case, self._stopwatch)

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.collectors.cupti import launch_capture
+from pytest_nsight.collectors.cupti import launch_capture, pointed_memory
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.loaded_modules import ModuleRecord
@@ -372,6 +372,23 @@ def test_memory_is_looked_up(callbacks: Callbacks) -> None:
     assert find(MEMORY + 0x10000) is None
 
 
+def test_limits_of_16_bits_are_no_address_of_a_stack_that_lies_where_theirs_is(
+    callbacks: Callbacks, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """A process with fixed addresses has its stack right below 2**47."""
+    maps = tmp_path / "maps"
+    maps.write_text("7ffffffde000-7ffffffff000 rw-p 00000000 00:00 0    [stack]\n")
+    monkeypatch.setattr(pointed_memory, "_MAPS", maps)
+    find = callbacks.capture.memory.find
+
+    def word(low: int, high: int) -> int:
+        return int.from_bytes(struct.pack("<2i", low, high), "little")
+
+    assert find(word(-32768, 32767)) is None
+    assert find(word(-16384, 32767)) is None
+    assert find(0x7FFFFFFFCE50) == Allocation(0x7FFFFFFFCE50, 0)
+
+
 def test_two_small_numbers_are_no_address_wherever_the_driver_puts_memory(callbacks: Callbacks) -> None:
     """On an H200 a segment lay at 16 GiB, and cuDNN's divisor 16 with its shift 4 counted as a pointer into it."""
     assert callbacks.capture.memory.find(int.from_bytes(struct.pack("<2I", 16, 4), "little")) is None
@@ -384,7 +401,7 @@ def test_an_address_of_the_process_itself_is_one_wherever_it_lies(callbacks: Cal
     assert find(ctypes.addressof(text)) == Allocation(ctypes.addressof(text), 0)
 
     with mmap.mmap(-1, 2**20) as later:
-        held = ctypes.c_char.from_buffer(later)
+        held = ctypes.c_char.from_buffer(later, 64)
         address = ctypes.addressof(held)
         found = find(address)
         del held

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
+from typing import Any
 
 import pytest
 
@@ -254,6 +255,41 @@ def test_what_was_read_in_another_way_is_no_change_and_is_said_once() -> None:
     (note,) = [note for note in list_notes(timed, known) if "another version" in note]
     assert note.startswith(f"what {len(IDS)} stored cases launched was read by another version ")
     assert not any("another version" in note for note in list_notes(state, stored(SAME)))
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        pytest.param({"plan": SessionPlan(CASES, 1, proves=True, audits_all=True), "identities": {}}, id="replay"),
+        pytest.param({"plan": SessionPlan(CASES, 1)}, id="no-proofs"),
+        pytest.param(
+            {
+                "plan": SessionPlan(
+                    tuple(replace(case, policy=Policy(metric="wall")) for case in CASES), 1, proves=True
+                )
+            },
+            id="time-of-the-host",
+        ),
+        pytest.param(
+            {
+                "plan": SessionPlan(CASES, 1, proves=True),
+                "identities": {case: replace(one, reading=READING - 1) for case, one in SAME.items()},
+            },
+            id="replay-of-that-reading",
+        ),
+    ],
+)
+def test_of_another_reading_nothing_is_said_where_it_changes_nothing(change: dict[str, Any]) -> None:
+    state, _ = conclude({})
+    known = stored({case: replace(launching("otherwise"), reading=READING - 1) for case in IDS})
+
+    assert not any("another version" in note for note in list_notes(replace(state, **change), known))
+
+
+def test_equal_digests_of_two_readings_prove_nothing() -> None:
+    older = {case: replace(identity, reading=READING - 1) for case, identity in SAME.items()}
+
+    assert not run(IdentifyingMachine(SAME), stored(older)).proven
 
 
 def test_a_recorded_session_of_an_older_reading_still_proves_what_it_proved() -> None:

@@ -94,6 +94,14 @@ def test_another_buffer_and_a_number_in_place_of_a_pointer_show_no_bytes() -> No
     assert describe_change(one, number) == "argument 0 differs"
 
 
+def test_pointers_behind_one_that_points_elsewhere_have_new_numbers_and_are_not_listed() -> None:
+    def launches(first: int) -> Identity:
+        texts = [f"pointer {number} aligned to 256 into 4096 bytes" for number in range(first, first + 4)]
+        return make_identity([replace(SCALE, arguments=(*texts, str(first)))])
+
+    assert describe_change(launches(0), launches(1)) == "argument 0 points to another buffer, argument 4: 0 -> 1"
+
+
 def test_kernels_are_named_as_people_name_them() -> None:
     mangled = "_ZN2at6native13reduce_kernelILi512ELi1ENS0_8ReduceOpIfEEEvT0_"
     reduce = replace(SCALE, name=mangled)

@@ -1,4 +1,4 @@
-"""A case must find the same memory whichever cases came before it: an allocator of the tests shows what is left."""
+"""A case finds no room that earlier cases have left: an allocator of the tests shows what there is."""
 
 from __future__ import annotations
 
@@ -26,14 +26,17 @@ class CachingAllocator:
         cleared: how often the workspaces of cuBLAS were cleared.
         backend: what `get_allocator_backend` says.
         unit: sizes are rounded up to a multiple of it.
+        free_bytes: what the driver has left.
     """
 
     CUDAGraph = CudaGraph
+    OutOfMemoryError = MemoryError
 
     def __init__(self, *, unit: int = 512, backend: str = "native") -> None:
         self.segments: list[dict[str, Any]] = []
         self.asked_driver = self.cleared = 0
         self.backend, self.unit = backend, unit
+        self.free_bytes = 1 << 40
         self._next = 1 << 30
 
     def add_segment(
@@ -66,6 +69,8 @@ class CachingAllocator:
         ]
         if not fitting:
             self.asked_driver += 1
+            if size > self.free_bytes:
+                raise self.OutOfMemoryError
             self.add_segment(kind, (max(size, 2 * MIB), "inactive"), stream=stream)
             return self.caching_allocator_alloc(size, device, stream)
         _, address, segment, block = min(fitting, key=lambda one: one[:2])
@@ -134,16 +139,26 @@ def test_only_free_blocks_that_a_request_can_get_are_asked_for() -> None:
 
     blocks = list_free_blocks(allocator.segments)
 
-    assert blocks == [FreeBlock(0, 0, 300 * KIB), FreeBlock(0, 0, MIB), FreeBlock(0, 7, 5 * MIB)]
+    small, large = allocator.segments[0]["blocks"], allocator.segments[1]["blocks"]
+    assert blocks == [
+        FreeBlock(0, 0, 300 * KIB, small[0]["address"]),
+        FreeBlock(0, 0, MIB, small[2]["address"]),
+        FreeBlock(0, 7, 5 * MIB, large[2]["address"]),
+    ]
 
 
-def test_an_allocator_that_rounds_up_comes_to_an_end() -> None:
+@pytest.mark.parametrize("free_bytes", [0, 1 << 40])
+def test_of_an_allocator_that_rounds_up_no_more_is_asked_than_one_segment(free_bytes: int) -> None:
     allocator = CachingAllocator(unit=MIB)
-    allocator.add_segment("small", (300 * KIB, "inactive"), (512, "active_allocated"))
+    allocator.add_segment("large", (9 * MIB + 512, "inactive"), (512, "active_allocated"))
+    allocator.free_bytes = free_bytes
+    room = LeftRoom(allocator.make_torch())
 
-    LeftRoom(allocator.make_torch()).hold()
+    room.hold()
+    allocator.empty_cache()
 
-    assert allocator.asked_driver < 10
+    assert (allocator.asked_driver, len(allocator.segments)) == (1, 1), "what was not asked for is given back"
+    room.hold()
 
 
 def test_an_allocator_without_segments_only_has_its_cache_emptied() -> None:
@@ -163,3 +178,12 @@ def test_workspaces_stay_while_a_graph_may_write_to_them(graphs: int) -> None:
     LeftRoom(allocator.make_torch()).hold()
 
     assert (allocator.cleared, len(kept)) == (1 - graphs, graphs)
+
+
+def test_a_graph_that_is_listed_nowhere_is_known_by_its_memory() -> None:
+    allocator = CachingAllocator()
+    allocator.add_segment("large", (64 * MIB, "active_allocated"), pool=(0, 1))
+
+    LeftRoom(allocator.make_torch()).hold()
+
+    assert allocator.cleared == 0

@@ -64,6 +64,23 @@ def test_as_many_rounds_run_as_the_identifier_compares(run: MeasuredRun, tmp_pat
     assert (manifest.identities, manifest.claims) == ({"t.py::t": FOUND}, {"t.py::t": "faster of None"})
 
 
+def test_a_pass_launches_nothing_of_its_own_and_gives_the_next_case_the_memory_of_the_first(
+    run: MeasuredRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    called: list[str] = []
+    for name in ("isolate", "release", "launch_little", "flush"):
+        monkeypatch.setattr(Board, name, lambda _, name=name: called.append(name))
+    monkeypatch.setattr(measured_case.gc, "collect", lambda: called.append("collect"))
+    assert run.identifier is not None
+
+    run.identify(run.identifier, "t.py::t", "t", lambda: None, None, RoundPlan(cold_cache=True), "")
+    assert called == []
+    run.finish_case("t.py::t", is_last=False)
+
+    # Garbage may hold memory.
+    assert called == ["collect", "isolate"]
+
+
 def test_what_is_not_due_is_written_after_the_last_case(run: MeasuredRun, tmp_path: Path) -> None:
     assert isinstance(run.identifier, Listing)
     run.identifier.is_due = False

@@ -28,6 +28,8 @@ Smaller words count as numbers: CUDA puts some large memory at 16 GiB and above,
 another, such as 16 and 4, look like an address. A number that counted as an address would not be compared.
 """
 
+_PAGE_BYTES = 4096
+
 
 class PointedMemory:
     """Looks addresses up, in this process."""
@@ -57,7 +59,10 @@ class PointedMemory:
         return value.value
 
     def _is_of_process(self, address: int) -> bool:
-        if address >= _PAST_HOST or address in self._elsewhere:
+        # Programs whose addresses are fixed have their stack right below 2**47, where the word of the two numbers
+        # -32768 and 32767 lies, too. Limits are multiples of large powers of two; what CUDA's libraries leave
+        # of their stack hardly ever lies where a page begins.
+        if address >= _PAST_HOST or address % _PAGE_BYTES == 0 or address in self._elsewhere:
             return False
         if not self._is_mapped(address):
             # Memory has been mapped since they were read, or it is a number.
