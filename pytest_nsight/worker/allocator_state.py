@@ -69,7 +69,8 @@ class LeftRoom:
     def hold(self) -> None:
         """Gives back all memory that no tensor uses, and takes what is free in the segments that remain.
 
-        An allocator that is set to round sizes up may not give the block that was asked for: then room stays.
+        Call it after a collection of garbage, which may hold memory. An allocator that is set to round sizes up may
+        not give the block that was asked for: then room stays.
         """
         cuda = self._torch.cuda
         for address in self._held:
@@ -92,7 +93,7 @@ class LeftRoom:
         for one in blocks:
             try:
                 address = cuda.caching_allocator_alloc(one.size, one.device, one.stream)
-            except self._torch.cuda.OutOfMemoryError:
+            except cuda.OutOfMemoryError:
                 return False
             if address not in wanted:
                 cuda.caching_allocator_delete(address)

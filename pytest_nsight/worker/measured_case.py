@@ -133,6 +133,7 @@ class MeasuredRun:
         if self._stopwatch is None or self.is_device_lost:
             return
         if self.identifier is not None:
+            # Garbage that holds memory would keep it from being given back.
             gc.collect()
             self._stopwatch.device.isolate()
             return
