@@ -30,7 +30,7 @@ from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.json_text import DecodingError, parse, shown
-from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
+from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, TunedKernel, Work
 
 _Entry = TypeVar("_Entry")
 _Rounds = Mapping[str, tuple[int, ...]]
@@ -250,6 +250,7 @@ def _decode_run(
         cases=origin.cases,
         elapsed_ms=stored.elapsed_ms,
         identity=_look_up(identities, structure.identity, "identities") if structure.identity else None,
+        tuned=tuple(TunedKernel(*fields) for fields in structure.tuned),
     )
 
 

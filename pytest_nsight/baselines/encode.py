@@ -11,6 +11,7 @@ from operator import sub
 from pytest_nsight.baselines.file_format import (
     FORMAT_VERSION,
     FORMAT_WITHOUT_IDENTITIES,
+    FORMAT_WITHOUT_TUNING,
     GAP_IS_DERIVED,
     Runs,
     StoredKernel,
@@ -59,8 +60,16 @@ class _Encoder:
         self.environments, self.kernels, self.shapes = _Shared(), _Shared(), _Shared()
         self.structures, self.origins = _Shared(), _Shared()
         self.launches, self.identities = _Shared(), _Shared()
+        self.is_tuned = False
         self._launch_keys: dict[LaunchIdentity, str] = {}
         self._shape_keys: dict[Shape, str] = {}
+
+    @property
+    def format(self) -> int:
+        """The oldest version that holds what was encoded."""
+        if self.is_tuned:
+            return FORMAT_VERSION
+        return FORMAT_WITHOUT_TUNING if self.identities else FORMAT_WITHOUT_IDENTITIES
 
     def subject(self, subject: Subject, runs: Sequence[RunSummary]) -> str:
         """The lines of a subject: a head, a line for each run, an end."""
@@ -109,7 +118,9 @@ class _Encoder:
             copied_bytes=run.copied_bytes,
             work=None if run.work is None else StoredWork(run.work.bytes_moved, run.work.flops),
             identity="" if run.identity is None else self._identity(run.identity),
+            tuned=tuple(dataclasses.astuple(kernel) for kernel in run.tuned),
         )
+        self.is_tuned |= bool(run.tuned)
         return self.structures.add(_fields(stored))
 
     def _identity(self, identity: Identity) -> str:
@@ -146,7 +157,7 @@ def encode(runs: Runs) -> str:
     subjects = [encoder.subject(subject, runs[subject]) for subject in sorted(runs) if runs[subject]]
     lines = [
         "{",
-        f'"format": {FORMAT_VERSION if encoder.identities else FORMAT_WITHOUT_IDENTITIES},',
+        f'"format": {encoder.format},',
         *encoder.environments.lines("environments"),
         *encoder.kernels.lines("kernels"),
         *encoder.shapes.lines("shapes"),

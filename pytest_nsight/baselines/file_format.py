@@ -11,6 +11,8 @@ Versions (`format` in the file):
    `"kernel busy": "100x2144"`, and `"gap": "span-busy"` is the difference of the two.
 3. Format 2 with `launches` (one launch, copy or set each, see `StoredLaunch`) and `identities` (a digest, and keys
    of launches in order); a structure names the identity of what it launches.
+4. Format 3, with or without identities, where a structure also has `tuned`: name, problem and configuration of the
+   kernels that autotuners have tuned.
 """
 
 from __future__ import annotations
@@ -26,11 +28,14 @@ from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.json_text import shown
 from pytest_nsight.model.values import RunSummary, Subject
 
-FORMAT_VERSION = 3
+FORMAT_VERSION = 4
 """The newest version; files of this version and of all earlier ones are read."""
 
+FORMAT_WITHOUT_TUNING = 3
+"""The version that is written where autotuners have tuned nothing, so that older plugins read it, too."""
+
 FORMAT_WITHOUT_IDENTITIES = 2
-"""The version that is written where no run has an identity, so that older plugins read it, too."""
+"""The version that is written where no run has an identity either."""
 
 MOST_ROUNDS = 100_000
 """Most rounds of a run that are read: a thousand times what a run takes unless the mark asks for more."""
@@ -164,7 +169,7 @@ class StoredShape:
 class StoredStructure:
     """Format 2: what a round does: (key of a shape, launches) in order, bytes copied, work.
 
-    Format 3: the key of its identity.
+    Format 3: the key of its identity. Format 4: name, problem and configuration of tuned kernels.
     """
 
     launches: tuple[tuple[str, _Launches], ...]
@@ -172,6 +177,7 @@ class StoredStructure:
     copied_bytes: Count = 0
     work: StoredWork | None = None
     identity: str = ""
+    tuned: tuple[tuple[str, str, str], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -230,7 +236,7 @@ class StoredSubject:
 
 @dataclass(frozen=True, slots=True)
 class SecondFormat:
-    """Formats 2 and 3: the file."""
+    """Formats 2 to 4: the file."""
 
     format: int
     environments: Mapping[str, Mapping[str, str]]

@@ -38,7 +38,7 @@ class LaunchDifference:
     @property
     def differs(self) -> bool:
         """Whether the two commits launch different work, each of them always the same."""
-        return bool(self.finding.changes)
+        return bool(self.finding.changes) and not self.finding.retuned
 
     @property
     def needs_another_look(self) -> bool:

@@ -14,7 +14,7 @@ from pytest_nsight.judge.judge import judge, suspects
 from pytest_nsight.judge.location import explain_no_level, typical_ns
 from pytest_nsight.judge.structure import compare_structure
 from pytest_nsight.judge.subject_runs import SubjectRuns
-from pytest_nsight.judge.wording import write_diff
+from pytest_nsight.judge.wording import write_diff, write_names
 from pytest_nsight.model.identity import DEVICE_METRICS, READING, Identity
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, duration, durations, percent
@@ -53,6 +53,11 @@ class StoredRuns:
         """What the newest stored run that says so launches, comparable or not."""
         found = [run.identity for run in self._runs.get(Subject(case), ()) if run.identity is not None]
         return found[-1] if found else None
+
+    def lacks_identity(self, case: str) -> bool:
+        """Whether the newest session that stored runs of the case stored some without an identity."""
+        runs = self._runs.get(Subject(case), ())
+        return any(run.identity is None for run in runs if run.session == runs[-1].session)
 
     @property
     def has_identities(self) -> bool:
@@ -126,7 +131,7 @@ def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     sentences = []
     if not state.other.commit:
         sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
-        sentences.append(_describe_other_readings(state, stored))
+        sentences += [_describe_other_readings(state, stored), _describe_unidentified(state, stored)]
     if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
         sentences.append(_CLAIMS_UNCHECKED)
     return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
@@ -145,6 +150,23 @@ def _describe_other_readings(state: GateState, stored: StoredRuns) -> str:
     return (
         f"what {count(others, 'stored case')} launched was read by another version of pytest-nsight and cannot be "
         "compared, so all of it is timed; --nsight-save stores it anew"
+    )
+
+
+def _describe_unidentified(state: GateState, stored: StoredRuns) -> str:
+    names = [
+        Subject(case.id).label
+        for case in state.plan.cases
+        if case.id in state.identities
+        and state.identities[case.id].digest
+        and case.policy.metric in DEVICE_METRICS
+        and stored.lacks_identity(case.id)
+    ]
+    if not names:
+        return ""
+    return (
+        f"{count(len(names), 'case')} with stored runs that have no identity ({write_names(names)}): in them an "
+        "autotuner chose otherwise than in the identity pass, or they were saved without one; such cases are timed"
     )
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 
 from pytest_nsight.judge.contrast import Contrast, contrast
@@ -129,6 +129,14 @@ def find_slower_kernels(baseline: Sequence[RunSummary], new: Sequence[RunSummary
         key=lambda shape: (-growth[shape], shape),
     )
     return tuple(SlowerKernel(shape.name, before.get(shape, 0.0), now[shape]) for shape in slower)
+
+
+def change_of_others(baseline: Sequence[RunSummary], new: Sequence[RunSummary], names: Collection[str]) -> float:
+    """The change of a round's kernel time if the kernels of these names had kept theirs, as a log ratio."""
+    before, now = _median_times(baseline), _median_times(new)
+    was, is_now = (sum(time for shape, time in one.items() if shape.name not in names) for one in (before, now))
+    total = sum(before.values())
+    return math.log1p((is_now - was) / total) if total else 0.0
 
 
 def _median_times(runs: Sequence[RunSummary]) -> dict[Shape, float]:

@@ -85,7 +85,7 @@ class PreparedSubject:
     @property
     def loses_structure(self) -> bool:
         """Whether the launches changed in a way that fails by itself."""
-        return bool(self.structure.changes) and self.given.is_comparable
+        return bool(self.structure.changes) and not self.structure.retuned and self.given.is_comparable
 
 
 @dataclass(frozen=True, slots=True)

@@ -210,6 +210,15 @@ def retiled_once(finding: StructureFinding, runs: int) -> str:
     )
 
 
+def slower_by_choice(finding: StructureFinding, comparison: Comparison) -> str:
+    """Slower, where an autotuner chose anew: its choice is no change of the code."""
+    return (
+        f"{_times(comparison)} ({_change(comparison)}), but {_choice(finding)}, which may be all that made it "
+        "slower: check again with the autotuner's cache that the baseline had, or give the kernel one configuration"
+        f"{_unless_paired(comparison, ', or save this choice with --nsight-save')}"
+    )
+
+
 def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:
     """Launches that changed within the new runs and never did in the baseline."""
     return (
@@ -242,7 +251,9 @@ def notes(subject: PreparedSubject) -> str:
     """What a verdict on time mentions besides: changed resources and launches, runs set aside, modes."""
     finding = subject.structure
     texts = list(finding.resources[:3])
-    if finding.is_varying:
+    if finding.retuned:
+        texts.append(_choice(finding))
+    elif finding.is_varying:
         texts.append(_variation(finding))
     aside = len(subject.new_aside) + len(subject.stored_aside) - subject.disturbed_aside
     if aside:
@@ -258,6 +269,11 @@ def notes(subject: PreparedSubject) -> str:
             f"{len(modes)} of {count(len(compared), 'run')}"
         )
     return "".join(f"; {text}" for text in texts)
+
+
+def _choice(finding: StructureFinding) -> str:
+    shapes = _variation(finding) if finding.is_varying else write_shapes(finding.changes)
+    return f"an autotuner chose another configuration for the same source and arguments ({shapes})"
 
 
 def _variation(finding: StructureFinding) -> str:

@@ -8,7 +8,7 @@ them without changing what the kernel does; the sentence on time mentions them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
@@ -29,6 +29,8 @@ class StructureFinding:
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
             variants, as when an autotuner chose anew.
+        retuned: the kernels that differ, if an autotuner is known to have made all the difference: it chose another
+            one of the same configurations, for the same source and arguments.
         is_varying: whether the new launches differ from round to round or from run to run.
         was_varying: whether the stored ones do.
         varying: what differs, if the new launches do: between rounds where any did, else between runs.
@@ -40,6 +42,7 @@ class StructureFinding:
     before: int = 0
     now: int = 0
     is_retiled: bool = False
+    retuned: tuple[str, ...] = ()
     is_varying: bool = False
     was_varying: bool = False
     varying: tuple[ShapeSpread, ...] = ()
@@ -85,12 +88,16 @@ def compare_structure(
         family: maps a normalised kernel name to the name that all tiles and variants of it share.
     """
     is_varying, was_varying = not launch_the_same(new), not launch_the_same(baseline)
+    retuned = _find_retuned([baseline[-1], *new])
     if is_varying or was_varying:
+        varying = _find_varying(new) if is_varying else ()
+        differs_by_round = not all(run.is_stable for run in new)
         return StructureFinding(
+            retuned=() if differs_by_round else _keep_retuned(retuned, varying),
             is_varying=is_varying,
             was_varying=was_varying,
-            varying=_find_varying(new) if is_varying else (),
-            differs_by_round=not all(run.is_stable for run in new),
+            varying=varying,
+            differs_by_round=differs_by_round,
         )
     before, now = count_shapes(baseline[-1]), count_shapes(new[-1])
     if before == now:
@@ -100,12 +107,34 @@ def compare_structure(
         for shape in dict.fromkeys((*before, *now))
         if before[shape] != now[shape]
     )
+    is_retiled = _fold(before, family) == _fold(now, family)
     return StructureFinding(
         changes,
         before=count_launches(baseline[-1]),
         now=count_launches(new[-1]),
-        is_retiled=_fold(before, family) == _fold(now, family),
+        is_retiled=is_retiled,
+        retuned=_keep_retuned(retuned, changes) if is_retiled else (),
     )
+
+
+def _find_retuned(runs: Sequence[RunSummary]) -> frozenset[str]:
+    """Names of the kernels that got the same problems in all runs, and not the same configurations."""
+    names = {kernel.name for run in runs for kernel in run.tuned}
+    return frozenset(
+        name
+        for name in names
+        if _count_different([[k.problem for k in run.tuned if k.name == name] for run in runs]) == 1
+        and _count_different([[k.config for k in run.tuned if k.name == name] for run in runs]) > 1
+    )
+
+
+def _keep_retuned(retuned: frozenset[str], found: Sequence[ShapeChange | ShapeSpread]) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(one.shape.name for one in found))
+    return names if retuned.issuperset(names) else ()
+
+
+def _count_different(collections: Iterable[Iterable[str]]) -> int:
+    return len({frozenset(one) for one in collections})
 
 
 def _find_varying(runs: Sequence[RunSummary]) -> tuple[ShapeSpread, ...]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.judge import sentences
-from pytest_nsight.judge.basis import collect_basis, find_slower_kernels
+from pytest_nsight.judge.basis import change_of_others, collect_basis, find_slower_kernels
 from pytest_nsight.judge.canary_shift import LARGEST_SHIFT
 from pytest_nsight.judge.claims import ClaimFinding, ClaimState
 from pytest_nsight.judge.contrast import Contrast
@@ -19,6 +19,7 @@ from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.comparison import Comparison
+from pytest_nsight.model.identity import DEVICE_METRICS
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
@@ -125,9 +126,12 @@ def _decide_on_time(
     if comparison is None or contrast is None:
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
     kind = _classify(subject, contrast, comparison)
-    is_newly_varying = subject.structure.is_varying and not subject.structure.was_varying
+    structure = subject.structure
+    if kind is VerdictKind.REGRESSION and _is_explained_by_choice(subject, contrast):
+        return VerdictKind.INCONCLUSIVE, sentences.slower_by_choice(structure, comparison)
+    is_newly_varying = structure.is_varying and not structure.was_varying and not structure.retuned
     if is_newly_varying and not kind.fails:
-        return VerdictKind.INCONCLUSIVE, sentences.varying_launches(subject.structure, comparison)
+        return VerdictKind.INCONCLUSIVE, sentences.varying_launches(structure, comparison)
     if kind is VerdictKind.REGRESSION:
         body = sentences.regression(comparison, contrast)
     elif kind is VerdictKind.IMPROVEMENT:
@@ -141,6 +145,14 @@ def _decide_on_time(
     else:
         body = sentences.inconclusive(comparison, contrast)
     return kind, body + sentences.notes(subject)
+
+
+def _is_explained_by_choice(subject: PreparedSubject, contrast: Contrast) -> bool:
+    """Whether all kernels but those for which an autotuner chose anew have kept within the band."""
+    retuned = subject.structure.retuned
+    if not retuned or subject.given.policy.metric not in DEVICE_METRICS:
+        return False
+    return change_of_others(subject.baseline, subject.given.new, retuned) <= contrast.material
 
 
 def _classify(subject: PreparedSubject, contrast: Contrast, comparison: Comparison) -> VerdictKind:

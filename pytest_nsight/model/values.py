@@ -121,6 +121,21 @@ class Work:
     flops: int = 0
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TunedKernel:
+    """A kernel whose configuration an autotuner has chosen.
+
+    Attributes:
+        name: normalised.
+        problem: digest of its source, the configurations to choose from, and its arguments but for addresses.
+        config: what was chosen, as text.
+    """
+
+    name: str
+    problem: str
+    config: str
+
+
 @dataclass(frozen=True, slots=True)
 class Clocks:
     """What NVML said right after the rounds of one case in one run; None where it could not be read.
@@ -185,6 +200,7 @@ class RunSummary:
         cases: number of cases that its process measured, 0 when unknown: what ran before a short kernel changes it.
         elapsed_ms: time that the test took in its process, set-up and teardown included; 0 when unknown.
         identity: what a round launches, None where that is not known, and of parts.
+        tuned: what autotuners have chosen for the case, sorted.
     """
 
     subject: Subject
@@ -205,6 +221,7 @@ class RunSummary:
     cases: int = 0
     elapsed_ms: int = 0
     identity: Identity | None = None
+    tuned: tuple[TunedKernel, ...] = ()
 
     @property
     def ran_on_gpu(self) -> bool:

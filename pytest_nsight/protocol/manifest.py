@@ -3,8 +3,9 @@
 One JSON object a line, so that everything before a crash stays readable. Events, by "event":
 run (format, run, session, recorded, commit, pid, tree) · assignment (seed, cases) · device (name, board,
 environment) · device_failure (case, text) · case · round · conditions · report · case_end ·
-work (case, bytes_moved, flops) · canary_fault (case, text) · pair (case, partner, own_rounds, partner_rounds) ·
-pair_fault (case, text) · identity (case, identity, claims) · identity_fault (text) ·
+work (case, bytes_moved, flops) · tuned (case, kernels) · canary_fault (case, text) ·
+pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) ·
+identity (case, identity, claims) · identity_fault (text) ·
 leaked_state (case, names, stuck) · warning (case, category, module, text, file, line) ·
 fault (text: a collection error) ·
 only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
@@ -19,21 +20,22 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, TypeVar
 
-from pytest_nsight.model.decoding import Count
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.json_text import DecodingError
-from pytest_nsight.model.values import Work
+from pytest_nsight.model.values import TunedKernel, Work
 from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.json_files import damaged, read_json_lines, read_known
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
     CaseWarning,
+    DeclaredWork,
     IdentifiedCase,
     LeakedState,
     PairedRounds,
     PhaseReport,
     Round,
+    TunedCase,
     WrongImport,
     was_given_up,
 )
@@ -73,6 +75,7 @@ class Manifest:
         wrong_imports: modules that the worker took from the wrong tree.
         canary_faults: canaries that could not be measured.
         work: case -> what a round of it has to do, as the test declared it last.
+        tuned: case -> what autotuners have chosen for it.
         conditions: case -> the conditions of its rounds, of the cases whose rounds came to their end.
         pairs: cases whose rounds alternated.
         assigned: the cases that the worker was to measure, None where it was not recorded.
@@ -105,6 +108,7 @@ class Manifest:
     wrong_imports: tuple[WrongImport, ...] = ()
     canary_faults: tuple[CaseFault, ...] = ()
     work: dict[str, Work] = field(default_factory=dict)
+    tuned: Mapping[str, tuple[TunedKernel, ...]] = field(default_factory=dict)
     conditions: Mapping[str, Conditions] = field(default_factory=dict)
     pairs: tuple[PairedRounds, ...] = ()
     pair_faults: tuple[CaseFault, ...] = ()
@@ -163,13 +167,6 @@ class _CaseEvent:
 
 
 @dataclass(frozen=True, slots=True)
-class _DeclaredWork:
-    case: str
-    bytes_moved: Count
-    flops: Count
-
-
-@dataclass(frozen=True, slots=True)
 class _OnlyThere:
     cases: tuple[str, ...]
 
@@ -193,7 +190,8 @@ _EVENTS: dict[str, type[Any]] = {
     "round": Round,
     "conditions": Conditions,
     "report": PhaseReport,
-    "work": _DeclaredWork,
+    "work": DeclaredWork,
+    "tuned": TunedCase,
     "canary_fault": CaseFault,
     "device_failure": CaseFault,
     "pair": PairedRounds,
@@ -228,7 +226,7 @@ class _Events:
 
     def _forget_rounds(self, case: str) -> None:
         """Leaves out what a case measured in an attempt that another one follows."""
-        for name in ("round", "conditions", "pair", "pair_fault", "identity"):
+        for name in ("round", "conditions", "pair", "pair_fault", "identity", "tuned"):
             self._by_name[name] = [one for one in self._by_name.get(name, ()) if one.case != case]
 
     def of(self, name: str, kind: type[T]) -> tuple[T, ...]:
@@ -263,7 +261,7 @@ def read_manifest(path: Path) -> Manifest:
     head = events.first("run", _Head) or _Head()
     device = events.first("device", _MeasuredDevice) or _MeasuredDevice()
     assigned, end = events.first("assignment", _Assigned), events.first("end", _End)
-    work = {event.case: Work(event.bytes_moved, event.flops) for event in events.of("work", _DeclaredWork)}
+    work = {event.case: Work(event.bytes_moved, event.flops) for event in events.of("work", DeclaredWork)}
     identified = events.of("identity", IdentifiedCase)
     return Manifest(
         run=head.run,
@@ -286,6 +284,7 @@ def read_manifest(path: Path) -> Manifest:
         wrong_imports=events.of("wrong_import", WrongImport),
         canary_faults=events.of("canary_fault", CaseFault),
         work=work,
+        tuned={event.case: event.kernels for event in events.of("tuned", TunedCase)},
         conditions={event.case: event for event in events.of("conditions", Conditions)},
         pairs=events.of("pair", PairedRounds),
         pair_faults=events.of("pair_fault", CaseFault),

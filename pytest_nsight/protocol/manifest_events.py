@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -13,7 +13,7 @@ from warnings import WarningMessage
 
 from pytest_nsight.model.decoding import Count, Range
 from pytest_nsight.model.identity import Identity
-from pytest_nsight.model.values import Work
+from pytest_nsight.model.values import TunedKernel, Work
 from pytest_nsight.protocol.conditions import Conditions
 
 Amount = Annotated[float, Range(0, math.inf)]
@@ -173,6 +173,23 @@ class IdentifiedCase:
 
 
 @dataclass(frozen=True, slots=True)
+class DeclaredWork:
+    """What a round of a case has to do, as its test says."""
+
+    case: str
+    bytes_moved: Count
+    flops: Count
+
+
+@dataclass(frozen=True, slots=True)
+class TunedCase:
+    """What autotuners have chosen for a case."""
+
+    case: str
+    kernels: tuple[TunedKernel, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class WrongImport:
     """A module that a worker imported from the user's tree while it measured another one.
 
@@ -251,6 +268,11 @@ class Journal:
     def write_identity(self, identified: IdentifiedCase) -> None:
         """Appends the identity of a case."""
         self.write("identity", **asdict(identified))
+
+    def write_tuned(self, case: str, kernels: Collection[TunedKernel]) -> None:
+        """Appends what autotuners have chosen for the case, if they have."""
+        if kernels:
+            self.write("tuned", **asdict(TunedCase(case, tuple(sorted(kernels)))))
 
     def write_conditions(self, conditions: Conditions) -> None:
         """Appends the conditions of a case."""

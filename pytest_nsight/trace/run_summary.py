@@ -141,6 +141,7 @@ def _summary(
         work=None if subject.part else manifest.work.get(subject.case),
         cases=manifest.case_count,
         elapsed_ms=0 if subject.part else manifest.elapsed_ms.get(subject.case, 0),
+        tuned=manifest.tuned.get(subject.case, ()),
     )
 
 

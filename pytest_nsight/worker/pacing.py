@@ -130,6 +130,10 @@ STEP = 5
 SMALL_ERROR = 0.0015
 """A relative error that is small whatever the runs differ by."""
 
+LEAST_ROUNDS = 10
+PATIENCE_NS = 4_000_000_000
+"""A case that has taken this long stops after LEAST_ROUNDS rounds, unless a number was asked for."""
+
 LONG_NS = 1_000_000_000
 """A case that has taken this long gets no rounds beyond FEWEST."""
 
@@ -180,6 +184,15 @@ def is_enough(walls_ns: Sequence[int], floor_ns: int, run_sd: float, elapsed_ns:
         return False
     error = relative_error(walls_ns, floor_ns)
     return error is not None and error < max(run_sd / 3, SMALL_ERROR)
+
+
+def is_over(walls_ns: Sequence[int], rounds: int | None, floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+    """Whether a case ends after these rounds; `rounds` is the number that was asked for, else as in `is_enough`."""
+    if rounds is not None:
+        return len(walls_ns) >= rounds
+    if elapsed_ns > PATIENCE_NS:
+        return len(walls_ns) >= LEAST_ROUNDS
+    return is_enough(walls_ns, floor_ns, run_sd, elapsed_ns)
 
 
 def _midmean(values: Sequence[int]) -> float:

@@ -8,24 +8,23 @@ import statistics
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
+from pytest_nsight.model.values import TunedKernel
 from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.manifest_events import Journal, Round
 from pytest_nsight.protocol.ranks import no_barrier
+from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, watch_autotuners
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
-from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_enough, is_slowed, relative_error
+from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_over, is_slowed, relative_error
 
 T = TypeVar("T")
 
 WARMUP = 5
-LEAST_ROUNDS = 10
-PATIENCE_NS = 4_000_000_000
-"""A case that has taken this long stops after LEAST_ROUNDS rounds, unless a number was asked for."""
 
 SETTLING_NS = 10_000_000
 MOST_SETTLING_NS = 200_000_000
@@ -120,14 +119,16 @@ class Stopwatch:
         # Before the warm-up, which may itself drive the board to its limit and its clock down.
         self._highest_mhz = higher_mhz(self.device.read(), self._highest_mhz)
         self._recorder.start()
+        tuned: set[TunedKernel] = set()
         try:
-            busy_ns = self._warm_up(body, setup, plan)
+            busy_ns = self._warm_up(body, setup, plan, tuned)
             settled_ns = self._settle(plan)
             pacer = self._pacer(busy_ns, plan)
             first_ns, walls_ns = pacer.rest_ns, list[int]()
             before, began_ns = self.device.read_activity(), time.perf_counter_ns()
             result = cast("T", None)
-            while not _is_over(walls_ns, plan, floor_ns, self.device.run_sd, time.perf_counter_ns() - began_ns):
+            run_sd = self.device.run_sd
+            while not is_over(walls_ns, plan.rounds, floor_ns, run_sd, time.perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)
@@ -136,6 +137,7 @@ class Stopwatch:
             self._recorder.stop()
         self._highest_mhz = pacer.highest_mhz
         self.walls_ns = tuple(walls_ns)
+        self._journal.write_tuned(case, tuned)
         self._journal.write_conditions(
             Conditions(
                 case=case,
@@ -161,7 +163,7 @@ class Stopwatch:
         """
         self._recorder.start()
         try:
-            pacers = [self._pacer(self._warm_up(one.body, None, one.plan), one.plan) for one in bodies]
+            pacers = [self._pacer(self._warm_up(one.body, None, one.plan, set()), one.plan) for one in bodies]
             for index in range(pairs):
                 for which in (0, 1) if index % 2 == 0 else (1, 0):
                     one = bodies[which]
@@ -221,20 +223,23 @@ class Stopwatch:
             self._floor_ns = int(statistics.median(samples))
         return self._floor_ns
 
-    def _warm_up(self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: RoundPlan) -> int:
-        """Compiles, tunes and loads whatever the body needs.
+    def _warm_up(
+        self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: RoundPlan, tuned: set[TunedKernel]
+    ) -> int:
+        """Compiles, tunes and loads whatever the body needs, and adds to `tuned` what autotuners chose.
 
         Returns:
             How long the last round and the flush of the cache kept the device busy, in ns.
         """
         busy_ns = 0
-        for _ in range(plan.warmup):
+        for number in range(plan.warmup):
             args, kwargs = prepare(setup)
             self.device.synchronize()
             start_ns = time.perf_counter_ns()
             if plan.cold_cache:
                 self.device.flush()
-            body(*args, **kwargs)
+            with watch_autotuners(tuned) if number < WATCHED_ROUNDS else nullcontext():
+                body(*args, **kwargs)
             self.device.synchronize()
             busy_ns = time.perf_counter_ns() - start_ns
         return busy_ns
@@ -286,14 +291,6 @@ class Stopwatch:
             Round(payload, case, tuple(parts), epoch_ns, wall_ns, pause_ns, cold_cache, reading, is_slow)
         )
         return result
-
-
-def _is_over(walls_ns: Sequence[int], plan: RoundPlan, floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
-    if plan.rounds is not None:
-        return len(walls_ns) >= plan.rounds
-    if elapsed_ns > PATIENCE_NS:
-        return len(walls_ns) >= LEAST_ROUNDS
-    return is_enough(walls_ns, floor_ns, run_sd, elapsed_ns)
 
 
 def _difference(before: int | None, after: int | None) -> int | None:

@@ -18,6 +18,7 @@ from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import (
     FORMAT_VERSION,
     FORMAT_WITHOUT_IDENTITIES,
+    FORMAT_WITHOUT_TUNING,
     MOST_DURATIONS,
     MOST_ROUNDS,
     NewerFormatError,
@@ -26,7 +27,7 @@ from pytest_nsight.baselines.file_format import (
 from pytest_nsight.baselines.merge import unite
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.identity import READING, LaunchIdentity, MachineCode, make_identity, shorten_arguments
-from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
+from pytest_nsight.model.values import Clocks, RunSummary, Subject, TunedKernel, Work
 from tests.baselines.examples import CASE, run, summaries
 
 FIRST_FORMAT = Path(__file__).parents[1] / "data/baselines/first_format.json"
@@ -78,9 +79,18 @@ def test_identities_are_stored_once_and_read_back() -> None:
     text = encode({Subject(CASE): runs})
     content = json.loads(text)
 
-    assert content["format"] == FORMAT_VERSION
+    assert content["format"] == FORMAT_WITHOUT_TUNING
     assert len(content["identities"]) == 1
     assert len(content["launches"]) == 2
+    assert decode(text) == {Subject(CASE): runs}
+
+
+def test_what_autotuners_chose_is_stored_and_read_back() -> None:
+    chosen = (TunedKernel("mm", "0f" * 8, "BLOCK: 64"), TunedKernel("norm", "1f" * 8, "BLOCK: 128"))
+    runs = tuple(dataclasses.replace(run(number), tuned=chosen) for number in range(2))
+    text = encode({Subject(CASE): runs})
+
+    assert json.loads(text)["format"] == FORMAT_VERSION
     assert decode(text) == {Subject(CASE): runs}
 
 
@@ -246,8 +256,8 @@ def _spoil_rounds(**packed: str) -> Spoil:
         (lambda file: file["subjects"][0].update(part=None), "subjects[0].part is null, expected a string"),
         (lambda file: file["subjects"].append(file["subjects"][0]), "is stored twice"),
         (lambda file: file["subjects"][0]["runs"].append(_first_run(file)), 'run "run-1" of "test_rms_norm'),
-        (lambda file: file.update(format=0), "format is 0, expected 1 to 3"),
-        (lambda file: file.update(format=True), "format is true, expected 1 to 3"),
+        (lambda file: file.update(format=0), "format is 0, expected 1 to 4"),
+        (lambda file: file.update(format=True), "format is true, expected 1 to 4"),
         (lambda file: file.update(comment="mine"), 'the document has an unknown field "comment"'),
         (lambda file: file.pop("subjects"), 'the document has no field "subjects"'),
     ],
@@ -319,7 +329,7 @@ def test_a_short_text_cannot_ask_for_all_memory() -> None:
         ('{"format": 1,\n<<<<<<< HEAD\n', "unresolved git merge conflict at line 2"),
         ('{"format": NaN}', "NaN, which is not a number"),
         ('{"format": 1, "format": 1}', 'field "format" twice'),
-        ("[]", "format is null, expected 1 to 3"),
+        ("[]", "format is null, expected 1 to 4"),
         ("9" * 5000, "invalid JSON"),
         ("[" * 100_000, "invalid JSON"),
     ],
@@ -333,5 +343,5 @@ def test_text_that_is_no_baseline_is_refused(text: str, message: str) -> None:
 
 def test_a_newer_format_is_no_damage() -> None:
     """Its other fields may mean anything, so nothing but the version is read."""
-    with pytest.raises(NewerFormatError, match=r"format 4, this one reads up to 3"):
-        decode('{"format": 4, "cases": []}')
+    with pytest.raises(NewerFormatError, match=r"format 5, this one reads up to 4"):
+        decode('{"format": 5, "cases": []}')

@@ -188,7 +188,7 @@ def test_a_damaged_version_stays_a_conflict_that_is_explained(repository: Reposi
 
     said = repository.git("merge", "--no-edit", "two", fails=True)
 
-    assert f"their version of {FILE} is damaged: format is null, expected 1 to 3" in said
+    assert f"their version of {FILE} is damaged: format is null, expected 1 to 4" in said
     assert "CONFLICT" in said
     assert "Traceback" not in said
     assert (repository.folder / FILE).read_bytes() == before

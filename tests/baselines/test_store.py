@@ -186,7 +186,7 @@ def test_a_folder_that_could_be_made_is_writable_and_stays_unmade(tmp_path: Path
         (b'{"format": 1,', "invalid JSON at line 1"),
         (b"\xff\xfe", "not UTF-8 text at byte 0"),
         (b'{"format": 1, "environments": 3}', 'has no field "shapes"'),
-        (b'{"format": 4}', "written by a newer pytest-nsight (format 4, this one reads up to 3); upgrade"),
+        (b'{"format": 5}', "written by a newer pytest-nsight (format 5, this one reads up to 4); upgrade"),
         (
             b"<<<<<<< HEAD\n",
             "merge conflict at line 1; unite both versions with `pytest-nsight merge-baselines",

@@ -1,10 +1,12 @@
 """Structure is compared before time, exactly, and shown as a difference."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.comparison import SlowerKernel
-from pytest_nsight.model.values import Policy, Shape, ShapeUse
+from pytest_nsight.model.values import Policy, Shape, ShapeUse, TunedKernel
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
 
@@ -161,3 +163,96 @@ def test_the_kernels_that_grew_are_named_worst_first_and_trifles_left_out():
         SlowerKernel("a", 10_000, 12_000),
     )
     assert verdict.sentence.endswith("; slower kernels: b, a")
+
+
+def tuned(evidence, *, before="BLOCK: 64", now="BLOCK: 128", problem="p1", new_problem="p1", name="mm"):
+    """The evidence with what an autotuner chose for a kernel of that name."""
+    baseline, new = (
+        tuple(replace(run, tuned=(TunedKernel(name, work, config),)) for run in runs)
+        for runs, work, config in ((evidence.baseline, problem, before), (evidence.new, new_problem, now))
+    )
+    return replace(evidence, baseline=baseline, new=new)
+
+
+def make_retiled(ratio=1.0, *, others=(100, 100), **more):
+    """A tuned kernel in another shape and one that nothing tunes, with their times in us."""
+    sides = [
+        (ShapeUse(kernel("mm", grid), 1, mm * 1000), ShapeUse(kernel("norm"), 1, other * 1000))
+        for grid, mm, other in ((8, 100, others[0]), (4, round(200 * ratio) - others[1], others[1]))
+    ]
+    return make_evidence(ratio=ratio, shapes=sides[0], new_shapes=sides[1], **more)
+
+
+CHOICE = (
+    "an autotuner chose another configuration for the same source and arguments "
+    "(mm grid 8x1x1 block 128x1x1 -> mm grid 4x1x1 block 128x1x1)"
+)
+
+
+@pytest.mark.parametrize(("ratio", "kind"), [(1.0, VerdictKind.UNCHANGED), (0.9, VerdictKind.IMPROVEMENT)])
+def test_what_an_autotuner_chose_for_the_same_work_is_judged_on_time(ratio, kind):
+    verdict = verdict_of(tuned(make_retiled(ratio)))
+
+    assert verdict.kind is kind
+    assert CHOICE in verdict.sentence
+    assert not verdict.changes
+
+
+def test_an_autotuners_slower_choice_fails_nothing():
+    evidence = tuned(make_retiled(1.1))
+
+    verdict = verdict_of(evidence)
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.sentence == (
+        f"test_rms_norm[fused-4096]: kernel time 200 -> 220 us (+10.0 %), but {CHOICE}, which may be all that made "
+        "it slower: check again with the autotuner's cache that the baseline had, or give the kernel one "
+        "configuration, or save this choice with --nsight-save"
+    )
+
+
+def test_a_slower_kernel_beside_an_autotuners_choice_fails():
+    verdict = verdict_of(tuned(make_retiled(1.1, others=(100, 115))))
+
+    assert verdict.kind is VerdictKind.REGRESSION
+    assert CHOICE in verdict.sentence
+
+
+def test_an_autotuners_choice_explains_no_time_of_the_host():
+    evidence = tuned(make_retiled(1.1, policy=Policy(band=0.02, metric="wall")))
+    moved = {
+        side: tuple(replace(run, rounds={"wall": run.rounds["kernel"]}) for run in getattr(evidence, side))
+        for side in ("baseline", "new")
+    }
+
+    assert verdict_of(replace(evidence, **moved)).kind is VerdictKind.REGRESSION
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"new_problem": "p2"}, {"now": "BLOCK: 64"}, {"name": "another"}],
+    ids=["other work", "same configuration", "another kernel"],
+)
+def test_launch_shapes_that_no_choice_explains_fail(how):
+    assert verdict_of(tuned(make_retiled(), **how)).kind is VerdictKind.STRUCTURE
+
+
+def test_an_autotuner_is_no_excuse_for_another_kernel():
+    evidence = tuned(make_evidence(shapes=uses("mm"), new_shapes=uses("mm", "mm")))
+
+    assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
+
+
+def test_a_known_autotuner_that_chooses_anew_in_each_run_is_judged_on_time():
+    choices = [(ShapeUse(kernel("mm", grid), 1, 7),) for grid in (4, 8)]
+    evidence = make_evidence(shapes=choices[0])
+    new = tuple(
+        replace(run, shapes=choices[index % 2], tuned=(TunedKernel("mm", "p1", f"BLOCK: {index % 2}"),))
+        for index, run in enumerate(evidence.new)
+    )
+    stored = tuple(replace(run, tuned=(TunedKernel("mm", "p1", "BLOCK: 0"),)) for run in evidence.baseline)
+
+    verdict = verdict_of(replace(evidence, baseline=stored, new=new))
+
+    assert verdict.kind is VerdictKind.UNCHANGED
+    assert "for the same source and arguments (launches differ from run to run (mm in 2" in verdict.sentence
