@@ -158,6 +158,7 @@ def join_ranks(subject: Subject, by_rank: Sequence[RunSummary]) -> RunSummary:
         copied_bytes=max(one.copied_bytes for one in by_rank),
         clocks=_worst_clocks([one.clocks for one in by_rank]),
         environment={**by_rank[0].environment, "ranks": str(len(by_rank))},
+        tuned=tuple(sorted({kernel for one in by_rank for kernel in one.tuned})),
     )
 
 

@@ -24,7 +24,7 @@ WATCHED_ROUNDS = 2
 """Warm-up rounds that are watched: the first one tunes, and the second may capture what later rounds replay."""
 
 _DIGITS = 16
-_TEMPLATE_CONSTANT = re.compile(r"^ +[A-Z_]+ : tl\.constexpr = .+$", re.MULTILINE)
+_TEMPLATE_CONSTANT = re.compile(r"^ +[A-Z_0-9]+ : tl\.constexpr = .+$", re.MULTILINE)
 """A template of Inductor has its tile sizes in its source."""
 
 _Describe = Callable[[Any, Sequence[Any], Mapping[str, Any]], "TunedKernel | None"]

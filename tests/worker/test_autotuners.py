@@ -21,7 +21,7 @@ from tests.worker.board import Board, Silent
 SOURCE = """\
 def triton_tem_mm_0(a):
     BLOCK_M : tl.constexpr = 64
-    EVEN_K : tl.constexpr = True
+    EVEN_K1 : tl.constexpr = True
     xnumel = 4096
 """
 
@@ -120,7 +120,7 @@ def test_the_constants_of_an_inductor_template_belong_to_its_choice() -> None:
     )
 
     assert first.problem == second.problem
-    assert first.config == "num_warps: 4, BLOCK_M : tl.constexpr = 64, EVEN_K : tl.constexpr = True"
+    assert first.config == "num_warps: 4, BLOCK_M : tl.constexpr = 64, EVEN_K1 : tl.constexpr = True"
     assert "BLOCK_M : tl.constexpr = 128" in second.config
     # Of any other kernel they are part of what it does.
     assert len({note(CachingAutotuner(source=text), Tensor(2, 2)).problem for text in (SOURCE, other)}) == 2
