@@ -28,9 +28,9 @@ from pytest_nsight.baselines.packed_integers import PackingError, unpack
 from pytest_nsight.baselines.stored_identities import restore_identities
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.identity import Identity
+from pytest_nsight.model.identity import Identity, TunedKernel
 from pytest_nsight.model.json_text import DecodingError, parse, shown
-from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, TunedKernel, Work
+from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
 
 _Entry = TypeVar("_Entry")
 _Rounds = Mapping[str, tuple[int, ...]]

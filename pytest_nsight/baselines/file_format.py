@@ -11,8 +11,8 @@ Versions (`format` in the file):
    `"kernel busy": "100x2144"`, and `"gap": "span-busy"` is the difference of the two.
 3. Format 2 with `launches` (one launch, copy or set each, see `StoredLaunch`) and `identities` (a digest, and keys
    of launches in order); a structure names the identity of what it launches.
-4. Format 3, with or without identities, where a structure also has `tuned`: name, problem and configuration of the
-   kernels that autotuners have tuned.
+4. Format 3, with or without identities, where a structure also has `tuned`: name, problem, configuration and
+   launches of the kernels that autotuners have tuned.
 """
 
 from __future__ import annotations
@@ -169,7 +169,7 @@ class StoredShape:
 class StoredStructure:
     """Format 2: what a round does: (key of a shape, launches) in order, bytes copied, work.
 
-    Format 3: the key of its identity. Format 4: name, problem and configuration of tuned kernels.
+    Format 3: the key of its identity. Format 4: what autotuners have tuned.
     """
 
     launches: tuple[tuple[str, _Launches], ...]
@@ -177,7 +177,7 @@ class StoredStructure:
     copied_bytes: Count = 0
     work: StoredWork | None = None
     identity: str = ""
-    tuned: tuple[tuple[str, str, str], ...] = ()
+    tuned: tuple[tuple[str, str, str, _Launches], ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -265,7 +265,7 @@ class FirstBadCommit:
                 sentences.append(f"{good.short} and {bad.short} were not compared on time: {error}")
         return replace(
             found,
-            changes=difference.finding.changes,
+            changes=difference.finding.changes if difference.differs else (),
             difference=difference.text,
             code_change=describe_change(self._identities.get(good.hash), self._identities.get(bad.hash)),
             before=difference.before,

@@ -56,6 +56,8 @@ class LaunchDifference:
         if self.varies:
             return f"its launches vary: {write_spreads(self.finding.varying)}"
         launches = count(self.now, "launch")
+        if self.finding.retuned:
+            return f"{launches}, as in GOOD, in configurations that an autotuner chose anew"
         return f"{launches}: {self.text}" if self.differs else f"{launches}, as in GOOD"
 
 

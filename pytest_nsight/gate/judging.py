@@ -165,8 +165,9 @@ def _describe_unidentified(state: GateState, stored: StoredRuns) -> str:
     if not names:
         return ""
     return (
-        f"{count(len(names), 'case')} with stored runs that have no identity ({write_names(names)}): in them an "
-        "autotuner chose otherwise than in the identity pass, or they were saved without one; such cases are timed"
+        f"stored runs of {count(len(names), 'case')} have no identity ({write_names(names)}), so these are timed: the "
+        "runs launched otherwise than the identity pass beside them, as where an autotuner chooses anew, or were "
+        "saved without one; --nsight-save stores it where both agree"
     )
 
 

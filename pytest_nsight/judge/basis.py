@@ -131,20 +131,22 @@ def find_slower_kernels(baseline: Sequence[RunSummary], new: Sequence[RunSummary
     return tuple(SlowerKernel(shape.name, before.get(shape, 0.0), now[shape]) for shape in slower)
 
 
-def change_of_others(baseline: Sequence[RunSummary], new: Sequence[RunSummary], names: Collection[str]) -> float:
-    """The change of a round's kernel time if the kernels of these names had kept theirs, as a log ratio."""
-    before, now = _median_times(baseline), _median_times(new)
+def change_of_others(
+    baseline: Sequence[RunSummary], new: Sequence[RunSummary], names: Collection[str], *, with_copies: bool
+) -> float:
+    """The change of a round's device time if the kernels of these names had kept theirs, as a log ratio."""
+    before, now = (_median_times(runs, with_copies=with_copies) for runs in (baseline, new))
     was, is_now = (sum(time for shape, time in one.items() if shape.name not in names) for one in (before, now))
     total = sum(before.values())
     return math.log1p((is_now - was) / total) if total else 0.0
 
 
-def _median_times(runs: Sequence[RunSummary]) -> dict[Shape, float]:
+def _median_times(runs: Sequence[RunSummary], *, with_copies: bool = False) -> dict[Shape, float]:
     times: dict[Shape, list[int]] = {}
     for run in runs:
         totals: dict[Shape, int] = {}
         for use in run.shapes:
-            if use.shape.kind in LAUNCH_KINDS:
+            if with_copies or use.shape.kind in LAUNCH_KINDS:
                 shape = identify(use.shape)
                 totals[shape] = totals.get(shape, 0) + use.median_ns
         for shape, total in totals.items():

@@ -11,7 +11,13 @@ from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
-from pytest_nsight.judge.wording import write_diff, write_shapes, write_spreads
+from pytest_nsight.judge.wording import (
+    KEEP_CHOICE,
+    write_choice,
+    write_diff,
+    write_shapes,
+    write_spreads,
+)
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.units import count, durations, interval_of_logs, p_value, percent, percent_of_log
 from pytest_nsight.model.values import is_gpu
@@ -210,13 +216,10 @@ def retiled_once(finding: StructureFinding, runs: int) -> str:
     )
 
 
-def slower_by_choice(finding: StructureFinding, comparison: Comparison) -> str:
-    """Slower, where an autotuner chose anew: its choice is no change of the code."""
-    return (
-        f"{_times(comparison)} ({_change(comparison)}), but {_choice(finding)}, which may be all that made it "
-        "slower: check again with the autotuner's cache that the baseline had, or give the kernel one configuration"
-        f"{_unless_paired(comparison, ', or save this choice with --nsight-save')}"
-    )
+def unsettled_by_choice(finding: StructureFinding, comparison: Comparison, others: float) -> str:
+    """An autotuner chose anew, and the time does not say what the code does; `others`: growth of all else, or 0."""
+    beside = f"; all else takes {percent(math.expm1(others))} of it more, and" if others else ", but"
+    return f"{_times(comparison)} ({_change(comparison)}){beside} {write_choice(finding.retuned)}, {KEEP_CHOICE}"
 
 
 def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:
@@ -252,8 +255,8 @@ def notes(subject: PreparedSubject) -> str:
     finding = subject.structure
     texts = list(finding.resources[:3])
     if finding.retuned:
-        texts.append(_choice(finding))
-    elif finding.is_varying:
+        texts.append(write_choice(finding.retuned))
+    if finding.is_varying:
         texts.append(_variation(finding))
     aside = len(subject.new_aside) + len(subject.stored_aside) - subject.disturbed_aside
     if aside:
@@ -269,11 +272,6 @@ def notes(subject: PreparedSubject) -> str:
             f"{len(modes)} of {count(len(compared), 'run')}"
         )
     return "".join(f"; {text}" for text in texts)
-
-
-def _choice(finding: StructureFinding) -> str:
-    shapes = _variation(finding) if finding.is_varying else write_shapes(finding.changes)
-    return f"an autotuner chose another configuration for the same source and arguments ({shapes})"
 
 
 def _variation(finding: StructureFinding) -> str:

@@ -8,10 +8,11 @@ them without changing what the kernel does; the sentence on time mentions them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from pytest_nsight.judge.tuning import RetunedKernel, find_retuned
 from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
@@ -29,8 +30,8 @@ class StructureFinding:
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
             variants, as when an autotuner chose anew.
-        retuned: the kernels that differ, if an autotuner is known to have made all the difference: it chose another
-            one of the same configurations, for the same source and arguments.
+        retuned: kernels for which an autotuner chose anew, if nothing else differs between the launches of any
+            runs; then `changes` fail nothing, and neither side counts as varying.
         is_varying: whether the new launches differ from round to round or from run to run.
         was_varying: whether the stored ones do.
         varying: what differs, if the new launches do: between rounds where any did, else between runs.
@@ -42,7 +43,7 @@ class StructureFinding:
     before: int = 0
     now: int = 0
     is_retiled: bool = False
-    retuned: tuple[str, ...] = ()
+    retuned: tuple[RetunedKernel, ...] = ()
     is_varying: bool = False
     was_varying: bool = False
     varying: tuple[ShapeSpread, ...] = ()
@@ -88,53 +89,43 @@ def compare_structure(
         family: maps a normalised kernel name to the name that all tiles and variants of it share.
     """
     is_varying, was_varying = not launch_the_same(new), not launch_the_same(baseline)
-    retuned = _find_retuned([baseline[-1], *new])
-    if is_varying or was_varying:
-        varying = _find_varying(new) if is_varying else ()
-        differs_by_round = not all(run.is_stable for run in new)
-        return StructureFinding(
-            retuned=() if differs_by_round else _keep_retuned(retuned, varying),
-            is_varying=is_varying,
-            was_varying=was_varying,
-            varying=varying,
-            differs_by_round=differs_by_round,
-        )
     before, now = count_shapes(baseline[-1]), count_shapes(new[-1])
-    if before == now:
-        return StructureFinding(resources=_compare_resources(baseline[-1], new[-1]))
     changes = tuple(
         ShapeChange(shape, before[shape], now[shape])
         for shape in dict.fromkeys((*before, *now))
         if before[shape] != now[shape]
     )
-    is_retiled = _fold(before, family) == _fold(now, family)
+    retuned = find_retuned(baseline, new)
+    if retuned and _differ_by_tuning_only([*baseline, *new], {kernel.name for kernel in retuned}, family):
+        return StructureFinding(changes, is_retiled=bool(changes), retuned=retuned)
+    if is_varying or was_varying:
+        return StructureFinding(
+            is_varying=is_varying,
+            was_varying=was_varying,
+            varying=_find_varying(new) if is_varying else (),
+            differs_by_round=not all(run.is_stable for run in new),
+        )
+    if not changes:
+        return StructureFinding(resources=_compare_resources(baseline[-1], new[-1]))
     return StructureFinding(
         changes,
         before=count_launches(baseline[-1]),
         now=count_launches(new[-1]),
-        is_retiled=is_retiled,
-        retuned=_keep_retuned(retuned, changes) if is_retiled else (),
+        is_retiled=_fold(before, family) == _fold(now, family),
     )
 
 
-def _find_retuned(runs: Sequence[RunSummary]) -> frozenset[str]:
-    """Names of the kernels that got the same problems in all runs, and not the same configurations."""
-    names = {kernel.name for run in runs for kernel in run.tuned}
-    return frozenset(
-        name
-        for name in names
-        if _count_different([[k.problem for k in run.tuned if k.name == name] for run in runs]) == 1
-        and _count_different([[k.config for k in run.tuned if k.name == name] for run in runs]) > 1
+def _differ_by_tuning_only(
+    runs: Sequence[RunSummary], names: Collection[str], family: Callable[[str], str]
+) -> bool:
+    """Whether all runs launch the same, each in all rounds, but for the shapes of the kernels of these names."""
+    counts = [count_shapes(run) for run in runs]
+    others = [{shape: times for shape, times in one.items() if shape.name not in names} for one in counts]
+    return (
+        all(run.is_stable for run in runs)
+        and all(one == others[0] for one in others)
+        and all(_fold(one, family) == _fold(counts[0], family) for one in counts)
     )
-
-
-def _keep_retuned(retuned: frozenset[str], found: Sequence[ShapeChange | ShapeSpread]) -> tuple[str, ...]:
-    names = tuple(dict.fromkeys(one.shape.name for one in found))
-    return names if retuned.issuperset(names) else ()
-
-
-def _count_different(collections: Iterable[Iterable[str]]) -> int:
-    return len({frozenset(one) for one in collections})
 
 
 def _find_varying(runs: Sequence[RunSummary]) -> tuple[ShapeSpread, ...]:

@@ -127,9 +127,9 @@ def _decide_on_time(
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
     kind = _classify(subject, contrast, comparison)
     structure = subject.structure
-    if kind is VerdictKind.REGRESSION and _is_explained_by_choice(subject, contrast):
-        return VerdictKind.INCONCLUSIVE, sentences.slower_by_choice(structure, comparison)
-    is_newly_varying = structure.is_varying and not structure.was_varying and not structure.retuned
+    if structure.retuned and (body := _explain_by_choice(subject, kind, contrast, comparison)):
+        return VerdictKind.INCONCLUSIVE, body
+    is_newly_varying = structure.is_varying and not structure.was_varying
     if is_newly_varying and not kind.fails:
         return VerdictKind.INCONCLUSIVE, sentences.varying_launches(structure, comparison)
     if kind is VerdictKind.REGRESSION:
@@ -147,12 +147,21 @@ def _decide_on_time(
     return kind, body + sentences.notes(subject)
 
 
-def _is_explained_by_choice(subject: PreparedSubject, contrast: Contrast) -> bool:
-    """Whether all kernels but those for which an autotuner chose anew have kept within the band."""
-    retuned = subject.structure.retuned
-    if not retuned or subject.given.policy.metric not in DEVICE_METRICS:
-        return False
-    return change_of_others(subject.baseline, subject.given.new, retuned) <= contrast.material
+def _explain_by_choice(
+    subject: PreparedSubject, kind: VerdictKind, contrast: Contrast, comparison: Comparison
+) -> str:
+    """Why the time settles nothing where an autotuner chose anew for some of the kernels; "" if it does."""
+    structure, metric = subject.structure, subject.given.policy.metric
+    if metric not in DEVICE_METRICS:
+        return ""
+    names = {kernel.name for kernel in structure.retuned}
+    others = change_of_others(subject.baseline, subject.given.new, names, with_copies=metric == "busy")
+    has_slowed = others > contrast.material
+    if kind is VerdictKind.REGRESSION and not has_slowed:
+        return sentences.unsettled_by_choice(structure, comparison, 0.0)
+    if has_slowed and not kind.fails:
+        return sentences.unsettled_by_choice(structure, comparison, others)
+    return ""
 
 
 def _classify(subject: PreparedSubject, contrast: Contrast, comparison: Comparison) -> VerdictKind:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
+from pytest_nsight.judge.tuning import RetunedKernel
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
@@ -62,3 +63,20 @@ def write_shapes(changes: Sequence[ShapeChange]) -> str:
 def _write_shape(shape: Shape) -> str:
     grid, block = ("x".join(map(str, size)) for size in (shape.grid, shape.block))
     return f"{shape.name} grid {grid} block {block}"
+
+
+KEEP_CHOICE = (
+    "which may hide what the code does: keep its choices from session to session (TRITON_CACHE_AUTOTUNING=1 with "
+    "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR), give the kernel one configuration, or save it with --nsight-save"
+)
+
+
+def write_choice(retuned: Sequence[RetunedKernel]) -> str:
+    """Return what an autotuner chose: "... chose another configuration for ... (mm BLOCK: 64 -> BLOCK: 128)"."""
+    chosen = write_names(
+        f"{kernel.name} {', '.join(kernel.before)} -> {', '.join(kernel.now)}"
+        if kernel.before or kernel.now
+        else f"{kernel.name} in several"
+        for kernel in retuned
+    )
+    return f"an autotuner chose another configuration for the same source and arguments ({chosen})"

@@ -32,6 +32,24 @@ DEVICE_METRICS = ("kernel", "busy")
 """The durations that an identity decides. The others depend on the host, or on where its memory lies."""
 
 
+@dataclass(frozen=True, slots=True, order=True)
+class TunedKernel:
+    """A kernel whose configuration an autotuner has chosen.
+
+    Attributes:
+        name: normalised.
+        problem: digest of its source, the configurations to choose from, its grid, and its arguments' values, kinds
+            and layouts.
+        config: what was chosen, as "name: value" with commas between.
+        launches: of a round.
+    """
+
+    name: str
+    problem: str
+    config: str
+    launches: int = 1
+
+
 @dataclass(frozen=True, slots=True)
 class MachineCode:
     """A kernel's machine code.

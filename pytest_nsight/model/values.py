@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from pytest_nsight.model.identity import Identity
+from pytest_nsight.model.identity import Identity, TunedKernel
 
 METRICS = ("kernel", "busy", "span", "gap", "copy", "sync", "wall", "launch")
 """Names of the per-round durations that `metric=` may choose; each is stored in integer nanoseconds.
@@ -119,21 +119,6 @@ class Work:
 
     bytes_moved: int = 0
     flops: int = 0
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class TunedKernel:
-    """A kernel whose configuration an autotuner has chosen.
-
-    Attributes:
-        name: normalised.
-        problem: digest of its source, the configurations to choose from, and its arguments but for addresses.
-        config: what was chosen, as text.
-    """
-
-    name: str
-    problem: str
-    config: str
 
 
 @dataclass(frozen=True, slots=True)

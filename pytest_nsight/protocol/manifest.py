@@ -21,9 +21,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from pytest_nsight.model.errors import RecordingError
-from pytest_nsight.model.identity import Identity
+from pytest_nsight.model.identity import Identity, TunedKernel
 from pytest_nsight.model.json_text import DecodingError
-from pytest_nsight.model.values import TunedKernel, Work
+from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.json_files import damaged, read_json_lines, read_known
 from pytest_nsight.protocol.manifest_events import (

@@ -5,15 +5,15 @@ from __future__ import annotations
 import json
 import math
 import os
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Annotated, Any
 from warnings import WarningMessage
 
 from pytest_nsight.model.decoding import Count, Range
-from pytest_nsight.model.identity import Identity
-from pytest_nsight.model.values import TunedKernel, Work
+from pytest_nsight.model.identity import Identity, TunedKernel
+from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.conditions import Conditions
 
 Amount = Annotated[float, Range(0, math.inf)]
@@ -269,10 +269,10 @@ class Journal:
         """Appends the identity of a case."""
         self.write("identity", **asdict(identified))
 
-    def write_tuned(self, case: str, kernels: Collection[TunedKernel]) -> None:
-        """Appends what autotuners have chosen for the case, if they have."""
-        if kernels:
-            self.write("tuned", **asdict(TunedCase(case, tuple(sorted(kernels)))))
+    def write_tuned(self, tuned: TunedCase) -> None:
+        """Appends what autotuners have chosen for a case, if they have."""
+        if tuned.kernels:
+            self.write("tuned", **asdict(tuned))
 
     def write_conditions(self, conditions: Conditions) -> None:
         """Appends the conditions of a case."""

@@ -13,11 +13,10 @@ from dataclasses import dataclass
 from typing import Any, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
-from pytest_nsight.model.values import TunedKernel
 from pytest_nsight.protocol.conditions import Conditions
-from pytest_nsight.protocol.manifest_events import Journal, Round
+from pytest_nsight.protocol.manifest_events import Journal, Round, TunedCase
 from pytest_nsight.protocol.ranks import no_barrier
-from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, watch_autotuners
+from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
 from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_over, is_slowed, relative_error
@@ -119,7 +118,7 @@ class Stopwatch:
         # Before the warm-up, which may itself drive the board to its limit and its clock down.
         self._highest_mhz = higher_mhz(self.device.read(), self._highest_mhz)
         self._recorder.start()
-        tuned: set[TunedKernel] = set()
+        tuned = TuningNotes()
         try:
             busy_ns = self._warm_up(body, setup, plan, tuned)
             settled_ns = self._settle(plan)
@@ -137,7 +136,7 @@ class Stopwatch:
             self._recorder.stop()
         self._highest_mhz = pacer.highest_mhz
         self.walls_ns = tuple(walls_ns)
-        self._journal.write_tuned(case, tuned)
+        self._journal.write_tuned(TunedCase(case, tuned.kernels))
         self._journal.write_conditions(
             Conditions(
                 case=case,
@@ -163,7 +162,8 @@ class Stopwatch:
         """
         self._recorder.start()
         try:
-            pacers = [self._pacer(self._warm_up(one.body, None, one.plan, set()), one.plan) for one in bodies]
+            tuned = TuningNotes()
+            pacers = [self._pacer(self._warm_up(one.body, None, one.plan, tuned), one.plan) for one in bodies]
             for index in range(pairs):
                 for which in (0, 1) if index % 2 == 0 else (1, 0):
                     one = bodies[which]
@@ -224,9 +224,9 @@ class Stopwatch:
         return self._floor_ns
 
     def _warm_up(
-        self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: RoundPlan, tuned: set[TunedKernel]
+        self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: RoundPlan, tuned: TuningNotes
     ) -> int:
-        """Compiles, tunes and loads whatever the body needs, and adds to `tuned` what autotuners chose.
+        """Compiles, tunes and loads whatever the body needs, and notes what autotuners choose.
 
         Returns:
             How long the last round and the flush of the cache kept the device busy, in ns.
@@ -238,7 +238,7 @@ class Stopwatch:
             start_ns = time.perf_counter_ns()
             if plan.cold_cache:
                 self.device.flush()
-            with watch_autotuners(tuned) if number < WATCHED_ROUNDS else nullcontext():
+            with tuned.watch() if number < WATCHED_ROUNDS else nullcontext():
                 body(*args, **kwargs)
             self.device.synchronize()
             busy_ns = time.perf_counter_ns() - start_ns

@@ -26,8 +26,15 @@ from pytest_nsight.baselines.file_format import (
 )
 from pytest_nsight.baselines.merge import unite
 from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.identity import READING, LaunchIdentity, MachineCode, make_identity, shorten_arguments
-from pytest_nsight.model.values import Clocks, RunSummary, Subject, TunedKernel, Work
+from pytest_nsight.model.identity import (
+    READING,
+    LaunchIdentity,
+    MachineCode,
+    TunedKernel,
+    make_identity,
+    shorten_arguments,
+)
+from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
 from tests.baselines.examples import CASE, run, summaries
 
 FIRST_FORMAT = Path(__file__).parents[1] / "data/baselines/first_format.json"
@@ -86,7 +93,7 @@ def test_identities_are_stored_once_and_read_back() -> None:
 
 
 def test_what_autotuners_chose_is_stored_and_read_back() -> None:
-    chosen = (TunedKernel("mm", "0f" * 8, "BLOCK: 64"), TunedKernel("norm", "1f" * 8, "BLOCK: 128"))
+    chosen = (TunedKernel("mm", "0f" * 8, "BLOCK: 64"), TunedKernel("norm", "1f" * 8, "BLOCK: 128", 3))
     runs = tuple(dataclasses.replace(run(number), tuned=chosen) for number in range(2))
     text = encode({Subject(CASE): runs})
 

@@ -6,7 +6,8 @@ import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
 from pytest_nsight.model.comparison import SlowerKernel
-from pytest_nsight.model.values import Policy, Shape, ShapeUse, TunedKernel
+from pytest_nsight.model.identity import TunedKernel
+from pytest_nsight.model.values import Policy, Shape, ShapeUse
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
 
@@ -165,49 +166,60 @@ def test_the_kernels_that_grew_are_named_worst_first_and_trifles_left_out():
     assert verdict.sentence.endswith("; slower kernels: b, a")
 
 
-def tuned(evidence, *, before="BLOCK: 64", now="BLOCK: 128", problem="p1", new_problem="p1", name="mm"):
+def tuned(evidence, *, before="BLOCK: 64", now="BLOCK: 128", problem="p1", new_problem="p1", name="mm", launches=1):
     """The evidence with what an autotuner chose for a kernel of that name."""
-    baseline, new = (
-        tuple(replace(run, tuned=(TunedKernel(name, work, config),)) for run in runs)
-        for runs, work, config in ((evidence.baseline, problem, before), (evidence.new, new_problem, now))
+    return choose(
+        evidence, [[(name, problem, before)]], [[(name, new_problem, now, launches)]]
     )
-    return replace(evidence, baseline=baseline, new=new)
 
 
-def make_retiled(ratio=1.0, *, others=(100, 100), **more):
+def choose(evidence, before, now):
+    """The evidence with what autotuners chose, run by run; the first choices again where there are more runs."""
+    sides = (
+        tuple(
+            replace(run, tuned=tuple(TunedKernel(*one) for one in choices[number % len(choices)]))
+            for number, run in enumerate(runs)
+        )
+        for runs, choices in ((evidence.baseline, before), (evidence.new, now))
+    )
+    return replace(evidence, **dict(zip(("baseline", "new"), sides, strict=True)))
+
+
+def make_retiled(ratio=1.0, *, others=(100, 100), grid=4, more=(), **how):
     """A tuned kernel in another shape and one that nothing tunes, with their times in us."""
     sides = [
-        (ShapeUse(kernel("mm", grid), 1, mm * 1000), ShapeUse(kernel("norm"), 1, other * 1000))
-        for grid, mm, other in ((8, 100, others[0]), (4, round(200 * ratio) - others[1], others[1]))
+        (ShapeUse(kernel("mm", size), 1, mm * 1000), ShapeUse(kernel("norm"), 1, other * 1000))
+        for size, mm, other in ((8, 100, others[0]), (grid, round(200 * ratio) - others[1], others[1]))
     ]
-    return make_evidence(ratio=ratio, shapes=sides[0], new_shapes=sides[1], **more)
+    return make_evidence(ratio=ratio, shapes=sides[0], new_shapes=(*sides[1], *more), **how)
 
 
 CHOICE = (
-    "an autotuner chose another configuration for the same source and arguments "
-    "(mm grid 8x1x1 block 128x1x1 -> mm grid 4x1x1 block 128x1x1)"
+    "an autotuner chose another configuration for the same source and arguments (mm BLOCK: 64 -> BLOCK: 128)"
+)
+ADVICE = (
+    ", which may hide what the code does: keep its choices from session to session (TRITON_CACHE_AUTOTUNING=1 with "
+    "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR), give the kernel one configuration, or save it with --nsight-save"
 )
 
 
+@pytest.mark.parametrize("grid", [4, 8], ids=["another grid", "the same grid"])
 @pytest.mark.parametrize(("ratio", "kind"), [(1.0, VerdictKind.UNCHANGED), (0.9, VerdictKind.IMPROVEMENT)])
-def test_what_an_autotuner_chose_for_the_same_work_is_judged_on_time(ratio, kind):
-    verdict = verdict_of(tuned(make_retiled(ratio)))
+def test_what_an_autotuner_chose_for_the_same_work_is_judged_on_time(ratio, kind, grid):
+    verdict = verdict_of(tuned(make_retiled(ratio, grid=grid)))
 
     assert verdict.kind is kind
     assert CHOICE in verdict.sentence
     assert not verdict.changes
 
 
-def test_an_autotuners_slower_choice_fails_nothing():
-    evidence = tuned(make_retiled(1.1))
-
-    verdict = verdict_of(evidence)
+@pytest.mark.parametrize("grid", [4, 8], ids=["another grid", "the same grid"])
+def test_an_autotuners_slower_choice_fails_nothing(grid):
+    verdict = verdict_of(tuned(make_retiled(1.1, grid=grid)))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert verdict.sentence == (
-        f"test_rms_norm[fused-4096]: kernel time 200 -> 220 us (+10.0 %), but {CHOICE}, which may be all that made "
-        "it slower: check again with the autotuner's cache that the baseline had, or give the kernel one "
-        "configuration, or save this choice with --nsight-save"
+        f"test_rms_norm[fused-4096]: kernel time 200 -> 220 us (+10.0 %), but {CHOICE}{ADVICE}"
     )
 
 
@@ -218,23 +230,57 @@ def test_a_slower_kernel_beside_an_autotuners_choice_fails():
     assert CHOICE in verdict.sentence
 
 
-def test_an_autotuners_choice_explains_no_time_of_the_host():
-    evidence = tuned(make_retiled(1.1, policy=Policy(band=0.02, metric="wall")))
-    moved = {
-        side: tuple(replace(run, rounds={"wall": run.rounds["kernel"]}) for run in getattr(evidence, side))
+def test_a_faster_choice_hides_no_slower_kernel():
+    verdict = verdict_of(tuned(make_retiled(1.0, others=(100, 130))))
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert f"; all else takes +15.0 % of it more, and {CHOICE}{ADVICE}" in verdict.sentence
+
+
+def test_a_slower_copy_beside_an_autotuners_choice_fails_where_copies_count():
+    sides = [
+        (ShapeUse(kernel("mm", grid), 1, 100_000), ShapeUse(Shape("memcpy", "memcpy HtoD"), 1, copy))
+        for grid, copy in ((8, 100_000), (4, 120_000))
+    ]
+    evidence = tuned(
+        make_evidence(
+            ratio=1.1, shapes=sides[0], new_shapes=sides[1], policy=Policy(band=0.02, metric="busy")
+        )
+    )
+
+    assert verdict_of(as_metric(evidence, "busy")).kind is VerdictKind.REGRESSION
+
+
+def as_metric(evidence, metric):
+    sides = {
+        side: tuple(replace(run, rounds={metric: run.rounds["kernel"]}) for run in getattr(evidence, side))
         for side in ("baseline", "new")
     }
+    return replace(evidence, **sides)
 
-    assert verdict_of(replace(evidence, **moved)).kind is VerdictKind.REGRESSION
+
+def test_an_autotuners_choice_explains_no_time_of_the_host():
+    evidence = tuned(make_retiled(1.1, policy=Policy(band=0.02, metric="wall")))
+
+    assert verdict_of(as_metric(evidence, "wall")).kind is VerdictKind.REGRESSION
 
 
 @pytest.mark.parametrize(
     "how",
-    [{"new_problem": "p2"}, {"now": "BLOCK: 64"}, {"name": "another"}],
-    ids=["other work", "same configuration", "another kernel"],
+    [{"new_problem": "p2"}, {"now": "BLOCK: 64"}, {"name": "another"}, {"launches": 2}],
+    ids=["other work", "same configuration", "another kernel", "more often"],
 )
 def test_launch_shapes_that_no_choice_explains_fail(how):
     assert verdict_of(tuned(make_retiled(), **how)).kind is VerdictKind.STRUCTURE
+
+
+def test_work_that_moves_from_one_size_to_another_fails():
+    small, big = ("mm", "small"), ("mm", "big")
+    before = [(*small, "BLOCK: 64", 3), (*big, "BLOCK: 64", 1)]
+    now = [(*small, "BLOCK: 32", 1), (*big, "BLOCK: 64", 3)]
+    evidence = choose(make_retiled(), [before], [now])
+
+    assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
 
 
 def test_an_autotuner_is_no_excuse_for_another_kernel():
@@ -243,16 +289,56 @@ def test_an_autotuner_is_no_excuse_for_another_kernel():
     assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
 
 
-def test_a_known_autotuner_that_chooses_anew_in_each_run_is_judged_on_time():
-    choices = [(ShapeUse(kernel("mm", grid), 1, 7),) for grid in (4, 8)]
-    evidence = make_evidence(shapes=choices[0])
-    new = tuple(
-        replace(run, shapes=choices[index % 2], tuned=(TunedKernel("mm", "p1", f"BLOCK: {index % 2}"),))
-        for index, run in enumerate(evidence.new)
-    )
-    stored = tuple(replace(run, tuned=(TunedKernel("mm", "p1", "BLOCK: 0"),)) for run in evidence.baseline)
+def test_a_choice_for_one_of_several_sizes_is_a_choice():
+    """The configurations are the same as before, in other places."""
+    before = [("mm", "p1", "A"), ("mm", "p2", "B"), ("mm", "p3", "A")]
+    now = [("mm", "p1", "A"), ("mm", "p2", "B"), ("mm", "p3", "B")]
 
-    verdict = verdict_of(replace(evidence, baseline=stored, new=new))
+    verdict = verdict_of(choose(make_retiled(), [before], [now]))
 
     assert verdict.kind is VerdictKind.UNCHANGED
-    assert "for the same source and arguments (launches differ from run to run (mm in 2" in verdict.sentence
+    assert "for the same source and arguments (mm in several)" in verdict.sentence
+
+
+ONE_OF_TWO = [[("mm", "p1", "BLOCK: 64")], [("mm", "p1", "BLOCK: 128")]]
+
+
+def vary(runs, shapes):
+    return tuple(replace(run, shapes=shapes[number % len(shapes)]) for number, run in enumerate(runs))
+
+
+def grids(*sizes):
+    return [(ShapeUse(kernel("mm", size), 1, 7),) for size in sizes]
+
+
+@pytest.mark.parametrize(
+    ("stored", "new"),
+    [((8,), (8, 4)), ((8, 4), (8,)), ((8, 4), (4, 8))],
+    ids=["new runs", "stored runs", "both"],
+)
+def test_a_known_autotuner_that_chooses_anew_in_each_run_is_judged_on_time(stored, new):
+    evidence = make_evidence(shapes=grids(8)[0])
+    evidence = replace(
+        evidence, baseline=vary(evidence.baseline, grids(*stored)), new=vary(evidence.new, grids(*new))
+    )
+    configs = {8: ONE_OF_TWO[0], 4: ONE_OF_TWO[1]}
+    evidence = choose(evidence, [configs[size] for size in stored], [configs[size] for size in new])
+
+    verdict = verdict_of(evidence)
+
+    assert verdict.kind is VerdictKind.UNCHANGED
+    assert "an autotuner chose another configuration for the same source and arguments (mm " in verdict.sentence
+    assert "launches differ" not in verdict.sentence
+
+
+@pytest.mark.parametrize("extra", [uses("extra"), uses("mm", "mm")], ids=["another", "more of it"])
+def test_a_launch_gained_beside_choices_that_differ_from_run_to_run_is_named(extra):
+    evidence = make_evidence(shapes=grids(8)[0])
+    new = vary(evidence.new, [(*shapes, *extra) for shapes in grids(8, 4)])
+    evidence = choose(replace(evidence, new=new), [ONE_OF_TWO[0]], ONE_OF_TWO)
+
+    verdict = verdict_of(evidence)
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "launches differ from run to run" in verdict.sentence
+    assert "for the same source" not in verdict.sentence

@@ -5,25 +5,33 @@ from __future__ import annotations
 import math
 import re
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
 
 import pytest
 
-from pytest_nsight.model.values import TunedKernel
+from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.manifest_events import Journal
-from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, watch_autotuners
+from pytest_nsight.worker.autotuners import MOST_KERNELS, WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.rounds import RoundPlan, Stopwatch
 from tests.worker.board import Board, Silent
 
 SOURCE = """\
-def triton_tem_mm_0(a):
-    BLOCK_M : tl.constexpr = 64
-    EVEN_K1 : tl.constexpr = True
-    xnumel = 4096
+# Original path: /home/{user}/train.py:{line}
+import triton
+{helper}
+@triton_heuristics.{kind}({head}, inductor_meta={{'kernel_name': 'triton_poi_fused_0'}})
+@triton.jit
+def triton_poi_fused_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
+    BLOCK_M1 : tl.constexpr = {tile}
+    ALLOW_TF32 : tl.constexpr = {tf32}
+    SPARSE_KV_BLOCK_SIZE : tl.constexpr = 128
 """
+PLAIN = {"user": "a", "line": 7, "helper": "", "kind": "pointwise", "head": "num_warps=4", "tile": 64, "tf32": True}
+TEMPLATE = {**PLAIN, "kind": "template"}
 
 
 class Tensor:
@@ -33,28 +41,63 @@ class Tensor:
     def stride(self) -> tuple[int, ...]:
         return (self.shape[-1], 1)
 
+    def __str__(self) -> str:
+        raise AssertionError("to print a tensor copies it from the device")
+
+
+class Descriptor:
+    """A tensor descriptor as Triton has it: its block is set by the configuration."""
+
+    def __init__(self, base: Tensor, block: int) -> None:
+        self.base, self.shape, self.strides, self.block_shape = base, list(base.shape), [64, 1], [block]
+
+
+class Config:
+    def __init__(self, block: int) -> None:
+        self.block = block
+
+    def __str__(self) -> str:
+        return f"BLOCK: {self.block}, num_warps: 4"
+
+    def all_kwargs(self) -> dict[str, int]:
+        return {"BLOCK": self.block, "num_warps": 4}
+
 
 class Autotuner:
     """What this project uses of Triton's: the configurations, the function, and the one that was chosen."""
 
-    def __init__(self, chosen: int = 0, key: str = "k1", configs: tuple[str, ...] = ("BLOCK: 64", "BLOCK: 128")):
-        self.configs = configs
+    def __init__(
+        self,
+        chosen: int = 0,
+        key: str = "k1",
+        blocks: tuple[int, ...] = (64, 128),
+        heuristic: Callable[[Any], Any] = lambda given: given["n"] % 64 == 0,
+        pruned_by: Callable[[Any], Any] | None = None,
+        launched: object = "launched",
+    ) -> None:
+        self.configs = [Config(block) for block in blocks]
         self.arg_names = ["x", "n", "BLOCK"]
         # Heuristics stand between the two.
-        self.fn = SimpleNamespace(fn=SimpleNamespace(cache_key=key, __name__="_norm_kernel"))
-        self.best_config = configs[chosen]
+        function = SimpleNamespace(cache_key=key, __name__="_norm_kernel")
+        self.fn = SimpleNamespace(fn=function, values={"EVEN": heuristic})
+        self.early_config_prune, self.perf_model = pruned_by, None
+        self.best_config = self.configs[chosen]
+        self.launched = launched
 
-    def run(self, *_: Any, **__: Any) -> str:
-        return "launched"
+    def run(self, *_: Any, **__: Any) -> object:
+        return self.launched
 
 
 class CachingAutotuner:
     """What this project uses of Inductor's."""
 
-    def __init__(self, config: str = "XBLOCK: 256", source: str = SOURCE, kind: str = "HeuristicType.POINTWISE"):
+    def __init__(self, folder: Path, config: str = "XBLOCK: 256, num_warps: 4", **source: Any) -> None:
+        path = folder / f"{len(list(folder.iterdir()))}.py"
+        path.write_text(SOURCE.format_map({**PLAIN, **source}))
         self.launchers = [SimpleNamespace(config=config)]
-        self.fn = SimpleNamespace(src=source, __name__="triton_poi_fused_0")
-        self.heuristic_type, self.size_hints = kind, {"x": 4096}
+        self.fn, self.filename = SimpleNamespace(__name__="triton_poi_fused_0"), str(path)
+        self.heuristic_type = f"HeuristicType.{source.get('kind', 'pointwise').upper()}"
+        self.size_hints = {"x": 4096}
 
     def run(self, *_: Any, stream: int = 0, benchmark_run: bool = False) -> str:
         return f"launched on {stream} {benchmark_run}"
@@ -72,87 +115,174 @@ def _modules(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def note(tuner: Any, *args: Any, **kwargs: Any) -> TunedKernel:
-    found: set[TunedKernel] = set()
-    with watch_autotuners(found):
-        tuner.run(*args, **kwargs)
-    (one,) = found
+    (one,) = note_all(lambda: tuner.run(*args, **kwargs))
     return one
+
+
+def note_all(*rounds: Callable[[], object]) -> tuple[TunedKernel, ...]:
+    notes = TuningNotes()
+    for body in rounds:
+        with notes.watch():
+            body()
+    return notes.kernels
 
 
 def test_the_choice_is_noted_and_the_work_by_its_source_configurations_and_arguments() -> None:
     noted = note(Autotuner(), Tensor(8, 64), 64, grid=(8,))
 
-    assert (noted.name, noted.config) == ("_norm_kernel", "BLOCK: 64")
+    assert (noted.name, noted.config, noted.launches) == ("_norm_kernel", "BLOCK: 64, num_warps: 4", 1)
     assert re.fullmatch("[0-9a-f]{16}", noted.problem)
-    assert note(Autotuner(1), Tensor(8, 64), n=64, grid=(4,)) == TunedKernel(
-        "_norm_kernel", noted.problem, "BLOCK: 128"
-    )
+    other = note(Autotuner(1), Tensor(8, 64), n=64, grid=(8,))
+    assert other == TunedKernel("_norm_kernel", noted.problem, "BLOCK: 128, num_warps: 4")
+
+
+def test_a_grid_that_follows_from_the_choice_is_the_same_work() -> None:
+    def grid(meta: dict[str, int]) -> tuple[int, ...]:
+        return (meta["n"] // meta["BLOCK"],)
+
+    first, second = (note(Autotuner(chosen), Tensor(8, 64), 64, grid=grid) for chosen in (0, 1))
+
+    assert first.problem == second.problem
+
+
+def _prune(configs: Any) -> Any:
+    return configs[:1]
+
+
+@pytest.mark.parametrize(
+    ("tuner", "args", "grid"),
+    [
+        (Autotuner(key="k2"), (Tensor(8, 64), 64), (8,)),
+        (Autotuner(blocks=(64, 32)), (Tensor(8, 64), 64), (8,)),
+        (Autotuner(heuristic=lambda given: given["n"] % 32 == 0), (Tensor(8, 64), 64), (8,)),
+        (Autotuner(pruned_by=_prune), (Tensor(8, 64), 64), (8,)),
+        (Autotuner(), (Tensor(16, 64), 64), (8,)),
+        (Autotuner(), (Tensor(8, 64, dtype="float16"), 64), (8,)),
+        (Autotuner(), (Tensor(8, 64), 65), (8,)),
+        (Autotuner(), (Tensor(8, 64), 64), (16,)),
+    ],
+    ids=["source", "configurations", "heuristic", "pruning", "shape", "dtype", "value", "grid"],
+)
+def test_other_work_is_another_problem(tuner: Autotuner, args: tuple[Any, ...], grid: tuple[int, ...]) -> None:
+    assert note(tuner, *args, grid=grid).problem != note(Autotuner(), Tensor(8, 64), 64, grid=(8,)).problem
+
+
+def test_launches_are_counted_by_round() -> None:
+    tuner, other = Autotuner(), Autotuner()
+
+    def body() -> None:
+        for one in (tuner, other, tuner):
+            one.run(Tensor(8, 64), 64, grid=(8,))
+
+    (noted,) = note_all(body, lambda: tuner.run(Tensor(8, 64), 64, grid=(8,)))
+
+    assert noted.launches == 3
+
+
+def test_a_kernel_that_chooses_its_name_is_noted_by_that() -> None:
+    tuner = Autotuner(launched=SimpleNamespace(name="mm_64x64"))
+
+    assert note(tuner, Tensor(8, 64), 64, grid=(8,)).name == "mm_64x64"
+
+
+def test_descriptors_and_lists_of_tensors_are_described_without_their_contents() -> None:
+    first, second = (note(Autotuner(), Descriptor(Tensor(8, 64), block), 64, grid=(8,)) for block in (64, 128))
+    several = note(Autotuner(), (Tensor(8, 64), Tensor(8, 64)), 64, grid=(8,))
+
+    assert first.problem == second.problem
+    assert several.problem != note(Autotuner(), (Tensor(8, 64), Tensor(9, 64)), 64, grid=(8,)).problem
+
+
+def test_a_function_as_an_argument_is_its_code() -> None:
+    functions = (SimpleNamespace(cache_key=key) for key in ("gelu", "relu"))
+    first, second = (note(Autotuner(), Tensor(8, 64), one, grid=(8,)).problem for one in functions)
+
+    assert first != second
+
+
+def _of_another_version() -> Autotuner:
+    tuner = Autotuner()
+    del tuner.best_config
+    return tuner
 
 
 @pytest.mark.parametrize(
     ("tuner", "args"),
     [
-        (Autotuner(key="k2"), (Tensor(8, 64), 64)),
-        (Autotuner(configs=("BLOCK: 64", "BLOCK: 32")), (Tensor(8, 64), 64)),
-        (Autotuner(), (Tensor(16, 64), 64)),
-        (Autotuner(), (Tensor(8, 64, dtype="float16"), 64)),
-        (Autotuner(), (Tensor(8, 64), 65)),
+        pytest.param(Autotuner(blocks=(64,)), (Tensor(8, 64), 64), id="one configuration"),
+        pytest.param(Autotuner(), (object(), 64), id="an argument that nothing describes"),
+        pytest.param(_of_another_version(), (Tensor(8, 64), 64), id="another version"),
     ],
-    ids=["source", "configurations", "shape", "dtype", "value"],
 )
-def test_other_work_is_another_problem(tuner: Autotuner, args: tuple[Any, ...]) -> None:
-    assert note(tuner, *args).problem != note(Autotuner(), Tensor(8, 64), 64).problem
+def test_what_cannot_be_said_is_not_noted_and_runs_as_ever(tuner: Autotuner, args: tuple[Any, ...]) -> None:
+    results: list[object] = []
+
+    assert note_all(lambda: results.append(tuner.run(*args, grid=(8,)))) == ()
+    assert results == ["launched"]
 
 
-def test_a_kernel_with_one_configuration_is_not_tuned() -> None:
-    found: set[TunedKernel] = set()
-    with watch_autotuners(found):
-        assert Autotuner(configs=("BLOCK: 64",)).run(Tensor(8, 64), 64) == "launched"
+def test_of_a_case_whose_arguments_always_differ_nothing_is_kept() -> None:
+    def body() -> None:
+        for number in range(2 * MOST_KERNELS):
+            Autotuner().run(Tensor(8, 64), number, grid=(8,))
 
-    assert not found
+    assert note_all(body) == ()
 
 
-def test_the_constants_of_an_inductor_template_belong_to_its_choice() -> None:
-    other = SOURCE.replace("= 64", "= 128")
+def test_the_tiles_of_an_inductor_template_belong_to_its_choice(tmp_path: Path) -> None:
     first, second = (
-        note(CachingAutotuner("num_warps: 4", text, "HeuristicType.TEMPLATE"), Tensor(2, 2), stream=0)
-        for text in (SOURCE, other)
+        note(CachingAutotuner(tmp_path, "num_warps: 4", **{**TEMPLATE, **how}), Tensor(2, 2), stream=0)
+        for how in ({"user": "a", "line": 1}, {"user": "b", "tile": 128, "head": "num_stages=3, num_warps=8"})
     )
 
     assert first.problem == second.problem
-    assert first.config == "num_warps: 4, BLOCK_M : tl.constexpr = 64, EVEN_K1 : tl.constexpr = True"
-    assert "BLOCK_M : tl.constexpr = 128" in second.config
-    # Of any other kernel they are part of what it does.
-    assert len({note(CachingAutotuner(source=text), Tensor(2, 2)).problem for text in (SOURCE, other)}) == 2
+    assert (first.config, second.config) == ("num_warps: 4, BLOCK_M1: 64", "num_warps: 4, BLOCK_M1: 128")
 
 
-def test_trials_of_inductors_tuner_are_no_launches_of_the_case() -> None:
-    found: set[TunedKernel] = set()
-    with watch_autotuners(found):
-        assert CachingAutotuner().run(Tensor(2, 2), stream=7, benchmark_run=True) == "launched on 7 True"
+@pytest.mark.parametrize(
+    ("kind", "how"),
+    [
+        ("template", {"tf32": False}),
+        ("pointwise", {"tile": 128}),
+        ("pointwise", {"helper": "def combine(a, b): return a * b"}),
+        ("user_autotune", {"head": "configs=[{'num_warps': 8}]"}),
+    ],
+    ids=["constant", "of no template", "helper", "configurations"],
+)
+def test_what_inductor_has_generated_otherwise_is_other_work(
+    tmp_path: Path, kind: str, how: dict[str, Any]
+) -> None:
+    sources = ({**PLAIN, "kind": kind, **changed} for changed in ({}, how))
+    first, second = (note(CachingAutotuner(tmp_path, **source), Tensor(2, 2)) for source in sources)
 
-    assert not found
+    assert first.problem != second.problem
 
 
-def test_an_autotuner_of_another_version_runs_as_ever_and_is_not_noted() -> None:
-    tuner = Autotuner()
-    del tuner.best_config
-    found: set[TunedKernel] = set()
+def test_trials_of_inductors_tuner_are_no_launches_of_the_case(tmp_path: Path) -> None:
+    tuner = CachingAutotuner(tmp_path)
 
-    with watch_autotuners(found):
-        assert tuner.run(Tensor(8, 64), 64) == "launched"
-
-    assert not found
+    assert note_all(lambda: tuner.run(Tensor(2, 2), stream=7, benchmark_run=True)) == ()
 
 
 def test_the_classes_are_as_they_were_after_a_failure(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delitem(sys.modules, "torch._inductor.runtime.triton_heuristics")
     before = Autotuner.run
 
-    with pytest.raises(ZeroDivisionError), watch_autotuners(set()):
+    with pytest.raises(ZeroDivisionError), TuningNotes().watch():
         math.sqrt(1 / 0)
 
     assert Autotuner.run is before
+
+
+def test_what_a_library_changes_meanwhile_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+    def patched(*_: Any, **__: Any) -> str:
+        return "a library's own"
+
+    with TuningNotes().watch():
+        monkeypatch.setattr(Autotuner, "run", patched)
+
+    assert Autotuner.run is patched
+    monkeypatch.undo()
 
 
 def test_only_the_first_warm_up_rounds_are_watched(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
@@ -162,7 +292,7 @@ def test_only_the_first_warm_up_rounds_are_watched(monkeypatch: pytest.MonkeyPat
 
     def body() -> None:
         watched.append(Autotuner.run is not original)
-        Autotuner().run(Tensor(8, 64), 64)
+        Autotuner().run(Tensor(8, 64), 64, grid=(8,))
 
     Stopwatch(board, Silent(), Journal(tmp_path / "manifest.jsonl")).measure(
         "a.py::t", "t", body, None, RoundPlan(rounds=4, warmup=3)
@@ -170,7 +300,7 @@ def test_only_the_first_warm_up_rounds_are_watched(monkeypatch: pytest.MonkeyPat
 
     assert watched == [True] * WATCHED_ROUNDS + [False] * 5
     (kernel,) = read_manifest(tmp_path / "manifest.jsonl").tuned["a.py::t"]
-    assert kernel.config == "BLOCK: 64"
+    assert kernel.config == "BLOCK: 64, num_warps: 4"
 
 
 def test_tritons_own_autotuner_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:
