@@ -165,9 +165,9 @@ def _describe_unidentified(state: GateState, stored: StoredRuns) -> str:
     if not names:
         return ""
     return (
-        f"stored runs of {count(len(names), 'case')} have no identity ({write_names(names)}), so these are timed: the "
-        "runs launched otherwise than the identity pass beside them, as where an autotuner chooses anew, or were "
-        "saved without one; --nsight-save stores it where both agree"
+        f"stored runs of {count(len(names), 'case')} have no identity ({write_names(names)}), so these are timed: "
+        "the runs launched otherwise than the identity pass beside them, as where an autotuner chooses anew, or "
+        "were saved without one; --nsight-save stores it where both agree"
     )
 
 

@@ -133,17 +133,19 @@ def _describe_inductor(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any
         return None
     (launcher,) = tuner.launchers
     is_template = "TEMPLATE" in str(tuner.heuristic_type)
-    source, tiles = _read_generated(tuner.filename, tuner.fn.__name__, is_template=is_template)
+    # Of a template the tuner does not say in which file it is.
+    path = tuner.filename or tuner.fn.fn.__code__.co_filename
+    source, tiles = _read_generated(path, tuner.fn.__name__, is_template=is_template)
     problem = _digest([source, str(tuner.heuristic_type), str(tuner.size_hints), *map(_describe_value, args)])
     return tuner.fn.__name__, problem, ", ".join([str(launcher.config), *tiles])
 
 
 @functools.lru_cache(maxsize=MOST_KERNELS)
-def _read_generated(filename: str, name: str, *, is_template: bool) -> tuple[str, tuple[str, ...]]:
+def _read_generated(path: str, name: str, *, is_template: bool) -> tuple[str, tuple[str, ...]]:
     """What Inductor has generated for a kernel, with its helpers and configurations; and its tile sizes."""
-    source = _COMMENT.sub("", Path(filename).read_text(encoding="utf-8"))
+    source = _COMMENT.sub("", Path(path).read_text(encoding="utf-8"))
     if name not in source:
-        raise LookupError(f"{filename} does not define {name}")
+        raise LookupError(f"{path} does not define {name}")
     if not is_template:
         return source, ()
     tiles = tuple(f"{tile}: {value.strip()}" for tile, value in _TILE.findall(source))

@@ -95,8 +95,10 @@ class CachingAutotuner:
         path = folder / f"{len(list(folder.iterdir()))}.py"
         path.write_text(SOURCE.format_map({**PLAIN, **source}))
         self.launchers = [SimpleNamespace(config=config)]
-        self.fn, self.filename = SimpleNamespace(__name__="triton_poi_fused_0"), str(path)
         self.heuristic_type = f"HeuristicType.{source.get('kind', 'pointwise').upper()}"
+        self.filename = None if source.get("kind") == "template" else str(path)
+        code = SimpleNamespace(co_filename=str(path))
+        self.fn = SimpleNamespace(__name__="triton_poi_fused_0", fn=SimpleNamespace(__code__=code))
         self.size_hints = {"x": 4096}
 
     def run(self, *_: Any, stream: int = 0, benchmark_run: bool = False) -> str:
