@@ -218,7 +218,8 @@ def retiled_once(finding: StructureFinding, runs: int) -> str:
 
 def unsettled_by_choice(finding: StructureFinding, comparison: Comparison, others: float) -> str:
     """An autotuner chose anew, and the time does not say what the code does; `others`: growth of all else, or 0."""
-    beside = f"; all else takes {percent(math.expm1(others))} of it more, and" if others else ", but"
+    growth = percent(math.expm1(others), signed=False)
+    beside = f"; other kernels take longer, by {growth} of it, and" if others else ", but"
     return f"{_times(comparison)} ({_change(comparison)}){beside} {write_choice(finding.retuned)}, {KEEP_CHOICE}"
 
 

@@ -23,6 +23,9 @@ from pytest_nsight.model.identity import DEVICE_METRICS
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
+_LARGEST_BY_CHOICE = math.log(2)
+"""A tuner measures: it does not choose what takes twice as long. Choices seen differ by up to 12 %."""
+
 _PASSING = (VerdictKind.UNCHANGED, VerdictKind.IMPROVEMENT)
 
 
@@ -154,7 +157,9 @@ def _explain_by_choice(
     structure, metric = subject.structure, subject.given.policy.metric
     if metric not in DEVICE_METRICS:
         return ""
-    names = {kernel.name for kernel in structure.retuned}
+    names = {kernel.name for kernel in structure.retuned if kernel.is_new}
+    if not names or contrast.difference > _LARGEST_BY_CHOICE:
+        return ""
     others = change_of_others(subject.baseline, subject.given.new, names, with_copies=metric == "busy")
     has_slowed = others > contrast.material
     if kind is VerdictKind.REGRESSION and not has_slowed:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.values import RunSummary
+
+_BETWEEN_SETTINGS = re.compile(r", (?=\w+: )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,28 +20,44 @@ class RetunedKernel:
         name: normalised.
         before: what of its configurations only stored runs had, such as "BLOCK: 64", sorted.
         now: what of them only the new runs have.
+        is_new: whether new runs have a choice that no stored run had; any other one the stored times know.
     """
 
     name: str
     before: tuple[str, ...]
     now: tuple[str, ...]
+    is_new: bool
+
+    @property
+    def change(self) -> str:
+        """What differs between the configurations, in words."""
+        before, now = ", ".join(self.before), ", ".join(self.now)
+        if before and now:
+            return f"{before} -> {now}"
+        return f"also {now}" if now else f"no longer {before}" if before else "of several sizes"
 
 
 def find_retuned(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> tuple[RetunedKernel, ...]:
     """The kernels for which an autotuner chose anew, by name.
 
     Args:
-        baseline: stored runs.
+        baseline: stored runs, oldest first. Of older sessions those count that had the problems of the newest one.
         new: new runs.
     """
-    runs = (*baseline, *new)
-    names = sorted({kernel.name for run in runs for kernel in run.tuned})
-    return tuple(
-        RetunedKernel(name, *_differing_settings(_list_settings(baseline, name), _list_settings(new, name)))
-        for name in names
-        if len({_list_problems(run, name) for run in runs}) == 1
-        and len({_list_choices(run, name) for run in runs}) > 1
-    )
+    found = []
+    for name in sorted({kernel.name for run in new for kernel in run.tuned}):
+        problems = _list_problems(baseline[-1], name)
+        newest = [run for run in baseline if run.session == baseline[-1].session]
+        stored = [run for run in baseline if _list_problems(run, name) == problems]
+        if any(_list_problems(run, name) != problems for run in (*newest, *new)):
+            continue
+        choices = {_list_choices(run, name) for run in stored}
+        if len(choices | {_list_choices(run, name) for run in new}) > 1:
+            before, now = _list_settings(stored, name), _list_settings(new, name)
+            known = frozenset().union(*choices)
+            is_new = any(not _list_choices(run, name) <= known for run in new)
+            found.append(RetunedKernel(name, *_differing_settings(before, now), is_new))
+    return tuple(found)
 
 
 def _list_problems(run: RunSummary, name: str) -> frozenset[tuple[str, int]]:
@@ -55,7 +74,7 @@ def _list_choices(run: RunSummary, name: str) -> frozenset[tuple[str, str]]:
 
 def _list_settings(runs: Iterable[RunSummary], name: str) -> set[str]:
     configs = {kernel.config for run in runs for kernel in run.tuned if kernel.name == name}
-    return {setting for config in configs for setting in config.split(", ")}
+    return {setting for config in configs for setting in _BETWEEN_SETTINGS.split(config)}
 
 
 def _differing_settings(before: Collection[str], now: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -66,17 +66,13 @@ def _write_shape(shape: Shape) -> str:
 
 
 KEEP_CHOICE = (
-    "which may hide what the code does: keep its choices from session to session (TRITON_CACHE_AUTOTUNING=1 with "
-    "TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR), give the kernel one configuration, or save it with --nsight-save"
+    "so the time does not show whether the code is slower: keep its choices from session to session "
+    "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), give the "
+    "kernel one configuration, or save it with --nsight-save"
 )
 
 
 def write_choice(retuned: Sequence[RetunedKernel]) -> str:
     """Return what an autotuner chose: "... chose another configuration for ... (mm BLOCK: 64 -> BLOCK: 128)"."""
-    chosen = write_names(
-        f"{kernel.name} {', '.join(kernel.before)} -> {', '.join(kernel.now)}"
-        if kernel.before or kernel.now
-        else f"{kernel.name} in several"
-        for kernel in retuned
-    )
+    chosen = write_names(f"{kernel.name} {kernel.change}" for kernel in retuned)
     return f"an autotuner chose another configuration for the same source and arguments ({chosen})"

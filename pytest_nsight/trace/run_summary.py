@@ -119,6 +119,7 @@ def _summary(
     metrics = _OPERATOR_METRICS if kinds == {"operator"} else METRICS
     counts = [{index: use[0] for index, use in one.items()} for one in shapes]
     is_stable = all(count == counts[0] for count in counts)
+    launched = {names[index].name for count in counts for index in count}
     return RunSummary(
         subject=subject,
         run=manifest.run,
@@ -141,7 +142,7 @@ def _summary(
         work=None if subject.part else manifest.work.get(subject.case),
         cases=manifest.case_count,
         elapsed_ms=0 if subject.part else manifest.elapsed_ms.get(subject.case, 0),
-        tuned=manifest.tuned.get(subject.case, ()),
+        tuned=tuple(kernel for kernel in manifest.tuned.get(subject.case, ()) if kernel.name in launched),
     )
 
 

@@ -17,7 +17,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from types import CodeType
+from types import CodeType, FunctionType
 from typing import Any
 
 from pytest_nsight.model.identity import TunedKernel
@@ -30,14 +30,28 @@ MOST_KERNELS = 256
 """Of a case whose arguments differ from launch to launch nothing is kept: no two of its runs have the same work."""
 
 _DIGITS = 16
+_ALIGNMENT = 16
+"""Triton compiles for pointers that are multiples of it, and for others."""
+
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _NAMED_TYPES = ("dtype", "constexpr", "pointer_type")
 """Triton's and torch's, whose text says all there is."""
 
+_TRIAL = "triton_"
+"""What Inductor calls a kernel while it tries which ones to fuse."""
+
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
+_MACHINE = re.compile(r"'backend_hash': '[^']*'|(?<=DeviceProperties\()type='\w+', index=\d+")
+"""The version of Triton, which the environment names, and which of several GPUs it was."""
+
+_USERS_TILES = re.compile(r"SPARSE_\w+_BLOCK_SIZE|PRESCALE_QK")
+"""In the templates of flex attention, whose tiles a program may give."""
+
 _TEMPLATE_HEAD = re.compile(r"@triton_heuristics\.template\(.*?@triton\.jit", re.DOTALL)
 _TILE = re.compile(
-    r"^ +((?:[XYZR]\d?_?)?BLOCK(?:_\w+)?|GROUP_M|EVEN_K|SPLIT_K|NUM_SMS) ?: tl\.constexpr = (.+)$", re.MULTILINE
+    r"^ +((?:[XYZR]\d?_?)?BLOCK(?:_\w+)?|GROUP_M|EVEN_K|SPLIT_K|NUM_SMS|EPILOGUE_SUBTILE|FLATTEN|WARP_SPECIALIZE)"
+    r" ?: tl\.constexpr = (.+)$",
+    re.MULTILINE,
 )
 """A template of Inductor has its tile sizes in its source, among constants that say what it computes."""
 
@@ -53,13 +67,14 @@ class TuningNotes:
 
     @property
     def kernels(self) -> tuple[TunedKernel, ...]:
-        """Sorted, each with its launches in the round that had most; none if there are more than MOST_KERNELS."""
-        most: Counter[_Note] = Counter()
-        for launches in self._rounds:
-            most |= launches
-        if len(most) > MOST_KERNELS:
+        """Those of the last round that launched any, sorted; none if there are more than MOST_KERNELS.
+
+        The round that tunes also launches trials, but a later one may only replay a graph.
+        """
+        last = next((launches for launches in reversed(self._rounds) if launches), {})
+        if len(last) > MOST_KERNELS:
             return ()
-        return tuple(sorted(TunedKernel(*note, launches) for note, launches in most.items()))
+        return tuple(sorted(TunedKernel(*note, launches) for note, launches in last.items()))
 
     @contextmanager
     def watch(self) -> Iterator[None]:
@@ -88,11 +103,11 @@ def _noting(run: Callable[..., Any], describe: _Describe, launches: Counter[_Not
     @functools.wraps(run)
     def noted(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(tuner, *args, **kwargs)
-        if len(launches) > MOST_KERNELS:
+        if len(launches) > MOST_KERNELS or _is_capturing():
             return result
         try:
             note = describe(tuner, args, kwargs)
-            if note is not None:
+            if note is not None and note[0] != _TRIAL:
                 name, problem, config = note
                 # Triton lets a kernel choose its name; what it launched has it.
                 launches[normalise(getattr(result, "name", None) or name), problem, config] += 1
@@ -109,23 +124,37 @@ def _describe_triton(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any])
     """Name, problem and configuration; None where there is nothing to choose."""
     if len(tuner.configs) < 2:
         return None
-    function, around = tuner.fn, []
+    function = tuner.fn
+    heuristics: dict[str, Any] = {}
     while not hasattr(function, "cache_key"):
         # Heuristics stand between the autotuner and the function.
-        around += [f"{name}={_describe_code(made_by)}" for name, made_by in function.values.items()]
+        heuristics.update(function.values)
         function = function.fn
     given = {**dict(zip(tuner.arg_names, args, strict=False)), **kwargs}
-    grid = given.get("grid")
     problem = [
         function.cache_key,
-        *map(str, tuner.configs),
-        *around,
-        *(_describe_code(getattr(tuner, name, None)) for name in ("early_config_prune", "perf_model")),
-        # The same one each time, as the grid of the chosen one is its own.
-        str(tuple(grid({**given, **tuner.configs[0].all_kwargs()}) if callable(grid) else grid)),
+        *(f"{config} {_describe_value(getattr(config, 'pre_hook', None))}" for config in tuner.configs),
+        *(f"{name}={_describe_value(made_by)}" for name, made_by in heuristics.items()),
+        *(f"{name}={_describe_value(getattr(tuner, name, None))}" for name in _TUNING),
+        _describe_grid(given, tuner.configs[0], function, heuristics),
         *(f"{name}={_describe_value(given[name])}" for name in tuner.arg_names if name in given),
     ]
     return function.__name__, _digest(problem), str(tuner.best_config)
+
+
+_TUNING = ("keys", "early_config_prune", "perf_model", "configs_top_k", "reset_to_zero", "restore_value")
+
+
+def _describe_grid(given: Mapping[str, Any], config: Any, function: Any, heuristics: Mapping[str, Any]) -> str:
+    """The grid of one and the same configuration, as that of the chosen one follows from the choice."""
+    grid = given.get("grid")
+    if callable(grid):
+        meta = {p.name: p.default for p in getattr(function, "params", ()) if p.has_default}
+        meta.update({**given, **config.all_kwargs()})
+        for name, made_by in heuristics.items():
+            meta[name] = made_by(meta)
+        grid = grid(meta)
+    return _describe_value(tuple(grid) if isinstance(grid, Iterable) else grid)
 
 
 def _describe_inductor(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> _Note | None:
@@ -143,10 +172,10 @@ def _describe_inductor(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any
 @functools.lru_cache(maxsize=MOST_KERNELS)
 def _read_generated(path: str, name: str, *, is_template: bool) -> tuple[str, tuple[str, ...]]:
     """What Inductor has generated for a kernel, with its helpers and configurations; and its tile sizes."""
-    source = _COMMENT.sub("", Path(path).read_text(encoding="utf-8"))
+    source = _MACHINE.sub("", _COMMENT.sub("", Path(path).read_text(encoding="utf-8")))
     if name not in source:
         raise LookupError(f"{path} does not define {name}")
-    if not is_template:
+    if not is_template or _USERS_TILES.search(source):
         return source, ()
     tiles = tuple(f"{tile}: {value.strip()}" for tile, value in _TILE.findall(source))
     return _TILE.sub("", _TEMPLATE_HEAD.sub("", source)), tiles
@@ -158,32 +187,64 @@ def _describe_value(value: Any) -> str:
     Raises:
         TypeError: nothing here describes it. Its own text may hold an address, or copy a tensor from the device.
     """
-    if isinstance(value, _PLAIN) or type(value).__name__ in _NAMED_TYPES:
-        return str(value)
-    if hasattr(value, "cache_key"):
-        return str(value.cache_key)
-    if isinstance(value, tuple | list):
-        return f"({','.join(map(_describe_value, value))})"
-    if hasattr(value, "base") and hasattr(value, "strides"):
-        # A descriptor of the tensor memory accelerator; the block in it is the configuration's.
-        layout = tuple(value.shape), tuple(value.strides), getattr(value, "padding", "")
-        return f"{_describe_value(value.base)}{layout}"
-    if hasattr(value, "dtype") and hasattr(value, "shape"):
-        stride = tuple(value.stride()) if callable(getattr(value, "stride", None)) else ""
-        return f"{value.dtype}{tuple(value.shape)}{stride}"
+    for is_one, describe in _KINDS:
+        if is_one(value):
+            return describe(value)
     raise TypeError(f"an argument of type {type(value).__name__}")
 
 
-def _describe_code(function: Any) -> str:
-    """The code of a function that belongs to the program, without names of files and numbers of lines."""
-    if function is None:
-        return ""
-    return _describe_code_object(function.__code__)
+def _describe_tensor(value: Any) -> str:
+    stride = tuple(value.stride()) if callable(getattr(value, "stride", None)) else ""
+    alignment = value.data_ptr() % _ALIGNMENT if callable(getattr(value, "data_ptr", None)) else ""
+    return f"{value.dtype}{tuple(value.shape)}{stride}{alignment}"
 
 
-def _describe_code_object(code: CodeType) -> str:
-    constants = (_describe_code_object(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts)
-    return f"{code.co_code.hex()}{code.co_names}{','.join(constants)}"
+def _describe_descriptor(value: Any) -> str:
+    """Of the tensor memory accelerator; the block in it is the configuration's."""
+    layout = tuple(value.shape), tuple(value.strides), getattr(value, "padding", "")
+    return f"{_describe_value(value.base)}{layout}"
+
+
+def _describe_function(function: FunctionType) -> str:
+    """The code of a function and the values that it holds, without names of files and numbers of lines."""
+    cells = [cell.cell_contents for cell in function.__closure__ or ()]
+    known = [function.__globals__.get(name) for name in function.__code__.co_names]
+    # What else it uses by name, modules and functions, is not looked into.
+    plain = tuple(one for one in known if isinstance(one, _PLAIN))
+    held = (*cells, *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()), *plain)
+    return f"{_describe_constant(function.__code__)}{_describe_value(held)}"
+
+
+def _describe_constant(constant: Any) -> str:
+    if isinstance(constant, CodeType):
+        return f"{constant.co_code.hex()}{constant.co_names}{_describe_constant(constant.co_consts)}"
+    if isinstance(constant, tuple):
+        return f"({','.join(map(_describe_constant, constant))})"
+    if isinstance(constant, frozenset):
+        # Its own order is another one in each process.
+        return f"{{{','.join(sorted(map(_describe_constant, constant)))}}}"
+    return repr(constant)
+
+
+_KINDS: tuple[tuple[Callable[[Any], bool], Callable[[Any], str]], ...] = (
+    (lambda value: isinstance(value, _PLAIN) or type(value).__name__ in _NAMED_TYPES, str),
+    (lambda value: hasattr(value, "cache_key"), lambda value: str(value.cache_key)),
+    (lambda value: isinstance(value, tuple | list), lambda value: f"({','.join(map(_describe_value, value))})"),
+    (lambda value: hasattr(value, "base") and hasattr(value, "strides"), _describe_descriptor),
+    (lambda value: hasattr(value, "dtype") and hasattr(value, "shape"), _describe_tensor),
+    (
+        lambda value: isinstance(value, functools.partial),
+        lambda value: _describe_value((value.func, value.args, *sorted(value.keywords.items()))),
+    ),
+    (lambda value: isinstance(value, FunctionType), _describe_function),
+)
+"""What is of the kind, and its text."""
+
+
+def _is_capturing() -> bool:
+    """Whether a graph is captured on the current stream, when nothing may be launched beside it."""
+    torch = sys.modules.get("torch")
+    return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()
 
 
 def _digest(texts: Iterable[str]) -> str:

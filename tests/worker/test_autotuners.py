@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import functools
 import math
+import os
 import re
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -28,9 +31,18 @@ import triton
 def triton_poi_fused_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     BLOCK_M1 : tl.constexpr = {tile}
     ALLOW_TF32 : tl.constexpr = {tf32}
-    SPARSE_KV_BLOCK_SIZE : tl.constexpr = 128
+    {more} : tl.constexpr = 128
 """
-PLAIN = {"user": "a", "line": 7, "helper": "", "kind": "pointwise", "head": "num_warps=4", "tile": 64, "tf32": True}
+PLAIN = {
+    "user": "a",
+    "line": 7,
+    "helper": "",
+    "kind": "pointwise",
+    "head": "num_warps=4",
+    "tile": 64,
+    "tf32": True,
+    "more": "ACC",
+}
 TEMPLATE = {**PLAIN, "kind": "template"}
 
 
@@ -53,6 +65,8 @@ class Descriptor:
 
 
 class Config:
+    pre_hook: Callable[[Any], Any] | None = None
+
     def __init__(self, block: int) -> None:
         self.block = block
 
@@ -81,6 +95,7 @@ class Autotuner:
         function = SimpleNamespace(cache_key=key, __name__="_norm_kernel")
         self.fn = SimpleNamespace(fn=function, values={"EVEN": heuristic})
         self.early_config_prune, self.perf_model = pruned_by, None
+        self.keys, self.reset_to_zero, self.configs_top_k = ["n"], list[int](), 1.0
         self.best_config = self.configs[chosen]
         self.launched = launched
 
@@ -176,9 +191,74 @@ def test_launches_are_counted_by_round() -> None:
         for one in (tuner, other, tuner):
             one.run(Tensor(8, 64), 64, grid=(8,))
 
-    (noted,) = note_all(body, lambda: tuner.run(Tensor(8, 64), 64, grid=(8,)))
+    # The first round also launches trials; a later one may only replay a graph.
+    (noted,) = note_all(lambda: tuner.run(Tensor(9, 64), 64, grid=(8,)), body, lambda: None)
 
     assert noted.launches == 3
+
+
+def _prune_by(limit: int) -> Callable[[Any], Any]:
+    return lambda configs: configs[:limit]
+
+
+def _prune_from(limit: int) -> Callable[..., Any]:
+    def prune(configs: Any, first: int = limit) -> Any:
+        return configs[first:]
+
+    return prune
+
+
+@pytest.mark.parametrize(
+    ("name", "values"),
+    [
+        ("keys", (["n"], [])),
+        ("reset_to_zero", ([], [0])),
+        ("configs_top_k", (1.0, 0.5)),
+        ("early_config_prune", (_prune_by(1), _prune_by(2))),
+        ("early_config_prune", (_prune_from(1), _prune_from(2))),
+        ("early_config_prune", tuple(functools.partial(_prune, first) for first in (1, 2))),
+    ],
+    ids=["keys", "reset", "top k", "closure", "default", "partial"],
+)
+def test_what_decides_the_choice_is_part_of_the_work(name: str, values: tuple[Any, Any]) -> None:
+    first, second = Autotuner(), Autotuner()
+    for tuner, value in zip((first, second), values, strict=True):
+        setattr(tuner, name, value)
+
+    noted, other = (note(tuner, Tensor(8, 64), 64, grid=(8,)) for tuner in (first, second))
+
+    assert noted.problem != other.problem
+
+
+def test_what_a_configuration_does_before_a_launch_is_part_of_the_work() -> None:
+    hooked = Autotuner()
+    hooked.configs[1].pre_hook = lambda given: given["n"]
+
+    noted, other = (note(tuner, Tensor(8, 64), 64, grid=(8,)) for tuner in (hooked, Autotuner()))
+
+    assert noted.problem != other.problem
+
+
+def test_sets_in_code_are_the_same_in_every_process() -> None:
+    program = (
+        ""
+        "prune = lambda configs: [one for one in configs if str(one) in {'a', 'b', 'c', 'd', 'e'}]\n"
+        "from pytest_nsight.worker.autotuners import _describe_value\n"
+        "print(_describe_value(prune))"
+    )
+    said = {
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2", "3")
+    }
+
+    assert len(said) == 1
 
 
 def test_a_kernel_that_chooses_its_name_is_noted_by_that() -> None:
@@ -245,16 +325,18 @@ def test_the_tiles_of_an_inductor_template_belong_to_its_choice(tmp_path: Path) 
     ("kind", "how"),
     [
         ("template", {"tf32": False}),
+        ("template", {"more": "SPARSE_KV_BLOCK_SIZE", "tile": 128}),
         ("pointwise", {"tile": 128}),
         ("pointwise", {"helper": "def combine(a, b): return a * b"}),
         ("user_autotune", {"head": "configs=[{'num_warps': 8}]"}),
     ],
-    ids=["constant", "of no template", "helper", "configurations"],
+    ids=["constant", "a tile that the program gives", "of no template", "helper", "configurations"],
 )
 def test_what_inductor_has_generated_otherwise_is_other_work(
     tmp_path: Path, kind: str, how: dict[str, Any]
 ) -> None:
-    sources = ({**PLAIN, "kind": kind, **changed} for changed in ({}, how))
+    given = {"more": how.get("more", "ACC"), "kind": kind}
+    sources = ({**PLAIN, **given, **changed} for changed in ({}, how))
     first, second = (note(CachingAutotuner(tmp_path, **source), Tensor(2, 2)) for source in sources)
 
     assert first.problem != second.problem

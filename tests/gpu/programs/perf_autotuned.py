@@ -54,7 +54,7 @@ def test_equal(nsight, tensors):
 
 
 def test_slower_choice(nsight, tensors):
-    nsight(launch, *tensors, 40)
+    nsight(launch, *tensors, 3)
 
 
 def test_less_work(nsight, tensors):
