@@ -71,10 +71,10 @@ class TuningNotes:
 
         The round that tunes also launches trials, but a later one may only replay a graph.
         """
-        last = next((launches for launches in reversed(self._rounds) if launches), {})
+        last = next((launches for launches in reversed(self._rounds) if launches), Counter[_Note]())
         if len(last) > MOST_KERNELS:
             return ()
-        return tuple(sorted(TunedKernel(*note, launches) for note, launches in last.items()))
+        return tuple(sorted(TunedKernel(*note, launches=launches) for note, launches in last.items()))
 
     @contextmanager
     def watch(self) -> Iterator[None]:
