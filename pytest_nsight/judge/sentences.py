@@ -220,7 +220,10 @@ def unsettled_by_choice(finding: StructureFinding, comparison: Comparison, other
     """An autotuner chose anew, and the time does not say what the code does; `others`: growth of all else, or 0."""
     growth = percent(math.expm1(others), signed=False)
     beside = f"; other kernels take longer, by {growth} of it, and" if others else ", but"
-    return f"{_times(comparison)} ({_change(comparison)}){beside} {write_choice(finding.retuned)}, {KEEP_CHOICE}"
+    return (
+        f"{_times(comparison)} ({_change(comparison)}){beside} {write_choice(finding.retuned)}, {KEEP_CHOICE}"
+        f"{_unless_paired(comparison, ', or save this choice with --nsight-save')}"
+    )
 
 
 def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:

@@ -67,8 +67,8 @@ def _write_shape(shape: Shape) -> str:
 
 KEEP_CHOICE = (
     "so the time does not show whether the code is slower: keep its choices from session to session "
-    "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), give the "
-    "kernel one configuration, or save it with --nsight-save"
+    "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), or give "
+    "the kernel one configuration"
 )
 
 

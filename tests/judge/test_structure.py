@@ -195,8 +195,8 @@ def make_retiled(ratio=1.0, *, others=(100, 100), grid=4, more=(), **how):
 CHOICE = "an autotuner chose another configuration for the same source and arguments (mm BLOCK: 64 -> BLOCK: 128)"
 ADVICE = (
     ", so the time does not show whether the code is slower: keep its choices from session to session "
-    "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), give the "
-    "kernel one configuration, or save it with --nsight-save"
+    "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), or give "
+    "the kernel one configuration, or save this choice with --nsight-save"
 )
 
 

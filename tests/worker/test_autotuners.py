@@ -243,8 +243,8 @@ def test_sets_in_code_are_the_same_in_every_process() -> None:
     program = (
         ""
         "prune = lambda configs: [one for one in configs if str(one) in {'a', 'b', 'c', 'd', 'e'}]\n"
-        "from pytest_nsight.worker.autotuners import _describe_value\n"
-        "print(_describe_value(prune))"
+        "from pytest_nsight.worker.tuned_work import describe_value\n"
+        "print(describe_value(prune))"
     )
     said = {
         subprocess.run(
