@@ -8,11 +8,12 @@ them without changing what the kernel does; the sentence on time mentions them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
 from pytest_nsight.judge.tuning import RetunedKernel, find_retuned
+from pytest_nsight.model.identity import CUDNN
 from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
@@ -30,8 +31,8 @@ class StructureFinding:
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
             variants, as when an autotuner chose anew.
-        retuned: kernels for which an autotuner chose anew, if nothing else differs between the launches of any
-            runs; then `changes` fail nothing, and neither side counts as varying.
+        retuned: kernels for which an autotuner or cuDNN chose anew, if nothing else differs between the launches
+            of any runs; then `changes` fail nothing, and neither side counts as varying.
         is_varying: whether the new launches differ from round to round or from run to run.
         was_varying: whether the stored ones do.
         varying: what differs, if the new launches do: between rounds where any did, else between runs.
@@ -96,7 +97,7 @@ def compare_structure(
         if before[shape] != now[shape]
     )
     retuned = find_retuned(baseline, new)
-    if retuned and _differ_by_tuning_only([*baseline, *new], {kernel.name for kernel in retuned}, family):
+    if retuned and _differ_by_tuning_only([*baseline, *new], retuned, family):
         return StructureFinding(changes, is_retiled=bool(changes), retuned=retuned)
     if is_varying or was_varying:
         return StructureFinding(
@@ -116,11 +117,16 @@ def compare_structure(
 
 
 def _differ_by_tuning_only(
-    runs: Sequence[RunSummary], names: Collection[str], family: Callable[[str], str]
+    runs: Sequence[RunSummary], retuned: Sequence[RetunedKernel], family: Callable[[str], str]
 ) -> bool:
-    """Whether all runs launch the same, each in all rounds, but for the shapes of the kernels of these names."""
-    counts = [count_shapes(run) for run in runs]
-    others = [{shape: times for shape, times in one.items() if shape.name not in names} for one in counts]
+    """Whether all runs launch the same, each in all rounds, but for launch shapes and what cuDNN chooses."""
+    free = frozenset[str]().union(*(kernel.kernels for kernel in retuned if kernel.name == CUDNN))
+    named = frozenset[str]().union(*(kernel.kernels for kernel in retuned)) - free
+    counts = [
+        Counter({shape: times for shape, times in count_shapes(run).items() if shape.name not in free})
+        for run in runs
+    ]
+    others = [{shape: times for shape, times in one.items() if shape.name not in named} for one in counts]
     return (
         all(run.is_stable for run in runs)
         and all(one == others[0] for one in others)

@@ -157,7 +157,7 @@ def _explain_by_choice(
     structure, metric = subject.structure, subject.given.policy.metric
     if metric not in DEVICE_METRICS:
         return ""
-    names = {kernel.name for kernel in structure.retuned if kernel.is_new}
+    names = {name for kernel in structure.retuned if kernel.is_new for name in kernel.kernels}
     if not names or contrast.difference > _LARGEST_BY_CHOICE:
         return ""
     others = change_of_others(subject.baseline, subject.given.new, names, with_copies=metric == "busy")

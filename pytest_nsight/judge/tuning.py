@@ -1,4 +1,4 @@
-"""Kernels for which an autotuner has chosen another configuration, for the very same work."""
+"""Kernels for which an autotuner chose another configuration, or cuDNN other kernels, for the very same work."""
 
 from __future__ import annotations
 
@@ -7,9 +7,16 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.identity import CUDNN
+from pytest_nsight.model.values import RunSummary, ShapeUse
 
 _BETWEEN_SETTINGS = re.compile(r", (?=\w+: )")
+
+_OF_CUDNN = re.compile(r"cudnn|_convolve_sgemm|fft2d_[cr]2[cr]_|_(?:fprop|dgrad|wgrad)_", re.IGNORECASE)
+"""In the full names of its kernels; those of older versions do not all name the library."""
+
+_CLEARING = "memset"
+"""Some of its kernels want a workspace that is cleared."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,16 +24,18 @@ class RetunedKernel:
     """A kernel that got the same problems, as often each, in all runs, and not the same configurations.
 
     Attributes:
-        name: normalised.
-        before: what of its configurations only stored runs had, such as "BLOCK: 64", sorted.
+        name: normalised, or CUDNN.
+        before: what of its configurations only stored runs had, such as "BLOCK: 64", sorted; of CUDNN kernels.
         now: what of them only the new runs have.
         is_new: whether new runs have a choice that no stored run had; any other one the stored times know.
+        kernels: names of what is launched by choice, here or there.
     """
 
     name: str
     before: tuple[str, ...]
     now: tuple[str, ...]
     is_new: bool
+    kernels: frozenset[str]
 
     @property
     def change(self) -> str:
@@ -56,7 +65,8 @@ def find_retuned(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> t
             before, now = _list_settings(stored, name), _list_settings(new, name)
             known = frozenset().union(*choices)
             is_new = any(not _list_choices(run, name) <= known for run in new)
-            found.append(RetunedKernel(name, *_differing_settings(before, now), is_new))
+            kernels = frozenset((*before, *now, _CLEARING)) if name == CUDNN else frozenset((name,))
+            found.append(RetunedKernel(name, *_differing_settings(before, now), is_new, kernels))
     return tuple(found)
 
 
@@ -69,12 +79,23 @@ def _list_problems(run: RunSummary, name: str) -> frozenset[tuple[str, int]]:
 
 
 def _list_choices(run: RunSummary, name: str) -> frozenset[tuple[str, str]]:
-    return frozenset((kernel.problem, kernel.config) for kernel in run.tuned if kernel.name == name)
+    if name != CUDNN:
+        return frozenset((kernel.problem, kernel.config) for kernel in run.tuned if kernel.name == name)
+    launches: Counter[str] = Counter()
+    for use in _list_convolutions(run):
+        launches[f"{use.shape.name} {use.shape.grid} {use.shape.block}"] += use.count
+    return frozenset((shape, str(times)) for shape, times in launches.items())
 
 
 def _list_settings(runs: Iterable[RunSummary], name: str) -> set[str]:
+    if name == CUDNN:
+        return {use.shape.name for run in runs for use in _list_convolutions(run)}
     configs = {kernel.config for run in runs for kernel in run.tuned if kernel.name == name}
     return {setting for config in configs for setting in _BETWEEN_SETTINGS.split(config)}
+
+
+def _list_convolutions(run: RunSummary) -> list[ShapeUse]:
+    return [use for use in run.shapes if use.count and _OF_CUDNN.search(use.shape.full_name)]
 
 
 def _differing_settings(before: Collection[str], now: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_nsight.judge.tuning import RetunedKernel
+from pytest_nsight.model.identity import CUDNN
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
@@ -65,14 +66,28 @@ def _write_shape(shape: Shape) -> str:
     return f"{shape.name} grid {grid} block {block}"
 
 
-KEEP_CHOICE = (
-    "so the time does not show whether the code is slower: keep its choices from session to session "
+_KEEP_CONFIGURATION = (
+    "keep its choices from session to session "
     "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), or give "
     "the kernel one configuration"
 )
+_KEEP_ALGORITHMS = "set torch.backends.cudnn.benchmark = False, with which cuDNN chooses alike each time"
 
 
 def write_choice(retuned: Sequence[RetunedKernel]) -> str:
     """Return what an autotuner chose: "... chose another configuration for ... (mm BLOCK: 64 -> BLOCK: 128)"."""
-    chosen = write_names(f"{kernel.name} {kernel.change}" for kernel in retuned)
-    return f"an autotuner chose another configuration for the same source and arguments ({chosen})"
+    texts = []
+    if chosen := write_names(f"{one.name} {one.change}" for one in retuned if one.name != CUDNN):
+        texts.append(f"an autotuner chose another configuration for the same source and arguments ({chosen})")
+    for one in retuned:
+        if one.name == CUDNN:
+            # Their names are long, and there are many of them.
+            fewer, more = count(len(one.before), "kernel"), len(one.now)
+            texts.append(f"cuDNN chose other algorithms for the same operators of torch ({fewer} gone, {more} new)")
+    return ", and ".join(texts)
+
+
+def write_advice(retuned: Sequence[RetunedKernel]) -> str:
+    """Return what lets the time show what the code does."""
+    ways = dict.fromkeys(_KEEP_ALGORITHMS if one.name == CUDNN else _KEEP_CONFIGURATION for one in retuned)
+    return f"so the time does not show whether the code is slower: {'; '.join(ways)}"

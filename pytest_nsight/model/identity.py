@@ -32,12 +32,17 @@ DEVICE_METRICS = ("kernel", "busy")
 """The durations that an identity decides. The others depend on the host, or on where its memory lies."""
 
 
+CUDNN = "cuDNN"
+"""Stands for the kernels that cuDNN chooses by their times: which ones these are follows from what was launched."""
+
+
 @dataclass(frozen=True, slots=True, order=True)
 class TunedKernel:
     """A kernel whose configuration an autotuner has chosen.
 
     Attributes:
-        name: normalised.
+        name: normalised, or CUDNN; then the problem is all that torch does in a round, with "" as configuration,
+            and the launches are convolutions.
         problem: digest of its source, the configurations to choose from, its grid, and its arguments' values, kinds
             and layouts.
         config: what was chosen, as "name: value" with commas between.

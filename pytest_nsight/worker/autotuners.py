@@ -4,7 +4,8 @@ Triton's `Autotuner` and Inductor's `CachingAutotuner` time a kernel in several 
 So a program launches other grids and blocks on another machine, though nobody has changed it. What is noted here
 lets the judge distinguish that from a change of the code (decision 42).
 
-The two classes are changed only for the first warm-up rounds: measured rounds run what the libraries wrote.
+The two classes are changed only for the first warm-up rounds: measured rounds run what the libraries wrote. What
+cuDNN chooses among is seen in `torch_operators.py`.
 """
 
 from __future__ import annotations
@@ -13,11 +14,12 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from typing import Any
 
 from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.model.kernel_names import normalise
+from pytest_nsight.worker.torch_operators import OperatorNotes
 from pytest_nsight.worker.tuned_work import Describe, Note, describe_inductor, describe_triton
 
 WATCHED_ROUNDS = 2
@@ -35,6 +37,7 @@ class TuningNotes:
 
     def __init__(self) -> None:
         self._rounds: list[Counter[Note]] = []
+        self._operators = OperatorNotes()
 
     @property
     def kernels(self) -> tuple[TunedKernel, ...]:
@@ -44,12 +47,22 @@ class TuningNotes:
         """
         last = next((launches for launches in reversed(self._rounds) if launches), Counter[Note]())
         if len(last) > MOST_KERNELS:
-            return ()
-        return tuple(sorted(TunedKernel(*note, launches=launches) for note, launches in last.items()))
+            return self._operators.tuned
+        noted = (TunedKernel(*note, launches=launches) for note, launches in last.items())
+        return tuple(sorted((*noted, *self._operators.tuned)))
 
     @contextmanager
-    def watch(self) -> Iterator[None]:
-        """Notes what is launched through autotuners in one round, on any thread."""
+    def watch(self, *, is_last: bool = False) -> Iterator[None]:
+        """Notes what is launched through autotuners in one round, on any thread.
+
+        Args:
+            is_last: whether it is the last round that is watched, which alone shows what torch calls.
+        """
+        with self._operators.watch() if is_last else nullcontext(), self._watch_tuners():
+            yield
+
+    @contextmanager
+    def _watch_tuners(self) -> Iterator[None]:
         launches: Counter[Note] = Counter()
         self._rounds.append(launches)
         changed: list[tuple[Any, Any, Any]] = []

@@ -49,6 +49,13 @@ def test_other_work_in_another_configuration_fails(checked: Project) -> None:
     assert "same kernels, other launch shapes" in subject["sentence"]
 
 
+def test_what_cudnn_chose_otherwise_is_named(checked: Project) -> None:
+    subject = checked.subject("::test_convolution")
+
+    assert subject["verdict"] in ("UNCHANGED", "INCONCLUSIVE", "IMPROVEMENT"), checked.said
+    assert "cuDNN chose other algorithms for the same operators of torch (" in subject["sentence"]
+
+
 def test_what_triton_and_inductor_chose_is_stored(checked: Project) -> None:
     (file,) = checked.folder.glob(f"baselines/*/test_{NAME}.json")
     chosen = {

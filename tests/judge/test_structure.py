@@ -295,6 +295,70 @@ def test_a_choice_for_one_of_several_sizes_is_a_choice():
     assert "for the same source and arguments (mm of several sizes)" in verdict.sentence
 
 
+CONVOLUTION = "void cutlass__5x_cudnn::Kernel<{}>(T1::Params)"
+
+
+def convolve(*names, times=100, norms=1):
+    """What cuDNN launches for a convolution, and norms after it, with their times in us."""
+    chosen = [
+        ShapeUse(replace(kernel(name), full_name=CONVOLUTION.format(name)), 1, times * 1000 // len(names))
+        for name in names
+    ]
+    clearing = [ShapeUse(Shape("memset", "memset"), len(names), 1000)]
+    return (*chosen, *clearing, ShapeUse(kernel("norm"), norms, 100_000))
+
+
+def chosen_by_cudnn(ratio=1.0, *, operators="p1", now=("wgrad_b", "split_k"), norms=1):
+    evidence = make_evidence(
+        ratio=ratio,
+        shapes=convolve("wgrad_a"),
+        new_shapes=convolve(*now, times=round(200 * ratio) - 100, norms=norms),
+    )
+    return choose(evidence, [[("cuDNN", "p1", "", 1)]], [[("cuDNN", operators, "", 1)]])
+
+
+ALGORITHMS = "cuDNN chose other algorithms for the same operators of torch (1 kernel gone, 2 new)"
+
+
+@pytest.mark.parametrize(
+    ("ratio", "kind"),
+    [(1.0, VerdictKind.UNCHANGED), (0.9, VerdictKind.IMPROVEMENT), (3.0, VerdictKind.REGRESSION)],
+)
+def test_what_cudnn_chose_for_the_same_operators_is_judged_on_time(ratio, kind):
+    verdict = verdict_of(chosen_by_cudnn(ratio))
+
+    assert verdict.kind is kind
+    assert ALGORITHMS in verdict.sentence
+
+
+def test_a_slower_choice_of_cudnn_fails_nothing():
+    verdict = verdict_of(chosen_by_cudnn(1.1))
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert verdict.sentence == (
+        f"test_rms_norm[fused-4096]: kernel time 200 -> 220 us (+10.0 %), but {ALGORITHMS}, so the time does not "
+        "show whether the code is slower: set torch.backends.cudnn.benchmark = False, with which cuDNN chooses "
+        "alike each time, or save this choice with --nsight-save"
+    )
+
+
+@pytest.mark.parametrize(
+    "how",
+    [{"operators": "p2"}, {"norms": 2}, {"now": ("wgrad_a",), "norms": 2}],
+    ids=["other operators", "another launch beside it", "the same choice"],
+)
+def test_cudnn_is_no_excuse_for_other_work(how):
+    assert verdict_of(chosen_by_cudnn(**how)).kind is VerdictKind.STRUCTURE
+
+
+def test_a_kernel_that_is_not_of_cudnn_is_no_choice_of_it():
+    evidence = chosen_by_cudnn()
+    shapes = tuple(replace(use, shape=replace(use.shape, full_name="")) for use in evidence.new[0].shapes)
+    evidence = replace(evidence, new=tuple(replace(run, shapes=shapes) for run in evidence.new))
+
+    assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
+
+
 ONE_OF_TWO = [[("mm", "p1", "BLOCK: 64")], [("mm", "p1", "BLOCK: 128")]]
 
 
