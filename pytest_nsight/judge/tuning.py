@@ -12,8 +12,15 @@ from pytest_nsight.model.values import RunSummary, ShapeUse
 
 _BETWEEN_SETTINGS = re.compile(r", (?=\w+: )")
 
-_OF_CUDNN = re.compile(r"cudnn|_convolve_sgemm|fft2d_[cr]2[cr]_|_(?:fprop|dgrad|wgrad)_", re.IGNORECASE)
-"""In the full names of its kernels; those of older versions do not all name the library."""
+_OF_CUDNN = re.compile(
+    r"cudnn|_(?:fprop|dgrad|wgrad)_|(?:dgrad|wgrad)\w*_(?:alg|engine)|_convolve_sgemm|im2col4d"
+    r"|fft2d_[cr]2[cr]_|\bDSE::|\bflip_filter\b|\bcompute_gemm_pointers\b|_g?cgemm_",
+    re.IGNORECASE,
+)
+"""In the full names of its kernels, which do not all name it: convolutions, some by way of Fourier transforms.
+
+Other products of matrices are not among them: they are cuBLAS's, too, and change with settings of the program.
+"""
 
 _CLEARING = "memset"
 """Some of its kernels want a workspace that is cleared."""

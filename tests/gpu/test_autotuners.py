@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
 from pytest_nsight.baselines.decode import decode
@@ -49,13 +51,6 @@ def test_other_work_in_another_configuration_fails(checked: Project) -> None:
     assert "same kernels, other launch shapes" in subject["sentence"]
 
 
-def test_what_cudnn_chose_otherwise_is_named(checked: Project) -> None:
-    subject = checked.subject("::test_convolution")
-
-    assert subject["verdict"] in ("UNCHANGED", "INCONCLUSIVE", "IMPROVEMENT"), checked.said
-    assert "cuDNN chose other algorithms for the same operators of torch (" in subject["sentence"]
-
-
 def test_what_triton_and_inductor_chose_is_stored(checked: Project) -> None:
     (file,) = checked.folder.glob(f"baselines/*/test_{NAME}.json")
     chosen = {
@@ -69,3 +64,16 @@ def test_what_triton_and_inductor_chose_is_stored(checked: Project) -> None:
     (compiled,) = chosen["test_compiled"]
     assert compiled.name.startswith("triton_poi_fused")
     assert "BLOCK" in compiled.config
+
+
+def test_what_cudnn_chose_otherwise_is_named(gpu: Installation, tmp_path: Path) -> None:
+    """The first candidate of each convolution stands in for what is fastest on another machine."""
+    project = make_project(tmp_path, "perf_convolutions")
+    options = ("--nsight-collector=nsys", "--nsight-no-identity", "--nsight-runs=3")
+    assert project.pytest(*options, "--nsight-save", CHOICE="10") == 0, project.said
+
+    project.pytest(*options, CHOICE="1")
+
+    subject = project.subject("::test_step")
+    assert subject["verdict"] in ("UNCHANGED", "INCONCLUSIVE", "IMPROVEMENT"), project.said
+    assert "cuDNN chose other algorithms for the same operators of torch (" in subject["sentence"]

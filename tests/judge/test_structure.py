@@ -351,12 +351,25 @@ def test_cudnn_is_no_excuse_for_other_work(how):
     assert verdict_of(chosen_by_cudnn(**how)).kind is VerdictKind.STRUCTURE
 
 
-def test_a_kernel_that_is_not_of_cudnn_is_no_choice_of_it():
+@pytest.mark.parametrize(
+    ("full_name", "kind"),
+    [
+        ("void fft2d_r2c_32x32<float, (bool)0, (unsigned int)1, (bool)0>(float2 *)", VerdictKind.UNCHANGED),
+        ("ampere_gcgemm_64x32_nt", VerdictKind.UNCHANGED),
+        ("void explicit_convolve_sgemm<float, int, (int)128>(int)", VerdictKind.UNCHANGED),
+        ("void wgrad_alg0_engine<float, (int)128>(int)", VerdictKind.UNCHANGED),
+        ("sm80_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize32x32x8", VerdictKind.STRUCTURE),
+        ("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_tn_align1>(T1::Params)", VerdictKind.STRUCTURE),
+        ("my_dgrad(float *)", VerdictKind.STRUCTURE),
+    ],
+)
+def test_a_kernel_counts_as_cudnns_by_its_full_name(full_name, kind):
     evidence = chosen_by_cudnn()
-    shapes = tuple(replace(use, shape=replace(use.shape, full_name="")) for use in evidence.new[0].shapes)
+    chosen, *others = evidence.new[0].shapes
+    shapes = (replace(chosen, shape=replace(chosen.shape, full_name=full_name)), *others)
     evidence = replace(evidence, new=tuple(replace(run, shapes=shapes) for run in evidence.new))
 
-    assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
+    assert verdict_of(evidence).kind is kind
 
 
 ONE_OF_TWO = [[("mm", "p1", "BLOCK: 64")], [("mm", "p1", "BLOCK: 128")]]

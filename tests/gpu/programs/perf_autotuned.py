@@ -65,19 +65,3 @@ def test_less_work(nsight, tensors):
 
 def test_compiled(nsight, tensors):
     nsight(torch.compile(lambda x: torch.nn.functional.gelu(x) * 2), tensors[0])
-
-
-def test_convolution(nsight, monkeypatch):
-    """The first candidates of cuDNN stand in for what it finds fastest on another machine."""
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark", True)
-    monkeypatch.setattr(torch.backends.cudnn, "benchmark_limit", 1 if CHOICE else 0)
-    widths = (3, 24, 80, 200, 72)
-    layers = [torch.nn.Conv2d(*each, 5, padding=2) for each in itertools.pairwise(widths)]
-    model = torch.nn.Sequential(*layers).cuda()
-    images = torch.rand(8, 3, 56, 56, device="cuda")
-
-    def step():
-        model.zero_grad(set_to_none=True)
-        model(images).sum().backward()
-
-    nsight(step)
