@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Collection, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 from pytest_nsight.judge.contrast import Contrast, contrast
@@ -132,21 +132,42 @@ def find_slower_kernels(baseline: Sequence[RunSummary], new: Sequence[RunSummary
 
 
 def change_of_others(
-    baseline: Sequence[RunSummary], new: Sequence[RunSummary], names: Collection[str], *, with_copies: bool
+    baseline: Sequence[RunSummary],
+    new: Sequence[RunSummary],
+    is_chosen: Callable[[Shape], bool],
+    *,
+    with_copies: bool,
 ) -> float:
-    """The change of a round's device time if the kernels of these names had kept theirs, as a log ratio."""
-    before, now = (_median_times(runs, with_copies=with_copies) for runs in (baseline, new))
-    was, is_now = (sum(time for shape, time in one.items() if shape.name not in names) for one in (before, now))
-    total = sum(before.values())
+    """The change of a round's device time if the chosen shapes had kept theirs, as a log ratio.
+
+    Args:
+        baseline: stored runs, at least one.
+        new: new runs, at least one.
+        is_chosen: says of a shape, with its full name, whether it follows from a choice.
+        with_copies: whether copies and memory sets count.
+    """
+    was, is_now = (
+        statistics.median(_total(run, is_chosen, with_copies=with_copies) for run in runs)
+        for runs in (baseline, new)
+    )
+    total = statistics.median(_total(run, lambda _: False, with_copies=with_copies) for run in baseline)
     return math.log1p((is_now - was) / total) if total else 0.0
 
 
-def _median_times(runs: Sequence[RunSummary], *, with_copies: bool = False) -> dict[Shape, float]:
+def _total(run: RunSummary, is_left_out: Callable[[Shape], bool], *, with_copies: bool) -> int:
+    return sum(
+        use.median_ns
+        for use in run.shapes
+        if (with_copies or use.shape.kind in LAUNCH_KINDS) and not is_left_out(use.shape)
+    )
+
+
+def _median_times(runs: Sequence[RunSummary]) -> dict[Shape, float]:
     times: dict[Shape, list[int]] = {}
     for run in runs:
         totals: dict[Shape, int] = {}
         for use in run.shapes:
-            if with_copies or use.shape.kind in LAUNCH_KINDS:
+            if use.shape.kind in LAUNCH_KINDS:
                 shape = identify(use.shape)
                 totals[shape] = totals.get(shape, 0) + use.median_ns
         for shape, total in totals.items():

@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pytest_nsight.judge.tuning import RetunedKernel, find_retuned
+from pytest_nsight.judge.tuning import RetunedKernel, find_retuned, is_chosen_by_cudnn
 from pytest_nsight.model.identity import CUDNN
 from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
@@ -120,18 +120,30 @@ def _differ_by_tuning_only(
     runs: Sequence[RunSummary], retuned: Sequence[RetunedKernel], family: Callable[[str], str]
 ) -> bool:
     """Whether all runs launch the same, each in all rounds, but for launch shapes and what cuDNN chooses."""
-    free = frozenset[str]().union(*(kernel.kernels for kernel in retuned if kernel.name == CUDNN))
-    named = frozenset[str]().union(*(kernel.kernels for kernel in retuned)) - free
-    counts = [
-        Counter({shape: times for shape, times in count_shapes(run).items() if shape.name not in free})
-        for run in runs
-    ]
-    others = [{shape: times for shape, times in one.items() if shape.name not in named} for one in counts]
+    names = {kernel.name for kernel in retuned}
+    for kernel in retuned:
+        if kernel.name == CUDNN:
+            if not _clear_for_cudnn_only(runs):
+                return False
+            runs = [_without(run, kernel.launches) for run in runs]
+    counts = [count_shapes(run) for run in runs]
+    others = [{shape: times for shape, times in one.items() if shape.name not in names} for one in counts]
     return (
         all(run.is_stable for run in runs)
         and all(one == others[0] for one in others)
         and all(_fold(one, family) == _fold(counts[0], family) for one in counts)
     )
+
+
+def _clear_for_cudnn_only(runs: Sequence[RunSummary]) -> bool:
+    """Whether memory sets may differ as they do because some of cuDNN's kernels want a cleared workspace."""
+    cleared = [sum(use.count for use in run.shapes if use.shape.kind == "memset") for run in runs]
+    launched = [sum(use.count for use in run.shapes if is_chosen_by_cudnn(use.shape)) for run in runs]
+    return max(cleared) - min(cleared) <= max(launched)
+
+
+def _without(run: RunSummary, is_left_out: Callable[[Shape], bool]) -> RunSummary:
+    return replace(run, shapes=tuple(use for use in run.shapes if not is_left_out(use.shape)))
 
 
 def _find_varying(runs: Sequence[RunSummary]) -> tuple[ShapeSpread, ...]:

@@ -157,10 +157,15 @@ def _explain_by_choice(
     structure, metric = subject.structure, subject.given.policy.metric
     if metric not in DEVICE_METRICS:
         return ""
-    names = {name for kernel in structure.retuned if kernel.is_new for name in kernel.kernels}
-    if not names or contrast.difference > _LARGEST_BY_CHOICE:
+    unknown = [kernel for kernel in structure.retuned if kernel.is_new]
+    if not unknown or contrast.difference > _LARGEST_BY_CHOICE:
         return ""
-    others = change_of_others(subject.baseline, subject.given.new, names, with_copies=metric == "busy")
+    others = change_of_others(
+        subject.baseline,
+        subject.given.new,
+        lambda shape: any(kernel.launches(shape) for kernel in unknown),
+        with_copies=metric == "busy",
+    )
     has_slowed = others > contrast.material
     if kind is VerdictKind.REGRESSION and not has_slowed:
         return sentences.unsettled_by_choice(structure, comparison, 0.0)

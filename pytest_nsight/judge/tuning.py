@@ -8,22 +8,22 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.identity import CUDNN
-from pytest_nsight.model.values import RunSummary, ShapeUse
+from pytest_nsight.model.values import RunSummary, Shape, ShapeUse
 
 _BETWEEN_SETTINGS = re.compile(r", (?=\w+: )")
 
 _OF_CUDNN = re.compile(
-    r"cudnn|_(?:fprop|dgrad|wgrad)_|(?:dgrad|wgrad)\w*_(?:alg|engine)|_convolve_sgemm|im2col4d"
-    r"|fft2d_[cr]2[cr]_|\bDSE::|\bflip_filter\b|\bcompute_gemm_pointers\b|_g?cgemm_",
-    re.IGNORECASE,
+    r"cudnn|^(?:void )?(?:sm\d+|volta|turing|ampere|hopper)_(?:\w*_)?(?:fprop|dgrad|wgrad|g?cgemm)_"
+    r"|^void (?:(?:ex|im)plicit_convolve_sgemm|[dw]grad\w*_engine|im2col4d_kernel|fft2d_[cr]2[cr]_\w+"
+    r"|flip_filter|compute_gemm_pointers|DSE::\w+)\b"
 )
-"""In the full names of its kernels, which do not all name it: convolutions, some by way of Fourier transforms.
+"""Full names of its kernels, which do not all name it: convolutions, some by way of Fourier transforms.
 
 Other products of matrices are not among them: they are cuBLAS's, too, and change with settings of the program.
 """
 
-_CLEARING = "memset"
-"""Some of its kernels want a workspace that is cleared."""
+_NOT_BY_TIME = re.compile(r"sdpa|attention|fmha|batch_?norm|\bbn_|rnn", re.IGNORECASE)
+"""Other work of cuDNN, for which it chooses by rules."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,14 +35,19 @@ class RetunedKernel:
         before: what of its configurations only stored runs had, such as "BLOCK: 64", sorted; of CUDNN kernels.
         now: what of them only the new runs have.
         is_new: whether new runs have a choice that no stored run had; any other one the stored times know.
-        kernels: names of what is launched by choice, here or there.
     """
 
     name: str
     before: tuple[str, ...]
     now: tuple[str, ...]
     is_new: bool
-    kernels: frozenset[str]
+
+    def launches(self, shape: Shape) -> bool:
+        """Whether a shape, with its full name, is one of those that follow from the choice."""
+        if self.name == CUDNN:
+            # Some of its kernels want a workspace that is cleared.
+            return shape.kind == "memset" or is_chosen_by_cudnn(shape)
+        return shape.name == self.name
 
     @property
     def change(self) -> str:
@@ -72,9 +77,14 @@ def find_retuned(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> t
             before, now = _list_settings(stored, name), _list_settings(new, name)
             known = frozenset().union(*choices)
             is_new = any(not _list_choices(run, name) <= known for run in new)
-            kernels = frozenset((*before, *now, _CLEARING)) if name == CUDNN else frozenset((name,))
-            found.append(RetunedKernel(name, *_differing_settings(before, now), is_new, kernels))
+            found.append(RetunedKernel(name, *_differing_settings(before, now), is_new))
     return tuple(found)
+
+
+def is_chosen_by_cudnn(shape: Shape) -> bool:
+    """Whether a shape, with its full name, is a kernel for a convolution."""
+    name = shape.full_name
+    return shape.kind == "kernel" and bool(_OF_CUDNN.search(name)) and not _NOT_BY_TIME.search(name)
 
 
 def _list_problems(run: RunSummary, name: str) -> frozenset[tuple[str, int]]:
@@ -102,7 +112,7 @@ def _list_settings(runs: Iterable[RunSummary], name: str) -> set[str]:
 
 
 def _list_convolutions(run: RunSummary) -> list[ShapeUse]:
-    return [use for use in run.shapes if use.count and _OF_CUDNN.search(use.shape.full_name)]
+    return [use for use in run.shapes if use.count and is_chosen_by_cudnn(use.shape)]
 
 
 def _differing_settings(before: Collection[str], now: Collection[str]) -> tuple[tuple[str, ...], tuple[str, ...]]:

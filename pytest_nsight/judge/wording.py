@@ -71,7 +71,7 @@ _KEEP_CONFIGURATION = (
     "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), or give "
     "the kernel one configuration"
 )
-_KEEP_ALGORITHMS = "set torch.backends.cudnn.benchmark = False, with which cuDNN chooses alike each time"
+_KEEP_ALGORITHMS = "set torch.backends.cudnn.benchmark = False, so that cuDNN chooses by rules, and save once more"
 
 
 def write_choice(retuned: Sequence[RetunedKernel]) -> str:
@@ -83,7 +83,9 @@ def write_choice(retuned: Sequence[RetunedKernel]) -> str:
         if one.name == CUDNN:
             # Their names are long, and there are many of them.
             fewer, more = count(len(one.before), "kernel"), len(one.now)
-            texts.append(f"cuDNN chose other algorithms for the same operators of torch ({fewer} gone, {more} new)")
+            changed = one.before or one.now
+            what = f"{fewer} gone, {more} new" if changed else "the same kernels, in other numbers or shapes"
+            texts.append(f"cuDNN launched other kernels for the same operators of torch ({what})")
     return ", and ".join(texts)
 
 

@@ -52,13 +52,13 @@ class TuningNotes:
         return tuple(sorted((*noted, *self._operators.tuned)))
 
     @contextmanager
-    def watch(self, *, is_last: bool = False) -> Iterator[None]:
+    def watch(self, *, with_operators: bool = False) -> Iterator[None]:
         """Notes what is launched through autotuners in one round, on any thread.
 
         Args:
-            is_last: whether it is the last round that is watched, which alone shows what torch calls.
+            with_operators: whether to note what torch calls, too; not where something is compiled yet.
         """
-        with self._operators.watch() if is_last else nullcontext(), self._watch_tuners():
+        with self._operators.watch() if with_operators else nullcontext(), self._watch_tuners():
             yield
 
     @contextmanager

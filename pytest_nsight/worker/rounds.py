@@ -232,14 +232,15 @@ class Stopwatch:
             How long the last round and the flush of the cache kept the device busy, in ns.
         """
         busy_ns = 0
-        watched = min(WATCHED_ROUNDS, plan.warmup)
         for number in range(plan.warmup):
             args, kwargs = prepare(setup)
             self.device.synchronize()
             start_ns = time.perf_counter_ns()
             if plan.cold_cache:
                 self.device.flush()
-            with tuned.watch(is_last=number == watched - 1) if number < watched else nullcontext():
+            # Not in the last round, whose time counts.
+            with_operators = number == WATCHED_ROUNDS - 1 < plan.warmup - 1
+            with tuned.watch(with_operators=with_operators) if number < WATCHED_ROUNDS else nullcontext():
                 body(*args, **kwargs)
             self.device.synchronize()
             busy_ns = time.perf_counter_ns() - start_ns

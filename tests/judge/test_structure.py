@@ -317,7 +317,7 @@ def chosen_by_cudnn(ratio=1.0, *, operators="p1", now=("wgrad_b", "split_k"), no
     return choose(evidence, [[("cuDNN", "p1", "", 1)]], [[("cuDNN", operators, "", 1)]])
 
 
-ALGORITHMS = "cuDNN chose other algorithms for the same operators of torch (1 kernel gone, 2 new)"
+ALGORITHMS = "cuDNN launched other kernels for the same operators of torch (1 kernel gone, 2 new)"
 
 
 @pytest.mark.parametrize(
@@ -337,8 +337,8 @@ def test_a_slower_choice_of_cudnn_fails_nothing():
     assert verdict.kind is VerdictKind.INCONCLUSIVE
     assert verdict.sentence == (
         f"test_rms_norm[fused-4096]: kernel time 200 -> 220 us (+10.0 %), but {ALGORITHMS}, so the time does not "
-        "show whether the code is slower: set torch.backends.cudnn.benchmark = False, with which cuDNN chooses "
-        "alike each time, or save this choice with --nsight-save"
+        "show whether the code is slower: set torch.backends.cudnn.benchmark = False, so that cuDNN chooses by "
+        "rules, and save once more, or save this choice with --nsight-save"
     )
 
 
@@ -360,7 +360,9 @@ def test_cudnn_is_no_excuse_for_other_work(how):
         ("void wgrad_alg0_engine<float, (int)128>(int)", VerdictKind.UNCHANGED),
         ("sm80_xmma_gemm_f32f32_tf32f32_f32_nt_n_tilesize32x32x8", VerdictKind.STRUCTURE),
         ("void cutlass::Kernel2<cutlass_80_simt_sgemm_64x64_8x5_tn_align1>(T1::Params)", VerdictKind.STRUCTURE),
-        ("my_dgrad(float *)", VerdictKind.STRUCTURE),
+        ("my_dgrad_kernel", VerdictKind.STRUCTURE),
+        ("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16", VerdictKind.STRUCTURE),
+        ("void cudnn::bn_fw_tr_1C11_kernel_NCHW<float>(int)", VerdictKind.STRUCTURE),
     ],
 )
 def test_a_kernel_counts_as_cudnns_by_its_full_name(full_name, kind):
@@ -370,6 +372,40 @@ def test_a_kernel_counts_as_cudnns_by_its_full_name(full_name, kind):
     evidence = replace(evidence, new=tuple(replace(run, shapes=shapes) for run in evidence.new))
 
     assert verdict_of(evidence).kind is kind
+
+
+def launch_too(evidence, *more):
+    """The evidence with more launches in its new runs."""
+    return replace(evidence, new=tuple(replace(run, shapes=(*run.shapes, *more)) for run in evidence.new))
+
+
+def test_a_kernel_of_the_program_with_the_short_name_of_one_of_cudnn_is_compared():
+    own = ShapeUse(replace(kernel("split_k", 2), full_name="void mine::split_k<float>(int)"), 1, 1000)
+
+    assert verdict_of(launch_too(chosen_by_cudnn(), own)).kind is VerdictKind.STRUCTURE
+
+
+def test_more_memory_sets_than_cudnn_may_want_fail():
+    sets = ShapeUse(Shape("memset", "memset"), 50, 1000)
+
+    assert verdict_of(launch_too(chosen_by_cudnn(), sets)).kind is VerdictKind.STRUCTURE
+
+
+def test_cudnns_choice_of_the_same_kernels_in_other_numbers_says_so():
+    evidence = chosen_by_cudnn(now=("wgrad_a",))
+    twice = tuple(replace(use, count=2) if use.shape.name == "wgrad_a" else use for use in evidence.new[0].shapes)
+    evidence = replace(evidence, new=tuple(replace(run, shapes=twice) for run in evidence.new))
+
+    assert "operators of torch (the same kernels, in other numbers or shapes)" in verdict_of(evidence).sentence
+
+
+def test_a_slower_kernel_beside_cudnns_choice_fails():
+    evidence = chosen_by_cudnn(1.2, now=("wgrad_b",))
+    times_ns = {"norm": 140_000, "wgrad_b": 99_000, "memset": 1000}
+    slower = tuple(replace(use, median_ns=times_ns[use.shape.name]) for use in evidence.new[0].shapes)
+    evidence = replace(evidence, new=tuple(replace(run, shapes=slower) for run in evidence.new))
+
+    assert verdict_of(evidence).kind is VerdictKind.REGRESSION
 
 
 ONE_OF_TWO = [[("mm", "p1", "BLOCK: 64")], [("mm", "p1", "BLOCK: 128")]]

@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import re
+import sys
+import tempfile
+import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -79,22 +84,34 @@ def test_nothing_is_observed_where_cudnn_does_not_choose_by_time(monkeypatch: py
     assert note(Step()) == ()
 
 
-def test_an_observer_of_the_program_is_left_alone(tmp_path_factory: pytest.TempPathFactory) -> None:
-    path = tmp_path_factory.mktemp("own") / "trace.json"
-    with _observed_by_the_program(str(path)):
+@contextmanager
+def _observed_by_the_program(path: Path) -> Iterator[None]:
+    observer = torch.profiler.ExecutionTraceObserver().register_callback(str(path))
+    observer.start()
+    yield
+    observer.stop()
+    observer.unregister_callback()
+
+
+def test_an_observer_of_the_program_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    with _observed_by_the_program(path):
         assert note(Step()) == ()
         Step()()
 
     assert "aten::_convolution" in path.read_text()
 
 
-@contextmanager
-def _observed_by_the_program(path: str) -> Iterator[None]:
-    observer = torch.profiler.ExecutionTraceObserver().register_callback(path)
-    observer.start()
-    yield
-    observer.stop()
-    observer.unregister_callback()
+def test_an_observer_that_the_round_registers_takes_the_place_of_ours(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+
+    def observed() -> None:
+        with _observed_by_the_program(path):
+            Step()()
+
+    assert note(observed) == ()
+    assert "aten::_convolution" in path.read_text()
+    assert note(Step())
 
 
 def test_an_error_of_the_test_passes_through_and_ends_the_observation() -> None:
@@ -107,18 +124,88 @@ def test_an_error_of_the_test_passes_through_and_ends_the_observation() -> None:
     assert note(Step())
 
 
+def test_operators_on_another_thread_outlive_the_observation() -> None:
+    is_over = threading.Event()
+
+    def add() -> None:
+        ones = torch.ones(4)
+        while not is_over.is_set():
+            ones.add(1)
+
+    thread = threading.Thread(target=add)
+    thread.start()
+    for _ in range(5):
+        note(Step())
+    is_over.set()
+    thread.join()
+
+
+@pytest.mark.parametrize("what", ["no folder", "another version", "a stub"])
+def test_what_stands_against_an_observation_does_not_reach_the_test(
+    what: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    step = Step()
+    if what == "no folder":
+        monkeypatch.setattr(tempfile, "tempdir", "/nonexistent")
+    elif what == "another version":
+        monkeypatch.delattr(torch.profiler, "ExecutionTraceObserver")
+    else:
+        monkeypatch.setitem(sys.modules, "torch", ModuleType("torch"))
+
+    assert note(lambda: step.convolution) == ()
+
+
+def test_a_label_that_torch_writes_as_no_json_gives_no_work() -> None:
+    def labelled() -> None:
+        with torch.profiler.record_function('a "label"'):
+            Step()()
+
+    assert note(labelled) == ()
+
+
+@pytest.mark.parametrize("setting", ["deterministic", "allow_tf32"])
+def test_a_setting_that_the_backward_pass_alone_reads_is_other_work(
+    setting: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def backward() -> Callable[[], object]:
+        step = Step()
+        return step.convolution(step.images).sum().backward
+
+    (before,) = note(backward())
+    body = backward()
+    monkeypatch.setattr(torch.backends.cudnn, setting, not getattr(torch.backends.cudnn, setting))
+    (now,) = note(body)
+
+    assert before.problem != now.problem
+
+
+def test_an_optimizers_step_is_the_same_work_whatever_its_number() -> None:
+    step = Step()
+    optimizer = torch.optim.Adam(step.convolution.parameters())
+
+    def train() -> None:
+        optimizer.zero_grad()
+        step()
+        optimizer.step()
+
+    train()
+    works = {note(train) for _ in range(3)}
+
+    assert len(works) == 1
+
+
 def test_a_version_of_torch_that_writes_no_strides_gives_no_work() -> None:
     attrs = [{"name": "op_schema", "value": "aten::_convolution()"}]
     inputs = {"values": [1], "shapes": [[]], "types": ["Int"]}
 
     with pytest.raises(LookupError):
-        describe_convolutions([{"name": "aten::_convolution", "inputs": inputs, "attrs": attrs}])
+        describe_convolutions([{"name": "aten::_convolution", "inputs": inputs, "attrs": attrs}], "")
 
 
-def test_only_the_last_round_that_is_watched_says_what_torch_calls() -> None:
+def test_one_of_the_rounds_that_are_watched_says_what_torch_calls() -> None:
     notes = TuningNotes()
-    for is_last, body in ((False, Step(4)), (True, Step())):
-        with notes.watch(is_last=is_last):
+    for with_operators, body in ((False, Step(4)), (True, Step())):
+        with notes.watch(with_operators=with_operators):
             body()
 
     assert notes.kernels == note(Step())
