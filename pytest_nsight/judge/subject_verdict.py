@@ -19,7 +19,7 @@ from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.comparison import Comparison
-from pytest_nsight.model.identity import DEVICE_METRICS
+from pytest_nsight.model.identity import CUDNN, DEVICE_METRICS
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
@@ -157,7 +157,8 @@ def _explain_by_choice(
     structure, metric = subject.structure, subject.given.policy.metric
     if metric not in DEVICE_METRICS:
         return ""
-    unknown = [kernel for kernel in structure.retuned if kernel.is_new]
+    # Of cuDNN nobody knows that it had the same convolutions to choose for.
+    unknown = [kernel for kernel in structure.retuned if kernel.is_new and kernel.name != CUDNN]
     if not unknown or contrast.difference > _LARGEST_BY_CHOICE:
         return ""
     others = change_of_others(

@@ -66,12 +66,11 @@ def _write_shape(shape: Shape) -> str:
     return f"{shape.name} grid {grid} block {block}"
 
 
-_KEEP_CONFIGURATION = (
-    "keep its choices from session to session "
+KEEP_CHOICE = (
+    "so the time does not show whether the code is slower: keep its choices from session to session "
     "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), or give "
     "the kernel one configuration"
 )
-_KEEP_ALGORITHMS = "set torch.backends.cudnn.benchmark = False, so that cuDNN chooses by rules, and save once more"
 
 
 def write_choice(retuned: Sequence[RetunedKernel]) -> str:
@@ -82,14 +81,11 @@ def write_choice(retuned: Sequence[RetunedKernel]) -> str:
     for one in retuned:
         if one.name == CUDNN:
             # Their names are long, and there are many of them.
-            fewer, more = count(len(one.before), "kernel"), len(one.now)
-            changed = one.before or one.now
-            what = f"{fewer} gone, {more} new" if changed else "the same kernels, in other numbers or shapes"
-            texts.append(f"cuDNN launched other kernels for the same operators of torch ({what})")
+            gone, more = count(len(one.before), "kernel"), len(one.now)
+            differ = one.before or one.now
+            what = f"{gone} gone, {more} new" if differ else "the same kernels, in other numbers or shapes"
+            texts.append(
+                f"cuDNN, which chooses by time, launched other kernels for convolutions ({what}; "
+                "torch.backends.cudnn.benchmark = False keeps it from doing so)"
+            )
     return ", and ".join(texts)
-
-
-def write_advice(retuned: Sequence[RetunedKernel]) -> str:
-    """Return what lets the time show what the code does."""
-    ways = dict.fromkeys(_KEEP_ALGORITHMS if one.name == CUDNN else _KEEP_CONFIGURATION for one in retuned)
-    return f"so the time does not show whether the code is slower: {'; '.join(ways)}"

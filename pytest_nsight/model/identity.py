@@ -41,8 +41,7 @@ class TunedKernel:
     """A kernel whose configuration an autotuner has chosen.
 
     Attributes:
-        name: normalised, or CUDNN; then the problem is all that torch does in a round, with "" as configuration,
-            and the launches are convolutions.
+        name: normalised, or CUDNN; then the problem is its settings, and nothing more is known.
         problem: digest of its source, the configurations to choose from, its grid, and its arguments' values, kinds
             and layouts.
         config: what was chosen, as "name: value" with commas between.

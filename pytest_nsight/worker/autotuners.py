@@ -4,8 +4,8 @@ Triton's `Autotuner` and Inductor's `CachingAutotuner` time a kernel in several 
 So a program launches other grids and blocks on another machine, though nobody has changed it. What is noted here
 lets the judge distinguish that from a change of the code (decision 42).
 
-The two classes are changed only for the first warm-up rounds: measured rounds run what the libraries wrote. What
-cuDNN chooses among is seen in `torch_operators.py`.
+The two classes are changed only for the first warm-up rounds: measured rounds run what the libraries wrote. Of
+cuDNN it is noted only that it chooses by time (`torch.backends.cudnn.benchmark`).
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ import functools
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import contextmanager, suppress
 from typing import Any
 
-from pytest_nsight.model.identity import TunedKernel
+from pytest_nsight.model.identity import CUDNN, TunedKernel
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.worker.torch_operators import OperatorNotes
 from pytest_nsight.worker.tuned_work import Describe, Note, describe_inductor, describe_triton
 
 WATCHED_ROUNDS = 2
@@ -37,7 +36,7 @@ class TuningNotes:
 
     def __init__(self) -> None:
         self._rounds: list[Counter[Note]] = []
-        self._operators = OperatorNotes()
+        self._cudnn: TunedKernel | None = None
 
     @property
     def kernels(self) -> tuple[TunedKernel, ...]:
@@ -47,22 +46,13 @@ class TuningNotes:
         """
         last = next((launches for launches in reversed(self._rounds) if launches), Counter[Note]())
         if len(last) > MOST_KERNELS:
-            return self._operators.tuned
-        noted = (TunedKernel(*note, launches=launches) for note, launches in last.items())
-        return tuple(sorted((*noted, *self._operators.tuned)))
+            last = Counter()
+        noted = [TunedKernel(*note, launches=launches) for note, launches in last.items()]
+        return tuple(sorted(noted if self._cudnn is None else [*noted, self._cudnn]))
 
     @contextmanager
-    def watch(self, *, with_operators: bool = False) -> Iterator[None]:
-        """Notes what is launched through autotuners in one round, on any thread.
-
-        Args:
-            with_operators: whether to note what torch calls, too; not where something is compiled yet.
-        """
-        with self._operators.watch() if with_operators else nullcontext(), self._watch_tuners():
-            yield
-
-    @contextmanager
-    def _watch_tuners(self) -> Iterator[None]:
+    def watch(self) -> Iterator[None]:
+        """Notes what is launched through autotuners in one round, on any thread."""
         launches: Counter[Note] = Counter()
         self._rounds.append(launches)
         changed: list[tuple[Any, Any, Any]] = []
@@ -77,6 +67,9 @@ class TuningNotes:
         try:
             yield
         finally:
+            # An error means another version of torch.
+            with suppress(Exception):
+                self._cudnn = _note_cudnn() or self._cudnn
             for kind, run, noting in changed:
                 # A library that the round has imported may have put its own there.
                 if kind.run is noting:
@@ -100,6 +93,19 @@ def _noting(run: Callable[..., Any], describe: Describe, launches: Counter[Note]
         return result
 
     return noted
+
+
+def _note_cudnn() -> TunedKernel | None:
+    """That cuDNN chooses algorithms by their times, and under which settings; None if it does not.
+
+    For which convolutions it chose what, nothing says.
+    """
+    torch = sys.modules.get("torch")
+    if torch is None or not (torch.cuda.is_initialized() and torch.backends.cudnn.benchmark):
+        return None
+    cudnn = torch.backends.cudnn
+    settings = {"enabled": cudnn.enabled, "deterministic": cudnn.deterministic, "allow_tf32": cudnn.allow_tf32}
+    return TunedKernel(CUDNN, ", ".join(f"{name}: {value}" for name, value in settings.items()), "")
 
 
 def _is_capturing() -> bool:

@@ -238,9 +238,7 @@ class Stopwatch:
             start_ns = time.perf_counter_ns()
             if plan.cold_cache:
                 self.device.flush()
-            # Not in the last round, whose time counts.
-            with_operators = number == WATCHED_ROUNDS - 1 < plan.warmup - 1
-            with tuned.watch(with_operators=with_operators) if number < WATCHED_ROUNDS else nullcontext():
+            with tuned.watch() if number < WATCHED_ROUNDS else nullcontext():
                 body(*args, **kwargs)
             self.device.synchronize()
             busy_ns = time.perf_counter_ns() - start_ns

@@ -66,7 +66,7 @@ def test_what_triton_and_inductor_chose_is_stored(checked: Project) -> None:
     assert "BLOCK" in compiled.config
 
 
-def test_what_cudnn_chose_otherwise_is_named(gpu: Installation, tmp_path: Path) -> None:
+def test_what_cudnn_chose_otherwise_is_judged_on_time(gpu: Installation, tmp_path: Path) -> None:
     """The first candidate of each convolution stands in for what is fastest on another machine."""
     project = make_project(tmp_path, "perf_convolutions")
     options = ("--nsight-collector=nsys", "--nsight-no-identity", "--nsight-runs=3")
@@ -75,5 +75,5 @@ def test_what_cudnn_chose_otherwise_is_named(gpu: Installation, tmp_path: Path) 
     project.pytest(*options, CHOICE="1")
 
     subject = project.subject("::test_step")
-    assert subject["verdict"] in ("UNCHANGED", "INCONCLUSIVE", "IMPROVEMENT"), project.said
-    assert "cuDNN launched other kernels for the same operators of torch (" in subject["sentence"]
+    assert subject["verdict"] != "STRUCTURE", project.said
+    assert "cuDNN, which chooses by time, launched other kernels for convolutions (" in subject["sentence"]

@@ -409,3 +409,33 @@ def test_tritons_own_autotuner_is_noted(monkeypatch: pytest.MonkeyPatch) -> None
 
 def _scale(x, n, BLOCK):  # type: ignore[no-untyped-def]
     return x, n, BLOCK
+
+
+def make_torch(*, is_initialized: bool = True, benchmark: bool = True) -> ModuleType:
+    torch = ModuleType("torch")
+    torch.cuda = SimpleNamespace(  # type: ignore[attr-defined]
+        is_initialized=lambda: is_initialized, is_current_stream_capturing=lambda: False
+    )
+    cudnn = SimpleNamespace(benchmark=benchmark, enabled=True, deterministic=False, allow_tf32=True)
+    torch.backends = SimpleNamespace(cudnn=cudnn)  # type: ignore[attr-defined]
+    return torch
+
+
+def test_that_cudnn_chooses_by_time_is_noted_with_its_settings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "torch", make_torch())
+
+    settings = "enabled: True, deterministic: False, allow_tf32: True"
+    assert note_all(lambda: None, lambda: None) == (TunedKernel("cuDNN", settings, ""),)
+
+
+@pytest.mark.parametrize(
+    "torch",
+    [make_torch(is_initialized=False), make_torch(benchmark=False), ModuleType("torch")],
+    ids=["no GPU", "by rules", "another version"],
+)
+def test_nothing_is_noted_of_a_cudnn_that_does_not_choose_by_time(
+    torch: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "torch", torch)
+
+    assert note_all(lambda: None) == ()
