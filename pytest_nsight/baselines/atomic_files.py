@@ -13,7 +13,7 @@ import psutil
 
 from pytest_nsight.model.errors import BaselineError
 
-_BASELINES_ELSEWHERE = "choose another with --nsight-baselines"
+_BASELINES_ELSEWHERE = "choose another with --nsight-baselines (pytest) or --baselines (pytest-nsight)"
 _REMEDIES = {
     errno.ENOSPC: "free some space on that disk and save again",
     errno.EDQUOT: "free some of your quota on that disk and save again",

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_nsight.model.argument_types import positive_number
+from pytest_nsight.model.errors import UsageError
 
 if TYPE_CHECKING:
     from pytest_nsight.analysis.round_clocks import RoundClocks
@@ -71,6 +72,8 @@ def write_shown(options: argparse.Namespace) -> str:
     if options.perfetto:
         from pytest_nsight.show.trace_events import write_trace_events  # noqa: PLC0415
 
+        if options.perfetto.exists() and options.perfetto.samefile(options.report):
+            raise UsageError(f"{options.perfetto} is the recording, which would be lost; choose another place")
         events = write_trace_events(trace, options.perfetto)
         return f"{options.perfetto}: {events:,} events; open it in https://ui.perfetto.dev"
     if options.json:

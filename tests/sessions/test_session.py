@@ -149,3 +149,43 @@ def test_strict_refuses_a_fallback_collector(gate: Gate) -> None:
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --nsight-strict refuses a fallback collector: no CUDA device here*"])
+
+
+FIXTURES = """
+import pytest
+import torch
+
+@pytest.fixture(scope="module")
+def room():
+    yield
+    print("module over")
+    {at_the_end}
+
+def test_plain(room):
+    pass
+
+@pytest.mark.nsight
+def test_op(nsight):
+    nsight(torch.ones, 64)
+"""
+
+
+def test_unmarked_tests_before_and_after_a_marked_one_run_as_always(gate: Gate, pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(test_a=FIXTURES.format(at_the_end=""), test_b="def test_b(): pass")
+
+    result = gate("-s")
+
+    result.assert_outcomes(passed=3)
+    text = result.stdout.str()
+    assert text.index("module over") < text.index("test_b.py")
+
+
+def test_a_fixture_that_fails_at_its_end_after_a_marked_test_is_an_error(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytester.makepyfile(test_a=FIXTURES.format(at_the_end="raise OSError('no end')"), test_b="def test_b(): pass")
+
+    result = gate()
+
+    result.assert_outcomes(passed=3, errors=1)
+    result.stdout.fnmatch_lines(["*ERROR at teardown of test_op*", "*OSError: no end*"])

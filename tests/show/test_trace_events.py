@@ -93,6 +93,16 @@ def test_a_file_that_cannot_be_written_leaves_nothing(trace: Trace, tmp_path: Pa
     assert list(tmp_path.iterdir()) == []
 
 
+def test_the_recording_itself_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    recording = tmp_path / RECORDING.name
+    recording.write_bytes(RECORDING.read_bytes())
+
+    assert main(["show", str(recording), "--perfetto", str(recording)]) == 2
+
+    assert "is the recording, which would be lost; choose another place" in capsys.readouterr().err
+    assert recording.read_bytes() == RECORDING.read_bytes()
+
+
 def test_the_command_says_where_the_timeline_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["show", str(RECORDING), "--perfetto", str(tmp_path / "out.json")]) == 0
 
