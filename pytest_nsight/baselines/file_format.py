@@ -12,7 +12,7 @@ Versions (`format` in the file):
 3. Format 2 with `launches` (one launch, copy or set each, see `StoredLaunch`) and `identities` (a digest, and keys
    of launches in order); a structure names the identity of what it launches.
 4. Format 3, with or without identities, where a structure also has `tuned`: name, problem, configuration and
-   launches of the kernels that autotuners have tuned.
+   launches of the kernels that autotuners have tuned; or "cuDNN" with its settings, where it chooses by time.
 """
 
 from __future__ import annotations

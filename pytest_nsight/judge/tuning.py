@@ -1,4 +1,7 @@
-"""Kernels for which an autotuner chose another configuration, or cuDNN other kernels, for the very same work."""
+"""Kernels for which an autotuner chose another configuration for the very same work; and what cuDNN chose by time.
+
+Of an autotuner's work a digest is known; of cuDNN's only its settings.
+"""
 
 from __future__ import annotations
 
