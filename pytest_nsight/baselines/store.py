@@ -69,14 +69,15 @@ def load(folder: Path, model: str, cases: Iterable[str] | None = None) -> Baseli
         wanted = {file_name(case) for case in (*cases, CANARIES)}
         paths = [path for path in paths if path.name in wanted]
     runs: dict[Subject, tuple[RunSummary, ...]] = {}
+    holders: dict[Subject, Path] = {}
     for path in paths:
         for subject, stored in read_file(path).items():
             if subject in runs:
                 raise BaselineError(
-                    f"{path} and another file in {home} both hold {subject.label}; delete the one that is "
-                    f"not named {file_name(subject.case)}"
+                    f"{path} and {holders[subject]} both hold {subject.label}; delete the one that is not named "
+                    f"{file_name(subject.case)}"
                 )
-            runs[subject] = stored
+            runs[subject], holders[subject] = stored, path
     return Baselines(home, runs)
 
 

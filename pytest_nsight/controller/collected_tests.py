@@ -10,7 +10,7 @@ import json
 import subprocess
 import sys
 import tempfile
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Generator, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 
@@ -77,20 +77,22 @@ class _Listener:
     def __init__(self, answer: Path, files: Sequence[str]) -> None:
         self._answer = answer
         self._files = files
-        self._deselected: list[str] = []
+        self._ids: dict[str, None] = {}
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
         """Collects the given files, wherever below the root pytest was started."""
         config.args[:] = [str(config.rootpath / name) for name in self._files if _is_test_module(config, name)]
 
-    def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
-        """Counts tests that the ini file deselects: they exist."""
-        self._deselected += [item.nodeid for item in items]
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, None, None]:
+        """Counts tests that the ini file deselects or a conftest takes out, by its GPU say: they exist."""
+        self._ids |= dict.fromkeys(item.nodeid for item in items)
+        yield
 
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Writes what was collected."""
-        ids = (*(item.nodeid for item in session.items), *self._deselected)
+        """Writes what was collected, with the names that a conftest has given or added."""
+        ids = tuple(self._ids | dict.fromkeys(item.nodeid for item in session.items))
         tests = ProjectTests(str(session.config.rootpath), ids)
         self._answer.write_text(json.dumps(asdict(tests)), encoding="utf-8")
 
@@ -104,4 +106,6 @@ def _is_test_module(config: pytest.Config, name: str) -> bool:
 
 if __name__ == "__main__":
     listener = _Listener(Path(sys.argv[1]), sys.argv[2:])
-    sys.exit(pytest.main(["--collect-only", "--quiet", "-p", "no:cacheprovider"], plugins=[listener]))
+    # With an empty cache, what --lf in the ini file selects is everything.
+    own_cache = f"cache_dir={Path(sys.argv[1]).parent}"
+    sys.exit(pytest.main(["--collect-only", "--quiet", "-o", own_cache], plugins=[listener]))

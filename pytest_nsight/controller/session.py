@@ -142,6 +142,9 @@ class NsightSession:
         # A file that cannot be read or written is better known before minutes of measuring than after.
         if given.pool is None:
             stored = self._load(measured_product())
+            if not given.against and not given.replay:
+                # Those of other cases are read, too, when the session ends: to name the cases without a test.
+                store.load(given.baselines, store.model_slug(measured_product()))
             self._state = replace(self._state, plan=without_needless_pass(self._state.plan, stored))
         if given.drill:
             load_counters(given.baselines, store.model_slug(measured_product()))

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -92,9 +93,10 @@ def _judge(
 ) -> Verified:
     plugin = VerifyPlugin(evidence, tree)
     paths = [str(tree.resolve() / file) for file in files]
-    given = ["--nsight", f"--nsight-replay={session.resolve()}", "-p", "no:cacheprovider", *arguments, *paths]
-    with _working_in(tree / evidence.root):
-        code = int(pytest.main(given, plugins=[plugin]))
+    given = ["--nsight", f"--nsight-replay={session.resolve()}", *arguments, *paths]
+    # Without pytest's own cache, what --lf in the ini file selects is everything.
+    with tempfile.TemporaryDirectory() as cache, _working_in(tree / evidence.root):
+        code = int(pytest.main(["-o", f"cache_dir={cache}", *given], plugins=[plugin]))
     if code == pytest.ExitCode.INTERRUPTED and not plugin.objections:
         raise KeyboardInterrupt
     if plugin.objections:

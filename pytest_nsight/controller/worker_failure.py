@@ -58,7 +58,7 @@ def describe_refusal(manifest: Manifest, log: Path) -> str:
     if manifest.tree == OTHER_TREE and manifest.exit_code == _NO_TEST:
         # All cases are new in the user's tree.
         return ""
-    if manifest.exit_code not in _PYTEST_REFUSALS or manifest.device_failure is not None:
+    if manifest.exit_code not in _PYTEST_REFUSALS or manifest.process_failure is not None:
         return ""
     detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
     return f"pytest in the worker process {_PYTEST_REFUSALS[manifest.exit_code]}; its output ({log}):\n{detail}"

@@ -116,8 +116,8 @@ def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes
     # What a test itself reports as its failure needs no record.
     damaged = [case for case in ended if case in process.problems and _has_only_passed(manifest, case)]
     if process.end is ProcessEnd.COMPLETE:
-        lost = manifest.device_failure
-        # A case that reports a device error may suffer from the cases before it in its process.
+        lost = manifest.process_failure
+        # A case after which the process was unusable may suffer from the cases before it in its process.
         victims = [case for case in ended if lost is not None and case == lost.case and len(cases) > 1]
         complete = tuple(case for case in ended if case not in damaged and case not in victims)
         left = [case for case in cases if case not in manifest.started]

@@ -25,6 +25,10 @@ It must be above 1: a change as large as the band itself would otherwise stay be
 however often it was measured.
 """
 
+SAVED_AT_ONCE = 5
+"""Runs that --nsight-save stores."""
+
+_MOST_STORED_RUNS = 20
 
 PROCESSOR_BAND = 0.5
 """Smallest band between sessions on a processor, as a ratio.
@@ -102,6 +106,21 @@ def may_settle(contrast: Contrast) -> bool:
     nearest = max(0.0, abs(contrast.difference) - upper_quantile(0.20, contrast.run_df) * to_come)
     half_width = upper_quantile(0.05, contrast.degrees_with(last)) * math.sqrt(contrast.variance_with(last))
     return nearest + half_width < margin
+
+
+def runs_to_settle(contrast: Contrast) -> int | None:
+    """Return how many stored runs bring the interval inside the margin, in whole saves; None if not 20."""
+    for stored in range(SAVED_AT_ONCE, _MOST_STORED_RUNS + 1, SAVED_AT_ONCE):
+        if stored <= contrast.baseline_runs:
+            continue
+        sessions = stored / SAVED_AT_ONCE
+        variance = contrast.run_variance * (1 / stored + 1 / contrast.new_runs)
+        # Half of the session part is that of the new session, which stored ones do not lower.
+        variance += contrast.level_variance / 2 * (1 + 1 / sessions)
+        half = upper_quantile(0.05, contrast.degrees_of_freedom) * math.sqrt(variance)
+        if abs(contrast.difference) + half < equality_margin(contrast.material):
+            return stored
+    return None
 
 
 def detectable_change(contrast: Contrast, compared: int) -> float:

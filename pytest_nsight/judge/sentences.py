@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-from pytest_nsight.judge.contrast import Contrast, upper_quantile
+from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.location import Location
-from pytest_nsight.judge.looks import MARGIN_FACTOR, equality_margin, may_settle
+from pytest_nsight.judge.looks import MARGIN_FACTOR, SAVED_AT_ONCE, equality_margin, may_settle, runs_to_settle
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
@@ -21,9 +21,6 @@ from pytest_nsight.judge.wording import (
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.units import count, durations, interval_of_logs, p_value, percent, percent_of_log
 from pytest_nsight.model.values import is_gpu
-
-_SAVED_AT_ONCE = 5
-_MOST_STORED_RUNS = 20
 
 
 def _times(comparison: Comparison) -> str:
@@ -94,21 +91,25 @@ def insufficient(comparison: Comparison) -> str:
         )
     return (
         f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "
-        f"save {_SAVED_AT_ONCE} with --nsight-save to judge it"
+        f"save {SAVED_AT_ONCE} with --nsight-save to judge it"
     )
 
 
 def inconclusive(comparison: Comparison, contrast: Contrast) -> str:
     """Neither slower nor equal: what this gate can find, and what would settle it."""
     material = contrast.material
+    few = count(contrast.new_runs, "new run")
     margin = (
         percent(math.expm1(equality_margin(material)), signed=False) if math.isfinite(material) else "any margin"
     )
-    return (
-        f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)}), "
-        f"shown neither outside {_band(comparison, contrast)} nor equal within {margin}; slowdowns from "
-        f"{percent_of_log(math.log1p(comparison.mde))} are found; {_remedy(contrast)}"
+    found = (
+        f"beyond {_band(comparison, contrast)}, for which {few} cannot be enough"
+        if contrast.difference > material and contrast.new_runs < MINIMUM_NEW_RUNS
+        else f"shown neither outside {_band(comparison, contrast)} nor equal within {margin}; slowdowns from "
+        f"{percent_of_log(math.log1p(comparison.mde))} are found"
     )
+    change = f"{_times(comparison)} ({_change_with_interval(comparison)}, {_runs(comparison)})"
+    return f"{change}, {found}; {_remedy(contrast)}"
 
 
 def _remedy(contrast: Contrast) -> str:
@@ -116,30 +117,15 @@ def _remedy(contrast: Contrast) -> str:
         return "give a band of at least 0 %"
     if contrast.difference > contrast.material and contrast.new_runs < MINIMUM_NEW_RUNS:
         return f"confirm it with {MINIMUM_NEW_RUNS} new runs (--nsight-runs {MINIMUM_NEW_RUNS})"
-    stored = None if contrast.is_paired else _runs_to_settle(contrast)
+    stored = None if contrast.is_paired else runs_to_settle(contrast)
     if stored is not None:
-        missing = max(stored - contrast.baseline_runs, _SAVED_AT_ONCE)
+        missing = max(stored - contrast.baseline_runs, SAVED_AT_ONCE)
         return f"save {count(missing, 'more run')} with --nsight-save to settle it"
     if contrast.new_runs < MINIMUM_NEW_RUNS and may_settle(contrast):
         return f"{MINIMUM_NEW_RUNS} new runs may settle it (--nsight-runs {MINIMUM_NEW_RUNS})"
     low, high = contrast.interval
     needed = math.expm1(max(-low, high)) / MARGIN_FACTOR
     return f"more runs do not settle it: a band of {percent(math.ceil(needed * 1000) / 1000, signed=False)} does"
-
-
-def _runs_to_settle(contrast: Contrast) -> int | None:
-    """Return how many stored runs bring the interval inside the margin, in sessions of 5; None if not 20."""
-    for stored in range(_SAVED_AT_ONCE, _MOST_STORED_RUNS + 1, _SAVED_AT_ONCE):
-        if stored <= contrast.baseline_runs:
-            continue
-        sessions = stored / _SAVED_AT_ONCE
-        variance = contrast.run_variance * (1 / stored + 1 / contrast.new_runs)
-        # Half of the session part is that of the new session, which stored ones do not lower.
-        variance += contrast.level_variance / 2 * (1 + 1 / sessions)
-        half = upper_quantile(0.05, contrast.degrees_of_freedom) * math.sqrt(variance)
-        if abs(contrast.difference) + half < equality_margin(contrast.material):
-            return stored
-    return None
 
 
 def unmeasured(why: str) -> str:
@@ -151,7 +137,7 @@ def no_baseline(absent: str) -> str:
     """Nothing to compare with; in an A/B comparison, why."""
     if absent:
         return f"{absent}; nothing to compare with"
-    return f"no baseline of this test for this machine's model; save {_SAVED_AT_ONCE} runs with --nsight-save"
+    return f"no baseline of this test for this machine's model; save {SAVED_AT_ONCE} runs with --nsight-save"
 
 
 def incomparable(why: str, against: str) -> str:

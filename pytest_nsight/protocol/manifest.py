@@ -2,14 +2,13 @@
 
 One JSON object a line, so that everything before a crash stays readable. Events, by "event":
 run (format, run, session, recorded, commit, pid, tree) · assignment (seed, cases) · device (name, board,
-environment) · device_failure (case, text) · case · round · conditions · report · case_end ·
+environment) · process_failure (case, text) · case · round · conditions · report · case_end ·
 work (case, bytes_moved, flops) · tuned (case, kernels) · canary_fault (case, text) ·
 pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) ·
-identity (case, identity, claims) · identity_fault (text) ·
-leaked_state (case, names, stuck) · warning (case, category, module, text, file, line) ·
-fault (text: a collection error) ·
+identity (case, identity, claims) · identity_fault (text) · leaked_state (case, names, stuck) ·
+warning (case, category, module, text, file, line) · fault (text: a collection error) ·
 only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
-Recordings made before these names had race, race_fault, surplus and leak; they stay readable.
+Recordings made before these names had race, race_fault, surplus, leak and device_failure; they stay readable.
 """
 
 from __future__ import annotations
@@ -45,7 +44,10 @@ T = TypeVar("T")
 FORMAT_VERSION = 1
 FILE_NAME = "manifest.jsonl"
 
-_OLD_EVENTS = {"race": "pair", "race_fault": "pair_fault", "surplus": "only_there", "leak": "wrong_import"}
+_OLD_EVENTS = {
+    "race": "pair", "race_fault": "pair_fault", "surplus": "only_there", "leak": "wrong_import",
+    "device_failure": "process_failure",
+}  # fmt: skip
 _OLD_FIELDS = {"side": "tree", "others": "foreign_processes"}
 
 
@@ -79,7 +81,7 @@ class Manifest:
         conditions: case -> the conditions of its rounds, of the cases whose rounds came to their end.
         pairs: cases whose rounds alternated.
         assigned: the cases that the worker was to measure, None where it was not recorded.
-        device_failure: the case that left the device unusable, after which the worker ended; None if none did.
+        process_failure: the case that left the process unusable, after which the worker ended; None if none did.
         pair_faults: cases whose alternating rounds broke off.
         leaked_state: what cases left changed in the process.
         warnings: what cases warned of.
@@ -113,7 +115,7 @@ class Manifest:
     pairs: tuple[PairedRounds, ...] = ()
     pair_faults: tuple[CaseFault, ...] = ()
     assigned: tuple[str, ...] | None = None
-    device_failure: CaseFault | None = None
+    process_failure: CaseFault | None = None
     leaked_state: tuple[LeakedState, ...] = ()
     warnings: tuple[CaseWarning, ...] = ()
     identities: Mapping[str, Identity] = field(default_factory=dict)
@@ -193,7 +195,7 @@ _EVENTS: dict[str, type[Any]] = {
     "work": DeclaredWork,
     "tuned": TunedCase,
     "canary_fault": CaseFault,
-    "device_failure": CaseFault,
+    "process_failure": CaseFault,
     "pair": PairedRounds,
     "pair_fault": CaseFault,
     "fault": _Fault,
@@ -289,7 +291,7 @@ def read_manifest(path: Path) -> Manifest:
         pairs=events.of("pair", PairedRounds),
         pair_faults=events.of("pair_fault", CaseFault),
         assigned=assigned.cases if assigned else None,
-        device_failure=next(iter(events.of("device_failure", CaseFault)), None),
+        process_failure=events.first("process_failure", CaseFault),
         leaked_state=events.of("leaked_state", LeakedState),
         warnings=events.of("warning", CaseWarning),
         identities={event.case: event.identity for event in identified},

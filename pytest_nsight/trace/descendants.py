@@ -64,7 +64,7 @@ def note_unassigned_processes(
     unassigned = _processes(trace.launches.process) - set(workers) - set(parents)
     return tuple(
         f"{int((trace.launches.process == process).sum())} launches of process {process} are in no round, because "
-        "the worker that started it is unknown; run without -n to have them counted"
+        "the worker that started it is unknown; run with -n 0 to have them counted"
         for process in sorted(unassigned)
     )
 

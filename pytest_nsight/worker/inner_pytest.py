@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -25,12 +25,12 @@ from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
 from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
-from pytest_nsight.worker.device_health import DeviceHealthPlugin
 from pytest_nsight.worker.fixture import Nsight
 from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
+from pytest_nsight.worker.process_health import ProcessHealthPlugin, find_closed_stream
 
 PLUGIN_NAME = "nsight-worker"
 
@@ -180,7 +180,7 @@ def _plugins(
         worker = Worker(job, journal, recorder, parent_pipe, rounds.wait)
         return [*plugins, worker, RankPlugin(folder, job.rank, cases)]
     worker = Worker(job, journal, recorder, parent_pipe, identifier=identifier)
-    return [*plugins, worker, DeviceHealthPlugin(journal, worker.run), SkipPlugin(job.unable)]
+    return [*plugins, worker, ProcessHealthPlugin(journal, worker.run), SkipPlugin(job.unable)]
 
 
 def main(folder: Path) -> int:
@@ -219,7 +219,17 @@ def main(folder: Path) -> int:
     plugins = [one_process, *_plugins(job, folder, journal, parent_pipe, identifier)]
     if job.mapping is not None:
         plugins.append(OtherTreePlugin(journal, job.mapping))
-    code = pytest.main(list(job.arguments), plugins=plugins)
+    code = _run_pytest(job.arguments, plugins)
     if not one_process.is_interrupted:
-        journal.write("end", code=int(code))
-    return int(code)
+        journal.write("end", code=code)
+    return code
+
+
+def _run_pytest(arguments: Sequence[str], plugins: Sequence[object]) -> int:
+    """Runs pytest; returns its exit code, also where it ends in an error because a test has closed its output."""
+    try:
+        return int(pytest.main(list(arguments), plugins=plugins))
+    except ValueError:
+        if not find_closed_stream():
+            raise
+        return int(pytest.ExitCode.INTERRUPTED)

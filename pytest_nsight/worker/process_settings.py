@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import signal
 import sys
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -80,6 +81,16 @@ def _enable_gc(is_enabled: bool) -> None:  # noqa: FBT001 - a setting's value
     (gc.enable if is_enabled else gc.disable)()
 
 
+def _has_pending_alarm() -> bool:
+    return signal.getitimer(signal.ITIMER_REAL)[0] > 0
+
+
+def _cancel_alarm(is_pending: bool) -> None:  # noqa: FBT001 - a setting's value
+    if is_pending:
+        raise ValueError("nobody knows when an alarm that was cancelled was due")
+    signal.setitimer(signal.ITIMER_REAL, 0)
+
+
 _PYTHON = (
     Setting("working directory", os.getcwd, os.chdir),
     Setting("sys.path", lambda: tuple(sys.path), _set_sys_path),
@@ -89,6 +100,7 @@ _PYTHON = (
     Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     Setting("thread switch interval", sys.getswitchinterval, sys.setswitchinterval),
     Setting("processor affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
+    Setting("pending alarm", _has_pending_alarm, _cancel_alarm),
     Setting("random numbers of Python", random.getstate, random.setstate, is_reported=False),
 )
 

@@ -25,10 +25,10 @@ from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.protocol.script import FirstPass, Script, read_values, write_values
-from pytest_nsight.worker.device_health import is_device_error
 from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
+from pytest_nsight.worker.process_health import is_device_error
 from pytest_nsight.worker.rounds import RoundPlan
 from pytest_nsight.worker.script_adapters import list_patches
 from pytest_nsight.worker.script_calls import Call, CallRouter, find_value
@@ -180,7 +180,7 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
     if failure is not None and measured.failed:
         # Other processes measure that case alone, and those that it kept from being measured.
         text = describe_error(failure.__cause__ or failure).splitlines()[-1]
-        journal.write("device_failure", case=measured.failed, text=text)
+        journal.write("process_failure", case=measured.failed, text=text)
     elif measured.left and job.tree != OTHER_TREE:
         _report_missing(measured, job.script, journal, failure, folder / WORKER_LOG)
     if measured.unlisted:

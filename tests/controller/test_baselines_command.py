@@ -15,7 +15,8 @@ pytestmark = pytest.mark.slow
 MODEL = "nvidia-h200"
 KEPT, GONE = "perf/test_a.py::test_kept[1]", "perf/test_a.py::test_gone"
 GONE_FILE, SKIPPED = "perf/test_old.py::test_x", "perf/test_skipped.py::test_y"
-DESELECTED, CANARY = "perf/test_a.py::test_other", "nsight_canaries::copy"
+DESELECTED, HIDDEN = "perf/test_a.py::test_other", "perf/test_a.py::test_hidden"
+CANARY = "nsight_canaries::copy"
 
 MODULE = """
 import pytest
@@ -24,6 +25,12 @@ import pytest
 def test_kept(n): pass
 
 def test_other(): pass
+
+def test_hidden(): pass
+"""
+CONFTEST = """
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if "hidden" not in item.name]
 """
 
 
@@ -31,11 +38,12 @@ def test_other(): pass
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with its tests in perf/, and baselines of them and of tests that it no longer has."""
     (tmp_path / "perf").mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v -k 'not other'\ntestpaths = elsewhere\n")
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v --lf -k 'not other'\ntestpaths = elsewhere\n")
+    (tmp_path / "conftest.py").write_text(CONFTEST)
     (tmp_path / "perf/test_a.py").write_text(MODULE)
     (tmp_path / "perf/test_skipped.py").write_text("import pytest\npytest.importorskip('no_such_package')\n")
     (tmp_path / "perf/setup.py").write_text("open('imported', 'w')\n")
-    cases = (KEPT, GONE, GONE_FILE, SKIPPED, DESELECTED, CANARY)
+    cases = (KEPT, GONE, GONE_FILE, SKIPPED, DESELECTED, HIDDEN, CANARY)
     save(tmp_path / "baselines", MODEL, [run(number, case) for number, case in enumerate(cases)])
     monkeypatch.chdir(tmp_path)
     return tmp_path
@@ -55,7 +63,7 @@ def test_prune_names_the_cases_without_a_test_and_removes_none(
 
     out = capsys.readouterr().out
     assert out.splitlines() == [
-        f"{MODEL}: 2 of 5 stored cases to remove",
+        f"{MODEL}: 2 of 6 stored cases to remove",
         f"  {GONE}",
         f"  {GONE_FILE}",
         "nothing was removed; to remove them, add --delete",
@@ -76,7 +84,7 @@ def test_prune_with_delete_removes_them_and_then_finds_none(
     )
     assert stored(project) == before - {GONE, GONE_FILE}
     assert main(["baselines", "prune"]) == 0
-    assert capsys.readouterr().out == f"{MODEL}: 0 of 3 stored cases to remove\n"
+    assert capsys.readouterr().out == f"{MODEL}: 0 of 4 stored cases to remove\n"
 
 
 @pytest.mark.slow
@@ -86,7 +94,7 @@ def test_prune_works_below_the_root(
     monkeypatch.chdir(project / "perf")
 
     assert main(["baselines", "prune", "--baselines", "../baselines"]) == 1
-    assert "2 of 5 stored cases to remove" in capsys.readouterr().out
+    assert "2 of 6 stored cases to remove" in capsys.readouterr().out
 
 
 @pytest.mark.slow
@@ -130,7 +138,7 @@ def test_prune_of_named_cases_asks_nobody(project: Path, capsys: pytest.CaptureF
 
 def test_list_and_show_select_by_words(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["baselines", "list"]) == 0
-    assert f"{MODEL}: 6 stored cases, 6 runs" in capsys.readouterr().out
+    assert f"{MODEL}: 7 stored cases, 7 runs" in capsys.readouterr().out
     assert main(["baselines", "show", "test_a.py", "kept"]) == 0
     assert f"{MODEL}: {KEPT}, 1 run" in capsys.readouterr().out
 

@@ -67,7 +67,7 @@ FAULTS = (
         name="pytest-xdist loaded by the name of its module",
         options=("-p", "xdist.plugin", "-n", "2"),
         code=4,
-        says=("ERROR: -n 2 with --nsight: there is no GPU here", "run without -n"),
+        says=("ERROR: -n 2 with --nsight: there is no GPU here", "run with -n 0"),
     ),
     Fault(
         name="pytest-xdist loaded by the name of its module, with one worker",

@@ -126,7 +126,7 @@ def test_a_recording_that_ends_before_the_second_try_keeps_the_first_reason() ->
 
 def with_lost_device(process: MeasuredProcess, case: str) -> MeasuredProcess:
     failure = CaseFault(case, "CUDA error: an illegal memory access was encountered")
-    return replace(process, manifest=replace(process.manifest, device_failure=failure))
+    return replace(process, manifest=replace(process.manifest, process_failure=failure))
 
 
 def test_a_case_that_blames_the_device_is_measured_alone_and_what_follows_in_another_process() -> None:

@@ -96,7 +96,9 @@ def test_too_few_new_runs_never_fail_on_time_and_are_suspects(new):
 
     assert suspects([evidence]) == (SUBJECT,)
     assert verdict_of(evidence).kind is VerdictKind.INCONCLUSIVE
-    assert "confirm it" in verdict_of(evidence).sentence
+    sentence = verdict_of(evidence).sentence
+    assert f"beyond band 2 %, for which {new} new run" in sentence
+    assert "confirm it" in sentence
 
 
 def test_no_stored_runs_is_no_baseline():

@@ -87,6 +87,18 @@ def test_a_read_only_folder_is_told_before_measuring(gate: Gate, pytester: pytes
     assert not list((pytester.path / ".nsight").glob("2*/run-*"))
 
 
+def test_a_damaged_file_of_other_tests_is_named_before_measuring(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--nsight-save", "--nsight-runs=1", body=BODY)
+    _saved(pytester).with_name("test_other.json").write_text("{}")
+    before = set((pytester.path / ".nsight").glob("2*/run-*"))
+
+    result = gate()
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: baseline file *test_other.json: format is null*"])
+    assert set((pytester.path / ".nsight").glob("2*/run-*")) == before
+
+
 def test_fewer_than_three_stored_runs_never_fail_on_time(gate: Gate) -> None:
     gate("--nsight-save", "--nsight-runs=1", body=BODY)
 

@@ -75,3 +75,17 @@ def test_d_sound():
 
     result.assert_outcomes(passed=3, failed=1)
     result.stdout.fnmatch_lines(["*illegal memory access*"])
+
+
+@pytest.mark.parametrize(
+    ("closes", "sound", "failed", "errors"),
+    [("sys.stdout.close()", 5, 1, 1), ("sys.stderr.close()", 5, 1, 1), ("os.close(1); os.close(2)", 5, 1, 0)],
+)
+def test_a_test_that_closes_its_output_is_measured_alone(
+    gate: Callable[..., pytest.RunResult], closes: str, sound: int, failed: int, errors: int
+) -> None:
+    bad = f"@pytest.mark.nsight\ndef test_bad():\n    import sys\n    square(torch.ones(10))\n    {closes}\n"
+    after = "@pytest.mark.nsight\ndef test_sound_after():\n    square(torch.ones(100))\n"
+    result = gate("--nsight-save", "--nsight-runs=2", "-p", "no:randomly", body=SOUND + bad + after)
+
+    result.assert_outcomes(passed=sound, failed=failed, errors=errors)

@@ -153,7 +153,7 @@ def _mentions(process: Path, text: str) -> bool:
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (("-n", "2"), "*-n 2 with --nsight: there is no GPU here*run without -n*"),
+        (("-n", "2"), "*-n 2 with --nsight: there is no GPU here*run with -n 0*"),
         (("-p", "two_gpus", "-n", "3"), "*needs 3 GPUs and 2 are visible*run with -n 2*"),
         (("--tx", "2*popen"), "*--tx with --nsight*give -n instead*"),
     ],

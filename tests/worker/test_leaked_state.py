@@ -58,6 +58,7 @@ CHANGES = {
         "signal.signal(signal.SIGTERM, signal.SIG_IGN)",
         "signal.getsignal(signal.SIGTERM) != signal.SIG_IGN",
     ),
+    "pending alarm": ("signal.alarm(60)", "signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)"),
     "umask": ("os.umask(0o123)", "os.umask(0o22) != 0o123"),
     "garbage collection": ("import gc; gc.disable()", "__import__('gc').isenabled()"),
 }

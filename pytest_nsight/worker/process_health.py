@@ -1,11 +1,14 @@
-"""A process whose device has failed measures no further case: the next one would fail for a fault of another.
+"""A process that a case has left unusable measures no further one: the next would fail for a fault of another.
 
-An illegal access, a device assertion or memory that cannot be had leave the CUDA context dead or full. The
-controller measures the other cases in fresh processes, and the one during which it happened alone.
+An illegal access, a device assertion or memory that cannot be had leave the CUDA context dead or full. Where a test
+has closed stdout or stderr, pytest itself can report nothing more. The controller measures the other cases in fresh
+processes, and the one during which it happened alone.
 """
 
 from __future__ import annotations
 
+import os
+import sys
 from collections.abc import Generator
 
 import pytest
@@ -44,13 +47,18 @@ def is_device_error(error: BaseException) -> bool:
     return bool(names & _TYPES) or any(text in str(error) for text in _TEXTS)
 
 
-class DeviceHealthPlugin:
-    """Looks after the device between the cases of one process."""
+class ProcessHealthPlugin:
+    """Looks after the device and the standard streams between the cases of one process.
+
+    Attributes:
+        failure: what the last case has left unusable, "" if nothing.
+    """
 
     def __init__(self, journal: Journal, run: MeasuredRun) -> None:
         self._journal = journal
         self._run = run
-        self._failure = ""
+        self._device_error = ""
+        self.failure = ""
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_makereport(
@@ -58,28 +66,41 @@ class DeviceHealthPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Notes an exception that reports a device error."""
         if call.excinfo is not None and is_device_error(call.excinfo.value):
-            self._failure = _first_line(call.excinfo.value)
+            self._device_error = _first_line(call.excinfo.value)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_runtest_protocol(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Ends the session after a case that has left the device unusable."""
-        self._failure = ""
+        """Ends the session after a case that has left the process unusable."""
+        self._device_error = ""
         result = yield
-        failure = self._failure or self._probe()
-        if failure:
-            self._run.is_device_lost = True
-            self._journal.write("device_failure", case=item.nodeid, text=failure)
-            item.session.shouldstop = failure
+        device_error = self._device_error or self._probe_device()
+        self._run.is_device_lost = bool(device_error)
+        self.failure = device_error or find_closed_stream()
+        if self.failure:
+            self._journal.write("process_failure", case=item.nodeid, text=self.failure)
+            item.session.shouldstop = self.failure
         return result
 
-    def _probe(self) -> str:
+    def _probe_device(self) -> str:
         """What a synchronisation of the device reports, "" if it works or none is measured."""
         try:
             self._run.synchronize()
         except Exception as error:
             return _first_line(error)
         return ""
+
+
+def find_closed_stream() -> str:
+    """Which of the streams that pytest and the plugins of a process write to is closed, "" if none."""
+    for name, number in (("stdout", 1), ("stderr", 2)):
+        if getattr(getattr(sys, name), "closed", False):
+            return f"the test closed sys.{name}"
+        try:
+            os.fstat(number)
+        except OSError:
+            return f"the test closed file descriptor {number}, which is {name}"
+    return ""
 
 
 def _first_line(error: BaseException) -> str:
