@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
@@ -65,6 +66,37 @@ def test_names_of_the_programs_own_ranges_do_no_harm(record):
 
     assert len(trace.ranges) == 1
     assert {"aten::mul", "aten::add"} <= {shape.full_name for shape in trace.shapes}
+
+
+@pytest.mark.slow
+def test_operators_on_the_programs_own_threads_are_recorded(record):
+    with ThreadPoolExecutor(1) as begun_before:
+        begun_before.submit(lambda: None).result()
+
+        def program():
+            begun_before.submit(torch.exp, torch.ones(2)).result()
+            with ThreadPoolExecutor(1) as begun_now:
+                begun_now.submit(torch.sin, torch.ones(2)).result()
+
+        trace = record(["case"], program)
+
+    assert {"aten::exp", "aten::sin", "aten::add"} <= {shape.full_name for shape in trace.shapes}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("profile", [torch.profiler.profile, torch.autograd.profiler.profile])
+def test_a_profiler_of_the_programs_own_is_refused_within_and_works_after(record, profile):
+    def program():
+        with pytest.raises(RuntimeError, match=r"only one profiler works in a process: measure without"), profile():
+            pass
+
+    record(["case"], program)
+
+    with profile() as own:
+        torch.ones(2) * 2
+        with pytest.raises(RuntimeError, match=r"only one profiler works"):
+            record(["case"])
+    assert "aten::mul" in {event.key for event in own.key_averages()}
 
 
 @pytest.mark.parametrize("name", ['a "quoted" id', "back\\slash", '"', "\\", '"", ""'])

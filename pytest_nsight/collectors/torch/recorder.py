@@ -11,6 +11,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 from urllib.parse import quote, unquote
 
 from pytest_nsight.collectors.torch.event_checks import PREFIX, parse_written
@@ -35,20 +36,30 @@ class TorchRecorder:
         self._profiler: Any = None
         self._open: list[Any] = []
         self._written = 0
+        # A second profiler would end the process with a segmentation fault.
+        self._only_one = patch("torch.autograd.profiler._prepare_profiler", _refuse)
 
     def start(self) -> None:
-        """Starts profiling."""
+        """Starts profiling.
+
+        Raises:
+            RuntimeError: the program is profiling already.
+        """
         import torch  # noqa: PLC0415 - heavy, and only a measuring process needs it
 
+        if torch.autograd._profiler_enabled():  # noqa: SLF001 - its only name
+            _refuse()
         activities = [torch.profiler.ProfilerActivity.CPU]
         if torch.cuda.is_available():
             activities.append(torch.profiler.ProfilerActivity.CUDA)
-        self._profiler = torch.profiler.profile(activities=activities)
+        self._profiler = torch.profiler.profile(activities=activities, experimental_config=_of_all_threads())
         with _silence():
             self._profiler.__enter__()
+        self._only_one.start()
 
     def stop(self) -> None:
         """Ends profiling and writes what it saw."""
+        self._only_one.stop()
         with _silence():
             self._profiler.__exit__(None, None, None)
         with tempfile.TemporaryDirectory(dir=self._folder) as scratch:
@@ -73,6 +84,24 @@ class TorchRecorder:
     def pop(self) -> None:
         """Closes the range opened last."""
         self._open.pop().__exit__(None, None, None)
+
+
+def _refuse(*_: object, **__: object) -> None:
+    raise RuntimeError(
+        "torch.profiler records this test for --nsight, and only one profiler works in a process: measure without "
+        "the test's own, or measure GPU kernels with --nsight-collector=nsys"
+    )
+
+
+def _of_all_threads() -> Any:
+    """Has torch record the program's own threads, too; None where it can only record this one and autograd's."""
+    from torch._C._profiler import _ExperimentalConfig  # noqa: PLC0415
+
+    try:
+        return _ExperimentalConfig(profile_all_threads=True)
+    except TypeError:
+        # torch before 2.7
+        return None
 
 
 @contextmanager
