@@ -16,7 +16,8 @@ from pytest_nsight.processes.regular_files import check_content, unpack_xz
 
 _REPORT_SUFFIXES = (".nsys-rep", ".qdrep")
 """Since and before nsys 2021.4."""
-_PROFILER_SUFFIXES = (".json", ".json.gz")
+_JSON_SUFFIXES = (".json", ".json.gz")
+_UTF_8_MARK, _XZ = b"\xef\xbb\xbf", b"\xfd7zXZ\x00"
 
 KINDS = (
     "an .sqlite or .sqlite.xz export, a .nsys-rep or .qdrep report, a .json or .json.gz trace of the PyTorch "
@@ -46,11 +47,14 @@ def load_trace(path: str | Path) -> Trace:
     check_content(path)
     if path.suffix in _REPORT_SUFFIXES:
         return _load_report(path)
-    if path.name.endswith(_PROFILER_SUFFIXES):
+    with path.open("rb") as file:
+        start = file.read(64).removeprefix(_UTF_8_MARK).lstrip()
+    # A download may have given a file another name.
+    if start.startswith((b"{", b"[")) or path.name.lower().endswith(_JSON_SUFFIXES):
         from pytest_nsight.collectors.torch.chrome_trace import read_chrome_trace  # noqa: PLC0415
 
         return read_chrome_trace(path)
-    if path.suffix == ".xz":
+    if start.startswith(_XZ) or path.suffix == ".xz":
         with scratch() as folder:
             exported = folder / path.stem
             unpack_xz(path, exported)

@@ -19,8 +19,8 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         arguments += ["-c", str(config.inipath)]
     has = config.pluginmanager.hasplugin
     if has("cacheprovider"):
-        # The worker's failures are not the user's last failures.
-        arguments += ["-o", "cache_dir=.nsight/worker-cache"]
+        # The worker's failures are not the user's last failures; .nsight/* stays the list of the sessions.
+        arguments += ["-o", "cache_dir=.nsight/.worker-cache"]
     # Plugins of others by their options: their names differ with how they were loaded.
     if hasattr(config.option, "no_cov"):
         arguments.append("--no-cov")

@@ -55,11 +55,11 @@ def document() -> dict[str, Any]:
 def write(folder: Path, content: object, name: str = "trace.json") -> Path:
     path = folder / name
     text = json.dumps(content)
-    path.write_bytes(gzip.compress(text.encode()) if name.endswith("gz") else text.encode())
+    path.write_bytes(gzip.compress(text.encode()) if name.lower().endswith("gz") else text.encode())
     return path
 
 
-@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz"])
+@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "TRACE.JSON.GZ", "trace.txt", "trace"])
 def test_all_that_the_format_carries_is_in_the_trace(tmp_path: Path, name: str) -> None:
     trace = load_trace(write(tmp_path, document(), name))
     picture = analyse(trace)
@@ -83,6 +83,13 @@ def test_all_that_the_format_carries_is_in_the_trace(tmp_path: Path, name: str) 
     assert (device.device.name, device.wall_ns, device.idle_ns) == ("NVIDIA H100", 40_250, 0)
     assert {one.name for one in picture.calls} == {"cudaLaunchKernel", "cudaMemcpyAsync", "cudaDeviceSynchronize"}
     assert trace.epoch_ns == 1_700_000_000_000_000_000
+
+
+def test_a_mark_of_utf_8_before_the_text_does_no_harm(tmp_path: Path) -> None:
+    path = tmp_path / "trace.json"
+    path.write_text(json.dumps(document()), encoding="utf-8-sig")
+
+    assert len(load_trace(path).launches) == 2
 
 
 def test_handles_of_rocm_and_arguments_of_operators_do_no_harm(tmp_path: Path) -> None:

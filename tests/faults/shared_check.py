@@ -30,7 +30,7 @@ USUAL = (
     "temporary/torchinductor_*",
     "project/.nsight",
     "project/.nsight/.gitignore",
-    "project/.nsight/worker-cache*",
+    "project/.nsight/.worker-cache*",
     "project/.nsight/2???????-??????-????",
     "project/.nsight/2*/result.json",
     "project/.nsight/2*/session.json",

@@ -44,9 +44,11 @@ def test_saving_then_checking_passes_and_a_lost_fusion_fails_as_structure(
     monkeypatch.setenv("SPOIL", "unfused")
     spoiled = gate("--nsight-keep", "--nsight-markdown=out.md")
     monkeypatch.delenv("SPOIL")
-    sessions = sorted((pytester.path / ".nsight").glob("2*"))
+    # As a shell expands .nsight/*, for `pytest-nsight report`.
+    sessions = sorted((pytester.path / ".nsight").glob("[!.]*"))
     replayed = gate("--nsight-replay", str(sessions[-1]))
 
+    assert all((session / "session.json").exists() for session in sessions)
     saved.assert_outcomes(passed=2)
     runs = json.loads(_saved(pytester).read_text())
     assert "test_case.py::test_op[fused]" in json.dumps(runs)

@@ -109,7 +109,7 @@ def _explain_none(path: Path, document: object) -> str:
 def _decode(path: Path) -> object:
     data = read_bounded(path, _MOST_BYTES, follows_links=True)
     try:
-        return parse_written(data.decode("utf-8", errors="replace"))
+        return parse_written(data.decode("utf-8-sig", errors="replace"))
     except (ValueError, RecursionError, MemoryError) as error:
         raise TraceError(f"{path} cannot be read ({error}); {_AGAIN}") from None
 
