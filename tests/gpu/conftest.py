@@ -23,10 +23,15 @@ Json = dict[str, Any]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """In one process, as two sessions on one board would disturb each other's times; and not in the quick suite."""
+    """In one process, as two sessions on one board would disturb each other's times; and not in the quick suite.
+
+    The foreign programs are no tests that start sessions: workers of one run them, and side by side in a pass
+    without times.
+    """
+    here = Path(__file__).parent
     for item in items:
-        if Path(__file__).parent in item.path.parents:
-            if item.get_closest_marker("xdist_group") is None:
+        if here in item.path.parents:
+            if here / "foreign" not in item.path.parents and item.get_closest_marker("xdist_group") is None:
                 item.add_marker(pytest.mark.xdist_group("nsys"))
             item.add_marker(pytest.mark.slow)
 
