@@ -1,0 +1,86 @@
+"""What a release must show on GPUs, on a machine with two boards of one model.
+
+    python -m tests.gpu.release FOLDER identity answers foreign --seconds 560
+    python -m tests.gpu.release FOLDER --seconds 300
+
+The first command starts the plans in a process of its own and waits; the second one waits on. Both end after so many
+seconds at most, or when all is done, and print what has ended. FOLDER/steps.jsonl has a line for each step that has
+ended, and FOLDER its log and its result, so whatever ends the machine loses one step of each board.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+from tests.gpu.release.lane import Lane
+from tests.gpu.release.plans import PLANS, PROJECT
+
+_BOARDS = 2
+_DONE = "done"
+
+
+def run(folder: Path, names: Sequence[str]) -> None:
+    """Runs plans one after the other, on each board for itself."""
+    ended, lock = set[str](), threading.Lock()
+    lanes = [Lane(number, folder / f"lane-{number}", folder / "results", ended, lock) for number in range(_BOARDS)]
+    for lane in lanes:
+        lane.prepare(PROJECT)
+
+    def follow(lane: Lane) -> None:
+        for name in names:
+            PLANS[name](lane)
+
+    threads = [threading.Thread(target=follow, args=(lane,)) for lane in lanes]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+
+
+def wait(folder: Path, seconds: float) -> str:
+    """Waits for the end; a line for each step that has ended."""
+    deadline_s = time.monotonic() + seconds
+    while time.monotonic() < deadline_s and not (folder / _DONE).exists():
+        time.sleep(0.5)
+    steps = folder / "results/steps.jsonl"
+    lines = [] if (folder / _DONE).exists() else ["not all has ended"]
+    for step in map(json.loads, steps.read_text().splitlines() if steps.exists() else ()):
+        verdicts = ", ".join(f"{count} {verdict}" for verdict, count in step["verdicts"].items())
+        told = verdicts or step["last"].strip("= ")
+        lines.append(f"{step['step']}: exit code {step['code']}, {step['seconds']} s, {told}")
+    return "\n".join(lines)
+
+
+def main() -> int:
+    """Starts what is asked for, and waits."""
+    parser = argparse.ArgumentParser(prog="python -m tests.gpu.release")
+    parser.add_argument("folder", type=Path, help="of lanes and results; plans begin in an empty one")
+    parser.add_argument("plans", nargs="*", metavar="PLAN", help=", ".join(PLANS))
+    parser.add_argument("--seconds", type=float, default=560, help="to wait at most (default: 560)")
+    parser.add_argument("--here", action="store_true", help="run the plans in this process")
+    arguments = parser.parse_args()
+    folder = arguments.folder.resolve()
+    if unknown := set(arguments.plans) - set(PLANS):
+        parser.error(f"there is no plan {', '.join(sorted(unknown))}")
+    if arguments.here:
+        run(folder, arguments.plans)
+        (folder / _DONE).touch()
+        return 0
+    if arguments.plans:
+        (folder / "results").mkdir(parents=True)
+        with (folder / "results/release.log").open("wb") as log:
+            command = [sys.executable, "-m", "tests.gpu.release", str(folder), *arguments.plans, "--here"]
+            subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
+    print(wait(folder, arguments.seconds))
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

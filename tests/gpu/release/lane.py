@@ -1,0 +1,107 @@
+"""A lane: one board, with a tree, caches and temporary files of its own, in which commands run one after the other."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".nsight", ".gpu", "__pycache__", "*.egg-info")
+_POLL_S = 0.5
+
+
+@dataclass
+class Lane:
+    """A board and what runs on it.
+
+    Attributes:
+        number: of the board, from 0.
+        folder: of the lane; holds its tree.
+        results: where logs and results of all lanes go.
+        ended: names of the steps that have ended, of all lanes.
+        lock: guards the list of steps.
+    """
+
+    number: int
+    folder: Path
+    results: Path
+    ended: set[str] = field(default_factory=set)
+    lock: threading.Lock = field(default_factory=threading.Lock)
+
+    @property
+    def tree(self) -> Path:
+        """The lane's copy of the project."""
+        return self.folder / "tree"
+
+    def prepare(self, project: Path) -> None:
+        """Copies the project, and makes it a repository with one commit, for comparisons with HEAD."""
+        shutil.rmtree(self.folder, ignore_errors=True)
+        shutil.copytree(project, self.tree, ignore=_LEFT_OUT, symlinks=True)
+        (self.folder / "temporary").mkdir()
+        author = ["-c", "user.name=lane", "-c", "user.email=lane@localhost"]
+        for command in (["init", "--quiet"], ["add", "--all"], [*author, "commit", "--quiet", "-m", "The tree"]):
+            subprocess.run(["git", *command], cwd=self.tree, check=True)
+
+    def forget_caches(self) -> None:
+        """Lets the next step compile and tune anew."""
+        shutil.rmtree(self.folder / "caches", ignore_errors=True)
+
+    def run(self, name: str, *command: str, **variables: str) -> None:
+        """Runs Python in the lane's tree; its output is in NAME.log, and a line of steps.jsonl says how it ended."""
+        caches = self.folder / "caches"
+        environ = {
+            **os.environ,
+            "CUDA_VISIBLE_DEVICES": str(self.number),
+            # The suite's locks, which keep two tests of sessions from running at once, are there.
+            "TMPDIR": str(self.folder / "temporary"),
+            "TRITON_CACHE_DIR": str(caches / "triton"),
+            "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
+            "CUDA_CACHE_PATH": str(caches / "cuda"),
+            "PYTHONPATH": os.pathsep.join([str(self.tree), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTEST_NSIGHT_REQUIRE_GPU": "1",
+            "PYTEST_NSIGHT_REQUIRE_NCU": "1",
+            **variables,
+        }
+        label, began_s = f"{name}-{self.number}", time.monotonic()
+        log = self.results / f"{label}.log"
+        with log.open("wb") as output:
+            done = subprocess.run(
+                [sys.executable, *command], cwd=self.tree, env=environ, stdout=output, stderr=output, check=False
+            )
+        lines = log.read_text(errors="replace").splitlines() or [""]
+        step = {"step": label, "code": done.returncode, "seconds": round(time.monotonic() - began_s, 1)}
+        step |= {"last": lines[-1], "verdicts": _count_verdicts(self.results / f"{label}.json")}
+        with self.lock, (self.results / "steps.jsonl").open("a") as file:
+            file.write(json.dumps(step) + "\n")
+            self.ended.add(label)
+
+    def pytest(self, name: str, *arguments: str) -> None:
+        """Runs tests."""
+        self.run(name, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "-m", "", "-q", *arguments)
+
+    def gate(self, name: str, *arguments: str, **variables: str) -> None:
+        """Measures at a band of 1 %; the result is in NAME.json."""
+        options = ["--nsight", "--nsight-band=1%", f"--nsight-json={self.results / name}-{self.number}.json"]
+        self.run(name, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options, *arguments, **variables)
+
+    def wait_for(self, name: str) -> None:
+        """Waits until the other lane has ended a step."""
+        while f"{name}-{1 - self.number}" not in self.ended:
+            time.sleep(_POLL_S)
+
+
+def _count_verdicts(result: Path) -> dict[str, int]:
+    """How often each verdict is in a result of --nsight-json, of whole cases; empty where there is none."""
+    if not result.exists():
+        return {}
+    content = json.loads(result.read_text())
+    subjects = [benchmark["extra_info"]["nsight"] for benchmark in content.get("benchmarks", ())]
+    subjects += content.get("nsight", {}).get("unmeasured", ())
+    return dict(Counter(subject["verdict"] for subject in subjects if not subject["part"]))

@@ -1,0 +1,94 @@
+"""What runs on the boards: a plan is a function of a lane, and both lanes run the same one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+from tests.gpu.foreign.programs import PROGRAMS
+from tests.gpu.release.lane import Lane
+
+Plan = Callable[[Lane], None]
+
+_SOFTMAX = "tl.exp(x - tl.max(x, axis=1)[:, None])"
+_OTHER_SOFTMAX = "tl.exp2(1.4426950408889634 * (x - tl.max(x, axis=1)[:, None]))"
+
+
+def programs(half: int) -> list[str]:
+    """Node ids of every second foreign program."""
+    return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in list(PROGRAMS)[half::2]]
+
+
+def identity(lane: Lane) -> None:
+    """What is unchanged is IDENTICAL, what is changed is seen: mutations, two trees, a changed kernel, bisect."""
+    if lane.number == 0:
+        lane.run("mutations", "-m", "benchmarks.cupti.identify")
+        lane.gate("untouched", "--nsight-against=HEAD", "perf_tests")
+        softmax = lane.tree / "kernels/softmax.py"
+        before = softmax.read_text()
+        assert before.count(_SOFTMAX) == 1
+        softmax.write_text(before.replace(_SOFTMAX, _OTHER_SOFTMAX))
+        lane.gate("touched", "--nsight-against=HEAD", "perf_tests")
+        softmax.write_text(before)
+    # Neither board has stored anything.
+    lane.gate("check", "perf_tests")
+    lane.pytest("bisect", "tests/gpu/test_bisect.py", "-k", "percent" if lane.number else "not percent")
+
+
+def answers(lane: Lane) -> None:
+    """Bottleneck classes, and what Nsight Compute says of a regression."""
+    lane.pytest("answers", "tests/gpu/test_bottlenecks.py" if lane.number else "tests/gpu/test_drill.py")
+
+
+def autotuners(lane: Lane) -> None:
+    """What autotuners choose anew; programs without torch."""
+    lane.pytest("autotuners", "tests/gpu/test_without_torch.py" if lane.number else "tests/gpu/test_autotuners.py")
+
+
+def foreign(lane: Lane) -> None:
+    """Half of the foreign programs: saved, checked, checked on the other board with empty caches."""
+    _save(lane, runs=3)
+    _check(lane, "check")
+    _check_on_the_other_board(lane)
+
+
+def foreign_five(lane: Lane) -> None:
+    """The same with five runs and five checks, and with 2 % more work in half of the cases."""
+    _save(lane, runs=5)
+    _check(lane, "check-1")
+    more = {"FOREIGN_MORE_WORK": "2%", "FOREIGN_TIMES": str(lane.results / f"save-{lane.number}.json")}
+    lane.gate("more", *_stored(lane, lane.number), *programs(lane.number), **more)
+    for number in range(2, 6):
+        _check(lane, f"check-{number}")
+    _check_on_the_other_board(lane)
+
+
+def _stored(lane: Lane, of: int) -> list[str]:
+    return [f"--nsight-baselines={lane.results / f'baselines-{of}'}"]
+
+
+def _save(lane: Lane, runs: int) -> None:
+    options = ["--nsight-save", f"--nsight-runs={runs}", *_stored(lane, lane.number)]
+    lane.gate("save", *options, *programs(lane.number))
+
+
+def _check(lane: Lane, name: str) -> None:
+    lane.gate(name, *_stored(lane, lane.number), *programs(lane.number))
+
+
+def _check_on_the_other_board(lane: Lane) -> None:
+    lane.wait_for("save")
+    lane.forget_caches()
+    other = 1 - lane.number
+    lane.gate("cross", *_stored(lane, other), *programs(other))
+
+
+PLANS: dict[str, Plan] = {
+    "answers": answers,
+    "autotuners": autotuners,
+    "foreign": foreign,
+    "foreign-five": foreign_five,
+    "identity": identity,
+}
+
+PROJECT = Path(__file__).resolve().parents[3]
