@@ -6,8 +6,8 @@ writes them). On each it runs, one after the other, each in a separate process:
 
 - ``pytest-nsight show EXPORT``: the whole picture;
 - plain pandas: it reads kernels, calls and ranges, and adds each up by name;
-- ``nsys-ai summary EXPORT``, after ``nsys-ai warm EXPORT`` has built its cache, which is not counted. Install it into
-  an environment of its own. It loads an extension of DuckDB from the network; where there is none, install
+- ``nsys-ai summary EXPORT``, after ``nsys-ai warm EXPORT`` has built its cache, which is not counted. Install it
+  into an environment of its own. It loads an extension of DuckDB from the network; where there is none, install
   duckdb-extension-sqlite-scanner and the duckdb of the same version, and ``INSTALL`` the file that it holds.
 
 Processor time counts, children included: on a busy machine it is less wrong than the wall time. The cheapest of

@@ -1,4 +1,4 @@
-"""A lane: one board, with a tree, caches and temporary files of its own, in which commands run one after the other."""
+"""A lane: one board, with a tree, caches and temporary files of its own, where commands run one after the other."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ class Lane:
         shutil.rmtree(self.folder / "caches", ignore_errors=True)
 
     def run(self, name: str, *command: str, **variables: str) -> None:
-        """Runs Python in the lane's tree; its output is in NAME.log, and a line of steps.jsonl says how it ended."""
+        """Runs Python in the lane's tree; a log has its output, and a line of steps.jsonl says how it ended."""
         caches = self.folder / "caches"
         environ = {
             **os.environ,
