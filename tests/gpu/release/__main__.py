@@ -4,8 +4,8 @@
     python -m tests.gpu.release FOLDER --seconds 300
 
 The first command starts the plans in a process of its own and waits; the second one waits on. Both end after so
-many seconds at most, or when all is done, and print what has ended. FOLDER/results has the log and the result of each
-step as soon as it has ended, so whatever ends the machine loses one step of each board.
+many seconds at most, or when all is done, and print what has ended. FOLDER/results has the log and the result of
+each step as soon as it has ended, so whatever ends the machine loses one step of each board.
 """
 
 from __future__ import annotations
