@@ -30,7 +30,7 @@ from pytest_nsight.report.svg_elements import (
 from pytest_nsight.report.table import shorten, shorten_all
 
 _ROW = 22
-_LONGEST_LABEL = 46
+_LEFT = 340
 # Ratios beyond a hundredfold, or a hundredth, are drawn as arrows.
 _FARTHEST = 100.0
 _MARGIN = 1.1
@@ -38,6 +38,8 @@ _MARGIN = 1.1
 _LONGEST_NS = 1e18
 _DOTS_PER_PIXEL = 2
 _LETTER = 7.5
+_LABEL_END = _LEFT - 12
+_LONGEST_LABEL = int(_LABEL_END / _LETTER)
 _SHORTEST_GROUP = 8
 
 
@@ -68,7 +70,7 @@ def forest(rows: Sequence[ForestRow]) -> str:
     """Changes with their intervals against the band, one row each, in the order given; "" without rows."""
     if not rows:
         return ""
-    left, right, top = 340, 840, 28
+    left, right, top = _LEFT, 840, 28
     height = top + _ROW * len(rows) + 8
     short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
     # The logarithm of the ratio; its asinh is linear within the band, so +130 % leaves changes of 2 % apart.
@@ -93,7 +95,7 @@ def forest(rows: Sequence[ForestRow]) -> str:
             f'<a href="#{html_text(row.link)}"><g class="{html_text(row.kind)}"><title>{html_text(title)}</title>',
             rect(0, y - _ROW / 2, WIDTH, _ROW, "hit"),
             rect(2 * x(0.0) - x(row.band), y - _ROW / 2 + 2, 2 * (x(row.band) - x(0.0)), _ROW - 4, "band"),
-            text(left - 12, y + 4, short[row.label], "label end"),
+            text(_LABEL_END, y + 4, short[row.label], "label end"),
             line(x(row.low), y, x(row.high), y, "interval"),
             *(
                 arrow(x(end), y, math.copysign(1, end))
@@ -222,7 +224,7 @@ def bars(rows: Sequence[Bar], title: str) -> str:
     longest = max((value for row in rows for value in (row.now_ns, row.before_ns or 0.0)), default=0.0)
     if not 0 < longest < _LONGEST_NS:
         return ""
-    left, right, step = 340, 760, 30
+    left, right, step = _LEFT, 760, 30
     short = shorten_all([row.label for row in rows], _LONGEST_LABEL, "…")
     parts = [open_svg(step * len(rows) + 4, "bars", title)]
     for number, row in enumerate(rows):
@@ -230,7 +232,7 @@ def bars(rows: Sequence[Bar], title: str) -> str:
         width = (right - left) / longest
         parts += [
             f"<g><title>{html_text(row.label)}</title>",
-            text(left - 12, y + 16, short[row.label], "label end"),
+            text(_LABEL_END, y + 16, short[row.label], "label end"),
         ]
         if row.before_ns is not None:
             parts.append(rect(left, y + 2, row.before_ns * width, 8, "bar old"))

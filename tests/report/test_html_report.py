@@ -427,6 +427,22 @@ def test_search_and_buttons_filter_and_keys_move_on(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("letter", ["m", "W", "i"])
+def test_long_labels_end_where_the_plot_begins_and_lie_within_the_picture(tmp_path: Path, letter: str) -> None:
+    name = letter * 80
+    drawn = bars([Bar(name, 1.0, 2.0, "1 x, 2 ns")], "times")
+    drawn += forest([ForestRow(name, "a", "bad", 0.1, 0.05, 0.15, 0.02)])
+    page = html_report.render(canned.quiet()).replace("</main>", f"{drawn}</main>")
+    script = """
+      const labels = [...document.querySelectorAll("svg .label.end")].slice(-2);
+      const starts = labels.map((one) => one.getBBox().x);
+      document.title = `${labels.length} labels, ${starts.every((x) => x >= 0)}`;
+    """
+
+    assert "<title>2 labels, true</title>" in dump(page, tmp_path, script=script)
+
+
+@pytest.mark.slow
 def test_a_browser_that_runs_no_script_shows_all_of_it(tmp_path: Path) -> None:
     page = re.sub(r"script-src '[^']*'", "script-src 'none'", html_report.render(with_baseline()))
 
