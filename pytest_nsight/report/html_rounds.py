@@ -11,7 +11,7 @@ from pytest_nsight.model.units import duration
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.report.escapes import html_text
-from pytest_nsight.report.svg_plots import StripRun, strip
+from pytest_nsight.report.svg_strip import StripRun, strip
 from pytest_nsight.report.verdict_text import gated_metric
 
 _LEVELS = {

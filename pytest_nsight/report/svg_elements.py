@@ -1,4 +1,4 @@
-"""The elements that the plots of the HTML report are drawn with: SVG text, pxs in pixels, text escaped.
+"""The elements that the plots of the HTML report are drawn with: SVG text, places in pixels, text escaped.
 
 Colours and fonts are classes of the page's style sheet, so that a plot follows light, dark and print.
 """
@@ -13,7 +13,13 @@ from pytest_nsight.report.escapes import html_text
 WIDTH = 960
 """Width of every plot; the page scales them."""
 
-# The widest fonts of browsers for a text of 11 px.
+LETTER = 7.5
+"""Width of a letter of a label, in pixels, in the widest fonts of browsers."""
+
+LONGEST_NS = 1e18
+"""Over thirty years: no time that was measured."""
+
+# The same of a tick's text of 11 px.
 _TICK_LETTER = 7.0
 _TICK_GAP = 8
 

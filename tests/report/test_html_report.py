@@ -18,7 +18,8 @@ from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, Time
 from pytest_nsight.model.values import Clocks
 from pytest_nsight.model.verdicts import SessionResult, ShapeChange, Verdict, VerdictKind
 from pytest_nsight.report import html_report, markdown
-from pytest_nsight.report.svg_plots import Bar, ForestRow, StripRun, bars, forest, strip
+from pytest_nsight.report.svg_plots import Bar, ForestRow, bars, forest
+from pytest_nsight.report.svg_strip import StripRun, strip
 from pytest_nsight.report.svg_timeline import timeline
 from tests.browser import dump
 from tests.report import canned
