@@ -34,8 +34,11 @@ def run(folder: Path, names: Sequence[str]) -> None:
         lane.prepare(PROJECT)
 
     def follow(lane: Lane) -> None:
-        for name in names:
-            PLANS[name](lane)
+        try:
+            for name in names:
+                PLANS[name](lane)
+        finally:
+            lane.finish()
 
     threads = [threading.Thread(target=follow, args=(lane,)) for lane in lanes]
     for thread in threads:

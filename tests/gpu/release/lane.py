@@ -15,6 +15,7 @@ from pathlib import Path
 
 _LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".nsight", ".gpu", "__pycache__", "*.egg-info")
 _POLL_S = 0.5
+_EVERYTHING = "everything"
 
 
 @dataclass
@@ -91,9 +92,14 @@ class Lane:
         options = ["--nsight", "--nsight-band=1%", f"--nsight-json={self.results / name}-{self.number}.json"]
         self.run(name, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options, *arguments, **variables)
 
+    def finish(self) -> None:
+        """Says that this lane runs no further step, whether its plans came to their ends or not."""
+        self.ended.add(f"{_EVERYTHING}-{self.number}")
+
     def wait_for(self, name: str) -> None:
-        """Waits until the other lane has ended a step."""
-        while f"{name}-{1 - self.number}" not in self.ended:
+        """Waits until the other lane has ended a step, or everything."""
+        other = 1 - self.number
+        while not self.ended & {f"{name}-{other}", f"{_EVERYTHING}-{other}"}:
             time.sleep(_POLL_S)
 
 

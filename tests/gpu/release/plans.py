@@ -63,6 +63,27 @@ def foreign_five(lane: Lane) -> None:
     _check_on_the_other_board(lane)
 
 
+def baselines(lane: Lane) -> None:
+    """Runs of both boards in one folder, for the repository; then each board judges itself by them."""
+    stored = f"--nsight-baselines={lane.results / 'perf-baselines'}"
+    lane.gate("perf-save", "--nsight-save", stored, "perf_tests")
+    lane.wait_for("perf-save")
+    lane.gate("perf-check", stored, "--nsight-no-identity", "perf_tests")
+
+
+def study(lane: Lane) -> None:
+    """Pools of the validation study: unchanged code with confirming runs, more work, checks with forced looks."""
+    collect = ("-m", "benchmarks.validate.collect", str(lane.results / f"study-{lane.number}"))
+    lane.run("study-sound", *collect, "--minutes", "5", "--sound", "9", "--sessions", "1", "--confirming", "24")
+    lane.run("study-inject", *collect, "--minutes", "9", "--inject", "54")
+    lane.run("study-forced", *collect, "--minutes", "12", "--live", "20", "--forced")
+
+
+def scripts(lane: Lane) -> None:
+    """Benchmark scripts with no line changed."""
+    lane.pytest("scripts", "tests/gpu/test_scripts_on_gpu.py")
+
+
 def _stored(lane: Lane, of: int) -> list[str]:
     return [f"--nsight-baselines={lane.results / f'baselines-{of}'}"]
 
@@ -86,9 +107,12 @@ def _check_on_the_other_board(lane: Lane) -> None:
 PLANS: dict[str, Plan] = {
     "answers": answers,
     "autotuners": autotuners,
+    "baselines": baselines,
     "foreign": foreign,
     "foreign-five": foreign_five,
     "identity": identity,
+    "scripts": scripts,
+    "study": study,
 }
 
 PROJECT = Path(__file__).resolve().parents[3]
