@@ -36,7 +36,7 @@ from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.processes.signals import interrupted_by_signals
-from pytest_nsight.protocol.mark import find_partner, is_marked, read_mark
+from pytest_nsight.protocol.mark import find_partners, is_marked, read_mark
 from pytest_nsight.protocol.ranks import is_one_of_many
 from pytest_nsight.protocol.script import FirstPass
 from pytest_nsight.report import terminal
@@ -179,14 +179,14 @@ class Controller:
 
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
         # The case to beat may be in another shard.
-        ids = {item.nodeid for item in (*items, *self._deselected) if is_marked(item)}
-        check_text(sorted(ids))
+        deselected = [item.nodeid for item in self._deselected if is_marked(item)]
+        partners = find_partners(items, deselected)
+        check_text(sorted({*deselected, *(item.nodeid for item in items)}))
         check_unique([item.nodeid for item in items])
         cases = []
         for item in items:
             mark = read_mark(item)
-            partner = find_partner(item.nodeid, mark.faster_than, ids) if mark.faster_than else None
-            policy = mark.policy(self._settings.band, partner)
+            policy = mark.policy(self._settings.band, partners.get(item.nodeid))
             cases.append(Case(item.nodeid, policy, mark.ranks, find_line(item), mark.timeout_s))
         return tuple(cases)
 

@@ -211,34 +211,75 @@ def _check_claim(item: pytest.Item, mark: Mark) -> None:
     if callspec is None:
         if any("faster_than" in own.kwargs for own in item.own_markers if own.name == "nsight"):
             raise UsageError(f"{where} names the id of another parameter, and the test has no parameters")
-    elif mark.faster_than in callspec.id.split("-") and any(
+    elif _has_variant(parameter_ids(item), mark.faster_than) and any(
         "faster_than" in own.kwargs for own in callspec.marks if own.name == "nsight"
     ):
         raise UsageError(f"{where} claims that the case beats itself; name the id of another parameter")
 
 
-def find_partner(case: str, variant: str, cases: Collection[str]) -> str | None:
+ParameterIds = tuple[tuple[str, ...], ...]
+"""Of each parametrization of a case the id, in pieces: one piece where it has one argument. Of several arguments
+pytest joins the ids with dashes, which they may hold themselves, so such an id is cut at every dash."""
+
+
+def parameter_ids(item: pytest.Item) -> ParameterIds:
+    """The ids of a test's parametrizations, in the order in which its node id has them."""
+    callspec = getattr(item, "callspec", None)
+    if callspec is None:
+        return ()
+    ids = callspec._idlist  # noqa: SLF001 - `id` joins them, and then a dash may be part of one or between two
+    has_joined = len(callspec.params) > len(ids)
+    return tuple(tuple(one.split("-")) if has_joined else (one,) for one in ids)
+
+
+def _has_variant(ids: ParameterIds, variant: str) -> bool:
+    return any("-".join(pieces[run]) == variant for pieces in ids for run in _runs(pieces))
+
+
+def _runs(pieces: tuple[str, ...]) -> list[slice]:
+    """All runs of adjacent pieces, shortest first."""
+    count = len(pieces)
+    return [slice(start, start + size) for size in range(1, count + 1) for start in range(count - size + 1)]
+
+
+def find_partner(case: str, ids: ParameterIds, variant: str, cases: Collection[str]) -> str | None:
     """The case that differs from `case` only in having `variant` for one of its parameter ids.
 
-    Node ids join parameter ids with dashes: of `test_op[fused-4096]` the "unfused" partner is
-    `test_op[unfused-4096]`. A case that is the variant itself has no partner.
+    Of `test_op[fused-4096]` the "unfused" partner is `test_op[unfused-4096]`. A case that is the variant itself has
+    no partner, and neither has one without parameters.
+
+    Args:
+        case: its node id.
+        ids: its parameter ids.
+        variant: id to put in place of one of them.
+        cases: node ids of all cases.
+
+    Returns:
+        The partner's node id. If no case has it, as where the variant is misspelt or not selected, the one that it
+        would most likely have: the claim must not vanish, so its sentence names the missing case.
     """
-    base, bracket, rest = case.partition("[")
-    if not bracket:
+    before, bracket, after = case.rpartition(f"[{'-'.join('-'.join(pieces) for pieces in ids)}]")
+    if not ids or not bracket or _has_variant(ids, variant):
         return None
-    tokens = rest[:-1].split("-")
-    if variant in tokens:
-        return None
-    for position in range(len(tokens)):
-        candidate = f"{base}[{'-'.join([*tokens[:position], variant, *tokens[position + 1 :]])}]"
-        if candidate != case and candidate in cases:
-            return candidate
-    # A misspelt id, or a selection without that case: the claim must not vanish, so it names the missing case.
-    return f"{base}[{'-'.join([variant, *tokens[1:]])}]"
+
+    def name(at: int, run: slice) -> str:
+        changed = [*ids[at][: run.start], variant, *ids[at][run.stop :]]
+        every = ("-".join(changed if place == at else pieces) for place, pieces in enumerate(ids))
+        return f"{before}[{'-'.join(every)}]{after}"
+
+    candidates = [name(at, run) for at, pieces in enumerate(ids) for run in _runs(pieces)]
+    return next((one for one in candidates if one in cases), candidates[0])
 
 
-def find_partners(items: Iterable[pytest.Item]) -> dict[str, str]:
-    """Case -> the case that it claims to beat, of tests that are to be measured."""
-    marks = {item.nodeid: read_mark(item) for item in items if is_marked(item)}
-    found = {case: find_partner(case, mark.faster_than, marks) for case, mark in marks.items() if mark.faster_than}
+def find_partners(items: Iterable[pytest.Item], cases: Collection[str] = ()) -> dict[str, str]:
+    """Case -> the case that it claims to beat, of tests that are to be measured.
+
+    Args:
+        items: tests, marked or not.
+        cases: node ids of cases beside them that may be claimed to be slower.
+    """
+    marked = [item for item in items if is_marked(item)]
+    every = {*cases, *(item.nodeid for item in marked)}
+    variants = {item.nodeid: (parameter_ids(item), read_mark(item).faster_than) for item in marked}
+    found = {case: find_partner(case, ids, variant, every) for case, (ids, variant) in variants.items() if variant}
     return {case: partner for case, partner in found.items() if partner is not None}

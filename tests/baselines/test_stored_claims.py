@@ -31,16 +31,15 @@ ROOT = Path(__file__).parents[2]
 COLLECT = """
 import dataclasses, json, sys
 import pytest
-from pytest_nsight.protocol.mark import find_partner, read_mark
+from pytest_nsight.protocol.mark import find_partners, read_mark
 
 class Listener:
     def pytest_collection_finish(self, session):
-        ids = {item.nodeid for item in session.items}
+        partners = find_partners(session.items)
         policies = {}
         for item in session.items:
             mark = read_mark(item)
-            partner = find_partner(item.nodeid, mark.faster_than, ids) if mark.faster_than else None
-            policies[item.nodeid] = dataclasses.asdict(mark.policy(0.02, partner))
+            policies[item.nodeid] = dataclasses.asdict(mark.policy(0.02, partners.get(item.nodeid)))
         with open(sys.argv[1], "w") as file:
             json.dump(policies, file)
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from pytest_nsight.protocol.mark import find_partner
+from pytest_nsight.protocol.mark import find_partner, find_partners
 
 Gate = Callable[..., pytest.RunResult]
 
@@ -39,10 +39,42 @@ def test_ill_typed(nsight): pass
 def test_the_partner_is_the_case_that_differs_in_one_id() -> None:
     cases = {"t.py::test_op[fused-4096]", "t.py::test_op[unfused-4096]", "t.py::test_op[4096-unfused]"}
 
-    assert find_partner("t.py::test_op[fused-4096]", "unfused", cases) == "t.py::test_op[unfused-4096]"
-    assert find_partner("t.py::test_op[4096-fused]", "unfused", cases) == "t.py::test_op[4096-unfused]"
-    assert find_partner("t.py::test_op[unfused-4096]", "unfused", cases) is None
-    assert find_partner("t.py::test_op[fused-4096]", "typo", cases) == "t.py::test_op[typo-4096]"
+    def find(variant: str, *ids: str) -> str | None:
+        return find_partner(f"t.py::test_op[{'-'.join(ids)}]", tuple((one,) for one in ids), variant, cases)
+
+    assert find("unfused", "fused", "4096") == "t.py::test_op[unfused-4096]"
+    assert find("unfused", "4096", "fused") == "t.py::test_op[4096-unfused]"
+    assert find("unfused", "unfused", "4096") is None
+    assert find("typo", "fused", "4096") == "t.py::test_op[typo-4096]"
+
+
+def test_ids_with_dashes_have_their_partners(pytester: pytest.Pytester) -> None:
+    items = pytester.getitems(
+        """
+        import pytest
+
+        @pytest.mark.nsight(faster_than="torch-compile")
+        @pytest.mark.parametrize("size", [8, 16])
+        @pytest.mark.parametrize("variant", ["torch-compile", "my-fused", "torch"])
+        def test_stacked(variant, size): pass
+
+        @pytest.mark.nsight(faster_than="my-unfused")
+        @pytest.mark.parametrize("variant,size", [("my-fused", 8), ("my-unfused", 8), ("fused", 16)])
+        def test_joined(variant, size): pass
+        """
+    )
+
+    partners = {case.partition("::")[2]: one.partition("::")[2] for case, one in find_partners(items).items()}
+
+    assert partners == {
+        "test_stacked[my-fused-8]": "test_stacked[torch-compile-8]",
+        "test_stacked[my-fused-16]": "test_stacked[torch-compile-16]",
+        "test_stacked[torch-8]": "test_stacked[torch-compile-8]",
+        "test_stacked[torch-16]": "test_stacked[torch-compile-16]",
+        "test_joined[my-fused-8]": "test_joined[my-unfused-8]",
+        # No such case: the sentence of the claim names it.
+        "test_joined[fused-16]": "test_joined[my-unfused-16]",
+    }
 
 
 @pytest.mark.slow
