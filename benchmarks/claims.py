@@ -19,7 +19,7 @@ import pytest
 from pytest_nsight.baselines.store import load
 from pytest_nsight.judge.structure import count_launches
 from pytest_nsight.model.values import RunSummary, Subject
-from pytest_nsight.protocol.mark import Mark, find_partner, read_mark
+from pytest_nsight.protocol.mark import Mark, ParameterIds, find_partner, parameter_ids, read_mark
 
 ROOT = Path(__file__).parents[1]
 MODEL = "nvidia-h200"
@@ -57,8 +57,21 @@ def read_records(folder: Path = ROOT / "baselines", model: str = MODEL) -> dict[
     }
 
 
-def read_marks() -> dict[str, Mark]:
-    """The marks of the perf tests by case, as pytest collects them."""
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """A case as pytest collects it.
+
+    Attributes:
+        mark: of its test.
+        ids: of its parameters.
+    """
+
+    mark: Mark
+    ids: ParameterIds
+
+
+def read_cases() -> dict[str, Collected]:
+    """The perf tests by case."""
     collected: list[pytest.Item] = []
 
     class Collector:
@@ -69,46 +82,47 @@ def read_marks() -> dict[str, Mark]:
     code = pytest.main(options, plugins=[Collector()])
     if code != pytest.ExitCode.OK:
         raise RuntimeError(f"the perf tests could not be collected: pytest ended with {code!r}")
-    return {item.nodeid: read_mark(item) for item in collected}
+    return {item.nodeid: Collected(read_mark(item), parameter_ids(item)) for item in collected}
 
 
-def find_worst_factor(case: str, mark: Mark, records: Mapping[str, Record]) -> float | None:
+def find_worst_factor(case: str, collected: Collected, records: Mapping[str, Record]) -> float | None:
     """By how much the case beats its partner in the pair of stored runs that speaks most against it."""
-    partner = find_partner(case, mark.faster_than or "unfused", records.keys())
+    partner = find_partner(case, collected.ids, collected.mark.faster_than or "unfused", records.keys())
     if case not in records or partner not in records:
         return None
     return min(records[str(partner)].times_ns) / max(records[case].times_ns)
 
 
-def find_broken_claims(marks: Mapping[str, Mark], records: Mapping[str, Record]) -> Iterator[str]:
+def find_broken_claims(cases: Mapping[str, Collected], records: Mapping[str, Record]) -> Iterator[str]:
     """One sentence for each claim about a stored case that its runs do not carry."""
-    for case, mark in marks.items():
+    for case, collected in cases.items():
+        mark = collected.mark
         if case not in records:
             continue
         if mark.launches is not None and records[case].launches != {mark.launches}:
             yield f"{case} claims {mark.launches} launches, stored are {sorted(records[case].launches)}"
         if mark.faster_than is not None:
-            factor = find_worst_factor(case, mark, records)
+            factor = find_worst_factor(case, collected, records)
             if factor is None:
                 yield f"{case} claims to beat {mark.faster_than}, but nothing is stored for that case"
             elif factor < mark.by:
                 yield f"{case} claims {mark.by:g}x over {mark.faster_than}, the stored runs carry {factor:.3g}x"
 
 
-def render(marks: Mapping[str, Mark], records: Mapping[str, Record]) -> Iterator[str]:
+def render(cases: Mapping[str, Collected], records: Mapping[str, Record]) -> Iterator[str]:
     """The table, line by line."""
-    for case, mark in marks.items():
+    for case, collected in cases.items():
         label = Subject(case).label
         if case not in records:
             yield f"{label:48} nothing stored"
             continue
         record = records[case]
-        factor = find_worst_factor(case, mark, records)
+        factor = find_worst_factor(case, collected, records)
         yield (
             f"{label:48} {statistics.median(record.times_ns) / 1e3:9.1f} us  "
             f"launches {'/'.join(map(str, sorted(record.launches))):>5}  "
             f"{len(record.times_ns):2} runs, {record.boards} boards  "
-            f"{'' if factor is None or 'unfused' in label else f'{factor:5.2f}x, claimed {mark.by:g}x'}"
+            f"{'' if factor is None or 'unfused' in label else f'{factor:5.2f}x, claimed {collected.mark.by:g}x'}"
         ).rstrip()
 
 
@@ -117,9 +131,9 @@ def main() -> None:
     parser.add_argument("--baselines", type=Path, default=ROOT / "baselines")
     parser.add_argument("--model", default=MODEL)
     arguments = parser.parse_args()
-    marks, records = read_marks(), read_records(arguments.baselines, arguments.model)
-    print(*render(marks, records), sep="\n")
-    broken = list(find_broken_claims(marks, records))
+    cases, records = read_cases(), read_records(arguments.baselines, arguments.model)
+    print(*render(cases, records), sep="\n")
+    broken = list(find_broken_claims(cases, records))
     print("", *broken, f"{len(broken)} claims that the stored runs do not carry", sep="\n")
     if broken:
         raise SystemExit(1)

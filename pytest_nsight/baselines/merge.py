@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +13,7 @@ from pytest_nsight.baselines.file_format import NewerFormatError, Runs, by_age
 from pytest_nsight.baselines.store import KEPT_RUNS
 from pytest_nsight.model.errors import BaselineError, UsageError
 from pytest_nsight.model.values import RunSummary
+from pytest_nsight.processes.git_calls import ask_git
 
 _VERSIONS = ("the common ancestor's version", "our version", "their version")
 
@@ -121,12 +121,8 @@ def merge_conflict(path: Path) -> Merged:
 
 
 def _read_stage(path: Path, stage: int) -> bytes | None:
-    command = ["git", "-C", str(path.parent), "show", f":{stage}:./{path.name}"]
-    try:
-        shown = subprocess.run(command, capture_output=True, check=False, stdin=subprocess.DEVNULL)
-    except OSError as error:
-        raise BaselineError(f"cannot read the versions of {path}: git does not start ({error.strerror})") from error
-    return None if shown.returncode else shown.stdout
+    shown = ask_git(path.parent, "show", f":{stage}:./{path.name}", in_callers_repository=True)
+    return None if shown.code else shown.output
 
 
 def _merge(contents: Sequence[bytes], path: Path, name: str) -> Merged:

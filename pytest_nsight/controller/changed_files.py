@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import fnmatch
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.controller.git_revision import Revision, ask, find_commit
+from pytest_nsight.controller.git_revision import Revision, find_commit
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.processes.git_calls import ask_git
 
 _CONFIGURATION = (
     *("pyproject.toml", "setup.py", "setup.cfg", "tox.ini"),
@@ -65,19 +67,18 @@ def list_changes(root: Path, name: str) -> ChangedFiles:
     """
     revision = find_commit(root, name, "--nsight-affected", "measure all cases")
     top = revision.repository
-    differing = ask(top, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", revision.commit, "--")
-    untracked = ask(top, "ls-files", "--others", "--exclude-standard", "-z")
+    differing = ask_git(top, "diff", "--name-only", "-z", "--no-renames", "--no-ext-diff", revision.commit, "--")
+    untracked = ask_git(top, "ls-files", "--others", "--exclude-standard", "-z")
     for answer in (differing, untracked):
-        if answer.returncode:
-            lines = answer.stderr.strip().splitlines() or ["git said nothing"]
+        if answer.code:
             raise UsageError(
-                f"--nsight-affected {name}: git cannot list the changes: {lines[-1]}; measure all cases"
+                f"--nsight-affected {name}: git cannot list the changes: {answer.complaint}; measure all cases"
             )
-    return ChangedFiles(revision, frozenset(top / path for path in _names([differing.stdout, untracked.stdout])))
+    return ChangedFiles(revision, frozenset(top / path for path in _names([differing.output, untracked.output])))
 
 
-def _names(answers: Iterable[str]) -> list[str]:
-    return [name for answer in answers for name in answer.split("\0") if name]
+def _names(answers: Iterable[bytes]) -> list[str]:
+    return [os.fsdecode(name) for answer in answers for name in answer.split(b"\0") if name]
 
 
 def _is_configuration(path: Path, root: Path) -> bool:

@@ -5,9 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.controller.git_revision import Revision, ask, find_commit
+from pytest_nsight.controller.git_revision import Revision, find_commit
 from pytest_nsight.model.bisection import Commit
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.processes.git_calls import ask_git
 
 COMMAND = "bisect"
 
@@ -42,8 +43,8 @@ class CommitLine:
         """Where the branch that a merge brought in had begun, "" if the commit is no merge."""
         if len(merge.parents) != 2:
             return ""
-        found = ask(self.repository, "merge-base", *merge.parents)
-        return found.stdout.strip() if found.returncode == 0 else ""
+        found = ask_git(self.repository, "merge-base", *merge.parents)
+        return found.text.strip() if found.code == 0 else ""
 
 
 def list_commits(root: Path, good: str, bad: str) -> CommitLine:
@@ -62,22 +63,21 @@ def list_commits(root: Path, good: str, bad: str) -> CommitLine:
     if first.commit == last.commit:
         raise UsageError(f"bisect: {good} and {bad} are the same commit, {first.short}; give two")
     top = first.repository
-    if ask(top, "merge-base", "--is-ancestor", first.commit, last.commit).returncode:
-        if ask(top, "merge-base", "--is-ancestor", last.commit, first.commit).returncode == 0:
+    if ask_git(top, "merge-base", "--is-ancestor", first.commit, last.commit).code:
+        if ask_git(top, "merge-base", "--is-ancestor", last.commit, first.commit).code == 0:
             raise UsageError(f"bisect: {bad} is older than {good}; give GOOD, the older one, first")
         raise UsageError(
             f"bisect: {good} ({first.short}) is no ancestor of {bad} ({last.short}), so no line of commits leads "
             f"from one to the other; give their common ancestor as GOOD: git merge-base {good} {bad}"
         )
     span = f"{first.commit}..{last.commit}"
-    listed = ask(top, "log", "--first-parent", "--reverse", "-z", f"--format={_FORMAT}", span)
-    shown = ask(top, "log", "--max-count=1", "-z", f"--format={_FORMAT}", first.commit)
+    listed = ask_git(top, "log", "--first-parent", "--reverse", "-z", f"--format={_FORMAT}", span)
+    shown = ask_git(top, "log", "--max-count=1", "-z", f"--format={_FORMAT}", first.commit)
     for answer in (listed, shown):
-        if answer.returncode:
-            lines = answer.stderr.strip().splitlines() or ["git said nothing"]
-            raise UsageError(f"bisect: git cannot list the commits {good}..{bad}: {lines[-1]}; fetch them")
-    (start,) = _parse(shown.stdout)
-    return CommitLine(top, start, tuple(_parse(listed.stdout)))
+        if answer.code:
+            raise UsageError(f"bisect: git cannot list the commits {good}..{bad}: {answer.complaint}; fetch them")
+    (start,) = _parse(shown.text)
+    return CommitLine(top, start, tuple(_parse(listed.text)))
 
 
 def _parse(text: str) -> list[Commit]:

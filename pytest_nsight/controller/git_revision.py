@@ -3,25 +3,14 @@
 from __future__ import annotations
 
 import contextlib
-import os
 import shutil
-import signal
-import subprocess
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.processes.watchdog import tie
+from pytest_nsight.processes.git_calls import ask_git
 
-# Set where git itself runs us, in a hook say; they would override the repository that is asked for.
-_OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 _SUBMODULE = "160000"
-
-ANSWER_S = 120.0
-"""How long git may take to answer: looking at every file of a large tree for changes takes it some ten seconds."""
-
-CHECK_OUT_S = 1800.0
-"""How long it may take to make or remove a worktree: some large repositories fetch its files one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +58,7 @@ def refuse_submodules(revision: Revision) -> None:
     Raises:
         UsageError: it has submodules.
     """
-    entries = ask(revision.repository, "ls-tree", "-r", revision.commit).stdout.splitlines()
+    entries = ask_git(revision.repository, "ls-tree", "-r", revision.commit).text.splitlines()
     submodules = [entry.partition("\t")[2] for entry in entries if entry.startswith(_SUBMODULE)]
     if submodules:
         raise UsageError(
@@ -90,18 +79,18 @@ def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
     Raises:
         UsageError: no git, no repository, or no such commit.
     """
-    top = ask(root, "rev-parse", "--show-toplevel")
-    if top.returncode:
+    top = ask_git(root, "rev-parse", "--show-toplevel")
+    if top.code:
         raise UsageError(
-            f"{option} {name}: {root} is in no git repository ({_complaint(top.stderr)}); without one, {otherwise}"
+            f"{option} {name}: {root} is in no git repository ({top.complaint}); without one, {otherwise}"
         )
-    found = ask(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    if found.returncode:
+    found = ask_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
+    if found.code:
         raise UsageError(
             f"{option} {name}: git knows no such commit; fetch it (a shallow clone holds few), "
             "or give a branch, a tag or a hash"
         )
-    return Revision(name, found.stdout.strip().splitlines()[-1], Path(top.stdout.strip()).resolve(), option)
+    return Revision(name, found.text.strip().splitlines()[-1], Path(top.text.strip()).resolve(), option)
 
 
 def check_out(revision: Revision, folder: Path) -> None:
@@ -111,13 +100,13 @@ def check_out(revision: Revision, folder: Path) -> None:
         UsageError: git cannot make it.
     """
     # Hooks are for the user's own work, and may do anything.
-    made = ask(
+    made = ask_git(
         revision.repository,
         *("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", "--force"),
         *(str(folder), revision.commit),
     )
-    if made.returncode:
-        raise UsageError(f"{revision.option} {revision.name}: git made no worktree: {_complaint(made.stderr)}")
+    if made.code:
+        raise UsageError(f"{revision.option} {revision.name}: git made no worktree: {made.complaint}")
 
 
 def remove_worktree(where: Path, folder: Path) -> None:
@@ -129,57 +118,20 @@ def remove_worktree(where: Path, folder: Path) -> None:
     """
     folder = folder.absolute()
     with contextlib.suppress(UsageError):
-        ask(where, "worktree", "remove", "--force", "--force", str(folder))
+        ask_git(where, "worktree", "remove", "--force", "--force", str(folder))
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(UsageError):
         # A git that was killed while it checked out has left the worktree locked, which prune respects.
-        ask(where, "worktree", "unlock", str(folder))
-        ask(where, "worktree", "prune")
+        ask_git(where, "worktree", "unlock", str(folder))
+        ask_git(where, "worktree", "prune")
 
 
 def describe_commit(root: Path) -> str:
     """The commit of a working tree, with "+" when files differ from it; "" where git does not know."""
     try:
-        revision = ask(root, "rev-parse", "--verify", "--quiet", "HEAD")
-        status = ask(root, "status", "--porcelain", "--untracked-files=no")
+        revision = ask_git(root, "rev-parse", "--verify", "--quiet", "HEAD")
+        status = ask_git(root, "status", "--porcelain", "--untracked-files=no")
     except UsageError:
         return ""
-    return "" if revision.returncode else revision.stdout.strip() + ("+" if status.stdout.strip() else "")
-
-
-def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What git answers; its exit code says whether it could.
-
-    Raises:
-        UsageError: there is no git.
-    """
-    environ = tie({name: value for name, value in os.environ.items() if name not in _OVERRIDES})
-    command = ["git", "-C", str(folder), *arguments]
-    try:
-        # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
-        git = subprocess.Popen(
-            command, env=environ, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, errors="backslashreplace", start_new_session=True,
-        )  # fmt: skip
-    except OSError as error:
-        raise UsageError(f"git is needed and cannot be started ({error.strerror}); install it") from None
-    limit_s = CHECK_OUT_S if "worktree" in arguments else ANSWER_S
-    try:
-        output, complaint = git.communicate(timeout=limit_s)
-    except subprocess.TimeoutExpired:
-        # With what it has started, a helper for credentials say, which would keep its output open.
-        os.killpg(git.pid, signal.SIGKILL)
-        git.communicate()
-        raise UsageError(
-            f"git {' '.join(arguments[:2])} did not answer within {limit_s:.0f} s in {folder} and was ended; find "
-            "out what it waits for (a lock, a file system, a password), then run again"
-        ) from None
-    return subprocess.CompletedProcess(command, git.returncode, output, complaint)
-
-
-def _complaint(text: str) -> str:
-    """What git says went wrong, which may take several lines, without what it says of its doings."""
-    lines = text.strip().splitlines() or ["git said nothing"]
-    causes = [line for line in lines if line.startswith(("error: ", "fatal: "))]
-    return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in causes[:3] or lines[-1:])
+    return "" if revision.code else revision.text.strip() + ("+" if status.text.strip() else "")

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pytest_nsight.controller.git_revision import ask
 from pytest_nsight.controller.import_graph import ImportGraph
 from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
+from pytest_nsight.processes.git_calls import ask_git
 from pytest_nsight.processes.regular_files import check_regular
 from pytest_nsight.protocol.json_files import read_json_file, write_json
 
@@ -100,10 +100,10 @@ class TreeParts:
 def find_top(root: Path) -> Path:
     """Top folder of the repository that a folder lies in; the folder itself where there is none."""
     try:
-        found = ask(root, "rev-parse", "--show-toplevel")
+        found = ask_git(root, "rev-parse", "--show-toplevel")
     except UsageError:
         return root.resolve()
-    return Path(found.stdout.strip()).resolve() if found.returncode == 0 else root.resolve()
+    return Path(found.text.strip()).resolve() if found.code == 0 else root.resolve()
 
 
 def hash_tree(tests: Mapping[str, Path], parts: TreeParts, commit: str = "") -> TreeEvidence:

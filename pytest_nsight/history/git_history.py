@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import os
-import subprocess
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-# Set where git itself runs this program, in a hook say; they would override the repository that is asked for.
-_OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.processes.git_calls import ask_git
+
 _MISSING = "0" * 40
 
 
@@ -90,11 +90,9 @@ class GitHistory:
 
     def _ask(self, *arguments: str) -> bytes | None:
         """What git prints; None where it fails, or is not installed."""
-        environ = {name: value for name, value in os.environ.items() if name not in _OVERRIDES}
         where = self._folder if self._folder.is_dir() else self._folder.parent
-        command: Sequence[str] = ("git", "-C", str(where), *arguments)
         try:
-            done = subprocess.run(command, capture_output=True, env=environ, check=False)
-        except OSError:
+            answer = ask_git(where, *arguments)
+        except UsageError:
             return None
-        return done.stdout if done.returncode == 0 else None
+        return answer.output if answer.code == 0 else None

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
+import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.processes.git_calls import ask_git
 from pytest_nsight.setup_repository.project_files import explain_discovery
 from pytest_nsight.setup_repository.workflows import came_from_a_folder, install_commands, render_workflows
 
@@ -214,10 +215,14 @@ def _add_attributes(root: Path) -> Step:
 
 def _set_git(root: Path, key: str, value: str) -> Step:
     """A setting of this clone: git takes no merge driver from the repository itself."""
+    name = f"git config {key}"
     if _git(root, "config", "--get", key):
-        return Step(f"git config {key}", Outcome.KEPT)
-    _git(root, "config", "--local", key, value)
-    return Step(f"git config {key}", Outcome.CREATED, "for this clone; every clone runs `pytest-nsight init` once")
+        return Step(name, Outcome.KEPT)
+    answer = ask_git(root, "config", "--local", key, value)
+    if answer.code:
+        command = f"git config {key} {shlex.quote(value)}"
+        return Step(name, Outcome.LEFT_OUT, f"git refused: {answer.complaint}; mend that, then type: {command}")
+    return Step(name, Outcome.CREATED, "for this clone; every clone runs `pytest-nsight init` once")
 
 
 def _find_uncommitted(root: Path, steps: Sequence[Step]) -> frozenset[str]:
@@ -240,9 +245,6 @@ def _read(template: Path) -> str:
 
 
 def _git(folder: Path, *arguments: str) -> str:
-    """What git prints, "" if it fails or is missing."""
-    try:
-        done = subprocess.run(["git", "-C", str(folder), *arguments], capture_output=True, text=True, check=False)
-    except FileNotFoundError:
-        return ""
-    return done.stdout.strip() if done.returncode == 0 else ""
+    """What git prints, "" if it finds nothing."""
+    answer = ask_git(folder, *arguments)
+    return answer.text.strip() if answer.code == 0 else ""

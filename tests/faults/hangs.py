@@ -159,7 +159,7 @@ FAULTS = (
             write("bin/git", "#!/bin/sh\nsleep 600\n"),
             lambda folder: (folder / "bin/git").chmod(0o755),
         ),
-        files={"short_git.py": "from pytest_nsight.controller import git_revision\ngit_revision.ANSWER_S = 2.0\n"},
+        files={"short_git.py": "from pytest_nsight.processes import git_calls\ngit_calls.ANSWER_S = 2.0\n"},
         options=("--nsight-against=HEAD", "-p", "short_git"),
         environ={"PATH": "{folder}/bin:/usr/bin:/bin"},
         code=4,

@@ -8,12 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from benchmarks.claims import Record, find_broken_claims, find_worst_factor
+from benchmarks.claims import Collected, Record, find_broken_claims, find_worst_factor
 from pytest_nsight.protocol.mark import Mark
 
 ROOT = Path(__file__).parents[2]
 
 FUSED, UNFUSED = "perf_tests/test_op.py::test_op[fused-4]", "perf_tests/test_op.py::test_op[unfused-4]"
+
+
+def collected(mark: Mark) -> Collected:
+    return Collected(mark, (("fused",), ("4",)))
 
 
 def record(case: str, *times_ns: float, launches: int = 1) -> Record:
@@ -34,8 +38,8 @@ def test_the_stored_runs_carry_every_claim_in_the_marks() -> None:
 def test_a_factor_is_that_of_the_slowest_run_against_the_fastest_of_the_other() -> None:
     records = {FUSED: record(FUSED, 10, 12), UNFUSED: record(UNFUSED, 30, 24)}
 
-    assert find_worst_factor(FUSED, Mark(faster_than="unfused"), records) == 2
-    assert find_worst_factor(FUSED, Mark(faster_than="unfused"), {FUSED: record(FUSED, 10)}) is None
+    assert find_worst_factor(FUSED, collected(Mark(faster_than="unfused")), records) == 2
+    assert find_worst_factor(FUSED, collected(Mark(faster_than="unfused")), {FUSED: record(FUSED, 10)}) is None
 
 
 @pytest.mark.parametrize(
@@ -49,7 +53,7 @@ def test_a_factor_is_that_of_the_slowest_run_against_the_fastest_of_the_other() 
 def test_a_claim_beyond_the_stored_runs_is_named(mark: Mark, sentence: str) -> None:
     records = {FUSED: record(FUSED, 12), UNFUSED: record(UNFUSED, 24)}
 
-    (broken,) = find_broken_claims({FUSED: mark}, records)
+    (broken,) = find_broken_claims({FUSED: collected(mark)}, records)
 
     assert FUSED in broken
     assert sentence in broken
@@ -59,8 +63,8 @@ def test_a_claim_beyond_the_stored_runs_is_named(mark: Mark, sentence: str) -> N
 def test_a_claim_that_the_stored_runs_carry_is_not_named(mark: Mark) -> None:
     records = {FUSED: record(FUSED, 12), UNFUSED: record(UNFUSED, 24)}
 
-    assert list(find_broken_claims({FUSED: mark}, records)) == []
+    assert list(find_broken_claims({FUSED: collected(mark)}, records)) == []
 
 
 def test_a_case_without_stored_runs_has_nothing_to_be_broken_by() -> None:
-    assert list(find_broken_claims({FUSED: Mark(launches=9)}, {})) == []
+    assert list(find_broken_claims({FUSED: collected(Mark(launches=9))}, {})) == []

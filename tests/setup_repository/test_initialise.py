@@ -233,3 +233,14 @@ def test_the_worked_test_passes_is_saved_and_judged(repository):
     assert list((repository / "baselines").glob("*/*.json"))
     assert judged.returncode == 0, judged.stdout
     assert "2 verdicts" in judged.stdout
+
+
+def test_a_setting_that_git_refuses_is_left_out_with_the_command_to_type(repository):
+    (repository / ".git/config.lock").touch()
+
+    done = set_up(repository)
+
+    (step,) = (step for step in done.steps if step.name == "git config merge.pytest-nsight.name")
+    assert step.outcome is Outcome.LEFT_OUT
+    assert "could not lock config file" in step.remark
+    assert step.remark.endswith("git config merge.pytest-nsight.name 'unite the runs of both baselines'")

@@ -1,0 +1,89 @@
+"""Calls of git: every part of the package asks it here."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+
+from pytest_nsight.model.errors import UsageError
+from pytest_nsight.processes.watchdog import tie
+
+# Set where git itself runs this program, in a hook say; they would override the repository that is asked for.
+_OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
+_MOST_CAUSES = 3
+
+ANSWER_S = 120.0
+"""How long git may take to answer: looking at every file of a large tree for changes takes it some ten seconds."""
+
+CHECK_OUT_S = 1800.0
+"""How long it may take to make or remove a worktree: some large repositories fetch its files one by one."""
+
+
+@dataclass(frozen=True, slots=True)
+class GitAnswer:
+    """What git said.
+
+    Attributes:
+        code: its exit code, 0 where it did what it was asked.
+        output: what it printed.
+        errors: what it wrote to stderr.
+    """
+
+    code: int
+    output: bytes
+    errors: str
+
+    @property
+    def text(self) -> str:
+        """What it printed, as text."""
+        return self.output.decode(errors="backslashreplace")
+
+    @property
+    def complaint(self) -> str:
+        """Why it could not, which may take several lines of stderr, without its progress messages."""
+        lines = self.errors.strip().splitlines() or ["git said nothing"]
+        causes = [line for line in lines if line.startswith(("error: ", "fatal: "))] or lines[-1:]
+        return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in causes[:_MOST_CAUSES])
+
+
+def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) -> GitAnswer:
+    """What git answers; its exit code says whether it could.
+
+    Args:
+        folder: where git looks for a repository.
+        arguments: what follows `git`.
+        in_callers_repository: whether the variables count with which git names the repository to programs that it
+            runs, such as merge drivers.
+
+    Raises:
+        UsageError: there is no git, or it does not end.
+    """
+    variables = os.environ.items()
+    kept = {name: value for name, value in variables if in_callers_repository or name not in _OVERRIDES}
+    try:
+        # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
+        git = subprocess.Popen(
+            ["git", "-C", str(folder), *arguments],
+            env=tie(kept),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+    except OSError as error:
+        raise UsageError(f"git is needed and cannot be started ({error.strerror}); install it") from None
+    limit_s = CHECK_OUT_S if "worktree" in arguments else ANSWER_S
+    try:
+        output, errors = git.communicate(timeout=limit_s)
+    except subprocess.TimeoutExpired:
+        # With what it has started, a helper for credentials say, which would keep its output open.
+        os.killpg(git.pid, signal.SIGKILL)
+        git.communicate()
+        raise UsageError(
+            f"git {' '.join(arguments[:2])} did not answer within {limit_s:.0f} s in {folder} and was ended; find "
+            "out what it waits for (a lock, a file system, a password), then run again"
+        ) from None
+    return GitAnswer(git.returncode, output, errors.decode(errors="backslashreplace"))
