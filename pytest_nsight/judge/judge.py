@@ -48,15 +48,19 @@ def suspects(
 ) -> tuple[Subject, ...]:
     """Return the subjects that need fresh runs, in order.
 
-    These are subjects that may still turn out as regressions or improvements, but for those whose change is beyond
-    doubt; those whose kernel families stayed while their launch shapes changed (an autotuner may choose anew in the
-    next process); those whose every run so far drifts or was disturbed by other programs; and claims that lie
-    within their interval, with the case that they claim to beat.
+    A subject that has new runs, but not yet the most, needs fresh ones in these cases:
+
+    - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
+    - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
+    - All its runs so far drift or were disturbed by other programs.
+    - Too few of its pairs of runs are left, because some were set aside (comparison of two trees).
+    - More runs could turn a failed claim into one that holds, or the reverse. The case that it claims to beat
+      needs fresh runs, too.
 
     Args:
         given: all runs of every measured subject.
         family: maps a normalised kernel name to the name that all its tiles and variants share.
-        settle: whether subjects that more runs may show to be equal count, too; for those to whom
+        settle: whether subjects that more runs may show to be equal need fresh runs, too. It is on where
             INCONCLUSIVE is a failure.
         canaries: runs of the plugin's own cases, which get no verdict.
         proven: cases that are known to launch what they are compared with. Their times are looked at again only

@@ -87,7 +87,7 @@ def insufficient(comparison: Comparison) -> str:
     if comparison.against:
         return (
             f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}), "
-            "too few to judge; see why the other runs are missing"
+            "too few to judge; the session's notes say why runs are missing"
         )
     return (
         f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "
