@@ -46,7 +46,7 @@ def suspects(
     canaries: Sequence[SubjectRuns] = (),
     proven: Collection[str] = (),
 ) -> tuple[Subject, ...]:
-    """Return the subjects that need fresh runs, in order.
+    """The subjects that need fresh runs, in order.
 
     A subject that has new runs, but not yet the most, needs fresh ones in these cases:
 
@@ -87,7 +87,7 @@ def suspects(
 
 
 def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str) -> tuple[Subject, ...]:
-    """Return the subjects whose claims all hold for their new runs, or cannot be checked on this device.
+    """The subjects whose claims all hold for their new runs, or cannot be checked on this device.
 
     Args:
         given: all runs of every subject, with the cases that they claim to beat.
@@ -125,7 +125,7 @@ def _is_suspect(
 def judge(
     given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str, canaries: Sequence[SubjectRuns] = ()
 ) -> tuple[Verdict, ...]:
-    """Return the verdict on every subject, in order.
+    """The verdict on every subject, in order.
 
     Args:
         given: all runs of every measured subject; all of them, since each shows something of the noise of the
@@ -162,7 +162,7 @@ def _with_groups(given: SubjectRuns, groups: Mapping[str, str]) -> SubjectRuns:
 
 
 def _adjust(suite: _Suite) -> list[Significance]:
-    """Adjust the p-values over all compared subjects by Benjamini and Hochberg (1995).
+    """Adjusts the p-values over all compared subjects by Benjamini and Hochberg (1995).
 
     Subjects that were cleared, or that have too few runs to fail, enter with p = 1: they stay among the
     comparisons, since leaving them out would choose the comparisons by their outcome.

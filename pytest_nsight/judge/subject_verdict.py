@@ -49,7 +49,7 @@ class Significance:
 def decide(
     subject: PreparedSubject, contrast: Contrast | None, significance: Significance, claims: Sequence[ClaimFinding]
 ) -> Verdict:
-    """Return the verdict: structure before time, what fails before what passes.
+    """The verdict on one subject: structure before time, failures before passes.
 
     Args:
         subject: what was measured.
