@@ -78,7 +78,7 @@ def _parser() -> argparse.ArgumentParser:
     init = commands.add_parser("init", help="set this repository up: a first perf test, settings, workflows")
     init.set_defaults(run=_init)
 
-    clean = commands.add_parser("clean", help="remove what sessions and commands that were killed have left")
+    clean = commands.add_parser("clean", help="remove files that killed sessions and commands left behind")
     add_folders(clean)
     clean.set_defaults(run=_clean)
 
@@ -96,7 +96,7 @@ def _parser() -> argparse.ArgumentParser:
     report.add_argument("sessions", nargs="+", type=Path, metavar="SESSION", help="a folder below .nsight/")
     report.add_argument("--html", metavar="PATH", help="write one HTML page")
     report.add_argument(
-        "--report", action="append", default=[], metavar="NAME=PATH", help="write another form: --nsight-report's"
+        "--report", action="append", default=[], metavar="NAME=PATH", help="write a report, as --nsight-report does"
     )
     report.add_argument(
         "--table", type=Path, metavar="PATH", help="write all verdicts as one table: .parquet or .csv"
@@ -140,14 +140,15 @@ def _parser() -> argparse.ArgumentParser:
         help="measure what a benchmark script passes to do_bench, Timer and the like, and gate it like tests",
         usage="pytest-nsight run [-h] [--name NAME] [options of pytest --nsight] -- python bench.py ...",
     )
-    run.add_argument("--name", help="stands for the script's arguments in the names of its cases")
+    run.add_argument("--name", help="name to use in case ids in place of the script's arguments")
     run.set_defaults(run=_run)
 
     verify = commands.add_parser(
         "verify",
         allow_abbrev=False,
         help="say whether a kept session belongs to this very tree, and judge it again; needs no GPU",
-        epilog="Other arguments go to pytest. Exit code: 0 it does and the gate passes, 1 not so, 4 unknown.",
+        epilog="Other arguments go to pytest. Exit code 0: the session belongs to this tree and the gate passes; "
+        "1: it does not, or the gate fails; 4: cannot say.",
     )
     add_verify_arguments(verify)
     verify.set_defaults(run=_verify)

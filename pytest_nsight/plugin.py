@@ -39,10 +39,7 @@ def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object
 
 @pytest.hookimpl(trylast=True)
 def pytest_configure(config: pytest.Config) -> None:
-    """Decides once what this process is: a plain pytest, the controller, or what comes registered.
-
-    That is a worker or a bisection.
-    """
+    """Registers the controller, unless a worker or a bisection is registered already."""
     config.addinivalue_line(
         "markers",
         "nsight(rounds, warmup, rest, cold_cache, band, metric, launches, kernels, max_time, faster_than, by, "
@@ -86,7 +83,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
-    """Gives a parallel test a world of one where nobody has started its ranks."""
+    """Sets torchrun's variables for a single rank if no launcher has set them."""
     if not any("ranks" in mark.kwargs for mark in item.iter_markers("nsight")):
         return (yield)
     from pytest_nsight.protocol.ranks import as_only_rank

@@ -42,8 +42,8 @@ def measure_metrics(
 ) -> tuple[MetricUse, ...]:
     """The counters over the whole window, the ranges and the kernels with the most device time.
 
-    A range counts from its start on the host to the end of its last launch, idle time included; a kernel counts
-    while a launch of its name runs, whatever runs beside it.
+    For a range, samples count from its start on the host to the end of its last launch, idle time included. For a
+    kernel, samples count while it runs, even if other kernels run too.
 
     Args:
         trace: with or without samples.

@@ -72,9 +72,9 @@ def draw_resamples(
     """Random resamples without end; none if the pool has no sessions for the situation.
 
     The stored runs come from one session, as a save makes them, or from a session of each of several boards; the
-    new ones come from one session, without replacement. Every session is as likely as any other to be the new one,
-    and so is beside it every one that may be stored; of several boards each board, then each session of it. There
-    are 9 new runs where the session has as many, else as many as it has, at least 5.
+    new ones come from one session, without replacement. Each session is equally likely to be the new one. Each
+    eligible stored session is then equally likely; with several boards, each board is equally likely, and then each
+    of its sessions. There are 9 new runs if the session has that many, otherwise all that it has, at least 5.
 
     Args:
         processes: runs of a pool.

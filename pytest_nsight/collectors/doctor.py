@@ -65,7 +65,7 @@ def _cupti(*, is_needed: bool) -> Check:
     try:
         found = find_working()
     except CuptiError as error:
-        spare = "" if is_needed else "Nsight Systems does without, the collector cupti does not: "
+        spare = "" if is_needed else "Nsight Systems does not need it; the collector cupti does: "
         return Check(_CUPTI, ok=not is_needed, detail=f"{spare}{error}", remedy="as it says" if is_needed else "")
     return Check(_CUPTI, ok=True, detail=f"{found.path}, version {found.version}")
 

@@ -69,7 +69,7 @@ def choose(wanted: str, options: RecordingOptions, *, strict: bool) -> tuple[Col
 
 
 def _warn_of_no_gpu(wanted: str) -> tuple[str, ...]:
-    """What nsys can do without a GPU: it records ranges, such as for a look at the host, and no case is judged."""
+    """The note on nsys without a GPU: it records NVTX ranges but no kernels, so no case is judged."""
     if wanted != "nsys" or gpu_names():
         return ()
     note = "no CUDA device here: nsys records no kernels, so no case can be measured"

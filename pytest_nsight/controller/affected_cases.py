@@ -1,6 +1,6 @@
-"""Which cases a change concerns: those whose tests, imported files, baselines or libraries differ since a revision.
+"""The cases that a change affects: their tests, imported files, baselines or libraries differ since a revision.
 
-All are concerned where what all share has changed: the configuration, requirements, conftest files, plugins of the
+Every case is affected if a shared file changed: the configuration, requirements, conftest files, plugins of the
 project, this plugin, the canaries' baselines, or a file that the user has declared.
 """
 

@@ -60,7 +60,7 @@ class IdentityPass:
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Runs the cases once, shared out to several processes: nothing is timed, so they may disturb each other.
 
-        What keeps a process from that is the record's failure, and no error: its cases can be timed.
+        If a process fails, its record says so and no error is raised: its cases can be timed.
 
         Args:
             assignment: the cases of one tree.
@@ -223,11 +223,11 @@ def identify_left(
 
 
 def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredProcess, set[str], set[str]]:
-    """What is kept of a process, its cases that are to be tried again, and the one that is to be tried alone.
+    """The record to keep, the cases to retry, and the case to retry alone.
 
     Args:
         process: of the pass.
-        may_start: whether one that failed before its first case may succeed with no other beside it.
+        may_start: whether a process that failed before its first case may succeed if it runs alone.
     """
     left, running = set(process.cases or ()), _find_running(process)
     if process.end is not ProcessEnd.FAILED or not (running or may_start):

@@ -32,7 +32,7 @@ VALUES = {
         "HOW",
         "who divides tests among shards: duration (default: this plugin) or selection (pytest-split, -k, paths)",
     ),
-    "durations": ("SESSION", "kept session whose durations divide the tests among shards, not the baselines'"),
+    "durations": ("SESSION", "take durations for --nsight-shard from this kept session instead of the baselines"),
     "timeout": ("TIME", "longest that a case may take in one process, such as 90s or 2h (default: 30min)"),
     "json": ("PATH", "write the result as pytest-benchmark's JSON"),
     "markdown": ("PATH", "write the result as Markdown, for a comment or a job's summary"),

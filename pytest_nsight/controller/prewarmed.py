@@ -127,7 +127,7 @@ class PrewarmedPool:
         return found
 
     def _wait_for_beginnings(self) -> None:
-        """Two sessions of nsys 2022.4 that start in the same moment end each other."""
+        """Waits for the other workers to start: two nsys 2022.4 sessions that start together end each other."""
         deadline_s = time.monotonic() + _PATIENCE_S
         while time.monotonic() < deadline_s and not self._have_begun():
             time.sleep(_POLL_S)

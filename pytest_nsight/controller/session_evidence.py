@@ -24,7 +24,7 @@ _COMMAND = "pytest-nsight verify"
 
 
 class EvidenceOfSession:
-    """What a session that is kept says of its tree; of any other nothing."""
+    """The evidence of a kept session; empty for other sessions."""
 
     def __init__(self, settings: Settings, config: pytest.Config, items: Sequence[pytest.Item]) -> None:
         """Hashes the files that the tests import.

@@ -252,10 +252,10 @@ def _name_baselines(config: pytest.Config, given: GivenValues) -> str:
 
 
 def _enough(runs: int, against: str) -> int:
-    """Fewer runs of each tree could neither fail nor clear a case."""
+    """Refuses fewer runs of each tree than a verdict needs."""
     if against and runs < RUNS_OF_EACH_TREE:
         raise UsageError(
             f"--nsight-runs is {runs}; --nsight-against needs at least {RUNS_OF_EACH_TREE} of each tree, "
-            "or it could settle nothing"
+            "because fewer runs can neither fail nor clear a case"
         )
     return runs

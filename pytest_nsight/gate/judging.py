@@ -166,8 +166,8 @@ def _describe_unidentified(state: GateState, stored: StoredRuns) -> str:
         return ""
     return (
         f"stored runs of {count(len(names), 'case')} have no identity ({write_names(names)}), so these are timed: "
-        "the runs launched otherwise than the identity pass beside them, as where an autotuner chooses anew, or "
-        "were saved without one; --nsight-save stores it where both agree"
+        "the runs launched other kernels than their identity pass did, for example because an autotuner chose "
+        "again, or were saved without an identity pass; --nsight-save stores the identity if both agree"
     )
 
 

@@ -1,4 +1,4 @@
-"""What is identical needs no timing: which cases that settles, which are timed all the same, and what they get."""
+"""Chooses the cases that need no timing, the ones timed as an audit, and their verdicts."""
 
 from __future__ import annotations
 

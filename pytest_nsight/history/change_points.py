@@ -50,7 +50,7 @@ class _Division:
 
 
 def find_change_points(values: Floats, *, significance: float = SIGNIFICANCE) -> tuple[ChangePoint, ...]:
-    """Return the change points of a sequence, in order; none of fewer than 8 observations.
+    """The change points of a sequence, in order; none of fewer than 8 observations.
 
     The same values give the same points: the permutations are seeded.
 
@@ -75,7 +75,7 @@ def find_change_points(values: Floats, *, significance: float = SIGNIFICANCE) ->
 
 
 def _find_best(values: Floats, borders: list[int]) -> _Division | None:
-    """Return the best division over all stretches, None where none is long enough."""
+    """The best division over all stretches, None where none is long enough."""
     divisions = [
         _Division(found.statistic, start + found.index)
         for start, end in itertools.pairwise(borders)
@@ -85,7 +85,7 @@ def _find_best(values: Floats, borders: list[int]) -> _Division | None:
 
 
 def _test(values: Floats, borders: list[int], statistic: float, rng: np.random.Generator) -> float:
-    """Return the share of permutations within the stretches whose best division is as good."""
+    """The share of permutations within the stretches whose best division is as good."""
     as_good = 0
     for _ in range(PERMUTATIONS):
         shuffled = np.concatenate(
@@ -97,7 +97,7 @@ def _test(values: Floats, borders: list[int], statistic: float, rng: np.random.G
 
 
 def _divide(values: Floats) -> _Division | None:
-    """Return the division of a stretch with the largest scaled energy distance between its left and right part.
+    """The division of a stretch with the largest scaled energy distance between its left and right part.
 
     The right part may end before the stretch does, so that a second change does not hide the first one.
     """

@@ -22,7 +22,7 @@ from pytest_nsight.model.values import RunSummary, Shape
 
 
 def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compared: int) -> Basis:
-    """Return the numbers behind the comparison of one subject.
+    """The numbers behind the comparison of one subject.
 
     Args:
         subject: what was compared.
@@ -69,7 +69,7 @@ def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compa
 
 
 def _retrace_looks(found: Contrast) -> tuple[Look, ...]:
-    """Return the comparison at every look that the subject took."""
+    """The comparison at every look that the subject took."""
     looks = []
     for runs in LOOKS:
         if runs >= found.new_runs:
@@ -116,7 +116,7 @@ _EXPLAINING_SHARE = 0.1
 
 
 def find_slower_kernels(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> tuple[SlowerKernel, ...]:
-    """Return the launches that got slower, worst first.
+    """The launches that got slower, worst first.
 
     Times are medians over runs of the shape's total in a round. Left out is what makes up less than a tenth
     of the sum of all growth.

@@ -27,7 +27,7 @@ _SOFTWARE = ("torch", "triton", "cuda", "canaries")
 
 
 def keep_same_software(canary: SubjectRuns) -> SubjectRuns:
-    """Return the canary's runs without stored runs of other software.
+    """The canary's runs without stored runs of other software.
 
     An upgrade changes the canaries' kernels as it changes the user's, and the gate has to judge that change.
     """
@@ -43,7 +43,7 @@ def keep_same_software(canary: SubjectRuns) -> SubjectRuns:
 
 
 def find_board_groups(canaries: Sequence[SubjectRuns]) -> Mapping[str, str]:
-    """Return board -> its group, named after one of its boards.
+    """Board -> its group, named after one of its boards.
 
     Boards on which a stream was not measured are left out.
 

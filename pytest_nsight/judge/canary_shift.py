@@ -50,7 +50,7 @@ class CanaryLevels:
 
 
 def read_canary(name: str, run_variance: float, locations: Sequence[Location]) -> CanaryLevels:
-    """Return a canary with the means of all its stored and new runs."""
+    """A canary with the means of all its stored and new runs."""
     logs: dict[Place, list[float]] = {}
     for location in locations:
         logs.setdefault(location.place, []).append(location.log_ns)
@@ -76,12 +76,12 @@ class Levels:
     levels: Mapping[Place, float]
 
     def correct(self, locations: Sequence[Location]) -> tuple[Location, ...]:
-        """Return the locations less the level of the canaries in their sessions; in other sessions as they are."""
+        """The locations minus the canaries' level in their session; unchanged in a session without a level."""
         levels = self.levels
         return tuple(replace(item, log_ns=item.log_ns - levels.get(item.place, 0.0)) for item in locations)
 
     def shift(self, before: Sequence[Location], now: Sequence[Location]) -> Shift | None:
-        """Return what `correct` takes off the difference of these means, None if both are of the same sessions."""
+        """What `correct` takes off the difference of these means, None if both are of the same sessions."""
         old, new = shares(before), shares(now)
         steps = {place: new.get(place, 0.0) - old.get(place, 0.0) for place in self.levels}
         if not any(steps.values()):
@@ -115,7 +115,7 @@ class Panel:
         self._known: dict[frozenset[Place], Levels | None] = {}
 
     def levels(self, locations: Sequence[Location]) -> Levels | None:
-        """Return the levels of the sessions of these runs; None if fewer than 4 canaries were measured in all."""
+        """The levels of the sessions of these runs; None if fewer than 4 canaries were measured in all."""
         places = frozenset(location.place for location in locations)
         if places not in self._known:
             self._known[places] = self._find_levels(places)

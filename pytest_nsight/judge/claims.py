@@ -74,14 +74,14 @@ class _Estimate:
 
 
 def find_partner(given: SubjectRuns, subjects: Mapping[Subject, SubjectRuns]) -> SubjectRuns | None:
-    """Return the runs of the case that this one claims to beat, None if there are none."""
+    """The runs of the case that this one claims to beat, None if there are none."""
     if given.policy.faster_than is None:
         return None
     return subjects.get(Subject(given.policy.faster_than, given.subject.part))
 
 
 def check_claims(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> tuple[ClaimFinding, ...]:
-    """Check every claim of a subject against its new runs.
+    """Checks every claim of a subject against its new runs.
 
     Args:
         given: runs of the claiming subject.
@@ -138,7 +138,7 @@ def _check_kernels(runs: Sequence[RunSummary], claimed: Sequence[str]) -> ClaimF
 
 
 def _check_max_time(given: SubjectRuns, claimed_ns: float, prior: Prior) -> ClaimFinding:
-    """Fail when the time is shown to be over the claim: the whole 95 % interval lies above it."""
+    """Fails when the time is shown to be over the claim: the whole 95 % interval lies above it."""
     metric = given.policy.metric
     found_runs = locate_all(given.new, metric)
     locations = found_runs.locations
@@ -158,7 +158,7 @@ def _check_max_time(given: SubjectRuns, claimed_ns: float, prior: Prior) -> Clai
 
 
 def _check_share(given: SubjectRuns, claimed: float, prior: Prior) -> ClaimFinding:
-    """Fail when the share is shown to be under the claim: the whole 95 % interval lies below it.
+    """Fails when the share is shown to be under the claim: the whole 95 % interval lies below it.
 
     Each run is held against the limit of its own board. The limit's own error, of about 0.1 %, is left out.
     """
@@ -189,7 +189,7 @@ def _check_share(given: SubjectRuns, claimed: float, prior: Prior) -> ClaimFindi
 
 
 def _check_factor(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior) -> ClaimFinding:
-    """Fail unless the factor is shown: the lower end of its 95 % interval must exceed the claim.
+    """Fails unless the factor is shown: the lower end of its 95 % interval must exceed the claim.
 
     Where every run interleaved the rounds of the two cases, their pairs decide. Elsewhere the cases are paired run
     by run, so that what a process or a session does to both cancels. Cases of two shards have no session in common.
@@ -234,7 +234,7 @@ def _sessions(locations: Sequence[Location]) -> set[str]:
 
 
 def _estimate_apart(own: Sequence[Location], other: Sequence[Location], prior: Prior) -> _Estimate:
-    """Estimate the factor between cases of two sessions, which shards are: nothing cancels.
+    """Estimates the factor between cases of two sessions, which shards are: nothing cancels.
 
     Beside the error of each mean, the spreads of sessions and, on two boards, of boards widen the interval.
     """
@@ -290,7 +290,7 @@ def _run_variance(locations: Sequence[Location], prior: Prior) -> float:
 
 
 def _estimate(values: Sequence[float], expected: float, prior: Prior, floors: Sequence[float]) -> _Estimate:
-    """Estimate a mean over runs, its variance drawn to the prior and no less than the rounds alone show."""
+    """Estimates a mean over runs, its variance drawn to the prior and no less than the rounds alone show."""
     mean = math.fsum(values) / len(values)
     squares = float(np.var(values)) * len(values)
     df = prior.degrees_of_freedom + len(values) - 1

@@ -23,7 +23,7 @@ _NOUNS = {"frame_bytes": "local memory bytes", "shared_bytes": "shared bytes"}
 
 
 def describe_proof(identity: Identity, compared: str) -> str:
-    """Say what is equal.
+    """The sentence on what is equal.
 
     Args:
         identity: of the case.
@@ -35,7 +35,7 @@ def describe_proof(identity: Identity, compared: str) -> str:
 
 
 def describe_change(before: Identity | None, after: Identity | None) -> str:
-    """Say what the launches differ in, the first few things; "" where they are equal or cannot be compared."""
+    """The first few differences between the launches; "" where they are equal or cannot be compared."""
     if not before or not after or not before.digest or not after.digest or before.digest == after.digest:
         return ""
     if before.reading != after.reading:

@@ -23,7 +23,7 @@ from pytest_nsight.model.values import is_gpu
 
 
 def learn_prior(subjects: Sequence[PreparedSubject]) -> Prior:
-    """Return the prior of the run variance, fitted to all subjects of the suite."""
+    """The prior of the run variance, fitted to all subjects of the suite."""
     ratios, degrees = [], []
     for subject in subjects:
         groups = (*group_by_session(subject.stored), *group_by_session(subject.new))
@@ -37,7 +37,7 @@ def learn_prior(subjects: Sequence[PreparedSubject]) -> Prior:
 
 
 def build_panel(canaries: Sequence[PreparedSubject], prior: Prior) -> Panel:
-    """Return the canaries with the level of each in every session."""
+    """The canaries with the level of each in every session."""
     return Panel([_read(canary, prior) for canary in canaries])
 
 
@@ -48,7 +48,7 @@ def _read(canary: PreparedSubject, prior: Prior) -> CanaryLevels:
 
 
 def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contrast | None:
-    """Return the difference on time of one subject, None where times cannot be compared."""
+    """The difference on time of one subject, None where times cannot be compared."""
     if not subject.has_times:
         return None
     compared, stored, new = subject.compared, subject.stored, subject.new

@@ -98,11 +98,11 @@ class Contrast:
         return self.noise.run.degrees_of_freedom
 
     def variance_with(self, new_runs: int) -> float:
-        """Return the variance of the difference if there were this many new runs."""
+        """The variance of the difference if there were this many new runs."""
         return self._run_part(new_runs) + self.level_variance + self._context_part(new_runs)
 
     def variance_to_come(self, new_runs: int) -> float:
-        """Return the variance of what the difference will have changed by at this many new runs."""
+        """The variance of the change of the difference until there are this many new runs."""
         return self._run_part(self.new_runs) - self._run_part(new_runs)
 
     def _run_part(self, new_runs: int) -> float:
@@ -127,7 +127,7 @@ class Contrast:
         return self.degrees_with(self.new_runs)
 
     def degrees_with(self, new_runs: int) -> float:
-        """Return the degrees of freedom if there were this many new runs."""
+        """The degrees of freedom if there were this many new runs."""
         run_part = self._run_part(new_runs)
         run_df = self.run_df + (new_runs - self.new_runs) * (2 if self.is_paired else 1)
         level_part, level_df = self.level_variance, self.level_df
@@ -160,17 +160,17 @@ class Contrast:
 
 
 def upper_tail(statistic: float, degrees_of_freedom: float) -> float:
-    """Return P(t > statistic): what `scipy.stats.t.sf` gives, at a hundredth of its cost."""
+    """P(t > statistic): what `scipy.stats.t.sf` gives, at a hundredth of its cost."""
     return float(special.stdtr(degrees_of_freedom, -statistic))
 
 
 def upper_quantile(tail: float, degrees_of_freedom: float) -> float:
-    """Return the t that is exceeded with probability `tail`."""
+    """The t that is exceeded with probability `tail`."""
     return -float(special.stdtrit(degrees_of_freedom, tail))
 
 
 def pool_degrees(*parts: tuple[float, float]) -> float:
-    """Return Satterthwaite's degrees of freedom of a sum of (variance, degrees of freedom)."""
+    """Satterthwaite's degrees of freedom of a sum of (variance, degrees of freedom)."""
     total = sum(variance for variance, _ in parts)
     # Relative parts: the squares of tiny variances would vanish.
     return 1 / sum((variance / total) ** 2 / df for variance, df in parts if variance > 0)
@@ -179,7 +179,7 @@ def pool_degrees(*parts: tuple[float, float]) -> float:
 def contrast(
     baseline: Sequence[Location], new: Sequence[Location], noise: Noise, shift: Shift | None = None
 ) -> Contrast:
-    """Compare the mean locations of the new and of the stored runs.
+    """Compares the mean locations of the new and of the stored runs.
 
     A session or a board weighs with the square of the difference between its shares of stored and new runs: what
     both share cancels, so runs of one session are compared by the run variance alone, and then, with a
@@ -211,7 +211,7 @@ def contrast(
 
 
 def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], noise: Noise) -> Component:
-    """Return what sessions and boards add to the variance of the difference, by the stored runs.
+    """What sessions and boards add to the variance of the difference, by the stored runs.
 
     Boards whose groups are known differ as boards of one group do, and the groups differ as boards do.
     """
@@ -235,7 +235,7 @@ def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], nois
 
 
 def _levels_after(expected: Component, shift: Shift) -> Component:
-    """Return the variance of the levels after the correction by the shift.
+    """The variance of the levels after the correction by the shift.
 
     The scatter of the canaries over this very step counts where it exceeds what the stored runs led to expect. It
     never lowers the variance: a case may move in a way that no canary shares.
@@ -256,5 +256,5 @@ def _sum_by(parts: Mapping[Place, float], keys: Mapping[Place, str]) -> dict[str
 
 
 def _imbalance(before: Mapping[_Key, float], now: Mapping[_Key, float]) -> float:
-    """Return the sum over levels of the squared difference of their shares of stored and new runs."""
+    """The sum over levels of the squared difference of their shares of stored and new runs."""
     return sum((now.get(key, 0.0) - before.get(key, 0.0)) ** 2 for key in {*before, *now})

@@ -58,7 +58,7 @@ class Modes:
 
 
 def find_drift(logs: Floats, largest: float = LARGEST_DRIFT) -> float:
-    """Return the log change from the first to the last round, 0.0 unless it is a drift.
+    """The log change from the first to the last round, 0.0 unless it is a drift.
 
     A drift is a line (Theil 1950, Sen 1968) whose 99 % interval of the slope excludes 0 and that makes more than
     `largest` over the run, or midmeans of the first and the last third that differ by more than that and by four
@@ -86,7 +86,7 @@ def find_drift(logs: Floats, largest: float = LARGEST_DRIFT) -> float:
 
 
 def _thin(logs: Floats) -> Floats:
-    """Return the logs, or medians of consecutive blocks of them where they are too many."""
+    """The logs, or medians of consecutive blocks of them where they are too many."""
     size = -(-logs.size // _MOST_IN_PAIRS)
     if size <= 1:
         return logs
@@ -108,7 +108,7 @@ def _compare_thirds(logs: Floats, largest: float) -> float:
 
 
 def _inflate(residuals: Floats) -> float:
-    """Return by how much neighbours that resemble each other widen an error: sqrt((1 + rho) / (1 - rho))."""
+    """By how much neighbours that resemble each other widen an error: sqrt((1 + rho) / (1 - rho))."""
     centred = residuals - residuals.mean()
     squares = float(centred @ centred)
     rho = float(centred[1:] @ centred[:-1]) / squares if squares > 0 else 0.0
@@ -118,7 +118,7 @@ def _inflate(residuals: Floats) -> float:
 
 @lru_cache(maxsize=64)
 def _pairs(count: int) -> tuple[Indices, Indices, Indices, float]:
-    """Return all pairs of rounds, their distances, and how many ranks the 99 % interval of the median slope spans.
+    """All pairs of rounds, their distances, and how many ranks the 99 % interval of the median slope spans.
 
     The interval is that of Sen (1968), by Kendall's normal approximation.
     """
@@ -128,7 +128,7 @@ def _pairs(count: int) -> tuple[Indices, Indices, Indices, float]:
 
 
 def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
-    """Return the two modes of a run's rounds, None if there is only one.
+    """The two modes of a run's rounds, None if there is only one.
 
     The sorted rounds are parted where the squares within the two parts are least. They are modes if their
     means are more than 1.5 %, 100 ns (three ticks of the GPU's timer) and five of the standard deviations within

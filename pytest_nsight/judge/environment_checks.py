@@ -27,7 +27,7 @@ _PID = re.compile(r"^pid \d+")
 
 
 def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary], against: str = "") -> str:
-    """Return why the machine makes two groups of runs incomparable, "" if it does not.
+    """Why the machine makes two groups of runs incomparable, "" if it does not.
 
     A baseline taken under such conditions is as bad as such new runs: it would lead to false improvements.
 
@@ -50,12 +50,12 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
 
 
 def is_disturbed(run: RunSummary) -> bool:
-    """Return whether other programs had the processor for so long that the run's times are theirs, too."""
+    """Whether other programs had the processor for so long that the run's times are theirs, too."""
     return (run.clocks.processor_lost or 0.0) > LOST_SHARE
 
 
 def leave_out_disturbed(runs: Sequence[RunSummary], fewest: int) -> tuple[RunSummary, ...]:
-    """Return the runs that were not disturbed, or all of them where these are fewer than needed.
+    """The runs that were not disturbed, or all of them where these are fewer than needed.
 
     What a run lost of the processor is counted apart from its times, so to choose by it favours none of them.
 
@@ -68,7 +68,7 @@ def leave_out_disturbed(runs: Sequence[RunSummary], fewest: int) -> tuple[RunSum
 
 
 def explain_unfit(runs: Sequence[RunSummary]) -> str:
-    """Return why the machine makes these runs a poor baseline, "" if it does not.
+    """Why the machine makes these runs a poor baseline, "" if it does not.
 
     These are the checks of a comparison, without anything to compare with: a later session on an idle machine would
     find the same of its baseline.
@@ -85,7 +85,7 @@ def explain_unfit(runs: Sequence[RunSummary]) -> str:
 
 
 def explain_shift(log_change: float) -> str:
-    """Return the sentence on canaries that moved too far."""
+    """The sentence on canaries that moved too far."""
     return (
         f"the canaries, the plugin's own cases, are {percent_of_log(log_change)} off the baseline: the machine is "
         "another one than it was; look for what shares or limits the GPU, or save a new baseline with --nsight-save"
@@ -146,7 +146,7 @@ def _explain_foreign_processes(
 
 
 def _name_foreign_processes(runs: Sequence[RunSummary]) -> set[str]:
-    """Return the names of the other processes without their ids, which no two sessions share."""
+    """The names of the other processes without their ids, which no two sessions share."""
     found = (process for run in runs for process in run.clocks.foreign_processes)
     return {_PID.sub("", process).strip(" ()") or "one without a name" for process in found}
 

@@ -46,17 +46,21 @@ def suspects(
     canaries: Sequence[SubjectRuns] = (),
     proven: Collection[str] = (),
 ) -> tuple[Subject, ...]:
-    """Return the subjects that need fresh runs, in order.
+    """The subjects that need fresh runs, in order.
 
-    These are subjects that may still turn out as regressions or improvements, but for those whose change is beyond
-    doubt; those whose kernel families stayed while their launch shapes changed (an autotuner may choose anew in the
-    next process); those whose every run so far drifts or was disturbed by other programs; and claims that lie
-    within their interval, with the case that they claim to beat.
+    A subject that has new runs, but not yet the most, needs fresh ones in these cases:
+
+    - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
+    - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
+    - All its runs so far drift or were disturbed by other programs.
+    - Too few of its pairs of runs are left, because some were set aside (comparison of two trees).
+    - More runs could turn a failed claim into one that holds, or the reverse. The case that it claims to beat
+      needs fresh runs, too.
 
     Args:
         given: all runs of every measured subject.
         family: maps a normalised kernel name to the name that all its tiles and variants share.
-        settle: whether subjects that more runs may show to be equal count, too; for those to whom
+        settle: whether subjects that more runs may show to be equal need fresh runs, too. It is on where
             INCONCLUSIVE is a failure.
         canaries: runs of the plugin's own cases, which get no verdict.
         proven: cases that are known to launch what they are compared with. Their times are looked at again only
@@ -83,7 +87,7 @@ def suspects(
 
 
 def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str) -> tuple[Subject, ...]:
-    """Return the subjects whose claims all hold for their new runs, or cannot be checked on this device.
+    """The subjects whose claims all hold for their new runs, or cannot be checked on this device.
 
     Args:
         given: all runs of every subject, with the cases that they claim to beat.
@@ -121,7 +125,7 @@ def _is_suspect(
 def judge(
     given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str, canaries: Sequence[SubjectRuns] = ()
 ) -> tuple[Verdict, ...]:
-    """Return the verdict on every subject, in order.
+    """The verdict on every subject, in order.
 
     Args:
         given: all runs of every measured subject; all of them, since each shows something of the noise of the
@@ -158,7 +162,7 @@ def _with_groups(given: SubjectRuns, groups: Mapping[str, str]) -> SubjectRuns:
 
 
 def _adjust(suite: _Suite) -> list[Significance]:
-    """Adjust the p-values over all compared subjects by Benjamini and Hochberg (1995).
+    """Adjusts the p-values over all compared subjects by Benjamini and Hochberg (1995).
 
     Subjects that were cleared, or that have too few runs to fail, enter with p = 1: they stay among the
     comparisons, since leaving them out would choose the comparisons by their outcome.

@@ -137,12 +137,12 @@ class _LocatedRounds:
 
 
 def exp(log_value: float) -> float:
-    """Return the exponential, or that of 700 where it would overflow."""
+    """The exponential, of at most 700 so that it does not overflow."""
     return math.exp(min(log_value, _LARGEST_LOG))
 
 
 def midmean(values: Floats) -> Floats:
-    """Return the mean of the middle half along the last axis, as `scipy.stats.trim_mean(values, 0.25, -1)`.
+    """The mean of the middle half along the last axis, as `scipy.stats.trim_mean(values, 0.25, -1)`.
 
     Half of the rounds may be outliers on one side or both before it breaks, and it does not jump between the
     two modes of a clock that hops, as the median does.
@@ -153,12 +153,12 @@ def midmean(values: Floats) -> Floats:
 
 
 def low_percentile(values: Floats) -> Floats:
-    """Return the 10th percentile along the last axis: on a processor, the middle half says how much others did."""
+    """The 10th percentile along the last axis: on a processor, the middle half says how much others did."""
     return np.asarray(np.quantile(values, LOW_SHARE, axis=-1), dtype=np.float64)
 
 
 def within_run_error(log_durations: Floats, statistic: Callable[[Floats], Floats] = midmean) -> float:
-    """Return the standard error of a run's location by batch means.
+    """The standard error of a run's location by batch means.
 
     There are 6 successive batches, fewer below 12 rounds. Batches keep the autocorrelation of neighbouring
     rounds inside. The first rounds that do not fill a batch are left out.
@@ -178,7 +178,7 @@ def within_run_error(log_durations: Floats, statistic: Callable[[Floats], Floats
 def locate(
     run: RunSummary, metric: str, board_groups: Mapping[str, str] = MappingProxyType({})
 ) -> Location | Unlocated:
-    """Return the location of a run, or why it has none.
+    """The location of a run, or why it has none.
 
     Args:
         run: the run.
@@ -209,7 +209,7 @@ def locate(
 def _locate_rounds(
     rounds: tuple[object, ...], round_mhz: tuple[int, ...], *, on_gpu: bool
 ) -> _LocatedRounds | Unlocated:
-    """Return the location of the rounds; remembered, since every look and every replay asks again."""
+    """The location of the rounds; cached, since every look and every replay asks again."""
     try:
         durations = np.asarray([float(value) for value in rounds], dtype=np.float64)  # type: ignore[arg-type]
     except (TypeError, ValueError, OverflowError):
@@ -229,7 +229,7 @@ def _locate_rounds(
 def locate_all(
     runs: Iterable[RunSummary], metric: str, board_groups: Mapping[str, str] = MappingProxyType({})
 ) -> LocatedRuns:
-    """Return the locations of those runs that have one, and the others."""
+    """The locations of those runs that have one, and the others."""
     found = [locate(run, metric, board_groups) for run in runs]
     return LocatedRuns(
         tuple(item for item in found if isinstance(item, Location)),
@@ -238,7 +238,7 @@ def locate_all(
 
 
 def typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
-    """Return the one time in ns that reports show of runs: the geometric mean of their locations.
+    """The single time in ns that reports show for several runs: the geometric mean of their locations.
 
     As in a comparison, runs that drift or whose clock changed count only where all do.
 
@@ -255,13 +255,13 @@ def typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
 
 
 def has_one_level(run: RunSummary, metric: str) -> bool:
-    """Return whether a run may be compared: it has a location, does not drift, and its clock does not change."""
+    """Whether a run may be compared: it has a location, does not drift, and its clock does not change."""
     found = locate(run, metric)
     return isinstance(found, Location) and found.has_one_level
 
 
 def explain_no_level(runs: Sequence[RunSummary], metric: str) -> str:
-    """Return why none of these runs may be compared, "" if some may or their rounds have no logarithm."""
+    """Why none of these runs may be compared, "" if some may or their rounds have no logarithm."""
     found = locate_all(runs, metric).locations
     if not found or any(location.has_one_level for location in found):
         return ""
@@ -271,7 +271,7 @@ def explain_no_level(runs: Sequence[RunSummary], metric: str) -> str:
 
 
 def resolution_ns(locations: Iterable[Location]) -> float:
-    """Return the smallest change in ns that may count: two ticks of the timer, at least 50 ns.
+    """The smallest change in ns that may count: two ticks of the timer, at least 50 ns.
 
     The tick is the greatest common divisor of the differences between the distinct rounds. It is believed
     when at least 8 such differences exist, and up to 1 us (the unit of torch.profiler), so that a handful of

@@ -39,7 +39,7 @@ clock, caches and neighbours change between them.
 
 
 def material_change(band: float, resolution_ns: float, baseline_ns: float, *, on_processor: bool = False) -> float:
-    """Return the smallest material difference of log times: the band, or what can be resolved if that is larger.
+    """The smallest material difference of log times: the band, or what can be resolved if that is larger.
 
     Args:
         band: as a ratio; what is no number of at least 0 makes nothing material.
@@ -54,7 +54,7 @@ def material_change(band: float, resolution_ns: float, baseline_ns: float, *, on
 
 
 def equality_margin(material: float) -> float:
-    """Return the difference of log times within which UNCHANGED must be shown."""
+    """The difference of log times within which UNCHANGED must be shown."""
     return math.log1p(MARGIN_FACTOR * math.expm1(min(material, 700.0)))
 
 
@@ -109,7 +109,7 @@ def may_settle(contrast: Contrast) -> bool:
 
 
 def runs_to_settle(contrast: Contrast) -> int | None:
-    """Return how many stored runs bring the interval inside the margin, in whole saves; None if not 20."""
+    """The number of stored runs that brings the interval inside the margin, in whole saves; None if 20 do not."""
     for stored in range(SAVED_AT_ONCE, _MOST_STORED_RUNS + 1, SAVED_AT_ONCE):
         if stored <= contrast.baseline_runs:
             continue
@@ -124,7 +124,7 @@ def runs_to_settle(contrast: Contrast) -> int | None:
 
 
 def detectable_change(contrast: Contrast, compared: int) -> float:
-    """Return the smallest difference of log times that the last look finds with probability 0.95.
+    """The smallest difference of log times that the last look finds with probability 0.95.
 
     It must pass both hurdles, the material difference and the significance that Benjamini-Hochberg asks of
     the smallest of `compared` p-values.

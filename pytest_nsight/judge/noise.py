@@ -110,7 +110,7 @@ class Noise:
 
 
 def expected_spread(duration_ns: float, board: str) -> Spread:
-    """Return what runs of such a duration on such a board are expected to vary by.
+    """The expected spread of runs of such a duration on such a board.
 
     A board whose name is no UUID of a GPU is a shared processor: percents, not tenths of percents. The deviation of
     contexts is a time, so the shorter the kernel the more it is of it; from 30 us on it is no more than what runs
@@ -124,7 +124,7 @@ def expected_spread(duration_ns: float, board: str) -> Spread:
 
 
 def pool_within(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
-    """Return the sum of squares around the group means, and its degrees of freedom."""
+    """The sum of squares around the group means, and its degrees of freedom."""
     squares = 0.0
     for group in groups:
         if len(group) > 1:
@@ -134,7 +134,7 @@ def pool_within(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
 
 
 def fit_prior(ratios: Sequence[float], degrees: Sequence[float]) -> Prior:
-    """Fit a suite's prior to the variances of its subjects by the moments of their logarithms.
+    """Fits a suite's prior to the variances of its subjects by the moments of their logarithms.
 
     Args:
         ratios: run variance of each subject, divided by the expected one; 0 counts as 1/100 of the median.
@@ -170,7 +170,7 @@ def _invert_trigamma(value: float) -> float:
 
 
 def group_by_session(locations: Sequence[Location]) -> list[list[Location]]:
-    """Return the locations session by session; one session on two boards counts as two."""
+    """The locations session by session; one session on two boards counts as two."""
     groups: dict[tuple[str, str], list[Location]] = {}
     for location in locations:
         groups.setdefault((location.board, location.session), []).append(location)
@@ -178,13 +178,13 @@ def group_by_session(locations: Sequence[Location]) -> list[list[Location]]:
 
 
 def shares(locations: Sequence[Location]) -> dict[Place, float]:
-    """Return the share of the runs that each session on each board has."""
+    """The share of the runs that each session on each board has."""
     counts = Counter(location.place for location in locations)
     return {place: count / len(locations) for place, count in counts.items()}
 
 
 def measure_context_shift(baseline: Sequence[Location], new: Sequence[Location]) -> float:
-    """Return the share of the runs whose context the others lack: 0 for equal contexts, 1 for none in common.
+    """The share of the runs whose context the others lack: 0 for equal contexts, 1 for none in common.
 
     The context of a run is the number of cases that its process measured, to a factor of two: it says whether the
     process measured the suite, or only the few cases that a look asks for. A run of unknown context counts as one
@@ -199,7 +199,7 @@ def measure_context_shift(baseline: Sequence[Location], new: Sequence[Location])
 
 
 def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior: Prior, spread: Spread) -> Noise:
-    """Estimate the variances of one subject from its runs and the priors.
+    """Estimates the variances of one subject from its runs and the priors.
 
     Args:
         baseline: stored runs of all boards; the session and the board variance come from them alone, because
@@ -238,7 +238,7 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
 
 
 def _pool_sessions(means: Sequence[tuple[float, float]], session_variance: float) -> tuple[float, float]:
-    """Return the mean over the sessions of a board, and its sampling variance."""
+    """The mean over the sessions of a board, and its sampling variance."""
     return (
         float(np.mean([mean for mean, _ in means])),
         sum(variance + session_variance for _, variance in means) / len(means) ** 2,
@@ -248,7 +248,7 @@ def _pool_sessions(means: Sequence[tuple[float, float]], session_variance: float
 def _draw_to_prior(
     groups: Sequence[Sequence[tuple[float, float]]], prior_variance: float, prior_df: float
 ) -> Component:
-    """Draw the variance among (mean, its sampling variance), group by group, towards its prior."""
+    """Draws the variance among (mean, its sampling variance), group by group, towards its prior."""
     squares, own_df = pool_within([[mean for mean, _ in group] for group in groups])
     if own_df == 0:
         return Component(prior_variance, prior_df)

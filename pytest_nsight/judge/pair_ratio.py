@@ -40,7 +40,7 @@ class PairEstimate:
 def estimate_pairs(
     pairs: Sequence[InterleavedPairs], runs: Sequence[str], metric: str
 ) -> tuple[PairEstimate, ...] | None:
-    """Return the estimate of each run, None unless every run has one.
+    """The estimate of each run, None unless every run has one.
 
     Args:
         pairs: of one claiming case, at most one set a run.
@@ -54,7 +54,7 @@ def estimate_pairs(
 
 
 def estimate_pair(pairs: InterleavedPairs, metric: str) -> PairEstimate | None:
-    """Return the estimate of one run, None if it has too few pairs or a duration that is no time.
+    """The estimate of one run, None if it has too few pairs or a duration that is no time.
 
     The pairs are cut into 8 successive blocks, fewer below 16 pairs. A block is represented by the mean of the
     middle half of its differences; the first pairs that do not fill a block are left out.

@@ -101,7 +101,7 @@ class _StoredSession:
 
 
 def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject:
-    """Prepare one subject; no argument of the right type makes this raise.
+    """Prepares one subject; no argument of the right type makes this raise.
 
     Args:
         given: its runs.
@@ -155,7 +155,7 @@ def _left_out(runs: Sequence[RunSummary], kept: Sequence[RunSummary]) -> list[Ru
 
 
 def prepare_canary(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject | None:
-    """Prepare a canary; None if it is not the same work as before."""
+    """Prepares a canary; None if it is not the same work as before."""
     if not given.is_comparable or not given.new:
         return None
     prepared = prepare(keep_same_software(given), family)
@@ -164,7 +164,7 @@ def prepare_canary(given: SubjectRuns, family: Callable[[str], str]) -> Prepared
 
 
 def _choose_sessions(given: SubjectRuns) -> tuple[list[_StoredSession], tuple[Location, ...]]:
-    """Return the stored sessions that count, oldest first, and the locations that are set aside.
+    """The stored sessions that count, oldest first, and the locations that are set aside.
 
     Left out are sessions that launch other shapes than the newest session, and sessions whose mean differs from the
     newest one's by more than the band and by more than three standard deviations expected of two sessions on two

@@ -29,7 +29,7 @@ def _times(comparison: Comparison) -> str:
 
 
 def _unless_paired(comparison: Comparison | None, remedy: str) -> str:
-    """Return the remedy, "" in a comparison of two trees, which has no stored baseline."""
+    """The remedy, "" in a comparison of two trees, which has no stored baseline."""
     return "" if comparison is not None and comparison.against else remedy
 
 
@@ -87,7 +87,7 @@ def insufficient(comparison: Comparison) -> str:
     if comparison.against:
         return (
             f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}), "
-            "too few to judge; see why the other runs are missing"
+            "too few to judge; the session's notes say why runs are missing"
         )
     return (
         f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "
@@ -167,7 +167,7 @@ def listing(finding: StructureFinding) -> str:
 
 
 def _headline(finding: StructureFinding) -> str:
-    """Return what kind of change it is, as far as numbers of launches show it."""
+    """The kind of the change, as far as numbers of launches show it."""
     launched = [change for change in finding.changes if change.shape.kind in LAUNCH_KINDS]
     lost = sum(max(0, change.before - change.now) for change in launched)
     gained = sum(max(0, change.now - change.before) for change in launched)

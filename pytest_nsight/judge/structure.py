@@ -54,12 +54,12 @@ class StructureFinding:
 
 @lru_cache(maxsize=2**14)
 def identify(shape: Shape) -> Shape:
-    """Return the shape with only what is compared; remembered, since every run has the same."""
+    """The shape with only what is compared; cached, since every run has the same shapes."""
     return replace(shape, full_name="", registers=0, shared_bytes=0)
 
 
 def count_shapes(run: RunSummary) -> Counter[Shape]:
-    """Return how often a round of the run launches each identified shape, in order of first launch."""
+    """How often a round of the run launches each identified shape, in order of first launch."""
     counts: Counter[Shape] = Counter()
     for use in run.shapes:
         if use.count > 0:
@@ -68,7 +68,7 @@ def count_shapes(run: RunSummary) -> Counter[Shape]:
 
 
 def count_launches(run: RunSummary) -> int:
-    """Return the launches of a round, without copies and sets."""
+    """The launches of a round, without copies and sets."""
     return sum(use.count for use in run.shapes if use.shape.kind in LAUNCH_KINDS)
 
 
@@ -82,7 +82,7 @@ def launch_the_same(runs: Sequence[RunSummary]) -> bool:
 def compare_structure(
     baseline: Sequence[RunSummary], new: Sequence[RunSummary], family: Callable[[str], str]
 ) -> StructureFinding:
-    """Compare the launches of the new runs with those of the stored runs.
+    """Compares the launches of the new runs with those of the stored runs.
 
     Args:
         baseline: stored runs, at least one.

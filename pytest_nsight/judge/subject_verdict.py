@@ -49,7 +49,7 @@ class Significance:
 def decide(
     subject: PreparedSubject, contrast: Contrast | None, significance: Significance, claims: Sequence[ClaimFinding]
 ) -> Verdict:
-    """Return the verdict: structure before time, what fails before what passes.
+    """The verdict on one subject: structure before time, failures before passes.
 
     Args:
         subject: what was measured.
@@ -153,11 +153,11 @@ def _decide_on_time(
 def _explain_by_choice(
     subject: PreparedSubject, kind: VerdictKind, contrast: Contrast, comparison: Comparison
 ) -> str:
-    """Why the time settles nothing where an autotuner chose anew for some of the kernels; "" if it does."""
+    """Explains why the time is no evidence after a new autotuner choice; "" if it is evidence."""
     structure, metric = subject.structure, subject.given.policy.metric
     if metric not in DEVICE_METRICS:
         return ""
-    # Of cuDNN nobody knows that it had the same convolutions to choose for.
+    # cuDNN does not report the problem, so equal work is not proven.
     unknown = [kernel for kernel in structure.retuned if kernel.is_new and kernel.name != CUDNN]
     if not unknown or contrast.difference > _LARGEST_BY_CHOICE:
         return ""

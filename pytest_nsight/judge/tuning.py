@@ -1,6 +1,6 @@
-"""Kernels for which an autotuner chose another configuration for the very same work; and what cuDNN chose by time.
+"""Kernels for which an autotuner chose another configuration for equal work, and kernels that cuDNN chose by time.
 
-Of an autotuner's work a digest is known; of cuDNN's only its settings.
+An autotuner's work has a digest. cuDNN reports only its settings.
 """
 
 from __future__ import annotations
@@ -20,24 +20,24 @@ _OF_CUDNN = re.compile(
     r"|^void (?:(?:ex|im)plicit_convolve_sgemm|[dw]grad\w*_engine|im2col4d_kernel|fft2d_[cr]2[cr]_\w+"
     r"|flip_filter|compute_gemm_pointers|DSE::\w+)\b"
 )
-"""Full names of its kernels, which do not all name it: convolutions, some by way of Fourier transforms.
+"""Full names of cuDNN's convolution kernels, some by Fourier transforms; not all of them contain "cudnn".
 
-Other products of matrices are not among them: they are cuBLAS's, too, and change with settings of the program.
+Other matrix products are left out: cuBLAS has kernels of the same names, which change with the program's settings.
 """
 
 _NOT_BY_TIME = re.compile(r"sdpa|attention|fmha|batch_?norm|\bbn_|rnn", re.IGNORECASE)
-"""Other work of cuDNN, for which it chooses by rules."""
+"""Other work of cuDNN, for which it chooses kernels by rules, not by time."""
 
 
 @dataclass(frozen=True, slots=True)
 class RetunedKernel:
-    """A kernel that got the same problems, as often each, in all runs, and not the same configurations.
+    """A kernel that solved the same problems, each as often, in all runs, but with other configurations.
 
     Attributes:
         name: normalised, or CUDNN.
-        before: what of its configurations only stored runs had, such as "BLOCK: 64", sorted; of CUDNN kernels.
-        now: what of them only the new runs have.
-        is_new: whether new runs have a choice that no stored run had; any other one the stored times know.
+        before: configurations only in stored runs, such as "BLOCK: 64", sorted; for CUDNN, names of kernels.
+        now: the same, only in new runs.
+        is_new: whether new runs have a choice that no stored run had. Stored times cover every other choice.
     """
 
     name: str

@@ -15,19 +15,19 @@ _MOST_NAMES = 8
 
 
 def write_names(names: Iterable[str]) -> str:
-    """Return names in order, repeats as "mul (x2)", at most 8 of them."""
+    """Names in order, repeats as "mul (x2)", at most 8 of them."""
     return write_counts(Counter(names))
 
 
 def write_counts(times: Mapping[str, int]) -> str:
-    """Return names as `write_names` does, each with how often it stands."""
+    """Names with their counts, in the form of `write_names`."""
     texts = [name if number == 1 else f"{name} (x{number})" for name, number in times.items()]
     more = len(texts) - _MOST_NAMES
     return ", ".join(texts[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
 
 
 def write_diff(changes: Sequence[ShapeChange]) -> str:
-    """Return what a structure difference lost and gained: "- 1 launch: rms_norm   + 1 copy: memcpy DtoH"."""
+    """Launches lost and gained: "- 1 launch: rms_norm   + 1 copy: memcpy DtoH"."""
     parts = []
     for sign, direction in (("-", 1), ("+", -1)):
         names: dict[str, Counter[str]] = {}
@@ -44,7 +44,7 @@ def _noun(shape: Shape) -> str:
 
 
 def write_spreads(spreads: Sequence[ShapeSpread]) -> str:
-    """Return what is not launched equally often everywhere: "add 1 to 2, mm in 2 launch shapes"."""
+    """Kernels that some rounds or runs launch more often than others: "add 1 to 2, mm in 2 launch shapes"."""
     by_name: dict[str, list[ShapeSpread]] = {}
     for spread in spreads:
         by_name.setdefault(spread.shape.name, []).append(spread)
@@ -55,7 +55,7 @@ def write_spreads(spreads: Sequence[ShapeSpread]) -> str:
 
 
 def write_shapes(changes: Sequence[ShapeChange]) -> str:
-    """Return a difference in launch shapes alone, before and after: "mm grid 8x1x1 block 64x1x1 -> ..."."""
+    """A difference in launch shapes alone, before and after: "mm grid 8x1x1 block 64x1x1 -> ..."."""
     before = [_write_shape(change.shape) for change in changes if change.before > change.now]
     now = [_write_shape(change.shape) for change in changes if change.now > change.before]
     return f"{write_names(before)} -> {write_names(now)}"
@@ -74,7 +74,7 @@ KEEP_CHOICE = (
 
 
 def write_choice(retuned: Sequence[RetunedKernel]) -> str:
-    """Return what an autotuner chose: "... chose another configuration for ... (mm BLOCK: 64 -> BLOCK: 128)"."""
+    """What an autotuner chose: "... chose another configuration for ... (mm BLOCK: 64 -> BLOCK: 128)"."""
     texts = []
     if chosen := write_names(f"{one.name} {one.change}" for one in retuned if one.name != CUDNN):
         texts.append(f"an autotuner chose another configuration for the same source and arguments ({chosen})")

@@ -117,7 +117,7 @@ class Identity:
         launches: each once, in order of first appearance; empty where there are more than MOST_LAUNCHES.
         order: place in `launches` and how often in a row, from the first launch of a round to the last.
         why_none: why the case has no identity, "" if it has one.
-        reading: in which way the launches were read; what another one found is neither the same nor a change.
+        reading: version of the analysis; identities of different versions are not compared.
     """
 
     digest: str = ""

@@ -148,7 +148,7 @@ def _row(session: SessionResult, verdict: Verdict) -> _Row:
 
 
 def _row_of_benchmark(content: Mapping[str, Any], benchmark: Mapping[str, Any]) -> _Row:
-    """The same of a JSON report, which holds medians in place of rounds."""
+    """A row of a JSON report, which holds medians, not rounds."""
     ours, entry = content["nsight"], benchmark["extra_info"]["nsight"]
     runs, environment, compared = entry["runs"], entry["environment"], entry["comparison"] or {}
     machine = next(filter(None, (environment.get(name) for name in ("gpu", "device", "cpu"))), "unknown machine")

@@ -235,7 +235,7 @@ class _Windows:
 
     @classmethod
     def of(cls, ranges: Ranges, rows: Ints, process: Ints, time_ns: Ints, thread: Ints | None = None) -> _Windows:
-        """Sort the events and search each range's window, by process or by process and thread."""
+        """Sorts the events and search each range's window, by process or by process and thread."""
         start, end = ranges.start_ns[rows], ranges.end_ns[rows]
         at, where = process, ranges.process[rows]
         if thread is not None:

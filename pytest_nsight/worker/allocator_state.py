@@ -37,11 +37,11 @@ class FreeBlock:
 
 
 def list_free_blocks(segments: Iterable[Mapping[str, Any]]) -> list[FreeBlock]:
-    """Requests that the free blocks of these segments answer, the smallest first, none of them twice.
+    """Requests that take the free blocks of these segments, the smallest first, each block once.
 
-    A block of more than 1 MiB among the small ones takes two requests: the first one cuts it, so the second one is
-    listed next time. Up to 1 MiB among the large ones answers no request, and private pools, those of CUDA graphs,
-    answer none of a case.
+    A small-pool block of more than 1 MiB takes two requests: the first one splits it, so the second one is listed
+    next time. Large-pool blocks of at most 1 MiB, and private pools (of CUDA graphs), are left out: no request can
+    get them.
 
     Args:
         segments: of `torch.cuda.memory_snapshot`.

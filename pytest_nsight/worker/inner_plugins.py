@@ -103,7 +103,7 @@ class OneProcessPlugin:
         self.is_interrupted = False
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
-        """Takes plugins out that fork."""
+        """Unregisters plugins that fork."""
         manager = session.config.pluginmanager
         for name in _FORKING:
             if manager.hasplugin(name):
@@ -111,7 +111,7 @@ class OneProcessPlugin:
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtest_call(self) -> Generator[None, object, object]:
-        """Ends a copy of this process that comes out of a test, as the test's own code has not done it."""
+        """Ends a forked child that returns from the test."""
         try:
             result = yield
         except BaseException as error:
@@ -124,13 +124,13 @@ class OneProcessPlugin:
 
     @pytest.hookimpl(wrapper=True, trylast=True)
     def pytest_pyfunc_call(self) -> Generator[None, object, object]:
-        """The same before a whole test is measured, which calls it again and again."""
+        """Ends a forked child before the whole test is measured, which calls it again and again."""
         result = yield
         self._end_copy(None)
         return result
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
-        """Notes that a test was interrupted. How pytest itself ends the tests is a subclass, and another matter."""
+        """Notes that a test was interrupted. pytest.exit raises a subclass, which does not count."""
         self.is_interrupted = self.is_interrupted or excinfo.type is KeyboardInterrupt
 
     def _end_copy(self, error: BaseException | None) -> None:

@@ -139,8 +139,9 @@ class Worker:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
-        """Writes what is left; spares this process, whose end the next waits for, pytest's searches for garbage."""
+        """Writes the remaining identities and ends garbage collection."""
         self.run.write_identities(is_last=True)
+        # Freezes the collector, so that pytest's final collections do not delay the next worker.
         gc.freeze()
 
     @pytest.hookimpl(wrapper=True)

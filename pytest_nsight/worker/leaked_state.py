@@ -194,12 +194,12 @@ class LeakedStatePlugin:
         return changed
 
     def _is_first_sight(self, name: str) -> bool:
-        """Whether nobody knows what the value was: the module that has it was imported in this case."""
+        """Whether the earlier value is unknown: the module that has it was imported in this case."""
         is_setting = not name.startswith(_VARIABLE)
         return is_setting and name not in self._expected and self._reader.initial(name) is ABSENT
 
     def _may_be_an_imports(self, name: str, after: Mapping[str, object]) -> bool:
-        """Whether a module that this case was the first to import may need it: nobody would set it again."""
+        """Whether the change may belong to a module imported in this case; such a change stays."""
         if name == "sys.path":
             known, now = self._expected.get(name, ()), after.get(name, ())
             return isinstance(known, tuple) and isinstance(now, tuple) and set(known) <= set(now)

@@ -45,7 +45,7 @@ def list_patches(router: CallRouter) -> dict[str, Callable[[ModuleType], None]]:
 
 
 def _replace(router: CallRouter, names: Sequence[str], describe: Describe, module: ModuleType) -> None:
-    """Replaces those functions that the module defines itself; what it took from another one is replaced there."""
+    """Replaces functions defined in this module; imported ones are replaced where they are defined."""
     for name in names:
         original = vars(module).get(name)
         if callable(original) and getattr(original, "__module__", "") == module.__name__:

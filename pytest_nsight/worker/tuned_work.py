@@ -69,7 +69,7 @@ def describe_triton(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) 
 
 
 def _describe_grid(given: Mapping[str, Any], config: Any, function: Any, heuristics: Mapping[str, Any]) -> str:
-    """The grid of one and the same configuration, as that of the chosen one follows from the choice."""
+    """The grid for a fixed configuration, because the grid of the chosen one depends on the choice."""
     grid = given.get("grid")
     if callable(grid):
         meta = {p.name: p.default for p in getattr(function, "params", ()) if p.has_default}

@@ -1,4 +1,4 @@
-"""Claims and expectations are kept: none vanishes for want of a partner, a function, or a mark."""
+"""No claim or expectation is dropped because a partner, a function or a mark is missing."""
 
 from __future__ import annotations
 

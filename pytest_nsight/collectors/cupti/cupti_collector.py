@@ -57,7 +57,7 @@ class CuptiCollector:
 
 
 def join_cases(traces: Sequence[Trace]) -> Trace:
-    """One trace of the cases of a process. Of a damaged one nothing is in it but what is wrong with it.
+    """One trace of the cases of a process. A damaged trace contributes only its damage sentence.
 
     Args:
         traces: at least one, of one process.

@@ -1,7 +1,7 @@
 """Instructions of kernels as text, by nvdisasm.
 
-Its start takes as long as two dozen kernels, so it reads many at once; and each instruction once, as most of a
-kernel are in others, too. The targets of jumps are moved to where the instruction is.
+Starting nvdisasm takes as long as two dozen kernels, so it reads many kernels at once. It reads each distinct
+instruction once, because kernels share most of them. Jump targets are then moved to where the instruction is.
 """
 
 from __future__ import annotations

@@ -154,7 +154,7 @@ class KernelReads:
         reads = _keep_parameters(reached.reads, self.kernel, self.described)
         if reads is None:
             return None
-        # What is read of such a word is in the text of the argument; of a whole address only its number would be.
+        # Bytes read as a number enter the argument's text. A whole address enters only by its index.
         hidden = {
             at - at % ADDRESS_BYTES for at, byte in enumerate(values) if byte is None and numbers[at] is not None
         }

@@ -195,7 +195,7 @@ def find_reached(
     *,
     unrolls: bool = True,
 ) -> Reached | None:
-    """What a launch reads; None where a place in the bank is computed of what is not known.
+    """What a launch reads; None if an address is computed from an unknown value.
 
     Args:
         program: the code.

@@ -169,7 +169,7 @@ def _take_extreme(one: Instruction, find_word: FindWord, find_flag: FindFlag) ->
 
 
 def _combine_bits(one: Instruction, find_word: FindWord) -> Value | None:
-    """Of three words, by a table of what comes of each three bits."""
+    """Bits of three words combined by a truth table of three bits (LOP3)."""
     if len(one.operands) != 6 or one.suffixes != ("LUT",):
         return None
     return each(_look_up_bits, [find_word(operand) for operand in one.operands[1:5]])

@@ -38,7 +38,7 @@ STRING_IDS_AT_ONCE = 500
 
 
 def read(path: Path) -> Trace:
-    """Read an export.
+    """Reads an export.
 
     Args:
         path: an .sqlite file written by `nsys export`. It is not changed, nor is anything written beside it.

@@ -111,8 +111,8 @@ def read_diagnostics(export: Export, traced: Collection[int]) -> tuple[str, ...]
 
     Args:
         export: the file.
-        traced: the processes that something was recorded from. A diagnostic names the other ones that it is about,
-            compilers for example: that they used no CUDA does not mean that nothing did.
+        traced: the processes that something was recorded from. Other processes without CUDA, such as compilers,
+            are normal; their diagnostics are not damage, so each names its processes.
 
     Raises:
         TraceError: the file is damaged.
