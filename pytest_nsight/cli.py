@@ -5,11 +5,11 @@ from __future__ import annotations
 import argparse
 import io
 import os
-import shutil
 import signal
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 from pytest_nsight.compare.compare_command import add_compare_arguments, compare, write_changes
 from pytest_nsight.controller.command_arguments import (
@@ -19,10 +19,13 @@ from pytest_nsight.controller.command_arguments import (
     add_calibrate_arguments,
     add_folders,
     add_history_arguments,
+    add_merge_arguments,
+    add_report_arguments,
     add_verify_arguments,
 )
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.processes.signals import interrupted_by_signals
+from pytest_nsight.report.table import speaks_unicode, terminal_width
 from pytest_nsight.show.show_command import add_show_arguments, write_shown
 
 
@@ -33,8 +36,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows the program's name; the process's own where None.
 
     Returns:
-        0 if all is well, 1 if the command found a fault, 2 if it could not do its work; 128 and the number of the
-        signal that ended it: 130 for Ctrl-C, 141 if nobody reads on.
+        0 if all is well, 1 if the command found a fault, 2 if it could not do its work (`verify`: 4, since 2 is
+        pytest's code for an interrupted session); 128 and the number of the signal that ended it: 130 for Ctrl-C,
+        141 if nobody reads on.
     """
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -51,7 +55,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         sys.stdout.flush()
     except NsightError as error:
         print(f"pytest-nsight: {error}", file=sys.stderr)
-        return 2
+        return int(options.failure_code)
     except KeyboardInterrupt as interrupt:
         print("pytest-nsight: interrupted", file=sys.stderr)
         return 128 + getattr(interrupt, "signal", signal.SIGINT)
@@ -69,98 +73,68 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--version", action=VersionAction)
     commands = parser.add_subparsers(required=True, metavar="COMMAND")
 
-    model = commands.add_parser("model", help="print the name of this machine's folder of baselines")
-    model.set_defaults(run=_model)
+    def add(name: str, run: Callable[[argparse.Namespace], int], text: str, **more: Any) -> argparse.ArgumentParser:
+        command = commands.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.", **more)
+        command.set_defaults(run=run, failure_code=2)
+        return command
 
-    doctor = commands.add_parser("doctor", help="say whether this machine can measure, and what it lacks")
-    doctor.set_defaults(run=_doctor)
-
-    init = commands.add_parser("init", help="set this repository up: a first perf test, settings, workflows")
-    init.set_defaults(run=_init)
-
-    clean = commands.add_parser("clean", help="remove files that killed sessions and commands left behind")
-    add_folders(clean)
-    clean.set_defaults(run=_clean)
-
-    show = commands.add_parser("show", help="show kernels, ranges and gaps of an Nsight Systems export")
-    add_show_arguments(show)
-    show.set_defaults(run=_show)
-
-    comparison = commands.add_parser(
-        "compare", help="two sessions, baseline files or traces side by side; exit code 1 on a regression"
+    add("model", _model, "print the name of this machine's folder of baselines")
+    add("doctor", _doctor, "say whether this machine can measure, and what it lacks; exit code 1 if it cannot")
+    add("init", _init, "set this repository up: a first perf test, settings, workflows")
+    add_folders(add("clean", _clean, "remove files that killed sessions and commands left behind"))
+    add_show_arguments(
+        add("show", _show, "show where the time of a recording goes: devices, ranges, kernels, copies, idle time")
     )
-    add_compare_arguments(comparison)
-    comparison.set_defaults(run=_compare)
-
-    report = commands.add_parser("report", help="show recorded sessions, or judge all shards of one")
-    report.add_argument("sessions", nargs="+", type=Path, metavar="SESSION", help="a folder below .nsight/")
-    report.add_argument("--html", metavar="PATH", help="write one HTML page")
-    report.add_argument(
-        "--report", action="append", default=[], metavar="NAME=PATH", help="write a report, as --nsight-report does"
+    add_compare_arguments(
+        add("compare", _compare, "two sessions, baseline files or traces side by side; exit code 1 on a regression")
     )
-    report.add_argument(
-        "--table", type=Path, metavar="PATH", help="write all verdicts as one table: .parquet or .csv"
+    add_report_arguments(add("report", _report, "show recorded sessions, or judge all shards of one"))
+    add_merge_arguments(
+        add(
+            "merge-baselines",
+            _merge_baselines,
+            "unite the runs of two branches that both saved: git's merge driver, or by hand",
+            epilog="`pytest-nsight init` makes it git's merge driver. By hand: pytest-nsight merge-baselines FILE.",
+        )
     )
-    report.set_defaults(run=_report)
-
-    merge = commands.add_parser(
-        "merge-baselines",
-        help="unite the runs of two branches that both saved: git's merge driver, or by hand",
-        epilog="docs/reference.md says how git is set up. By hand: pytest-nsight merge-baselines FILE.",
+    add_baselines_arguments(add("baselines", _baselines, "list, show or remove stored cases"))
+    add_history_arguments(add("history", _history, "show a case over the commits that measured it"))
+    add_bisect_arguments(
+        add(
+            "bisect",
+            _bisect,
+            "find the commit after which a case launches other kernels or is slower",
+            allow_abbrev=False,
+            epilog="Other arguments go to pytest. Exit code 0: one commit; 1: several may be it; 2: no search.",
+        )
     )
-    merge.add_argument(
-        "files",
-        nargs="+",
-        type=Path,
-        metavar="FILE",
-        help="one baseline file in conflict, or git's %%O %%A %%B %%P",
-    )
-    merge.set_defaults(run=_merge_baselines)
-
-    baselines = commands.add_parser("baselines", help="list, show or remove stored cases")
-    for action in add_baselines_arguments(baselines):
-        action.set_defaults(run=_baselines)
-
-    bisect = commands.add_parser(
-        "bisect",
-        allow_abbrev=False,
-        help="find the commit after which a case launches other kernels or is slower",
-        epilog="Other arguments go to pytest. Exit code: 0 one commit, 1 several may be it, 2 nothing to search.",
-    )
-    add_bisect_arguments(bisect)
-    bisect.set_defaults(run=_bisect)
-
-    history = commands.add_parser("history", help="show a case over the commits that measured it")
-    add_history_arguments(history)
-    history.set_defaults(run=_history)
-
-    run = commands.add_parser(
+    run = add(
         "run",
+        _run,
+        "measure what a benchmark script passes to do_bench, Timer and the like, and gate it like tests",
         allow_abbrev=False,
-        help="measure what a benchmark script passes to do_bench, Timer and the like, and gate it like tests",
         usage="pytest-nsight run [-h] [--name NAME] [options of pytest --nsight] -- python bench.py ...",
     )
     run.add_argument("--name", help="name to use in case ids in place of the script's arguments")
-    run.set_defaults(run=_run)
-
-    verify = commands.add_parser(
-        "verify",
-        allow_abbrev=False,
-        help="say whether a kept session belongs to this very tree, and judge it again; needs no GPU",
-        epilog="Other arguments go to pytest. Exit code 0: the session belongs to this tree and the gate passes; "
-        "1: it does not, or the gate fails; 4: cannot say.",
+    add_verify_arguments(
+        add(
+            "verify",
+            _verify,
+            "say whether a kept session belongs to this very tree, and judge it again; needs no GPU",
+            allow_abbrev=False,
+            epilog="Other arguments go to pytest. Exit code 0: the session belongs to this tree and the gate "
+            "passes; 1: it does not, or the gate fails; 4: cannot say.",
+        )
     )
-    add_verify_arguments(verify)
-    verify.set_defaults(run=_verify)
-
-    calibrate = commands.add_parser(
-        "calibrate",
-        allow_abbrev=False,
-        help="measure unchanged code: its noise, and how often the gate fails it (false alarms)",
-        epilog="Other arguments go to pytest; without a path, perf_tests/ is measured.",
+    add_calibrate_arguments(
+        add(
+            "calibrate",
+            _calibrate,
+            "measure unchanged code: its noise, and how often the gate fails it (false alarms)",
+            allow_abbrev=False,
+            epilog="Other arguments go to pytest; without a path, perf_tests/ is measured.",
+        )
     )
-    add_calibrate_arguments(calibrate)
-    calibrate.set_defaults(run=_calibrate)
     return parser
 
 
@@ -168,14 +142,14 @@ def _model(_: argparse.Namespace) -> int:
     from pytest_nsight.baselines.store import model_slug  # noqa: PLC0415 - each command imports its own needs
     from pytest_nsight.collectors.machine import measured_product  # noqa: PLC0415
 
-    print(model_slug(measured_product()))
+    _print(model_slug(measured_product()))
     return 0
 
 
 def _init(_: argparse.Namespace) -> int:
     from pytest_nsight.setup_repository.initialise import render, set_up  # noqa: PLC0415
 
-    print(render(set_up(Path.cwd())))
+    _print(render(set_up(Path.cwd())))
     return 0
 
 
@@ -183,7 +157,7 @@ def _doctor(_: argparse.Namespace) -> int:
     from pytest_nsight.collectors.doctor import checks, render  # noqa: PLC0415
 
     found = checks()
-    print(render(found))
+    _print(render(found))
     return 0 if all(check.ok for check in found) else 1
 
 
@@ -197,14 +171,13 @@ def _clean(options: argparse.Namespace) -> int:
 def _baselines(options: argparse.Namespace) -> int:
     from pytest_nsight.controller import baselines_command as command  # noqa: PLC0415
 
-    width = shutil.get_terminal_size((120, 24)).columns
     query = command.BaselinesQuery(options.baselines, options.model, tuple(options.words))
     if options.action == "prune":
         text, code = command.prune(query, is_wanted=options.delete)
         _print(text)
         return code
     write = command.list_stored if options.action == "list" else command.show_stored
-    _print(write(query, width))
+    _print(write(query, terminal_width()))
     return 0
 
 
@@ -212,7 +185,7 @@ def _bisect(options: argparse.Namespace) -> int:
     from pytest_nsight.controller.bisect_command import BisectRequest, bisect  # noqa: PLC0415
 
     given = options.good, options.bad, options.case, options.improvement, options.minutes, options.json
-    text, code = bisect(BisectRequest(*given), options.others, shutil.get_terminal_size((120, 24)).columns)
+    text, code = bisect(BisectRequest(*given), options.others, terminal_width())
     _print(text)
     return code
 
@@ -221,7 +194,7 @@ def _report(options: argparse.Namespace) -> int:
     from pytest_nsight.controller.report_command import ReportRequest, report  # noqa: PLC0415
 
     request = ReportRequest(tuple(options.sessions), options.html, tuple(options.report), options.table)
-    done = report(request, shutil.get_terminal_size((120, 24)).columns)
+    done = report(request, terminal_width())
     if done.text:
         _print(done.text)
     return int(done.fails)
@@ -239,7 +212,7 @@ def _calibrate(options: argparse.Namespace) -> int:
     from pytest_nsight.calibrate.command import calibrate, find_pools  # noqa: PLC0415
 
     pools, code = find_pools(options)
-    print(calibrate(pools, stored=options.stored, resamples=options.resamples, seed=options.seed))
+    _print(calibrate(pools, stored=options.stored, resamples=options.resamples, seed=options.seed))
     return 0 if code == 0 else 1
 
 
@@ -250,13 +223,9 @@ def _run(options: argparse.Namespace) -> int:
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pytest_nsight.controller.verify_command import CANNOT, verify  # noqa: PLC0415
+    from pytest_nsight.controller.verify_command import verify  # noqa: PLC0415
 
-    try:
-        found = verify(options.session, options.tree, options.others)
-    except NsightError as error:
-        print(f"pytest-nsight: {error}", file=sys.stderr)
-        return CANNOT
+    found = verify(options.session, options.tree, options.others)
     _print(found.text)
     return found.code
 
@@ -269,9 +238,7 @@ def _history(options: argparse.Namespace) -> int:
     if options.html:
         write_page(found, options.html)
         return 0
-    width = shutil.get_terminal_size((120, 24)).columns
-    has_unicode = (sys.stdout.encoding or "").lower().replace("-", "") == "utf8"
-    print(render_text(found, width, unicode=has_unicode))
+    _print(render_text(found, terminal_width(), unicode=speaks_unicode(sys.stdout.encoding)))
     return 0
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import io
 import subprocess
 import sys
 from pathlib import Path
@@ -9,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.calibrate.pool import write_pool
-from pytest_nsight.cli import main
+from pytest_nsight.cli import _parser, main
 from tests.calibrate.pools import Sessions, make_pool
 
 
@@ -38,6 +40,8 @@ def test_a_reader_that_has_had_enough_gets_no_traceback(pool: Path) -> None:
     [
         (["--resamples", "-5"], "argument --resamples: '-5' is not a whole number"),
         (["--runs", "0"], "argument --runs: '0' is not a whole number above 0"),
+        (["--minutes", "-5"], "argument --minutes: '-5' is not a number above 0"),
+        (["--minutes", "nan"], "argument --minutes: 'nan' is not a number above 0"),
     ],
 )
 def test_numbers_that_make_no_sense_are_refused(
@@ -46,6 +50,29 @@ def test_numbers_that_make_no_sense_are_refused(
     with pytest.raises(SystemExit):
         main(["calibrate", *arguments])
     assert sentence in capsys.readouterr().err
+
+
+def test_every_command_says_in_its_help_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
+    (commands,) = (one for one in _parser()._actions if isinstance(one, argparse._SubParsersAction))
+
+    for name in commands.choices:
+        with pytest.raises(SystemExit):
+            main([name, "--help"])
+        usage, _, rest = capsys.readouterr().out.partition("\n\n")
+        assert usage.startswith(f"usage: pytest-nsight {name}")
+        assert rest.partition("\n\n")[0].endswith("."), f"{name} --help begins with its arguments"
+
+
+def test_a_report_for_a_terminal_of_ascii_escapes_what_it_lacks(
+    pool: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    written = io.BytesIO()
+    monkeypatch.setattr(sys, "stdout", io.TextIOWrapper(written, encoding="ascii"))
+    monkeypatch.setattr("pytest_nsight.calibrate.command.report", lambda *_, **__: "\N{GREEK SMALL LETTER PHI}")
+
+    assert main(["calibrate", "--from", str(pool)]) == 0
+
+    assert b"\\u03c6" in written.getvalue()
 
 
 def test_a_pool_that_is_not_there_is_told_without_a_word_of_baselines(

@@ -19,6 +19,7 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import Column, align
 
 _MDE_HEADERS = {
@@ -110,7 +111,7 @@ def _levels(
         return Column(header, [text(level) for level in levels], is_number)
 
     columns = [
-        column("case", lambda level: level.subject.label, is_number=False),
+        column("case", lambda level: visible(level.subject.label), is_number=False),
         column("time", lambda level: duration(level.time_ns)),
         column("run SD", lambda level: _percent(level.run_sd)),
     ]

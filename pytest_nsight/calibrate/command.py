@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -18,6 +17,7 @@ from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.pool import ELSEWHERE, join_pools, read_pool
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.processes.watchdog import tie
+from pytest_nsight.report.table import terminal_width
 
 _DEFAULT_TESTS = "perf_tests"
 
@@ -36,7 +36,7 @@ def collect_pool(path: Path, options: argparse.Namespace) -> int:
     if options.confirming:
         command.append(f"--nsight-pool-confirming={options.confirming}")
     if options.minutes is not None:
-        command.append(f"--nsight-pool-minutes={options.minutes:g}")
+        command.append(f"--nsight-pool-minutes={options.minutes:f}")
     command += options.others
     names_tests = any(not one.startswith("-") and Path(one.split("::")[0]).exists() for one in options.others)
     if not names_tests and Path(_DEFAULT_TESTS).is_dir():
@@ -92,7 +92,6 @@ def calibrate(pools: Sequence[Path], *, stored: int, resamples: int, seed: int) 
         UsageError: they hold too little.
         BaselineError: one cannot be read.
     """
-    width = shutil.get_terminal_size((120, 24)).columns
     joined = join_pools([read_pool(path) for path in pools])
-    text = report(joined, stored=stored, resamples=resamples, seed=seed, width=width)
+    text = report(joined, stored=stored, resamples=resamples, seed=seed, width=terminal_width())
     return f"\n{text}\n\npool: {', '.join(map(str, pools))}"

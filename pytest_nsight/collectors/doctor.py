@@ -49,11 +49,12 @@ def _conclude(found: Sequence[Check]) -> str:
 
 
 def _gpu() -> Check:
-    names = gpu_names()
+    if names := gpu_names():
+        return Check(_GPU, ok=True, detail=", ".join(names))
     return Check(
         _GPU,
-        ok=bool(names),
-        detail=", ".join(names) if names else "the CUDA driver offers none",
+        ok=False,
+        detail="the CUDA driver offers none",
         remedy="install the driver, look at CUDA_VISIBLE_DEVICES, or measure CPU operators (collector torch)",
     )
 
@@ -66,7 +67,7 @@ def _cupti(*, is_needed: bool) -> Check:
         found = find_working()
     except CuptiError as error:
         spare = "" if is_needed else "Nsight Systems does not need it; the collector cupti does: "
-        return Check(_CUPTI, ok=not is_needed, detail=f"{spare}{error}", remedy="as it says" if is_needed else "")
+        return Check(_CUPTI, ok=not is_needed, detail=f"{spare}{error}")
     return Check(_CUPTI, ok=True, detail=f"{found.path}, version {found.version}")
 
 
@@ -94,10 +95,7 @@ def _torch() -> Check:
     import torch  # noqa: PLC0415 - heavy
 
     built_for = f"for CUDA {torch.version.cuda}" if torch.version.cuda else "for CPU only"
-    works = torch.cuda.is_available() or not gpu_names()
-    return Check(
-        "torch",
-        ok=works,
-        detail=f"{torch.__version__}, built {built_for}",
-        remedy="install a torch that was built for this driver's CUDA",
-    )
+    detail = f"{torch.__version__}, built {built_for}"
+    if torch.cuda.is_available() or not gpu_names():
+        return Check("torch", ok=True, detail=detail)
+    return Check("torch", ok=False, detail=detail, remedy="install a torch that was built for this driver's CUDA")

@@ -6,12 +6,12 @@ The modules that read and judge are imported when the command runs: every other 
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_nsight.model.argument_types import percentage, positive_number
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.report.table import terminal_width
 
 if TYPE_CHECKING:
     from pytest_nsight.compare.changes import Changes
@@ -83,4 +83,4 @@ def write_changes(changes: Changes, form: str, top: int) -> str:
         return render_csv(changes)
     if form == "markdown":
         return render_markdown(changes, top)
-    return render_text(changes, shutil.get_terminal_size((120, 24)).columns, top)
+    return render_text(changes, terminal_width(), top)

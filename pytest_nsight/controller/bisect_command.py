@@ -73,8 +73,6 @@ def bisect(request: BisectRequest, arguments: Sequence[str], width: int) -> tupl
         NsightError: there is nothing to search, or GOOD or BAD cannot be measured.
         KeyboardInterrupt: the user has ended it; pytest's output says what was found so far.
     """
-    if request.minutes is not None and not request.minutes > 0:
-        raise UsageError(f"--minutes is {request.minutes:g}; give a number above 0")
     plugin = BisectPlugin(request)
     selected = ["-k", request.case] if request.case else []
     code = int(pytest.main(["--nsight", *selected, *arguments], plugins=[plugin]))

@@ -11,7 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest_nsight
-from pytest_nsight.model.argument_types import positive_number, whole_number
+from pytest_nsight.model.argument_types import positive_minutes, positive_number, whole_number
+from pytest_nsight.model.values import METRICS
 
 _TEXTS_OF_BASELINES = {
     "list": "a line for each stored case",
@@ -62,7 +63,7 @@ def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
     text = "search for the commit that made BAD faster than GOOD"
     parser.add_argument("--improvement", action="store_true", help=text)
     text = "begin no further commit after M minutes, and say what is left"
-    parser.add_argument("--minutes", type=float, metavar="M", help=text)
+    parser.add_argument("--minutes", type=positive_minutes, metavar="M", help=text)
     parser.add_argument("--json", type=Path, metavar="PATH", help="write the answer as JSON, too")
 
 
@@ -73,7 +74,7 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
     )
     text = "then N processes of three random cases each, as a check measures suspects (default: 0)"
     parser.add_argument("--confirming", type=whole_number, default=0, metavar="N", help=text)
-    parser.add_argument("--minutes", type=float, metavar="M", help="stop before M minutes are over")
+    parser.add_argument("--minutes", type=positive_minutes, metavar="M", help="stop before M minutes are over")
     parser.add_argument("--output", type=Path, metavar="FILE", help="the pool's file (default: in .nsight/)")
     parser.add_argument(
         "--from", dest="pools", nargs="+", type=Path, default=[], metavar="POOL", help="measure nothing, read pools"
@@ -86,7 +87,7 @@ def add_calibrate_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="N",
         help="random resamples of the runs (default: 200), 0 for none",
     )
-    parser.add_argument("--seed", type=int, default=1, help="of the random resamples (default: 1)")
+    parser.add_argument("--seed", type=int, default=1, help="seed of the random resamples (default: 1)")
 
 
 def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
@@ -95,13 +96,32 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("session", type=Path, metavar="SESSION", help=where)
     where = "top folder of the tree (default: the current folder)"
     parser.add_argument("--tree", type=Path, default=Path(), metavar="DIR", help=where)
+    # 2 is pytest's code for a session that was interrupted.
+    parser.set_defaults(failure_code=4)
+
+
+def add_report_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what `pytest-nsight report` takes."""
+    parser.add_argument("sessions", nargs="+", type=Path, metavar="SESSION", help="a folder below .nsight/")
+    parser.add_argument("--html", metavar="PATH", help="write one HTML page")
+    text = "write a report, as --nsight-report does"
+    parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH", help=text)
+    text = "write all verdicts as one table: .parquet or .csv"
+    parser.add_argument("--table", type=Path, metavar="PATH", help=text)
+
+
+def add_merge_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declares what `pytest-nsight merge-baselines` takes."""
+    text = "one baseline file in conflict, or git's %%O %%A %%B %%P"
+    parser.add_argument("files", nargs="+", type=Path, metavar="FILE", help=text)
 
 
 def add_history_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what `pytest-nsight history` takes."""
     parser.add_argument("words", nargs="*", metavar="CASE", help="cases with each CASE in their id (default: all)")
     add_folders(parser)
-    parser.add_argument("--metric", default="kernel", metavar="NAME", help="the duration (default: kernel)")
+    text = f"the duration, one of {', '.join(METRICS)} (default: kernel)"
+    parser.add_argument("--metric", default="kernel", metavar="NAME", help=text)
     parser.add_argument("--html", type=Path, metavar="PATH", help="write one HTML page with plots instead")
 
 

@@ -42,7 +42,7 @@ from pytest_nsight.protocol.script import FirstPass
 from pytest_nsight.report import terminal
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.registry import workflow_commands
-from pytest_nsight.report.table import wrap
+from pytest_nsight.report.table import speaks_unicode, wrap
 
 # Verdict -> (letter, word, colour) in pytest's progress; what is absent shows as pytest always does.
 _STATUS = {
@@ -245,7 +245,7 @@ class Controller:
             replace(result, notes=tuple(note for note in result.notes if f"nsight: {note}" not in self._header)),
             width=terminalreporter._tw.fullwidth,  # noqa: SLF001 - its only name
             color=terminalreporter._tw.hasmarkup,  # noqa: SLF001
-            unicode=_speaks_unicode(sys.stdout.encoding),
+            unicode=speaks_unicode(sys.stdout.encoding),
             verbose=terminalreporter.verbosity > 0,
             explained=_explained(terminalreporter),
         )
@@ -285,7 +285,3 @@ def _explained(reporter: pytest.TerminalReporter) -> set[str]:
     return {
         report.nodeid for report in reporter.stats.get("failed", ()) if isinstance(report.longrepr, VerdictText)
     }
-
-
-def _speaks_unicode(encoding: str | None) -> bool:
-    return (encoding or "").lower().replace("-", "") == "utf8"

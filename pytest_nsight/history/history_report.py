@@ -17,6 +17,7 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, durations, p_value, percent
 from pytest_nsight.model.units import duration as write_duration
 from pytest_nsight.model.values import METRICS
+from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import Column, align, taken
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -88,7 +89,7 @@ def render_text(found: FoundHistories, width: int, *, unicode: bool) -> str:
 def _overview(histories: Sequence[CaseHistory], width: int, *, unicode: bool) -> list[str]:
     ellipsis = "…" if unicode else ".."
     columns = [
-        Column("case", [one.subject.label for one in histories], is_number=False),
+        Column("case", [visible(one.subject.label) for one in histories], is_number=False),
         Column("model", [one.model for one in histories], is_number=False),
         Column("sessions", [str(len(one.points)) for one in histories]),
         Column("since", [one.points[0].recorded[:10] for one in histories]),
@@ -116,7 +117,7 @@ def _describe(one: CaseHistory, found: FoundHistories, width: int, *, unicode: b
         Column("", ["<- change" if id(point) in starts else "" for point in points], is_number=False),
         Column("", [write_remark(point) for point in points], is_number=False),
     ]
-    lines = [f"{one.subject.label}, {one.model}: {count(len(points), 'session')}"]
+    lines = [f"{visible(one.subject.label)}, {one.model}: {count(len(points), 'session')}"]
     lines.append(f"{draw_sparkline(times, unicode=unicode)}  {durations(min(times), max(times), joined_by=' to ')}")
     # A date that is cut says nothing: a long remark wraps instead.
     lines += align(columns, max(width, columns[0].width + taken(columns[1:])), "…" if unicode else "..")
@@ -150,7 +151,10 @@ def _write_change(change: TimeChange, commits: CommitsBetween | None) -> list[st
         return [f"{where}: git does not know both commits"]
     if not commits.number:
         return [f"{where}: no commit of {after} is new"]
-    lines = [f"{where}: {count(commits.number, 'commit')}", *(f"  {subject}" for subject in commits.subjects)]
+    lines = [
+        f"{where}: {count(commits.number, 'commit')}",
+        *(f"  {visible(subject)}" for subject in commits.subjects),
+    ]
     more = commits.number - len(commits.subjects)
     return [*lines, f"  and {more} more"] if more else lines
 

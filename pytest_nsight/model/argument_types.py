@@ -43,6 +43,27 @@ def whole_number(text: str) -> int:
     return int(text)
 
 
+def positive_minutes(text: str) -> float:
+    """A number of minutes above 0.
+
+    Args:
+        text: what the user typed, such as "2.5".
+
+    Returns:
+        The number.
+
+    Raises:
+        argparse.ArgumentTypeError: the text is something else.
+    """
+    try:
+        value = float(text)
+    except ValueError:
+        value = math.nan
+    if not 0 < value < math.inf:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number above 0")
+    return value
+
+
 def percentage(text: str) -> float:
     """A percentage of at least 0 as a ratio: 0.05 for "5" and for "5%".
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import shutil
 import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -11,6 +12,20 @@ NO_BREAK = "\N{NO-BREAK SPACE}"
 
 _GAP = "  "
 _LEAST_OF_A_NAME = 6
+
+
+_NO_TERMINAL = (120, 24)
+"""Columns and lines where the output is no terminal and COLUMNS is not set."""
+
+
+def terminal_width() -> int:
+    """Columns of the terminal."""
+    return shutil.get_terminal_size(_NO_TERMINAL).columns
+
+
+def speaks_unicode(encoding: str | None) -> bool:
+    """Whether a stream of this encoding takes arrows, lines and "±"."""
+    return (encoding or "").lower().replace("-", "") == "utf8"
 
 
 @dataclass(frozen=True, slots=True)

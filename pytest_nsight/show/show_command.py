@@ -6,12 +6,12 @@ The modules that read recordings are imported when the command runs: every other
 from __future__ import annotations
 
 import argparse
-import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from pytest_nsight.model.argument_types import positive_number
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.report.table import terminal_width
 
 if TYPE_CHECKING:
     from pytest_nsight.analysis.round_clocks import RoundClocks
@@ -20,6 +20,26 @@ if TYPE_CHECKING:
 _REPORT = (
     "an .sqlite export, a .nsys-rep or .qdrep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder"
 )
+
+
+TABLES = (
+    "devices",
+    "states",
+    "bottlenecks",
+    "ranges",
+    "range_categories",
+    "work",
+    "kernels",
+    "shapes",
+    "categories",
+    "copies",
+    "calls",
+    "sequences",
+    "critical_path",
+    "metrics",
+    "unattributed",
+)
+"""Names of the tables that `write_csv` knows."""
 
 
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -36,13 +56,18 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--full-names", action="store_true", help="kernels with the names that the profiler gave")
     parser.add_argument(
-        "--category", action="append", default=[], metavar="NAME=PATTERN", help="kernels with PATTERN are NAME"
+        "--category",
+        action="append",
+        default=[],
+        metavar="NAME=PATTERN",
+        help="category of kernels with PATTERN",
     )
     text = "what one range of that name does, such as infer=512tokens or scores=8.05e8FLOP: latency and rates"
     parser.add_argument("--work", action="append", default=[], metavar="RANGE=AMOUNT", help=text)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print all tables as JSON")
-    output.add_argument("--csv", metavar="TABLE", help="print one table as CSV: devices, ranges, kernels, ...")
+    text = f"print one table as CSV: {', '.join(TABLES)}"
+    output.add_argument("--csv", choices=TABLES, metavar="TABLE", help=text)
     text = "write the whole timeline for https://ui.perfetto.dev as trace-event JSON; .json.gz compresses"
     output.add_argument("--perfetto", type=Path, metavar="PATH", help=text)
 
@@ -81,7 +106,7 @@ def write_shown(options: argparse.Namespace) -> str:
     if options.csv:
         return write_csv(view.analyse(trace), options.csv)
     clocks = _compare_clocks(options.report, trace) if options.report.is_dir() else ()
-    return render(trace, shutil.get_terminal_size((120, 24)).columns, view, clocks)
+    return render(trace, terminal_width(), view, clocks)
 
 
 def _compare_clocks(folder: Path, trace: Trace) -> tuple[RoundClocks, ...]:

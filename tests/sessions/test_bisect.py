@@ -229,7 +229,7 @@ def test_a_slowdown_among_32_commits_that_all_launch_the_same(tmp_path: Path) ->
             "2 cases match: test_case.py::test_work, test_case.py::test_work_of_others; give more",
         ),
         (("HEAD~1", "HEAD", "--nsight-save"), "run it without --nsight-save"),
-        (("HEAD~1", "HEAD", "--minutes", "0"), "--minutes is 0; give a number above 0"),
+        (("HEAD~1", "HEAD", "--minutes", "0"), "argument --minutes: '0' is not a number above 0"),
     ],
 )
 def test_what_cannot_be_searched_is_one_sentence(tmp_path: Path, arguments: tuple[str, ...], sentence: str) -> None:

@@ -19,6 +19,7 @@ from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.show.records import list_tables, write_csv, write_json
+from pytest_nsight.show.show_command import TABLES
 from pytest_nsight.trace.measures import measure
 
 pytestmark = pytest.mark.slow
@@ -205,6 +206,7 @@ def test_json_and_csv_hold_the_same_tables(recording: Recording) -> None:
     for name, records in tables.items():
         text = write_csv(recording.picture, name)
         assert len(text.splitlines()) == (len(records) + 1 if records else 0)
+    assert tuple(tables) == TABLES
 
 
 def test_every_launch_is_in_a_range_or_listed_as_unattributed(recording: Recording) -> None:

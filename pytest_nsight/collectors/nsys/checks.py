@@ -44,7 +44,7 @@ class Check:
         name: what was checked.
         ok: whether it can stay as it is.
         detail: what was found.
-        remedy: what to do; "" if `ok`.
+        remedy: what to do; "" if `ok`, or if the detail says it.
     """
 
     name: str
@@ -65,7 +65,7 @@ def checks() -> tuple[Check, ...]:
     try:
         installation = find()
     except NsightError as error:
-        missing = Check("nsys", ok=False, detail=str(error), remedy="install one that works, or mend one of these")
+        missing = Check("nsys", ok=False, detail=str(error), remedy="install Nsight Systems 2022.4 or newer, or repair one of these")
         return (missing, *disks, *more)
     return (
         Check("nsys", ok=True, detail=f"{installation.path}, version {installation.version_text}"),
@@ -118,8 +118,8 @@ def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[C
         with scratch() as folder:
             mechanism, found = _probe(installation, folder, environ)
     except (NsightError, sqlite3.Error, OSError) as error:
-        failed = Check("probe run", ok=False, detail=str(error), remedy="as it says")
-        return failed, Check("NVTX", ok=False, detail="the probe run failed", remedy="mend the probe run first")
+        failed = Check("probe run", ok=False, detail=str(error))
+        return failed, Check("NVTX", ok=False, detail="the probe run failed", remedy="repair the probe run first")
     if found:
         return (
             Check("probe run", ok=True, detail="one range was recorded, exported and found"),
