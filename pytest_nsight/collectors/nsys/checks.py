@@ -65,7 +65,7 @@ def checks() -> tuple[Check, ...]:
     try:
         installation = find()
     except NsightError as error:
-        missing = Check("nsys", ok=False, detail=str(error), remedy="install Nsight Systems 2022.4 or newer, or repair one of these")
+        missing = Check("nsys", ok=False, detail=str(error), remedy="install Nsight Systems or repair one of these")
         return (missing, *disks, *more)
     return (
         Check("nsys", ok=True, detail=f"{installation.path}, version {installation.version_text}"),
