@@ -94,7 +94,13 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 
 @pytest.fixture
 def nsight(request: pytest.FixtureRequest) -> Nsight:
-    """Measures what a test passes to it; without --nsight it just calls it."""
+    """Measures what a test passes to it; without --nsight it just calls it.
+
+    nsight(function, *args, **kwargs) returns the function's result. nsight.pedantic(function, args, kwargs, setup=,
+    rounds=, warmup=) takes every argument explicitly. `with nsight.range(name):` names a part of the measured body.
+    nsight.work(bytes=, flops=) declares what a round has to do. nsight.rank and nsight.ranks are those of a test
+    with ranks=.
+    """
     from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
 
     worker = request.config.pluginmanager.get_plugin("nsight-worker")

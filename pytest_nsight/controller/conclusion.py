@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.baselines import store
@@ -40,7 +40,7 @@ from pytest_nsight.gate.proofs import describe_identities, join_proofs
 from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
-from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
@@ -92,77 +92,122 @@ def conclude(
     Raises:
         NsightError: the baselines cannot be read.
     """
+    is_shard = settings.shard is not None and not settings.save
     state = state.with_notes(
         state.other.explain_removed(collected.known), describe_leaked_state(state.leaked_state)
     )
-    saved = SavedRuns()
-    is_shard = settings.shard is not None and not settings.save
-    gaps: tuple[str, ...] = ()
-    baseline_runs: tuple[RunSummary, ...] = ()
     if settings.pool is not None:
-        verdicts = list_saved(state, StoredRuns())
+        judged = _Judged(state, list_saved(state, StoredRuns()))
     elif is_shard:
-        verdicts = list_measured(state, stored)
-        gaps = _find_gaps(settings, state, collected)
+        judged = _Judged(state, list_measured(state, stored), gaps=_find_gaps(settings, state, collected))
     elif settings.save:
-        verdicts = list_saved(state, stored)
-        if is_whole and verdicts:
-            saved = save_runs(settings, state, session.folder, session.collector)
-            state = state.with_notes(*(add_counters(settings, state, drill) if drill and not saved.error else ()))
-        elif not is_whole:
-            saved = describe_unfinished_save(settings, state, session.folder)
-        verdicts = tuple(one if one.subject.case in saved.cases else withdraw(one) for one in verdicts)
-        state = state.with_notes(*describe_unfit(state, saved))
+        judged = _save(session, settings, state, stored, drill if is_whole else None, is_whole=is_whole)
     else:
-        state = state.with_notes(*list_notes(state, stored))
-        timed = judge_state(state, stored)
-        state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
-        verdicts = drill.explain(verdicts) if drill else verdicts
-        baseline_runs = list_compared(state, stored)
-        gaps = (*_find_gaps(settings, state, collected), *describe_skipped(_find_skipped(state)))
+        judged = _check(settings, state, stored, collected, drill)
     if settings.keep_report and session.collector:
-        state = state.with_notes(_describe_kept_reports(session.folder, session.collector))
-    errors = tuple(filter(None, [saved.error]))
-    result = SessionResult(
-        session=session.id,
-        recorded=session.recorded,
-        collector=session.collector_title(settings, state),
-        environment=name_environment(state),
-        verdicts=verdicts,
-        runs=state.summaries,
-        baseline_runs=baseline_runs,
-        strict=settings.strict,
-        saved=saved.paths,
-        notes=(
-            *describe_affected(collected.affected),
-            *session.notes,
-            *state.notes,
-            *gaps,
-            *describe_reason(settings, saved),
-            *errors,
-        ),
-        affected=collected.affected,
-        script=settings.script.command if settings.script is not None else "",
-        baselines_option=settings.baselines_option,
-    )
-    result = add_measured(result, state)
+        note = _describe_kept_reports(session.folder, session.collector)
+        judged = replace(judged, state=judged.state.with_notes(note))
+    errors = tuple(filter(None, [judged.saved.error]))
+    result = _make_result(session, settings, judged, collected)
     own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
     unwritten = publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )
     errors += tuple(unwritten.values())
+    gaps = judged.gaps
     if is_shard and is_whole:
-        errors += write_shard(session, settings, state, stored, collected, gaps)
+        errors += write_shard(session, settings, judged.state, stored, collected, gaps)
         # The other shards decide about the gaps, too.
         gaps = ()
     if session.collector or is_shard:
-        if settings.keep or settings.keep_report or saved.error or is_shard:
+        if settings.keep or settings.keep_report or judged.saved.error or is_shard:
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     kept = _describe_kept(session.folder) if settings.keep and session.collector else ""
     reports = [f"report written: {_from_here(file.path)}" for file in settings.reports if file not in unwritten]
     written = tuple(filter(None, [kept, *reports]))
-    return Conclusion(result, _list_outcomes(settings, state, result), errors, gaps, written)
+    return Conclusion(result, _list_outcomes(settings, judged.state, result), errors, gaps, written)
+
+
+@dataclass(frozen=True, slots=True)
+class _Judged:
+    """What the measurements of a session came to.
+
+    Attributes:
+        state: what was measured, with notes on its judgement.
+        verdicts: of all subjects.
+        saved: which cases were saved, and where.
+        gaps: as those of the conclusion.
+        baseline_runs: the stored runs that verdicts compare with.
+    """
+
+    state: GateState
+    verdicts: tuple[Verdict, ...]
+    saved: SavedRuns = field(default_factory=SavedRuns)
+    gaps: tuple[str, ...] = ()
+    baseline_runs: tuple[RunSummary, ...] = ()
+
+
+def _save(
+    session: SessionRecord,
+    settings: Settings,
+    state: GateState,
+    stored: StoredRuns,
+    drill: Drill | None,
+    *,
+    is_whole: bool,
+) -> _Judged:
+    """Saves what was measured, if that is all; a case that could not be saved has no verdict."""
+    verdicts = list_saved(state, stored)
+    saved = SavedRuns()
+    if not is_whole:
+        saved = describe_unfinished_save(settings, state, session.folder)
+    elif verdicts:
+        saved = save_runs(settings, state, session.folder, session.collector)
+        state = state.with_notes(*(add_counters(settings, state, drill) if drill and not saved.error else ()))
+    verdicts = tuple(one if one.subject.case in saved.cases else withdraw(one) for one in verdicts)
+    return _Judged(state.with_notes(*describe_unfit(state, saved)), verdicts, saved)
+
+
+def _check(
+    settings: Settings, state: GateState, stored: StoredRuns, collected: Collected, drill: Drill | None
+) -> _Judged:
+    """Judges what was measured by the stored runs, or by those of the other tree."""
+    state = state.with_notes(*list_notes(state, stored))
+    timed = judge_state(state, stored)
+    state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
+    verdicts = drill.explain(verdicts) if drill else verdicts
+    gaps = (*_find_gaps(settings, state, collected), *describe_skipped(_find_skipped(state)))
+    return _Judged(state, verdicts, gaps=gaps, baseline_runs=list_compared(state, stored))
+
+
+def _make_result(
+    session: SessionRecord, settings: Settings, judged: _Judged, collected: Collected
+) -> SessionResult:
+    state = judged.state
+    result = SessionResult(
+        session=session.id,
+        recorded=session.recorded,
+        collector=session.collector_title(settings, state),
+        environment=name_environment(state),
+        verdicts=judged.verdicts,
+        runs=state.summaries,
+        baseline_runs=judged.baseline_runs,
+        strict=settings.strict,
+        saved=judged.saved.paths,
+        notes=(
+            *describe_affected(collected.affected),
+            *session.notes,
+            *state.notes,
+            *judged.gaps,
+            *describe_reason(settings, judged.saved),
+            *filter(None, [judged.saved.error]),
+        ),
+        affected=collected.affected,
+        script=settings.script.command if settings.script is not None else "",
+        baselines_option=settings.baselines_option,
+    )
+    return add_measured(result, state)
 
 
 def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tuple[str, ...]:

@@ -111,47 +111,62 @@ def _leave_out(
 
 def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes:
     """Which cases count, which have failed for good, and which are measured again."""
-    manifest = process.manifest
-    ended = [case for case in manifest.ended if case in cases]
+    ended = [case for case in process.manifest.ended if case in cases]
     # What a test itself reports as its failure needs no record.
-    damaged = [case for case in ended if case in process.problems and _has_only_passed(manifest, case)]
+    damaged = [case for case in ended if case in process.problems and _has_only_passed(process.manifest, case)]
     if process.end is ProcessEnd.COMPLETE:
-        lost = manifest.process_failure
-        # A case after which the process was unusable may suffer from the cases before it in its process.
-        victims = [case for case in ended if lost is not None and case == lost.case and len(cases) > 1]
-        complete = tuple(case for case in ended if case not in damaged and case not in victims)
-        left = [case for case in cases if case not in manifest.started]
-        # Ranks end together at the first failure: the cases after it are still to be measured.
-        is_cut_short = (process.is_ranked and bool(ended)) or lost is not None
-        unstarted = (tuple(left),) if is_cut_short and left else ()
-        is_alone = len(cases) == 1
-        failed = {case: process.problems[case] for case in damaged if is_alone}
-        doubts = {case: process.problems[case] for case in damaged}
-        if lost is not None:
-            doubts.update(dict.fromkeys(victims, lost.text))
-        damaged = [case for case in damaged if case not in victims and not is_alone]
-        alone = tuple((case,) for case in victims)
-        return _CaseOutcomes(complete, failed, (*alone, *_isolate(damaged), *unstarted), doubts)
+        return _sort_complete(process, cases, ended, damaged)
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
     if process.end is ProcessEnd.INTERRUPTED:
         return _CaseOutcomes(complete, {})
-    if process.has_died_after_tests:
-        # Any of them may have caused it.
-        complete = ()
+    # Of a process that died after its tests any of them may be the cause.
+    return _sort_failed(process, cases, () if process.has_died_after_tests else complete)
+
+
+def _sort_complete(
+    process: MeasuredProcess, cases: Sequence[str], ended: Sequence[str], damaged: Sequence[str]
+) -> _CaseOutcomes:
+    """The cases of a process that came to its end."""
+    is_alone = len(cases) == 1
+    lost = process.manifest.process_failure
+    # A case after which the process was unusable may suffer from the cases before it in its process.
+    victims = [case for case in ended if lost is not None and case == lost.case and not is_alone]
+    complete = tuple(case for case in ended if case not in damaged and case not in victims)
+    unstarted = tuple(case for case in cases if case not in process.manifest.started)
+    # Ranks end together at the first failure: the cases after it are still to be measured.
+    is_cut_short = (process.is_ranked and bool(ended)) or lost is not None
+    failed = {case: process.problems[case] for case in damaged if is_alone}
+    doubts = {case: process.problems[case] for case in damaged}
+    if lost is not None:
+        doubts.update(dict.fromkeys(victims, lost.text))
+    suspects = [case for case in damaged if case not in victims and not is_alone]
+    again = (
+        *((case,) for case in victims),
+        *_isolate(suspects),
+        *((unstarted,) if is_cut_short and unstarted else ()),
+    )
+    return _CaseOutcomes(complete, failed, again, doubts)
+
+
+def _sort_failed(process: MeasuredProcess, cases: Sequence[str], complete: tuple[str, ...]) -> _CaseOutcomes:
+    """The cases of a process that failed: the one that it was running when it did is measured alone."""
+    manifest = process.manifest
     left = [case for case in cases if case not in complete]
-    suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
-    if not process.failed_in_canary and (len(cases) == 1 or not any(case in manifest.started for case in cases)):
+    has_started = any(case in manifest.started for case in cases)
+    if not process.failed_in_canary and (len(cases) == 1 or not has_started):
         # Another process would fail before its first test, too.
         return _CaseOutcomes(complete, dict.fromkeys(left, process.failure))
-    half = 0 if process.failed_in_canary else (len(left) + 1) // 2
-    groups = [left[:half], left[half:]]
+    suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
+    doubts = dict.fromkeys(suspects or left, process.failure)
+    if process.overdue in left:
+        others = tuple(case for case in left if case != process.overdue)
+        return _CaseOutcomes(complete, {process.overdue: process.failure}, (others,) if others else (), doubts)
     if suspects:
         groups = [*([case] for case in suspects), [case for case in left if case not in suspects]]
-    if process.overdue in left:
-        groups = [[case for case in left if case != process.overdue]]
-    again = tuple(tuple(group) for group in groups if group)
-    failed = {process.overdue: process.failure} if process.overdue in left else {}
-    return _CaseOutcomes(complete, failed, again, dict.fromkeys(suspects or left, process.failure))
+    else:
+        half = 0 if process.failed_in_canary else (len(left) + 1) // 2
+        groups = [left[:half], left[half:]]
+    return _CaseOutcomes(complete, {}, tuple(tuple(group) for group in groups if group), doubts)
 
 
 def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -15,6 +15,9 @@ from pytest_nsight.model.values import Work
 
 T = TypeVar("T")
 
+LONGEST_LABEL = 200
+"""Most characters of a range's name; longer labels of cases are cut."""
+
 
 class Measurement(Protocol):
     """What stands behind the fixture in one test."""
@@ -56,6 +59,11 @@ class PlainMeasurement:
 
 class Nsight:
     """The fixture's value. Call it with what is to be measured; it returns that call's result.
+
+    Example:
+        def test_softmax(nsight):
+            x = torch.randn(4096, 4096, device="cuda")
+            out = nsight(torch.softmax, x, -1)
 
     Attributes:
         is_used: whether the test has done anything with it.
@@ -106,6 +114,9 @@ class Nsight:
 
         Returns:
             The result of the last round.
+
+        Raises:
+            TypeError: both `setup` and arguments are given, or `setup` returns something else.
         """
         __tracebackhide__ = True
         if setup is None:
@@ -125,10 +136,22 @@ class Nsight:
         return int(os.environ.get("WORLD_SIZE", "1"))
 
     def range(self, name: str) -> AbstractContextManager[None]:
-        """Names a part of the measured body; it gets a row and a verdict of its own."""
+        """Names a part of the measured body; it gets a row and a verdict of its own.
+
+        Args:
+            name: of the part, 1 to 200 printable characters.
+
+        Returns:
+            A context manager for the part.
+
+        Raises:
+            ValueError: the name is something else.
+        """
         __tracebackhide__ = True
-        if not isinstance(name, str) or not name or len(name) > 200 or not name.isprintable():
-            raise ValueError(f"nsight.range() takes a name of 1 to 200 printable characters, got {name!r}")
+        if not isinstance(name, str) or not 1 <= len(name) <= LONGEST_LABEL or not name.isprintable():
+            raise ValueError(
+                f"nsight.range() takes a name of 1 to {LONGEST_LABEL} printable characters, got {name!r}"
+            )
         self.is_used = True
         return self._measurement.range(name)
 

@@ -19,6 +19,7 @@ from pytest_nsight.trace.rank_summary import is_rank_part
 from pytest_nsight.worker.canaries import NAMES
 from pytest_nsight.worker.device import current_device
 from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
+from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.pacing import FEWEST
 from pytest_nsight.worker.rounds import WARMUP, PairBody, RoundPlan, Stopwatch
 
@@ -70,9 +71,11 @@ class MeasuredRun:
         self._pairs = PairSchedule(assignment.cases, find_partners(items))
         self._canaries = CanarySchedule(len(assignment.cases), assignment.seed or 0)
 
-    @property
-    def stopwatch(self) -> Stopwatch:
-        """Made at the first measurement, when the test's own imports have chosen the device."""
+    def start_stopwatch(self) -> Stopwatch:
+        """The stopwatch of this process; the first call makes it and records the device.
+
+        That is at the first measurement, when the test's own imports have chosen the device.
+        """
         if self._stopwatch is None:
             device = current_device(self.job.root_pid)
             self.journal.write(
@@ -101,7 +104,7 @@ class MeasuredRun:
         """Runs a few rounds of a case, without rests, and keeps what they launch beside what its marks claim."""
         try:
             plan = replace(plan, rounds=identifier.rounds, rest_ns=0, cold_cache=False)
-            result = self.stopwatch.measure(case, label, body, setup, plan)
+            result = self.start_stopwatch().measure(case, label, body, setup, plan)
             identifier.keep(case, label)
         finally:
             # Whatever a case has launched must not be taken for the next one's.
@@ -120,7 +123,7 @@ class MeasuredRun:
         """Interleaves a case with the one that it claims to beat, or that claims to beat it."""
         # Ranks must do the same, and whether there is room to keep a body is each rank's own answer.
         if self.job.ranks == 1:
-            self._pairs.enter(body, self.stopwatch, self.journal)
+            self._pairs.enter(body, self.start_stopwatch(), self.journal)
 
     def synchronize(self) -> None:
         """Waits for the device, if one is measured; raises what its framework does where it has failed."""
@@ -181,8 +184,8 @@ class CaseMeasurement:
             rest_ns=self._mark.rest_ns,
             cold_cache=self._mark.cold_cache,
         )
-        label = Subject(self._item.nodeid).label[:200]
-        case, stopwatch, identifier = self._item.nodeid, self._run.stopwatch, self._run.identifier
+        label = Subject(self._item.nodeid).label[:LONGEST_LABEL]
+        case, stopwatch, identifier = self._item.nodeid, self._run.start_stopwatch(), self._run.identifier
         if identifier is not None:
             result = self._run.identify(identifier, case, label, body, setup, plan, self._mark.claims)
         else:
@@ -201,7 +204,7 @@ class CaseMeasurement:
         """Names a part of the round."""
         if self._run.job.ranks > 1 and is_rank_part(name):
             raise ValueError(f"nsight.range({name!r}): a test with ranks has rows of that name; choose another")
-        return self._run.stopwatch.part(name)
+        return self._run.start_stopwatch().part(name)
 
     def declare(self, work: Work) -> None:
         """Records what a round has to do; the last declaration counts."""

@@ -25,6 +25,7 @@ from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.protocol.script import FirstPass, Script, read_values, write_values
+from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
@@ -105,7 +106,9 @@ class MeasuredPass:
         del self.left[case]
         try:
             with call.context():
-                self._run.stopwatch.measure(case, Subject(case).label[:200], call.body, setup, plan)
+                self._run.start_stopwatch().measure(
+                    case, Subject(case).label[:LONGEST_LABEL], call.body, setup, plan
+                )
         except Exception as error:
             self.failed, text = case, describe_error(error)
             if is_device_error(error):

@@ -76,10 +76,12 @@ def test_a_strict_session_all_of_whose_cases_are_skipped_fails(gate: Gate) -> No
 @pytest.mark.slow
 def test_a_case_that_is_measured_beside_a_skipped_one_is_enough(gate: Gate) -> None:
     body = SKIPPED + "\n@pytest.mark.nsight\ndef test_bare():\n    square(torch.ones(64, 64))\n"
-    gate("--nsight-save", "--nsight-runs=2", body=body)
+    saved = gate("--nsight-save", "--nsight-runs=2", body=body)
 
     strict = gate(*STRICT, "--nsight-band=90%")
 
+    saved.assert_outcomes(passed=1, skipped=2)
+    strict.assert_outcomes(passed=1, skipped=2)
     strict.stdout.no_fnmatch_line("*nothing was measured*")
 
 

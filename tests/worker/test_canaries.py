@@ -188,7 +188,7 @@ def test_they_are_measured_where_job_and_assignment_ask_for_them(
     job = Job("s/001", "s", "", "", "nsys", 2, (), (), {}, canaries=of_job)
     run = MeasuredRun(job, Journal(tmp_path / "manifest.jsonl"), Silent(), no_barrier)
     run.assign(Assignment(("t.py::t",), canaries=of_assignment), [])
-    assert run.stopwatch is not None
+    run.start_stopwatch()
 
     run.finish_case("t.py::t", is_last=True)
 
