@@ -73,7 +73,7 @@ def main() -> None:
 
 
 def run(folder: Path, *arguments: str) -> tuple[float, float, str]:
-    """Processor seconds and peak MB of the outer pytest, and its output."""
+    """CPU seconds and peak MB of the outer pytest, and its output."""
     (folder / "pytest.ini").write_text("[pytest]\n", encoding="utf-8")
     (folder / "load_probe.py").write_text(PROBE, encoding="utf-8")
     path = os.pathsep.join(filter(None, (str(folder), str(COLLECTOR), os.environ.get("PYTHONPATH"))))

@@ -2,7 +2,7 @@
 
 ``python benchmarks/read_export.py 1000000 3000000 10000000`` generates an export of each size (kept where --keep
 says, else in a temporary folder; generating is not timed) and times reading, attributing and measuring it in a
-process of its own. The wall time means something only on an idle machine; the processor time nearly always.
+process of its own. The wall time means something only on an idle machine; the CPU time nearly always.
 
 ``python benchmarks/read_export.py 100000 --compare [--nsys-ai PROGRAM]`` gives the same export, one after the
 other, to this project, to both reports of `nsys stats` that tie kernels to ranges (nvtxkernsum and nvtxgpuproj of
@@ -57,7 +57,7 @@ class Cost(NamedTuple):
     """What one process took, its children included."""
 
     wall_s: float
-    processor_s: float
+    cpu_s: float
     peak_mb: float
     is_done: bool
     remark: str = ""
@@ -92,19 +92,19 @@ def main() -> None:
 
 def time_phases(path: Path, kernels: int) -> None:
     """Reads and measures in this process; fails if a kernel was lost."""
-    walls, processors = [time.perf_counter()], [time.process_time()]
+    walls, cpu_times = [time.perf_counter()], [time.process_time()]
     trace = read(path)
     walls.append(time.perf_counter())
-    processors.append(time.process_time())
+    cpu_times.append(time.process_time())
     measured = measure(trace)
     walls.append(time.perf_counter())
-    processors.append(time.process_time())
+    cpu_times.append(time.process_time())
     found = int(measured.ranges["launches"].sum())
     if found != kernels:
         sys.exit(f"{found} of {kernels} kernels were attributed")
     for name, first, last in (("read", 0, 1), ("attribute and measure", 1, 2), ("in all", 0, 2)):
-        wall_s, processor_s = walls[last] - walls[first], processors[last] - processors[first]
-        print(f"{name:22} {wall_s:6.2f} s, {processor_s:6.2f} s of processor time")
+        wall_s, cpu_s = walls[last] - walls[first], cpu_times[last] - cpu_times[first]
+        print(f"{name:22} {wall_s:6.2f} s, {cpu_s:6.2f} s of CPU time")
     print(f"{'peak memory':22} {resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1e3:6.0f} MB")
 
 
@@ -145,18 +145,18 @@ def scans(path: Path) -> list[str]:
 def show(name: str, cost: Cost, own: Cost) -> None:
     bound = "" if cost.is_done else "> "
     print(
-        f"{name:30} {bound}{cost.wall_s:7.2f} s, {bound}{cost.processor_s:7.2f} s of processor time, "
+        f"{name:30} {bound}{cost.wall_s:7.2f} s, {bound}{cost.cpu_s:7.2f} s of CPU time, "
         f"{cost.peak_mb:6.0f} MB; {bound}{cost.wall_s / own.wall_s:.1f}x wall, "
-        f"{bound}{cost.processor_s / own.processor_s:.1f}x processor{cost.remark}"
+        f"{bound}{cost.cpu_s / own.cpu_s:.1f}x CPU{cost.remark}"
     )
 
 
 def cheapest(command: Sequence[str], path: Path, limit_s: float, repeat: int) -> Cost:
-    """The run with the least processor time; what takes long is run once."""
+    """The run with the least CPU time; what takes long is run once."""
     costs = [run(command, path, limit_s)]
     while len(costs) < repeat and costs[-1].wall_s < 10:
         costs.append(run(command, path, limit_s))
-    return min(costs, key=lambda cost: cost.processor_s)
+    return min(costs, key=lambda cost: cost.cpu_s)
 
 
 def version_of(nsys: str) -> tuple[int, ...]:

@@ -10,7 +10,7 @@ writes them). On each it runs, one after the other, each in a separate process:
   into an environment of its own. It loads an extension of DuckDB from the network; where there is none, install
   duckdb-extension-sqlite-scanner and the duckdb of the same version, and ``INSTALL`` the file that it holds.
 
-Processor time counts, children included: on a busy machine it is less wrong than the wall time. The cheapest of
+CPU time counts, children included: on a busy machine it is less wrong than the wall time. The cheapest of
 --repeat rounds counts, and the tools alternate, so that a busy moment meets all of them.
 """
 
@@ -105,7 +105,7 @@ def write_export(folder: Path, kind: str, kernels: int) -> Path:
 
 
 def compare(path: Path, nsys_ai: str | None, repeat: int) -> None:
-    """Runs all tools on an export and prints how their processor times compare."""
+    """Runs all tools on an export and prints how their CPU times compare."""
     tools = {
         "pytest-nsight show": [sys.executable, "-m", "pytest_nsight.cli", "show", str(path)],
         "plain pandas": [sys.executable, "-c", PANDAS, str(path)],
@@ -118,11 +118,11 @@ def compare(path: Path, nsys_ai: str | None, repeat: int) -> None:
         taken_s = {name: min(before_s, measure(tools[name])) for name, before_s in taken_s.items()}
     own_s = taken_s["pytest-nsight show"]
     for name, seconds in taken_s.items():
-        print(f"  {name:22} {seconds:6.2f} s of processor time; show takes {own_s / seconds:.2f} x")
+        print(f"  {name:22} {seconds:6.2f} s of CPU time; show takes {own_s / seconds:.2f} x")
 
 
 def measure(command: Sequence[str]) -> float:
-    """Processor time of a process and its children, in seconds."""
+    """CPU time of a process and its children, in seconds."""
     with tempfile.TemporaryFile("w+") as said:
         process = subprocess.Popen(command, cwd=ROOT, stdout=subprocess.DEVNULL, stderr=said)
         _, status, used = os.wait4(process.pid, 0)

@@ -19,7 +19,7 @@ Populations, standard deviations in percent of the time, one value drawn for eac
     placement   h200, 20 % of the subjects with a +3 % mode in 15 % of their runs, as allocations make it
     same_group  h200, the baseline from another board of its board group: 0.2, t tails of 4 degrees; 8 canaries
     other_group h200, the baseline from a board of another group: 0.7; 8 canaries
-    processor   a shared CPU: run 1-4, session 5
+    cpu         a shared CPU: run 1-4, session 5
 """
 
 from __future__ import annotations
@@ -76,9 +76,9 @@ POPULATIONS = {
     "placement": replace(H200, slow_mode_share=0.2, slow_mode=0.03),
     "same_group": replace(H200, board_sd=0.002, stream_shift=0.001, canaries=8),
     "other_group": replace(H200, board_sd=0.007, stream_shift=0.02, canaries=8),
-    "processor": Population((0.01, 0.04), (0.01, 0.05), session_sd=0.05, board="processor"),
+    "cpu": Population((0.01, 0.04), (0.01, 0.05), session_sd=0.05, board="cpu"),
 }
-SEED_NAMES = {"same_group": "kin", "other_group": "strangers"}
+SEED_NAMES = {"same_group": "kin", "other_group": "strangers", "cpu": "processor"}
 """Population -> the name in its seed, so that the figures in docs/statistics.md can be made again."""
 
 Rounds = npt.NDArray[np.int64]

@@ -149,7 +149,7 @@ def picture(
     Returns:
         "devices", "states", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes",
         "categories", "copies", "calls", "sequences", "critical_path", "metrics", "unattributed". Durations are in
-        ns, shares are ratios. Those of devices are empty for a trace of a processor, whose operators stand for
+        ns, shares are ratios. Those of devices are empty for a trace of a CPU, whose operators stand for
         kernels.
 
     Raises:
@@ -171,7 +171,7 @@ def verdicts(result: str | Path) -> pd.DataFrame:
     Returns:
         "case", "part", "verdict", "fails", "metric", "now_ns", "sentence", and of the comparison "baseline_ns",
         "ratio" (new / old), "low" and "high" (90 % confidence interval of the ratio), "p_slower",
-        "adjusted_p_slower", "band" (as set), "effective_band" (the one that judged: wider on a processor, or for
+        "adjusted_p_slower", "band" (as set), "effective_band" (the one that judged: wider on a CPU, or for
         the timer's resolution), "mde", "baseline_runs", "new_runs"; missing where nothing was compared.
 
     Raises:

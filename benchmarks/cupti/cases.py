@@ -32,7 +32,7 @@ class CollectorCase:
         build: from the device to the body of a round.
         launches: kernels, copies and sets of a round; None where the library decides.
         metric: the duration that the plugin gates.
-        needs_gpu: whether no processor can run it.
+        needs_gpu: whether no CPU can run it.
     """
 
     name: str

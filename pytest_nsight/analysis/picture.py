@@ -85,7 +85,7 @@ class RangeLimit:
 class Picture:
     """What a trace spends its time on.
 
-    Of a trace of a processor, all that is said of devices is empty, and its operators stand for kernels.
+    Of a trace of a CPU, all that is said of devices is empty, and its operators stand for kernels.
 
     Attributes:
         devices: one headline for each device.
@@ -184,7 +184,7 @@ def analyse(
             *_note_foreign(states),
         ),
     )
-    if trace.is_of_processor:
+    if trace.is_of_cpu:
         return replace(picture, devices=(), states=(), bottleneck=None, limits=(), sequences=(), path=None)
     return picture
 
@@ -198,7 +198,7 @@ def _flag_communication(trace: Trace, details: LaunchDetails, categories: Sequen
 
 def _note_left_out(trace: Trace, rows: Ints) -> tuple[str, ...]:
     left_out = len(trace.launches) - len(rows)
-    noun = "operator" if trace.is_of_processor else "launch"
+    noun = "operator" if trace.is_of_cpu else "launch"
     left = count(
         left_out, f"{noun} outside the chosen ranges was", f"{_PLURAL[noun]} outside the chosen ranges were"
     )

@@ -127,7 +127,7 @@ def build_timeline(trace: Trace, details: LaunchDetails, communicates: Flags) ->
     """The states of all devices of a trace.
 
     Args:
-        trace: any trace. Operators of a processor count as the kernels of one device.
+        trace: any trace. Operators of a CPU count as the kernels of one device.
         details: of its launches.
         communicates: shape (launches,), whether each launch is a kernel that communicates.
 

@@ -208,7 +208,7 @@ class StoredRun:
         reasons: names of the slowdown reasons.
         foreign: foreign processes on the board.
         round_mhz: packed SM clock of each round.
-        processor_lost: share of the time that other programs had the processor.
+        processor_lost: share of the time that other programs had the CPU.
         elapsed_ms: time that the test took in its process.
     """
 

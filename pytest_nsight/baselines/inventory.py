@@ -23,7 +23,7 @@ class StoredSave:
         session: id of the session.
         recorded: UTC time of the session, ISO 8601; "" if unknown.
         commit: git commit of the tested tree, "" if unknown; "+" at its end if it had changes.
-        board: the board's UUID, or the processor's name.
+        board: the board's UUID, or the CPU's name.
         reason: why the runs became a baseline, "" for no reason.
         measured: the runs, oldest first.
         metric: the duration that all of them have, "" for none.

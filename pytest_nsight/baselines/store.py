@@ -221,10 +221,10 @@ def file_name(case: str) -> str:
 def model_slug(name: str) -> str:
     """The name of a model's folder: that of "NVIDIA H200" is "nvidia-h200".
 
-    Clock and marketing words, which differ between two readings of one processor, are left out.
+    Clock and marketing words, which differ between two readings of one CPU, are left out.
 
     Args:
-        name: product name of the GPU, or of the processor where there is no GPU.
+        name: product name of the GPU, or of the CPU where there is no GPU.
     """
     text = re.sub(r"@.*|\bw(ith\b|/).*|\((r|tm|c)\)|[®™©]", " ", name, flags=re.IGNORECASE)
     text = re.sub(r"\b(\w+-core|\d+(st|nd|rd|th) gen|cpu|processor)\b", " ", text, flags=re.IGNORECASE)

@@ -42,14 +42,14 @@ class Collector(Protocol):
         title: for people, with the version and the place.
         environment: what a measurement depends on, as names and values.
         is_shared: whether what the worker starts is recorded with it, in one record.
-        times_processor: whether the processor's own time is what is measured, so that nothing may work beside it.
+        times_cpu: whether the CPU's own time is what is measured, so that nothing may work beside it.
     """
 
     name: str
     title: str
     environment: Mapping[str, str]
     is_shared: bool
-    times_processor: bool
+    times_cpu: bool
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker and records it into the folder; its output goes to the folder's WORKER_LOG.

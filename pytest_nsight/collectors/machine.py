@@ -1,4 +1,4 @@
-"""Which GPUs the CUDA driver offers, and which processor this is; asked without torch and without a context."""
+"""Which GPUs the CUDA driver offers, and which CPU this is; asked without torch and without a context."""
 
 from __future__ import annotations
 
@@ -60,8 +60,8 @@ def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
     return f"GPU-{uuid.UUID(bytes=bytes(stored))}"
 
 
-def processor() -> str:
-    """The processor's product name; /proc knows it better than platform does."""
+def cpu_name() -> str:
+    """The CPU's product name; /proc knows it better than platform does."""
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):
@@ -78,10 +78,10 @@ _MEMORY_VARIABLES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**3
 """They make glibc keep the memory that a round frees (`man 3 mallopt`)."""
 
 
-def processor_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
-    """Environment variables of a process whose operators on the processor are measured.
+def cpu_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
+    """Environment variables of a process whose operators on the CPU are measured.
 
-    Several threads wait for one another, so that whatever else runs on one processor delays them all. And memory
+    Several threads wait for one another, so that whatever else runs on one CPU delays them all. And memory
     that is given back to Linux costs a page fault for each 4 KiB when the next round asks for it: whether glibc
     gives it back depends on what the process did before, and one operator then takes up to three times as long.
 
@@ -98,5 +98,5 @@ def processor_variables(threads: int | None, environ: Mapping[str, str]) -> dict
 
 
 def measured_product() -> str:
-    """The product whose baselines count here: the first visible GPU, or the processor where there is none."""
-    return next(iter(gpu_names()), processor())
+    """The product whose baselines count here: the first visible GPU, or the CPU where there is none."""
+    return next(iter(gpu_names()), cpu_name())

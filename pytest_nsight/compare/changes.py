@@ -69,7 +69,7 @@ class Changes:
         rows: the table, group by group.
         regressions: one sentence for each regression.
         notes: sentences for the reader.
-        of_operators: whether both are traces of a processor, whose operators stand for kernels.
+        of_operators: whether both are traces of a CPU, whose operators stand for kernels.
     """
 
     before: str

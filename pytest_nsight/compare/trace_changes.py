@@ -53,7 +53,7 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
     kernels = _compare_kernels(old, new)
     repeated = [row for row in ranges if row.low is not None]
     judged = repeated or [row for row in whole if row.name in _JUDGED]
-    of_operators = before.trace.is_of_processor and after.trace.is_of_processor
+    of_operators = before.trace.is_of_cpu and after.trace.is_of_cpu
     notes = () if repeated else ("no range is repeated in both traces, so no change has an interval",)
     return Changes(
         before=before.title,
@@ -74,7 +74,7 @@ def _compare_whole(old: Mapping[str, float | None], new: Mapping[str, float | No
 
 
 def _sum_up(trace: Trace, picture: Picture) -> dict[str, float | None]:
-    if trace.is_of_processor:
+    if trace.is_of_cpu:
         return {
             "wall time": int(trace.launches.end_ns.max()) - int(trace.launches.start_ns.min()),
             "operator time": sum(one.total_ns for one in picture.kernels),

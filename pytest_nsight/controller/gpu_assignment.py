@@ -28,7 +28,7 @@ def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> t
         return ()
     if not gpus:
         raise UsageError(
-            f"-n {wanted} with --nsight: there is no GPU here, and workers that share a processor disturb "
+            f"-n {wanted} with --nsight: there is no GPU here, and workers that share a CPU disturb "
             "each other's times; run with -n 0"
         )
     if wanted > len(gpus):

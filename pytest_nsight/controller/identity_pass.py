@@ -30,7 +30,7 @@ FOLDERS = f"{_PREFIX}-*"
 """Folders of identity passes in a session's: one or more for each tree."""
 
 _MOST_PROCESSES = 8
-_PROCESSORS_PER_PROCESS = 2
+_CPUS_PER_PROCESS = 2
 _CASES_PER_PROCESS = 8
 """A process takes as long to import and to find its device as so many cases take."""
 
@@ -68,8 +68,8 @@ class IdentityPass:
         """
         if assignment.tree not in self._found:
             passes = [assignment, *(one for one in upcoming if one.identifies)]
-            processors = len(os.sched_getaffinity(0))
-            shares = [replace(one, cases=share) for one in passes for share in share_out(one.cases, processors)]
+            cpus = len(os.sched_getaffinity(0))
+            shares = [replace(one, cases=share) for one in passes for share in share_out(one.cases, cpus)]
             processes = self._identify(shares)
             for one in passes:
                 own = tuple(found for found in processes if found.manifest.tree == one.tree)
@@ -172,14 +172,14 @@ def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tupl
     return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
 
 
-def share_out(cases: Sequence[str], processors: int) -> list[tuple[str, ...]]:
+def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
     """The cases in about equal shares, dealt out in turn: neighbours often take long together.
 
     Args:
         cases: at least one.
-        processors: of this machine.
+        cpus: of this machine.
     """
-    shares = min(_MOST_PROCESSES, processors // _PROCESSORS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS)
+    shares = min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS)
     return [tuple(cases[number :: max(shares, 1)]) for number in range(max(shares, 1))]
 
 

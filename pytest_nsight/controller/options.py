@@ -26,7 +26,7 @@ VALUES = {
     ),
     "cpu_threads": (
         "N",
-        "threads of an operator where the processor is what is measured (default: $OMP_NUM_THREADS, else 1)",
+        "threads of an operator where the CPU is what is measured (default: $OMP_NUM_THREADS, else 1)",
     ),
     "shard_by": (
         "HOW",

@@ -62,7 +62,7 @@ class ParallelSource:
     ) -> tuple[MeasuredProcess, ...]:
         """Measures the cases, each in one of several fresh processes, or on all of its ranks.
 
-        Nothing gets ready beside them: they use many processors and boards.
+        Nothing gets ready beside them: they use many CPUs and boards.
 
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
@@ -104,7 +104,7 @@ class ParallelSource:
         """Ends nothing, as none gets ready."""
 
     def _lacks(self, ranks: int) -> bool:
-        """Whether there are GPUs, but too few for so many ranks; without any, ranks share the processor."""
+        """Whether there are GPUs, but too few for so many ranks; without any, ranks share the CPU."""
         return 0 < len(self._gpus) < ranks
 
     def _plan(self, cases: Sequence[str]) -> WorkerPlan:

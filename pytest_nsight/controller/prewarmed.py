@@ -24,7 +24,7 @@ from pytest_nsight.protocol.parent_pipe import PipeToWorker
 _PATIENCE_S = 5.0
 _POLL_S = 0.05
 
-_PROCESSORS_PER_PREWARMED = 4
+_CPUS_PER_PREWARMED = 4
 _MOST_PREWARMED = 2
 """Imports take about twice as long as a process that measures a few cases."""
 
@@ -173,6 +173,6 @@ class PrewarmedPool:
 
 
 def pool_size() -> int:
-    """How many processes may get ready beside one that measures, by the processors that this session may use."""
-    processors = len(os.sched_getaffinity(0))
-    return max(1, min(_MOST_PREWARMED, processors // _PROCESSORS_PER_PREWARMED))
+    """How many processes may get ready beside one that measures, by the CPUs that this session may use."""
+    cpus = len(os.sched_getaffinity(0))
+    return max(1, min(_MOST_PREWARMED, cpus // _CPUS_PER_PREWARMED))

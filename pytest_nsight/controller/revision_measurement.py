@@ -14,7 +14,7 @@ from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import processor_variables
+from pytest_nsight.collectors.machine import cpu_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.git_revision import Revision, refuse_submodules
 from pytest_nsight.controller.identity_pass import IdentityPass
@@ -239,7 +239,7 @@ class RevisionMeasurement:
         return self._trees[revision.commit][1]
 
     def _live_session(self, trees: Mapping[str, Tree], rounds: int | None, *, canaries: bool) -> LiveSession:
-        times_processor = self._collector.times_processor
+        times_cpu = self._collector.times_cpu
         case, given = self._case, self._settings
         limits = {case.id: case.timeout_s} if case.timeout_s is not None else {}
         return LiveSession(
@@ -254,7 +254,7 @@ class RevisionMeasurement:
             canaries=canaries,
             environment={**self._invocation.environment, "collector": self._collector.name},
             limits=TimeLimits(given.timeout_s, limits),
-            variables=processor_variables(given.cpu_threads, os.environ) if times_processor else {},
+            variables=cpu_variables(given.cpu_threads, os.environ) if times_cpu else {},
         )
 
 

@@ -15,7 +15,7 @@ from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
-from pytest_nsight.collectors.machine import gpus, measured_product, processor_variables
+from pytest_nsight.collectors.machine import cpu_variables, gpus, measured_product
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import Conclusion, conclude
@@ -110,10 +110,10 @@ class NsightSession:
 
     @property
     def worker_variables(self) -> dict[str, str]:
-        """Environment variables of workers whose processor is what is measured."""
-        if self._collector is None or not self._collector.times_processor:
+        """Environment variables of workers whose CPU is what is measured."""
+        if self._collector is None or not self._collector.times_cpu:
             return {}
-        return processor_variables(self._settings.cpu_threads, os.environ)
+        return cpu_variables(self._settings.cpu_threads, os.environ)
 
     def measure(
         self,

@@ -74,9 +74,9 @@ def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identit
 def identifies_launches(settings: Settings, collector: Collector | None) -> bool:
     """Whether a session has an identity pass.
 
-    It has none on a processor, whose operators have no machine code to identify. A shard, a pool and a script have
+    It has none on a CPU, whose operators have no machine code to identify. A shard, a pool and a script have
     none either.
     """
-    if not settings.identity or collector is None or collector.times_processor or not gpu_names():
+    if not settings.identity or collector is None or collector.times_cpu or not gpu_names():
         return False
     return settings.shard is None and settings.pool is None and settings.script is None

@@ -60,7 +60,7 @@ class Settings:
         strict: whether verdicts that settle nothing fail, and fallbacks are refused.
         user_ranges: whether the tests' own NVTX ranges are recorded, too.
         visible_variables: names, with *, of environment variables that the profiler may see and record.
-        cpu_threads: threads of an operator where the processor is measured; None for $OMP_NUM_THREADS, else 1.
+        cpu_threads: threads of an operator where the CPU is measured; None for $OMP_NUM_THREADS, else 1.
         drill: whether Nsight Compute reads counters of slower kernels, or, with a save, of all saved cases.
         gpu_metrics: whether counters of the GPU are sampled.
         keep_report: whether the profiler's own reports stay there, which may hold secrets.

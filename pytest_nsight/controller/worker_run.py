@@ -83,12 +83,12 @@ class LiveSource:
             shorten(folder / WORKER_LOG)
 
     def get_ready(self, upcoming: Sequence[Assignment]) -> None:
-        """Starts a process that gets ready while others run; not where the processor is what is measured.
+        """Starts a process that gets ready while others run; not where the CPU is what is measured.
 
         Args:
             upcoming: the next calls'.
         """
-        if not self._collector.times_processor:
+        if not self._collector.times_cpu:
             # What keeps it from starting is reported when its assignment comes.
             with contextlib.suppress(CollectorError):
                 self._pool.fill(upcoming)
@@ -116,14 +116,14 @@ class LiveSource:
         if not upcoming:
             return
         has_ended = tail.exit_code in _MEASURED and not is_running(tail.pid)
-        # Not earlier: it would disturb this one's start. Where the processor is what is measured, not before the
+        # Not earlier: it would disturb this one's start. Where the CPU is what is measured, not before the
         # end, and none that may not be needed: importing would be seen in the measurement.
-        times_processor = self._collector.times_processor
-        is_time = has_ended if times_processor else bool(progress.case or progress.done)
+        times_cpu = self._collector.times_cpu
+        is_time = has_ended if times_cpu else bool(progress.case or progress.done)
         try:
-            if is_time and not (times_processor and not upcoming[0].cases):
-                self._pool.fill(upcoming[:1] if times_processor else upcoming)
-            if has_ended and not times_processor:
+            if is_time and not (times_cpu and not upcoming[0].cases):
+                self._pool.fill(upcoming[:1] if times_cpu else upcoming)
+            if has_ended and not times_cpu:
                 self._pool.release(upcoming[0])
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.

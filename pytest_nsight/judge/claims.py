@@ -1,7 +1,7 @@
 """Claims of a mark: what must hold of the new runs alone, without any baseline.
 
 A claim is about the whole measured body of a case; its named parts carry none. It is about GPU kernels: on a
-processor, which runs operators in their place, it is not checked.
+CPU, which runs operators in their place, it is not checked.
 """
 
 from __future__ import annotations

@@ -62,10 +62,10 @@ def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contr
     floor_ns = resolution_ns((*compared, *new))
     is_paired = bool(subject.given.against)
     # Pairs of two trees run side by side, so that what changes between sessions cancels.
-    on_processor = not is_paired and not all(is_gpu(location.board) for location in (*compared, *new))
+    on_cpu = not is_paired and not all(is_gpu(location.board) for location in (*compared, *new))
     return replace(
         contrast(compared, new, noise, shift),
-        material=material_change(subject.given.policy.band, floor_ns, baseline_ns, on_processor=on_processor),
+        material=material_change(subject.given.policy.band, floor_ns, baseline_ns, on_cpu=on_cpu),
         floor_ns=floor_ns,
         is_paired=is_paired,
     )

@@ -16,8 +16,8 @@ Indices = npt.NDArray[np.intp]
 LARGEST_DRIFT = 0.01
 """Log change from the first to the last round from which on a significant drift counts."""
 
-LARGEST_PROCESSOR_DRIFT = 0.20
-"""The same on a shared processor, whose rounds vary by percents: half of the smallest band there."""
+LARGEST_CPU_DRIFT = 0.20
+"""The same on a shared CPU, whose rounds vary by percents: half of the smallest band there."""
 
 FEWEST_ROUNDS = 12
 MODE_GAP = 0.015

@@ -20,9 +20,9 @@ _POWER_CAP_DIFFERENCE = 0.5
 
 CLOCK_TOLERANCE = 0.01
 LOST_SHARE = 0.05
-"""Of the time that a process could run: a process that has the processor for itself loses less than 1 %."""
+"""Of the time that a process could run: a process that has the CPU for itself loses less than 1 %."""
 
-_PROCESSOR_TAKEN = "other programs had the processor"
+_CPU_TAKEN = "other programs had the CPU"
 _PID = re.compile(r"^pid \d+")
 
 
@@ -45,19 +45,19 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
         or _explain_throttling(baseline, new, f"the GPU was throttled for {compared}", "now", again)
         or _explain_clock(baseline, new, in_compared, again)
         or _explain_foreign_processes(baseline, new, compared, again)
-        or _explain_processor(baseline, new, compared, again)
+        or _explain_cpu(baseline, new, compared, again)
     )
 
 
 def is_disturbed(run: RunSummary) -> bool:
-    """Whether other programs had the processor for so long that the run's times are theirs, too."""
+    """Whether other programs had the CPU for so long that the run's times are theirs, too."""
     return (run.clocks.processor_lost or 0.0) > LOST_SHARE
 
 
 def leave_out_disturbed(runs: Sequence[RunSummary], fewest: int) -> tuple[RunSummary, ...]:
     """The runs that were not disturbed, or all of them where these are fewer than needed.
 
-    What a run lost of the processor is counted apart from its times, so to choose by it favours none of them.
+    What a run lost of the CPU is counted apart from its times, so to choose by it favours none of them.
 
     Args:
         runs: of one subject.
@@ -80,7 +80,7 @@ def explain_unfit(runs: Sequence[RunSummary]) -> str:
     if others := _name_foreign_processes(runs):
         return f"other processes computed on the GPU ({', '.join(sorted(others))})"
     if lost is not None and lost > LOST_SHARE:
-        return f"other programs had the processor in {_write(lost)} of the time that the rounds needed it"
+        return f"other programs had the CPU in {_write(lost)} of the time that the rounds needed it"
     return ""
 
 
@@ -112,15 +112,15 @@ def _name_reasons(runs: Sequence[RunSummary]) -> str:
     return f" ({', '.join(reasons)})" if reasons else ""
 
 
-def _explain_processor(baseline: Sequence[RunSummary], new: Sequence[RunSummary], compared: str, again: str) -> str:
+def _explain_cpu(baseline: Sequence[RunSummary], new: Sequence[RunSummary], compared: str, again: str) -> str:
     before, now = _processor_lost(baseline) or 0.0, _processor_lost(new) or 0.0
     if before == now or max(before, now) <= LOST_SHARE:
         return ""
     needed = "of the time that the rounds needed it"
     if now > before:
-        text = f"{_PROCESSOR_TAKEN} in {_write(now)} {needed}, {_write(before)} in {compared}"
+        text = f"{_CPU_TAKEN} in {_write(now)} {needed}, {_write(before)} in {compared}"
     else:
-        text = f"{_PROCESSOR_TAKEN} while {compared} was measured in {_write(before)} {needed}, {_write(now)} now"
+        text = f"{_CPU_TAKEN} while {compared} was measured in {_write(before)} {needed}, {_write(now)} now"
     steps = [("end them", now > LOST_SHARE), (again, before > LOST_SHARE), ("run again", before <= LOST_SHARE)]
     return f"{text}; {' and '.join(step for step, is_needed in steps if is_needed)}"
 

@@ -18,8 +18,8 @@ import numpy as np
 import numpy.typing as npt
 
 from pytest_nsight.judge.drift_and_modes import (
+    LARGEST_CPU_DRIFT,
     LARGEST_DRIFT,
-    LARGEST_PROCESSOR_DRIFT,
     Modes,
     find_drift,
     find_modes,
@@ -44,7 +44,7 @@ class Location:
         run: id of the run.
         session: id of its session.
         board: the board it ran on.
-        log_ns: midmean of the natural logarithms of its rounds in ns; on a processor their 10th percentile.
+        log_ns: midmean of the natural logarithms of its rounds in ns; on a CPU their 10th percentile.
         within_error: standard error of `log_ns` as far as the rounds alone show it; 0.0 below 4 rounds.
         durations_ns: the rounds.
         board_group: the group of boards that time alike, "" when unknown.
@@ -153,7 +153,7 @@ def midmean(values: Floats) -> Floats:
 
 
 def low_percentile(values: Floats) -> Floats:
-    """The 10th percentile along the last axis: on a processor, the middle half says how much others did."""
+    """The 10th percentile along the last axis: on a CPU, the middle half says how much others did."""
     return np.asarray(np.quantile(values, LOW_SHARE, axis=-1), dtype=np.float64)
 
 
@@ -221,7 +221,7 @@ def _locate_rounds(
     modes = find_modes(logs, round_mhz)
     statistic = midmean if on_gpu else low_percentile
     error = max(within_run_error(logs, statistic), modes.error if modes else 0.0)
-    drift = find_drift(logs, LARGEST_DRIFT if on_gpu else LARGEST_PROCESSOR_DRIFT)
+    drift = find_drift(logs, LARGEST_DRIFT if on_gpu else LARGEST_CPU_DRIFT)
     durations.setflags(write=False)
     return _LocatedRounds(float(statistic(logs)), error, durations, drift, modes)
 

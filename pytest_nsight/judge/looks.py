@@ -30,26 +30,26 @@ SAVED_AT_ONCE = 5
 
 _MOST_STORED_RUNS = 20
 
-PROCESSOR_BAND = 0.5
-"""Smallest band between sessions on a processor, as a ratio.
+CPU_BAND = 0.5
+"""Smallest band between sessions on a CPU, as a ratio.
 
 The same code in two processes differs there by 13 to 30 % (standard deviation), whatever the rounds are reduced to:
 clock, caches and neighbours change between them.
 """
 
 
-def material_change(band: float, resolution_ns: float, baseline_ns: float, *, on_processor: bool = False) -> float:
+def material_change(band: float, resolution_ns: float, baseline_ns: float, *, on_cpu: bool = False) -> float:
     """The smallest material difference of log times: the band, or what can be resolved if that is larger.
 
     Args:
         band: as a ratio; what is no number of at least 0 makes nothing material.
         resolution_ns: smallest change that may count.
         baseline_ns: the time that is compared with.
-        on_processor: whether sessions on a processor are compared.
+        on_cpu: whether sessions on a CPU are compared.
     """
     if not band >= 0:
         return math.inf
-    floor = math.log1p(PROCESSOR_BAND) if on_processor else 0.0
+    floor = math.log1p(CPU_BAND) if on_cpu else 0.0
     return max(floor, math.log1p(band), math.log1p(resolution_ns / baseline_ns))
 
 

@@ -60,7 +60,7 @@ class Spread:
 
 LONG_KERNELS = Spread(run=0.0010, session=0.0005, board_group=0.0020, board=0.0060)
 SHORT_KERNELS = Spread(run=0.0035, session=0.0010, board_group=0.0030, board=0.0060)
-PROCESSOR = Spread(run=0.03, session=0.05, board_group=0.05, board=0.05)
+CPU = Spread(run=0.03, session=0.05, board_group=0.05, board=0.05)
 
 
 @dataclass(frozen=True, slots=True)
@@ -112,12 +112,12 @@ class Noise:
 def expected_spread(duration_ns: float, board: str) -> Spread:
     """The expected spread of runs of such a duration on such a board.
 
-    A board whose name is no UUID of a GPU is a shared processor: percents, not tenths of percents. The deviation of
+    A board whose name is no UUID of a GPU is a shared CPU: percents, not tenths of percents. The deviation of
     contexts is a time, so the shorter the kernel the more it is of it; from 30 us on it is no more than what runs
     differ by, and left out.
     """
     if not is_gpu(board):
-        return PROCESSOR
+        return CPU
     if duration_ns >= SHORT_NS:
         return LONG_KERNELS
     return replace(SHORT_KERNELS, context=math.log1p(CONTEXT_NS / duration_ns))

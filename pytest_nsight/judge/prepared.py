@@ -36,7 +36,7 @@ class PreparedSubject:
             where there are at least 3, else those on boards of its group where there are at least 3, else all.
         new: locations of the new runs that have one level.
         stored_aside: stored locations that are set aside, because the run drifts, its clock changed, or other
-            programs had the processor.
+            programs had the CPU.
         new_aside: new locations that are set aside, likewise.
         disturbed_aside: how many of those were set aside for other programs.
         structure: how the launches changed.
@@ -79,7 +79,7 @@ class PreparedSubject:
 
     @property
     def has_only_disturbed_runs(self) -> bool:
-        """Whether other programs had the processor in all new runs."""
+        """Whether other programs had the CPU in all new runs."""
         return bool(self.given.new) and all(is_disturbed(run) for run in self.given.new)
 
     @property

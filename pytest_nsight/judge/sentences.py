@@ -50,7 +50,7 @@ def _runs(comparison: Comparison) -> str:
 def _band(comparison: Comparison, contrast: Contrast) -> str:
     material = contrast.material
     if comparison.band >= 0 and material > math.log1p(comparison.band):
-        cause = "the timer's resolution" if is_gpu(contrast.new[0].board) else "runs on a processor"
+        cause = "the timer's resolution" if is_gpu(contrast.new[0].board) else "runs on a CPU"
         return f"band {percent(math.expm1(material), signed=False)} for {cause}"
     return f"band {percent(comparison.band, signed=False)}"
 
@@ -252,7 +252,7 @@ def notes(subject: PreparedSubject) -> str:
     if aside:
         texts.append(f"{count(aside, 'run')} set aside, drifting or on a changing clock")
     if subject.disturbed_aside:
-        texts.append(f"{count(subject.disturbed_aside, 'run')} set aside, as other programs had the processor")
+        texts.append(f"{count(subject.disturbed_aside, 'run')} set aside, as other programs had the CPU")
     compared = (*subject.compared, *subject.new)
     modes = [location.modes for location in compared if location.modes is not None]
     if modes:

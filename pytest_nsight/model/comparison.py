@@ -208,7 +208,7 @@ class Comparison:
 
     @property
     def effective_band(self) -> float:
-        """The band that judged, as a ratio: the user's, or what time or processor can carry where that is wider."""
+        """The band that judged, as a ratio: the user's, or what time or CPU can carry where that is wider."""
         if self.basis is None or self.band < 0:
             return self.band
         return max(self.band, math.expm1(min(self.basis.material, 700.0)))

@@ -130,7 +130,7 @@ class Calls(Table):
 
 @dataclass(frozen=True, slots=True)
 class Launches(Table):
-    """What ran on the device (or, for operators, on the processor), shape (launches,) each.
+    """What ran on the device (or, for operators, on the CPU), shape (launches,) each.
 
     Attributes:
         start_ns: int64.
@@ -261,8 +261,8 @@ class Trace:
     epoch_ns: int | None = None
 
     @property
-    def is_of_processor(self) -> bool:
-        """Whether operators of a processor were recorded, and nothing on a device."""
+    def is_of_cpu(self) -> bool:
+        """Whether operators of a CPU were recorded, and nothing on a device."""
         return bool(self.shapes) and all(shape.kind == "operator" for shape in self.shapes)
 
     def find_device(self, process: int, ordinal: int) -> TraceDevice | None:

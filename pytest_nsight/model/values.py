@@ -134,7 +134,7 @@ class Clocks:
         foreign_processes: foreign processes that used the board meanwhile, such as "pid 123 (python)", sorted.
         round_mhz: SM clock read with each round, in order; empty unless it was read with every round.
         processor_lost: share (0 to 1) of the time that the process could run in which other programs had its
-            processor; None where a GPU was measured, or where the system does not say.
+            CPU; None where a GPU was measured, or where the system does not say.
     """
 
     sm_mhz: int | None = None
@@ -154,11 +154,11 @@ def is_gpu(board: str) -> bool:
 
 MEDIAN = 0.5
 LOW_SHARE = 0.1
-"""On a processor that others share a disturbance only ever adds time: its fast rounds say what the code takes."""
+"""On a CPU that others share a disturbance only ever adds time: its fast rounds say what the code takes."""
 
 
 def typical_share(board: str) -> float:
-    """The quantile at which a case's rounds are typical: `MEDIAN` on a GPU, `LOW_SHARE` on a processor."""
+    """The quantile at which a case's rounds are typical: `MEDIAN` on a GPU, `LOW_SHARE` on a CPU."""
     return MEDIAN if is_gpu(board) else LOW_SHARE
 
 
@@ -170,7 +170,7 @@ class RunSummary:
         subject: what was measured.
         run: id of the run, unique over all sessions.
         session: id of the session.
-        board: UUID of the GPU; a name of the processor where there is none.
+        board: UUID of the GPU; a name of the CPU where there is none.
         rounds: metric -> one duration in ns per round, in order; absent if the collector cannot see it.
         shapes: the launches of a round, in order of first launch.
         is_stable: whether every round launched exactly the same multiset of shapes.
@@ -210,7 +210,7 @@ class RunSummary:
 
     @property
     def ran_on_gpu(self) -> bool:
-        """Whether a GPU was measured, and not the operators of a processor."""
+        """Whether a GPU was measured, and not the operators of a CPU."""
         return is_gpu(self.board)
 
 

@@ -1,4 +1,4 @@
-"""What the rounds of a case were measured under: rests, energy, other programs on the board and the processor."""
+"""What the rounds of a case were measured under: rests, energy, other programs on the board and the CPU."""
 
 from __future__ import annotations
 
@@ -8,16 +8,16 @@ from pytest_nsight.model.decoding import Count
 
 
 @dataclass(frozen=True, slots=True)
-class ProcessorTimes:
-    """How the processor's time was used: from some fixed moment until now, or between two moments.
+class CpuTimes:
+    """How the CPU's time was used: from some fixed moment until now, or between two moments.
 
     Attributes:
         elapsed_ns: time that passed.
-        running_ns: processor time of the process, all threads together.
-        waiting_ns: time in which its threads could run and had no processor; None where Linux does not say.
-        stolen_ns: time that the hypervisor gave to other machines, mean of all processors; None where unknown.
-        busy_ns: processor time of all programs of the machine, this process among them.
-        switches: how often the system took the processor away from the process.
+        running_ns: CPU time of the process, all threads together.
+        waiting_ns: time in which its threads could run and had no CPU; None where Linux does not say.
+        stolen_ns: time that the hypervisor gave to other machines, mean of all CPUs; None where unknown.
+        busy_ns: CPU time of all programs of the machine, this process among them.
+        switches: how often the system took the CPU away from the process.
     """
 
     elapsed_ns: Count
@@ -27,9 +27,9 @@ class ProcessorTimes:
     busy_ns: Count
     switches: Count
 
-    def since(self, earlier: ProcessorTimes) -> ProcessorTimes:
+    def since(self, earlier: CpuTimes) -> CpuTimes:
         """The use between an earlier moment and this one; a counter that stepped back counts as 0."""
-        return ProcessorTimes(
+        return CpuTimes(
             elapsed_ns=max(0, self.elapsed_ns - earlier.elapsed_ns),
             running_ns=max(0, self.running_ns - earlier.running_ns),
             waiting_ns=_grown(earlier.waiting_ns, self.waiting_ns),
@@ -40,7 +40,7 @@ class ProcessorTimes:
 
     @property
     def lost_share(self) -> float | None:
-        """Share (0 to 1) of the time that the process could run in which it had no processor.
+        """Share (0 to 1) of the time that the process could run in which it had no CPU.
 
         Other programs cost run-queue waiting, other virtual machines cost steal. None where neither is known.
         """
@@ -63,12 +63,12 @@ class BoardActivity:
     Attributes:
         energy_mj: energy drawn since the driver was loaded, None where it cannot be read.
         foreign_processes: processes that compute there and are not the session's, such as "pid 123 (python)".
-        processor: how the processor has been used so far; None where a GPU is measured.
+        processor: how the CPU has been used so far; None where a GPU is measured.
     """
 
     energy_mj: Count | None = None
     foreign_processes: tuple[str, ...] = ()
-    processor: ProcessorTimes | None = None
+    processor: CpuTimes | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class Conditions:
         elapsed_ns: time from the first pause to the end of the last round.
         energy_mj: energy that the board drew in this time, None where it cannot be read.
         foreign_processes: foreign processes on the board before or after.
-        processor: how the processor was used meanwhile; None where a GPU was measured.
+        processor: how the CPU was used meanwhile; None where a GPU was measured.
     """
 
     case: str
@@ -97,4 +97,4 @@ class Conditions:
     elapsed_ns: Count
     energy_mj: Count | None
     foreign_processes: tuple[str, ...]
-    processor: ProcessorTimes | None = None
+    processor: CpuTimes | None = None

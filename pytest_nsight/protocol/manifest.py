@@ -62,8 +62,8 @@ class Manifest:
         recorded: UTC time of the session, ISO 8601.
         commit: git commit of the tested tree, "" when unknown.
         pid: the worker's process.
-        device: name of the GPU, or of the processor where there is none; "" if no case measured anything.
-        board: UUID of the GPU, or the processor's name.
+        device: name of the GPU, or of the CPU where there is none; "" if no case measured anything.
+        board: UUID of the GPU, or the CPU's name.
         environment: what a measurement depends on, as names and values.
         started: cases in the order in which they began.
         ended: cases that came to their end.

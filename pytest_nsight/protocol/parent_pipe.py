@@ -2,7 +2,7 @@
 
 A named pipe in the run's folder. The controller holds it open. A byte in it means that the assignment has been
 written; its end means that nobody waits for the worker any more. A profiler between the two processes does not
-matter, and waiting costs no processor time.
+matter, and waiting costs no CPU time.
 """
 
 from __future__ import annotations

@@ -203,7 +203,7 @@ def _runs(runs: Sequence[RunSummary], metric: str) -> str:
     if not runs:
         return ""
     rows = [("run", "board", "commit", "rounds", "time", *_CLOCKS), *(_run_row(run, metric) for run in runs)]
-    # A processor has no clocks to show, nor has a GPU without NVML.
+    # A CPU has no clocks to show, nor has a GPU without NVML.
     kept = [place for place, cells in enumerate(zip(*rows[1:], strict=True)) if any(cells)]
     head, *body = [[row[place] for place in kept] for row in rows]
     return "<h3>New runs</h3>" + table(head, body, numbers_from=head.index("rounds"))

@@ -110,7 +110,7 @@ def _next_steps(result: SessionResult) -> str:
     origin = html_text(steps.origin)
     compared = "its commit" if steps.is_against_commit else "the stored runs"
     accept, check = ("\n".join(map(html_text, command.splitlines())) for command in (steps.accept, steps.check))
-    machine = {"kernel": "GPU", "operator": "processor"}[launch_noun(result)]
+    machine = {"kernel": "GPU", "operator": "CPU"}[launch_noun(result)]
     return (
         f"<h2>What to do</h2><p>The baseline: {origin}.</p><p>To accept these changes, save them on "
         f"a machine with this {machine}, and commit the baselines with them:</p>"

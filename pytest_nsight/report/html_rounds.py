@@ -16,7 +16,7 @@ from pytest_nsight.report.verdict_text import gated_metric
 
 _LEVELS = {
     True: "the mean of the middle half of its rounds",
-    False: "the 10th percentile of its rounds, since on a shared processor the fast rounds say what the code takes",
+    False: "the 10th percentile of its rounds, since on a shared CPU the fast rounds say what the code takes",
 }
 
 

@@ -187,7 +187,7 @@ def _next_steps(failing: Sequence[Verdict], result: SessionResult) -> list[list[
     if steps is None:
         return []
     compared = "the commit of the baseline" if steps.is_against_commit else "the stored runs"
-    machine = {"kernel": "GPU", "operator": "processor"}[launch_noun(result)]
+    machine = {"kernel": "GPU", "operator": "CPU"}[launch_noun(result)]
     return [
         [f"The baseline: {markdown_text(steps.origin)}."],
         [f"To accept these changes, save them on a machine with this {machine}, and commit the baselines:"],

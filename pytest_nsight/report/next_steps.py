@@ -106,7 +106,7 @@ def _command(parts: Sequence[str]) -> str:
 
 
 def _shorten_board(board: str) -> str:
-    """The beginning of a GPU's UUID; a processor is named by its product, which says nothing when cut."""
+    """The beginning of a GPU's UUID; a CPU is named by its product, which says nothing when cut."""
     return visible(board)[:_BOARD] if board.startswith(("GPU-", "MIG-")) else visible(board)
 
 

@@ -89,7 +89,7 @@ def state_wider_bands(verdicts: Sequence[Verdict], named: Mapping[Subject, str])
         if asked == judged:
             continue
         on_gpu = all(is_gpu(run.board) for run in compared.basis.runs)
-        cause = "because of the timer's resolution" if on_gpu else "because runs on a processor scatter"
+        cause = "because of the timer's resolution" if on_gpu else "because runs on a CPU scatter"
         margin = percent(math.expm1(compared.basis.margin), signed=False)
         passes = f"a smaller slowdown is no regression, and equality is shown within {margin}"
         cases.setdefault((f"band {judged} instead of {asked}", f"{cause}: {passes}"), []).append(

@@ -46,7 +46,7 @@ class Section:
     footnote: str = ""
 
     def of_operators(self) -> Section:
-        """The section in the words for operators of a processor; names and numbers stay."""
+        """The section in the words for operators of a CPU; names and numbers stay."""
         return Section(
             _speak_of_operators(self.title),
             _rename(self.names),

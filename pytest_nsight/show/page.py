@@ -103,7 +103,7 @@ def render(trace: Trace, width: int, view: View, clocks: Sequence[RoundClocks] =
         TraceError: the recording's times are too far apart to be added up, or the ranges nest too deep.
     """
     width = min(max(width, NARROWEST), WIDEST)
-    picture, top, on_device = view.analyse(trace), view.top, not trace.is_of_processor
+    picture, top, on_device = view.analyse(trace), view.top, not trace.is_of_cpu
     sections = [
         tabulate_devices(picture.devices, is_part=picture.is_part),
         tabulate_states(picture.states),
@@ -143,8 +143,8 @@ def describe(trace: Trace, width: int) -> str:
     """
     ranges = count(len(trace.ranges), "range")
     sizes = [count(len(trace.launches), "launch", "launches"), ranges, count(len(trace.calls), "CUDA call")]
-    if trace.is_of_processor:
-        sizes = [count(len(trace.launches), "call") + " of operators on the processor", ranges]
+    if trace.is_of_cpu:
+        sizes = [count(len(trace.launches), "call") + " of operators on the CPU", ranges]
     tables = (trace.launches, trace.ranges, trace.calls)
     processes = {process for table in tables for process in distinct(table.process).tolist()}
     length = f" over {duration(span)}" if (span := _measure_span(trace)) else ""
@@ -170,7 +170,7 @@ def _describe_date(trace: Trace) -> str:
 def _list_devices(trace: Trace) -> list[str]:
     """One line for each board that was used, or, where nothing ran, that was there."""
     launches = trace.launches
-    if trace.is_of_processor or not len(launches):
+    if trace.is_of_cpu or not len(launches):
         boards = [(one.ordinal, one) for one in trace.devices if one.name]
     else:
         ranks, places = rank_groups(launches.process, launches.device.astype(np.int64))

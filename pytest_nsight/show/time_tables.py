@@ -93,7 +93,7 @@ def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = T
     Args:
         nodes: in preorder.
         top: how many rows there are at most, beside those that sum up.
-        on_device: whether something ran on a device, and not operators on the processor.
+        on_device: whether something ran on a device, and not operators on the CPU.
     """
     if not nodes:
         return None

@@ -32,7 +32,7 @@ _MOST_GAPS = 40
 def cut_rounds(
     manifest: Manifest, trace: Trace, measured: Measured, parents: Mapping[int, int]
 ) -> dict[str, RoundTimeline]:
-    """The typical round of every case, by kernel time: the median one on a GPU, a fast one on a processor.
+    """The typical round of every case, by kernel time: the median one on a GPU, a fast one on a CPU.
 
     Args:
         manifest: the rounds that a worker ran.

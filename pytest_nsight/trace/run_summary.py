@@ -22,7 +22,7 @@ from pytest_nsight.protocol.manifest_events import NEVER_CALLED, Round
 from pytest_nsight.trace.graph_captures import Captured
 from pytest_nsight.trace.measures import Measured
 
-# Operators on a processor have no launch calls, no copies and no synchronisation.
+# Operators on a CPU have no launch calls, no copies and no synchronisation.
 _OPERATOR_METRICS = ("kernel", "busy", "span", "gap", "wall")
 
 

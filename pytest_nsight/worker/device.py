@@ -7,13 +7,13 @@ import sys
 from collections.abc import Mapping
 from typing import Protocol
 
-from pytest_nsight.collectors.machine import processor
+from pytest_nsight.collectors.machine import cpu_name
 from pytest_nsight.protocol.conditions import BoardActivity
 from pytest_nsight.protocol.manifest_events import NvmlSample
 from pytest_nsight.worker.canaries import Canary
 from pytest_nsight.worker.cuda_driver import load_driver
 from pytest_nsight.worker.gpu_devices import DriverGpu, TorchGpu
-from pytest_nsight.worker.host_state import library_versions, read_processor_times
+from pytest_nsight.worker.host_state import library_versions, read_cpu_times
 
 
 class Device(Protocol):
@@ -21,10 +21,10 @@ class Device(Protocol):
 
     Attributes:
         name: product name, such as "NVIDIA H200".
-        board: UUID of the GPU, or the processor's name where there is none.
+        board: UUID of the GPU, or the CPU's name where there is none.
         needs_rest: whether its clock depends on how busy it has been.
         environment: what a measurement on it depends on, as names and values.
-        canaries: the canaries for it; none on a processor, whose noise exceeds what they could show.
+        canaries: the canaries for it; none on a CPU, whose noise exceeds what they could show.
         why_no_canaries: why there are none where there should be some, a sentence; else "".
         power_limit_w: the power limit in force, None if unknown.
         run_sd: standard deviation of log time that runs of unchanged code are expected to have here.
@@ -65,7 +65,7 @@ class Device(Protocol):
 
 
 class CpuDevice:
-    """The processor, where there is no GPU: its operators are what is measured."""
+    """The CPU, where there is no GPU: its operators are what is measured."""
 
     needs_rest = False
     canaries: tuple[Canary, ...] = ()
@@ -74,7 +74,7 @@ class CpuDevice:
     run_sd = 0.03
 
     def __init__(self) -> None:
-        self.name = processor()
+        self.name = cpu_name()
         self.board = f"{self.name}, {os.cpu_count()} threads"
         torch = sys.modules.get("torch")
         threads = str(torch.get_num_threads()) if torch else str(os.cpu_count())
@@ -84,7 +84,7 @@ class CpuDevice:
         """Does nothing: operators return when they are done."""
 
     def flush(self) -> None:
-        """Does nothing: there is no way to empty a processor's caches that is worth its noise."""
+        """Does nothing: there is no way to empty a CPU's caches that is worth its noise."""
 
     def read(self) -> NvmlSample:
         """Reads nothing."""
@@ -100,8 +100,8 @@ class CpuDevice:
         """Does nothing."""
 
     def read_activity(self) -> BoardActivity:
-        """Reads how the processor has been used."""
-        return BoardActivity(processor=read_processor_times())
+        """Reads how the CPU has been used."""
+        return BoardActivity(processor=read_cpu_times())
 
     def has_room_to_keep(self) -> bool:
         """No: claims are about GPU kernels, so there is nothing to keep bodies for."""
@@ -109,7 +109,7 @@ class CpuDevice:
 
 
 def current_device(root_pid: int = 0) -> Device:
-    """The GPU that this process uses, or the processor where there is none.
+    """The GPU that this process uses, or the CPU where there is none.
 
     Torch drives the GPU if the process has imported it, for its allocator has to be emptied by itself and its
     canaries are those of the stored baselines; the CUDA driver does so otherwise.

@@ -1,6 +1,6 @@
-"""The host of a measurement: who uses its processor, and which versions of libraries the process has loaded.
+"""The host of a measurement: who uses its CPU, and which versions of libraries the process has loaded.
 
-Run-queue waiting is what a shared processor costs a process: the time in which it could run and did not.
+Run-queue waiting is what a shared CPU costs a process: the time in which it could run and did not.
 Linux counts it for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst).
 Steal is the same for a virtual machine as a whole.
 """
@@ -16,7 +16,7 @@ from pathlib import Path
 import psutil
 
 from pytest_nsight import __version__
-from pytest_nsight.protocol.conditions import ProcessorTimes
+from pytest_nsight.protocol.conditions import CpuTimes
 
 _TASKS = Path("/proc/self/task")
 
@@ -33,28 +33,28 @@ def library_versions() -> dict[str, str]:
     return versions
 
 
-def read_processor_times() -> ProcessorTimes:
-    """The use of the processor so far, by this process and by all."""
+def read_cpu_times() -> CpuTimes:
+    """The use of the CPU so far, by this process and by all."""
     elapsed_ns = time.monotonic_ns()
     usage = resource.getrusage(resource.RUSAGE_SELF)
     times = psutil.cpu_times()
-    processors = psutil.cpu_count() or 1
+    cpus = psutil.cpu_count() or 1
     stolen_s = getattr(times, "steal", None)
     # Linux counts a guest's time as user time, too.
     idle_s = times.idle + getattr(times, "iowait", 0.0)
     counted_twice_s = getattr(times, "guest", 0.0) + getattr(times, "guest_nice", 0.0)
-    return ProcessorTimes(
+    return CpuTimes(
         elapsed_ns=elapsed_ns,
         running_ns=round((usage.ru_utime + usage.ru_stime) * 1e9),
         waiting_ns=_read_waiting_ns(),
-        stolen_ns=None if stolen_s is None else round(stolen_s / processors * 1e9),
+        stolen_ns=None if stolen_s is None else round(stolen_s / cpus * 1e9),
         busy_ns=max(0, round((sum(times) - idle_s - counted_twice_s - (stolen_s or 0.0)) * 1e9)),
         switches=usage.ru_nivcsw,
     )
 
 
 def _read_waiting_ns() -> int | None:
-    """Time that the threads of this process have waited for a processor; None where it is not counted."""
+    """Time that the threads of this process have waited for a CPU; None where it is not counted."""
     waiting_ns = 0
     try:
         for task in _TASKS.iterdir():

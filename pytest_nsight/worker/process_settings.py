@@ -99,7 +99,7 @@ _PYTHON = (
     Setting("garbage collection thresholds", gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
     Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
     Setting("thread switch interval", sys.getswitchinterval, sys.setswitchinterval),
-    Setting("processor affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
+    Setting("CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
     Setting("pending alarm", _has_pending_alarm, _cancel_alarm),
     Setting("random numbers of Python", random.getstate, random.setstate, is_reported=False),
 )

@@ -18,7 +18,7 @@ from tests.trace.trace_builder import TraceBuilder
     ("board", "expected", "caption"),
     [
         ("GPU-1", RoundClocks("t.py::a", 0.5, 3, 220, 200, 30), "medians over the rounds"),
-        # Others share a processor: its fast rounds say what the code takes, as in the gate's verdicts.
+        # Others share a CPU: its fast rounds say what the code takes, as in the gate's verdicts.
         ("Some CPU", RoundClocks("t.py::a", 0.1, 3, 132, 120, 30), "10th percentiles over the rounds"),
     ],
 )

@@ -202,7 +202,7 @@ def test_files_of_the_first_format_are_read_for_ever() -> None:
 
 
 @pytest.mark.parametrize("share", [None, 0.0, 0.25, 1.0])
-def test_the_share_of_the_processor_that_was_lost_is_kept(share: float | None) -> None:
+def test_the_share_of_the_cpu_that_was_lost_is_kept(share: float | None) -> None:
     runs = {Subject(CASE): (dataclasses.replace(run(1), clocks=Clocks(processor_lost=share)),)}
 
     assert decode(encode(runs)) == runs

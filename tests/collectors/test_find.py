@@ -131,9 +131,9 @@ def test_too_old_and_mute_ones_are_named_with_the_reason(plant_nsys, tmp_path, o
 
 
 def test_a_program_that_cannot_be_executed_is_a_problem_and_not_a_crash(tmp_path, only):
-    """Toolkits hold an nsys for other processors, too."""
+    """Toolkits hold an nsys for other CPUs, too."""
     foreign = tmp_path / "nsys"
-    foreign.write_bytes(b"\x7fELF of another processor")
+    foreign.write_bytes(b"\x7fELF of another CPU")
     foreign.chmod(0o755)
     only(tmp_path)
 

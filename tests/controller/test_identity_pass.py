@@ -26,13 +26,11 @@ def cases(number: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "processors", "shares"),
+    ("number", "cpus", "shares"),
     [(78, 16, 8), (78, 2, 1), (78, 8, 4), (78, 128, 8), (16, 16, 2), (15, 16, 1), (1, 16, 1)],
 )
-def test_each_process_has_enough_to_do_and_processors_to_do_it_with(
-    number: int, processors: int, shares: int
-) -> None:
-    found = share_out(cases(number), processors)
+def test_each_process_has_enough_to_do_and_cpus_to_do_it_with(number: int, cpus: int, shares: int) -> None:
+    found = share_out(cases(number), cpus)
 
     assert len(found) == shares
     assert sorted(case for share in found for case in share) == sorted(cases(number))

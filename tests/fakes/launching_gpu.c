@@ -117,6 +117,6 @@ int cuPointerGetAttribute(uint32_t *value, int attribute, uint64_t address) {
   *value = attribute == 2 ? 2 : 0;
   return 0;
 }
-/* To whom asks for devices there is none: sessions measure the processor's clock. */
+/* To whom asks for devices there is none: sessions measure the CPU's clock. */
 int cuInit(unsigned flags) { return 100; }
 int cuDeviceGetCount(int *found) { *found = 0; return 100; }

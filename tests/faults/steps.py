@@ -123,7 +123,7 @@ def folder_at(name: str) -> Prepare:
 
 
 def store_runs(folder: Path) -> None:
-    """Three runs of one case, stored for the processor or GPU of this machine."""
+    """Three runs of one case, stored for the CPU or GPU of this machine."""
     save(folder / "baselines", model_slug(measured_product()), [run(number, STORED_CASE) for number in range(3)])
 
 

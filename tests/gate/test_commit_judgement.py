@@ -67,7 +67,7 @@ def test_the_gates_verdict_decides_in_the_direction_that_is_searched(
 
 
 def test_without_a_verdict_the_side_of_half_the_way_decides() -> None:
-    """As on a shared processor, whose noise is far above the band but far below what is searched for."""
+    """As on a shared CPU, whose noise is far above the band but far below what is searched for."""
     undecided = dataclasses.replace(verdict_at(1.0, sd=0.001), kind=VerdictKind.INCONCLUSIVE)
     of_bad = compared(4.0)
 

@@ -255,7 +255,7 @@ def test_without_declared_work_the_claim_says_what_to_do():
         Policy(faster_than=UNFUSED.case, by=100.0),
     ],
 )
-def test_on_a_processor_no_claim_is_checked_and_that_is_said(policy):
+def test_on_a_cpu_no_claim_is_checked_and_that_is_said(policy):
     """Its operators replace kernels; how many and how fast they are says nothing of a GPU."""
     policy = dataclasses.replace(policy, band=0.2)
     verdict = verdict_of(make_evidence(policy=policy, board="some CPU, 8 threads", shapes=uses("pow", "mean")))

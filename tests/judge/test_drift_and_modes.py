@@ -186,7 +186,7 @@ def test_modes_of_the_kernel_keep_its_location_widen_its_variance_and_are_told()
     assert "rounds fall into two modes" in after.sentence
 
 
-def test_a_drift_on_a_processor_must_be_larger() -> None:
+def test_a_drift_on_a_cpu_must_be_larger() -> None:
     case = make_evidence(new=1, board="Intel Xeon")
     (run,) = drifting(case.new, 0.05)
 

@@ -10,8 +10,8 @@ from scipy import special, stats
 from pytest_nsight.judge.contrast import contrast, pool_degrees, upper_quantile, upper_tail
 from pytest_nsight.judge.noise import (
     BOARD_PRIOR_DF,
+    CPU,
     LONG_KERNELS,
-    PROCESSOR,
     SESSION_PRIOR_DF,
     SHIPPED_PRIOR,
     SHORT_KERNELS,
@@ -152,7 +152,7 @@ def test_rounds_noisier_than_the_runs_set_the_floor_of_the_run_variance():
         (26_000, "GPU-8a", replace(SHORT_KERNELS, context=math.log1p(40 / 26_000))),
         (260_000, "GPU-8a", LONG_KERNELS),
         (260_000, "MIG-8a", LONG_KERNELS),
-        (260_000, "Intel Xeon", PROCESSOR),
+        (260_000, "Intel Xeon", CPU),
     ],
 )
 def test_expected_spread_follows_duration_and_kind_of_board(duration_ns, board, spread):

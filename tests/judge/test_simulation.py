@@ -18,7 +18,7 @@ pytestmark = pytest.mark.slow
 HALF_PERCENT = Population(run_sd=(0.005, 0.005), round_sd=(0.002, 0.005), session_sd=0.001)
 
 
-@pytest.mark.parametrize("name", ["h200", "mixed", "placement", "watched", "against", "same_group", "processor"])
+@pytest.mark.parametrize("name", ["h200", "mixed", "placement", "watched", "against", "same_group", "cpu"])
 def test_suites_of_unchanged_code_fail_or_improve_in_at_most_one_of_a_hundred(name):
     population, suites = POPULATIONS[name], 25
     rng = np.random.default_rng([7, *SEED_NAMES.get(name, name).encode()])

@@ -8,8 +8,8 @@ import pytest
 from pytest_nsight.judge.contrast import contrast
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, MARGIN_FACTOR
 from pytest_nsight.judge.noise import (
+    CPU,
     LONG_KERNELS,
-    PROCESSOR,
     SHIPPED_PRIOR,
     SHORT_KERNELS,
     estimate_noise,
@@ -36,7 +36,7 @@ def test_the_worked_example_gives_the_gates_own_figures():
 
 @pytest.mark.parametrize(
     ("row", "spread"),
-    [("GPU, 30 µs and longer", LONG_KERNELS), ("GPU, shorter", SHORT_KERNELS), ("no GPU", PROCESSOR)],
+    [("GPU, 30 µs and longer", LONG_KERNELS), ("GPU, shorter", SHORT_KERNELS), ("no GPU", CPU)],
 )
 def test_the_table_of_expected_deviations_is_that_of_the_code(row, spread):
     (cells,) = re.findall(rf"\| {row}[^|]*\|([^\n]*)\|", PAGE)

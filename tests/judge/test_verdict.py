@@ -111,20 +111,20 @@ def test_no_stored_runs_is_no_baseline():
 @pytest.mark.parametrize("new", [1, 9])
 @pytest.mark.parametrize("sd", [0.02, 0.15])
 @pytest.mark.parametrize("ratio", [0.7, 1.1, 1.3])
-def test_a_processor_does_not_cry_wolf_below_fifty_percent(ratio, sd, new):
+def test_a_cpu_does_not_cry_wolf_below_fifty_percent(ratio, sd, new):
     verdict = verdict_of(make_evidence(ratio=ratio, board="Intel Xeon", sd=sd, new=new))
 
     assert verdict.kind in (VerdictKind.UNCHANGED, VerdictKind.INCONCLUSIVE)
 
 
-def test_a_processor_finds_a_doubled_time_and_says_why_its_band_is_wide():
+def test_a_cpu_finds_a_doubled_time_and_says_why_its_band_is_wide():
     verdict = verdict_of(make_evidence(ratio=2.0, board="Intel Xeon", sd=0.1, new=9))
 
     assert verdict.kind is VerdictKind.REGRESSION
-    assert "band 50 % for runs on a processor" in verdict.sentence
+    assert "band 50 % for runs on a CPU" in verdict.sentence
 
 
-def test_two_trees_in_pairs_on_a_processor_keep_the_band():
+def test_two_trees_in_pairs_on_a_cpu_keep_the_band():
     evidence = dataclasses.replace(make_evidence(ratio=1.4, board="Intel Xeon", sd=0.001, new=9), against="main")
 
     assert verdict_of(evidence).kind is VerdictKind.REGRESSION

@@ -206,7 +206,7 @@ def test_what_failed_is_unfolded_and_nothing_else() -> None:
 
 def test_what_was_not_judged_is_said_at_the_top_beside_what_failed() -> None:
     """Such a case is folded, and its reason with it."""
-    why = "other programs had the processor; end them and run again"
+    why = "other programs had the CPU; end them and run again"
     verdicts = (
         canned.verdict(VerdictKind.REGRESSION, "test_slow", "slower"),
         canned.verdict(VerdictKind.ENVIRONMENT, "test_open", f"24 us cannot be judged: {why}"),
@@ -220,7 +220,7 @@ def test_what_was_not_judged_is_said_at_the_top_beside_what_failed() -> None:
     assert "<h2>Not judged</h2>" not in html_report.render(canned.session(verdicts[1:])), "there it stands alone"
 
 
-def on_a_processor() -> SessionResult:
+def on_a_cpu() -> SessionResult:
     """The canned session with the same times, but of operators."""
     result = with_baseline()
     board = "Intel(R) Xeon(R) Platinum 8488C, 2 threads"
@@ -232,8 +232,8 @@ def on_a_processor() -> SessionResult:
     return dataclasses.replace(result, runs=runs, baseline_runs=stored, environment=environment)
 
 
-def test_a_page_on_a_processor_speaks_of_operators_and_shows_no_empty_columns() -> None:
-    gpu, cpu = html_report.render(with_baseline()), html_report.render(on_a_processor())
+def test_a_page_on_a_cpu_speaks_of_operators_and_shows_no_empty_columns() -> None:
+    gpu, cpu = html_report.render(with_baseline()), html_report.render(on_a_cpu())
     of_a_gpu = (
         "Performance of GPU kernels: ",
         "with this GPU",
@@ -245,7 +245,7 @@ def test_a_page_on_a_processor_speaks_of_operators_and_shows_no_empty_columns() 
     assert not any(words in cpu for words in of_a_gpu)
     assert "<h1>Performance of CPU operators: " in cpu
     assert "<h3>Operators of a round</h3>" in cpu
-    assert "<td>Intel(R) Xeon(R) Platinum 8488C, 2 threads</td>" in cpu, "a processor's name is not cut"
+    assert "<td>Intel(R) Xeon(R) Platinum 8488C, 2 threads</td>" in cpu, "a CPU's name is not cut"
     assert "<td>GPU-5b7e7a4c</td>" in gpu
 
 
@@ -328,7 +328,7 @@ def test_a_case_shows_the_timeline_of_one_round() -> None:
     assert plot.count(">stream 7</text>") == 1, "kernels and copies of a stream share a row"
     assert 'class="timeline"' not in html_report.render(canned.full())
     assert re.findall(r'class="(\w+)"', key) == ["call", "kernel", "copy", "gap"], "no range was drawn"
-    operators = html_report.render(dataclasses.replace(on_a_processor(), timelines={subject.case: round_}))
+    operators = html_report.render(dataclasses.replace(on_a_cpu(), timelines={subject.case: round_}))
     assert "</i>operator</span>" in operators
     assert ">stream 7</text>" not in operators
 

@@ -136,7 +136,7 @@ def test_a_reason_that_makes_no_sense_is_refused(gate: Gate, arguments: list[str
 
 
 @pytest.mark.parametrize(("threshold", "is_poor"), [("-1.0", True), ("2.0", False)])
-def test_a_save_says_that_other_programs_had_the_processor(
+def test_a_save_says_that_other_programs_had_the_cpu(
     gate: Gate, pytester: pytest.Pytester, threshold: str, is_poor: bool
 ) -> None:
     """The threshold stands in for the load: no test may depend on what else this machine does."""
@@ -150,7 +150,7 @@ def test_a_save_says_that_other_programs_had_the_processor(
     for text in (result.stdout.str(), (pytester.path / "nsight.md").read_text()):
         said = " ".join(text.split())
         assert ("poor baseline of 1 case (test" in said) == is_poor
-        assert ("other programs had the processor in " in said) == is_poor
+        assert ("other programs had the CPU in " in said) == is_poor
         assert ("save again when the machine is idle" in said) == is_poor
 
 

@@ -148,16 +148,16 @@ def test_a_lost_fusion_among_32_commits(tmp_path: Path) -> None:
 
 
 # The measured code moves on the clock that the collector of the examples reads, and no other program takes the
-# processor away: everything else (worktrees, workers, pairs, the gate) is as it always is.
+# CPU away: everything else (worktrees, workers, pairs, the gate) is as it always is.
 VIRTUAL = """
 import random, time, types
 import clock_collector
-from pytest_nsight.protocol.conditions import ProcessorTimes
+from pytest_nsight.protocol.conditions import CpuTimes
 from pytest_nsight.worker import device
 
 NOW_NS = [0]
 clock_collector.time = types.SimpleNamespace(perf_counter_ns=lambda: NOW_NS[0])
-device.read_processor_times = lambda: ProcessorTimes(0, 0, 0, 0, 0, 0)
+device.read_cpu_times = lambda: CpuTimes(0, 0, 0, 0, 0, 0)
 OF_THIS_RUN = random.gauss(0, 0.002)
 
 def spend(ns):

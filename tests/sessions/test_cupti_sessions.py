@@ -75,7 +75,7 @@ def test_what_is_saved_is_compared_and_a_changed_structure_fails(
 
     again = cupti_gate("-v", "--nsight-keep")
     assert again.ret == pytest.ExitCode.OK
-    # The verdict is that of a processor, which this machine is, but the times are the stand-in's.
+    # The verdict is that of a CPU, which this machine is, but the times are the stand-in's.
     again.stdout.fnmatch_lines_random(["test_scale*400 → 400 us*", "test_chain*1.00 → 1.00 ms*"])
 
     monkeypatch.setenv("LAUNCHES", "6")

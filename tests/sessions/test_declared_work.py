@@ -50,7 +50,7 @@ def test_work_is_stored_with_the_runs(gate: Gate, pytester: pytest.Pytester) -> 
     }
 
 
-# A processor that passes for a GPU: everything from the canaries to the reports then does its part.
+# A CPU that passes for a GPU: everything from the canaries to the reports then does its part.
 CONFTEST = """
 import torch
 from pytest_nsight.worker.canaries import make_canaries

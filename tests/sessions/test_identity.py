@@ -34,13 +34,13 @@ import pytest_nsight.controller.identity_pass
 import pytest_nsight.controller.session_plan
 
 if os.environ.get("SHARES"):
-    pytest_nsight.controller.identity_pass._PROCESSORS_PER_PROCESS = 1
+    pytest_nsight.controller.identity_pass._CPUS_PER_PROCESS = 1
     pytest_nsight.controller.identity_pass._CASES_PER_PROCESS = 4
     os.sched_getaffinity = lambda process: {0, 1}
 
 # As if there were a GPU, whose kernels the clock collector times.
 pytest_nsight.controller.session_plan.gpu_names = lambda: ("fake",)
-clock_collector.ClockCollector.times_processor = False
+clock_collector.ClockCollector.times_cpu = False
 
 """
 

@@ -11,7 +11,7 @@ pytestmark = pytest.mark.long
 
 Gate = Callable[..., pytest.RunResult]
 
-# A processor keeps no bodies; here it does, so that the whole way can be walked without a GPU.
+# A CPU keeps no bodies; here it does, so that the whole way can be walked without a GPU.
 CONFTEST = """
 from pytest_nsight.worker.device import CpuDevice
 CpuDevice.has_room_to_keep = lambda self: True

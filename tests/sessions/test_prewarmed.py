@@ -57,14 +57,14 @@ def make_source(pytester: pytest.Pytester) -> Iterator[Callable[..., LiveSource]
     pytester.makepyfile(test_case=SUITE)
     made: list[LiveSource] = []
 
-    def make(*, times_processor: bool = False) -> LiveSource:
+    def make(*, times_cpu: bool = False) -> LiveSource:
         arguments = ("--nsight", "test_case.py", "-p", "no:cacheprovider")
         session = LiveSession(
             id="session",
             recorded="",
             commit="",
             folder=pytester.path / ".nsight/session",
-            collector=TorchCollector("torch", times_processor=times_processor),
+            collector=TorchCollector("torch", times_cpu=times_cpu),
             trees={THIS_TREE: Tree(pytester.path, arguments, tuple(sys.path))},
             rounds=3,
             keep=False,
@@ -137,20 +137,20 @@ def test_what_waits_is_told_its_cases_when_they_are_known(
     assert_one_at_a_time(events(pytester.path))
 
 
-def test_nothing_gets_ready_on_the_measured_processor_that_may_not_be_needed(
+def test_nothing_gets_ready_on_the_measured_cpu_that_may_not_be_needed(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester
 ) -> None:
-    source = make_source(times_processor=True)
+    source = make_source(times_cpu=True)
 
     source.execute(Assignment(CASES), [Assignment(())])
 
     assert left(pytester.path) == []
 
 
-def test_nothing_runs_beside_a_measurement_of_the_processor(
+def test_nothing_runs_beside_a_measurement_of_the_cpu(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester
 ) -> None:
-    source = make_source(times_processor=True)
+    source = make_source(times_cpu=True)
 
     source.execute(Assignment(CASES), [Assignment(CASES)])
     source.execute(Assignment(CASES))

@@ -17,7 +17,7 @@ pytestmark = pytest.mark.long
 
 Gate = Callable[..., pytest.RunResult]
 
-# Loaded before the plugin asks the driver; the workers below use the processor, so nothing else notices.
+# Loaded before the plugin asks the driver; the workers below use the CPU, so nothing else notices.
 TWO_GPUS = """
 from pytest_nsight.collectors import machine as cuda_driver
 

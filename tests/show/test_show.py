@@ -314,7 +314,7 @@ def test_a_run_s_folder_is_shown_from_torch_s_trace(tmp_path):
     text = show(tmp_path)
 
     assert text.startswith("torch.profiler\n")
-    assert "1 call of operators on the processor, 1 range; 1 process" in text
+    assert "1 call of operators on the CPU, 1 range; 1 process" in text
     assert not re.search(r"kernel|CUDA|launch|Bottleneck|device", text), "nothing ran on a device"
     assert section(text, "Operators: 1 call, 5.00 us")["sum"] == [
         "reduction",

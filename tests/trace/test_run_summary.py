@@ -9,7 +9,7 @@ import pytest
 
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.values import RunSummary
-from pytest_nsight.protocol.conditions import Conditions, ProcessorTimes
+from pytest_nsight.protocol.conditions import Conditions, CpuTimes
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import Round
 from pytest_nsight.trace.graph_captures import measure_captured
@@ -126,13 +126,13 @@ def test_a_round_without_launches_is_told_in_the_words_of_its_board(tmp_path: Pa
 
 
 @pytest.mark.parametrize(("waiting_ns", "share"), [(0, 0.0), (25, 0.25), (None, None)])
-def test_what_other_programs_took_of_the_processor_stands_beside_the_rounds(
+def test_what_other_programs_took_of_the_cpu_stands_beside_the_rounds(
     tmp_path: Path, waiting_ns: int | None, share: float | None
 ) -> None:
     trace = read(TraceBuilder().range("test_x", 100, 190, payload=100).launch("k", 110, 120, api_at=105).write(
         tmp_path / "trace.sqlite"
     ))  # fmt: skip
-    used = ProcessorTimes(100, 75, waiting_ns, None, 80, 3)
+    used = CpuTimes(100, 75, waiting_ns, None, 80, 3)
     conditions = Conditions(CASE, 1, 0, 0, 0, None, 100, None, (), used)
 
     (found,), _ = summarise(

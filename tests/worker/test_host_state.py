@@ -1,4 +1,4 @@
-"""Who had the processor while a case was measured, and what that does to a verdict."""
+"""Who had the CPU while a case was measured, and what that does to a verdict."""
 
 from __future__ import annotations
 
@@ -11,20 +11,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.collectors.machine import processor_variables
-from pytest_nsight.protocol.conditions import ProcessorTimes
+from pytest_nsight.collectors.machine import cpu_variables
+from pytest_nsight.protocol.conditions import CpuTimes
 from pytest_nsight.protocol.manifest import read_manifest
-from pytest_nsight.worker.host_state import read_processor_times
+from pytest_nsight.worker.host_state import read_cpu_times
 
 MS = 1_000_000
 
 
-def times(
-    running_ms: int, waiting_ms: int | None, stolen_ms: int | None = 0, elapsed_ms: int = 100
-) -> ProcessorTimes:
+def times(running_ms: int, waiting_ms: int | None, stolen_ms: int | None = 0, elapsed_ms: int = 100) -> CpuTimes:
     waiting_ns = None if waiting_ms is None else waiting_ms * MS
     stolen_ns = None if stolen_ms is None else stolen_ms * MS
-    return ProcessorTimes(elapsed_ms * MS, running_ms * MS, waiting_ns, stolen_ns, running_ms * MS, 0)
+    return CpuTimes(elapsed_ms * MS, running_ms * MS, waiting_ns, stolen_ns, running_ms * MS, 0)
 
 
 @pytest.mark.parametrize(
@@ -40,7 +38,7 @@ def times(
     ],
     ids=["alone", "other programs", "other machines", "both", "no schedstat", "idle", "nothing known"],
 )
-def test_the_share_that_others_took(used: ProcessorTimes, share: float | None) -> None:
+def test_the_share_that_others_took(used: CpuTimes, share: float | None) -> None:
     assert used.lost_share == (None if share is None else pytest.approx(share))
 
 
@@ -51,7 +49,7 @@ _amounts = st.integers(0, 2**60)
 def test_the_share_is_one_whatever_the_counters_say(
     elapsed: int, running: int, waiting: int | None, stolen: int | None
 ) -> None:
-    share = ProcessorTimes(elapsed, running, waiting, stolen, running, 0).lost_share
+    share = CpuTimes(elapsed, running, waiting, stolen, running, 0).lost_share
 
     assert share is None or 0 <= share <= 1
 
@@ -67,24 +65,24 @@ def spin(until_s: float) -> None:
 
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/schedstat").exists(), reason="Linux counts waiting in schedstat")
-def test_programs_on_the_same_processor_are_seen() -> None:
-    processor = {min(os.sched_getaffinity(0))}
+def test_programs_on_the_same_cpu_are_seen() -> None:
+    cpu = {min(os.sched_getaffinity(0))}
     own = os.sched_getaffinity(0)
-    os.sched_setaffinity(0, processor)
+    os.sched_setaffinity(0, cpu)
     until_s = time.monotonic() + 2.5
     rivals = [multiprocessing.get_context("fork").Process(target=spin, args=(until_s,)) for _ in range(3)]
     try:
         for rival in rivals:
             rival.start()
-        before = read_processor_times()
+        before = read_cpu_times()
         spin(time.monotonic() + 2)
-        used = read_processor_times().since(before)
+        used = read_cpu_times().since(before)
     finally:
         os.sched_setaffinity(0, own)
         for rival in rivals:
             rival.join()
 
-    # Four processes share one processor: this one gets about a quarter of it.
+    # Four processes share one CPU: this one gets about a quarter of it.
     assert used.lost_share is not None
     assert used.lost_share > 0.3
     assert used.switches > 0
@@ -96,15 +94,15 @@ def test_programs_on_the_same_processor_are_seen() -> None:
     [(None, {}, "1"), (None, {"OMP_NUM_THREADS": "4"}, None), (2, {"OMP_NUM_THREADS": "4"}, "2"), (8, {}, "8")],
 )
 def test_how_many_threads_an_operator_gets(asked: int | None, environ: dict[str, str], threads: str | None) -> None:
-    assert processor_variables(asked, environ).get("OMP_NUM_THREADS") == threads
+    assert cpu_variables(asked, environ).get("OMP_NUM_THREADS") == threads
 
 
 def test_freed_memory_stays_with_the_process_unless_the_user_says_how() -> None:
     kept = {"MALLOC_MMAP_MAX_": "0"}
 
-    assert kept.items() <= processor_variables(None, {}).items()
-    assert kept.items() <= processor_variables(None, {"OMP_NUM_THREADS": "4"}).items()
-    assert not [name for name in processor_variables(None, {"MALLOC_ARENA_MAX": "1"}) if "MALLOC" in name]
+    assert kept.items() <= cpu_variables(None, {}).items()
+    assert kept.items() <= cpu_variables(None, {"OMP_NUM_THREADS": "4"}).items()
+    assert not [name for name in cpu_variables(None, {"MALLOC_ARENA_MAX": "1"}) if "MALLOC" in name]
 
 
 @pytest.mark.slow

@@ -33,7 +33,7 @@ class TinyCase:
         name: part of the case's id.
         build: from the device to a body that launches once and allocates nothing.
         metric: the duration that is gated: "kernel", or "copy" for memory copies and sets.
-        needs_gpu: whether no processor can run it.
+        needs_gpu: whether no CPU can run it.
     """
 
     name: str

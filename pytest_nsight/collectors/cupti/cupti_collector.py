@@ -27,7 +27,7 @@ class CuptiCollector:
 
     name = "cupti"
     is_shared = False
-    times_processor = False
+    times_cpu = False
 
     def __init__(self, installation: CuptiInstallation) -> None:
         self._installation = installation

@@ -87,7 +87,7 @@ class NcuCollector:
     # The worker marks its rounds for ncu as it does for nsys.
     name = "nsys"
     is_shared = True
-    times_processor = False
+    times_cpu = False
 
     def __init__(self, program: Path, kernels: Sequence[str]) -> None:
         self._program = program

@@ -44,7 +44,7 @@ class NsysCollector:
 
     name = "nsys"
     is_shared = True
-    times_processor = False
+    times_cpu = False
 
     def __init__(self, installation: Installation, options: RecordingOptions = RecordingOptions()) -> None:  # noqa: B008 - frozen
         self._installation = installation

@@ -44,7 +44,7 @@ def build_trace(records: Iterable[Sequence[Event]]) -> Trace:
 
     Returns:
         A trace whose launches are the device's, or, where there are none, the outermost operators that the
-        processor ran.
+        CPU ran.
     """
     events = [event for record in records for event in record]
     host = [event for event in events if event["cat"] in ("cpu_op", "user_annotation", *_CALL_CATEGORIES)]

@@ -29,9 +29,9 @@ class TorchCollector:
     is_shared = False
     environment: Mapping[str, str] = {}
 
-    def __init__(self, title: str, *, times_processor: bool) -> None:
+    def __init__(self, title: str, *, times_cpu: bool) -> None:
         self.title = title
-        self.times_processor = times_processor
+        self.times_cpu = times_cpu
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         """Starts the worker on its own: it profiles itself."""
@@ -81,7 +81,7 @@ class _TorchFactory:
             raise CollectorError("the torch collector needs PyTorch: pip install 'pytest-nsight[gpu]'")
         has_gpu = bool(gpu_names())
         launches = "CUDA kernels" if has_gpu else "CPU operators"
-        return TorchCollector(f"torch ({launches} through torch.profiler)", times_processor=not has_gpu)
+        return TorchCollector(f"torch ({launches} through torch.profiler)", times_cpu=not has_gpu)
 
     def make_recorder(self, folder: Path) -> Recorder:
         """The recorder, in the worker."""

@@ -1,4 +1,4 @@
-"""A collector of another package: each range counts as one launch, timed with the processor's clock."""
+"""A collector of another package: each range counts as one launch, timed with the CPU's clock."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class ClockCollector:
     title = "clock 1.0"
     environment: Mapping[str, str] = {"clock": "1.0"}
     is_shared = False
-    times_processor = True
+    times_cpu = True
 
     def start(self, worker: Sequence[str], folder: Path, cwd: Path, environ: Mapping[str, str]) -> ChildProcess:
         return start(worker, folder / WORKER_LOG, cwd, environ)

@@ -26,7 +26,7 @@ class Program:
         packages: modules that must be importable.
         build: prepares it.
         metric: the duration that is gated.
-        needs_gpu: whether no processor can run it.
+        needs_gpu: whether no CPU can run it.
         varies: whether its launches differ from round to round by nature.
     """
 
@@ -74,7 +74,7 @@ def integers(device: str, below: int, *shape: int) -> torch.Tensor:
 
 
 def sized(device: str, on_gpu: int, on_cpu: int) -> int:
-    """A size for the device; a processor only shows that a program runs."""
+    """A size for the device; a CPU only shows that a program runs."""
     return on_gpu if device == "cuda" else on_cpu
 
 

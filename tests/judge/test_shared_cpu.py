@@ -1,4 +1,4 @@
-"""A processor that other programs had is no ground for a verdict on the code."""
+"""A CPU that other programs had is no ground for a verdict on the code."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def runs(*lost: float | None) -> tuple[RunSummary, ...]:
         (
             runs(None),
             runs(0.4),
-            "had the processor in 40% of the time that the rounds needed it, 0% in the baseline",
+            "had the CPU in 40% of the time that the rounds needed it, 0% in the baseline",
         ),
         (runs(0.01), runs(0.01, 0.3), "needed it, 1% in the baseline; end them and run again"),
         (runs(0.3), runs(0.01), "while the baseline was measured in 30% of the time"),
@@ -56,7 +56,7 @@ def with_clocks(**clocks: object) -> tuple[RunSummary, ...]:
         (with_clocks(processor_lost=0.01), ""),
         (with_clocks(), ""),
         (runs(0.01, 0.0, 0.02, 0.3), ""),
-        (runs(0.01, 0.3), "other programs had the processor in 30% of the time that the rounds needed it"),
+        (runs(0.01, 0.3), "other programs had the CPU in 30% of the time that the rounds needed it"),
         (with_clocks(throttled=0.1), ""),
         (
             with_clocks(throttled=0.5, reasons=("software thermal slowdown",)),
@@ -97,7 +97,7 @@ def test_of_two_trees_nothing_is_to_be_saved_again(before: tuple[RunSummary, ...
     ("ratio", "kind"),
     [(1.45, VerdictKind.UNCHANGED), (1.55, VerdictKind.REGRESSION), (1.75, VerdictKind.REGRESSION)],
 )
-def test_between_sessions_on_a_processor_the_band_is_half_the_time(ratio: float, kind: VerdictKind) -> None:
+def test_between_sessions_on_a_cpu_the_band_is_half_the_time(ratio: float, kind: VerdictKind) -> None:
     """What docs/tutorial.md says of a laptop: no REGRESSION below 50 %, and one of 75 % is found in 95 %."""
     board = "Intel(R) Xeon(R) Processor, 2 threads"
     evidence = make_evidence(1e7, ratio, sd=0.1, policy=Policy(band=0.01), board=board)
@@ -135,14 +135,14 @@ def test_a_disturbed_run_is_set_aside_and_a_regression_is_found_without_it() -> 
     assert verdict.comparison is not None
     assert verdict.comparison.ratio == pytest.approx(1.1, rel=1e-3)
     assert (verdict.comparison.baseline_runs, verdict.comparison.new_runs) == (5, 9)
-    assert "2 runs set aside, as other programs had the processor" in verdict.sentence
+    assert "2 runs set aside, as other programs had the CPU" in verdict.sentence
 
 
 def test_with_fewer_than_three_stored_runs_left_the_machine_is_the_reason() -> None:
     verdict = judge_one([*STORED[:2], *map(disturb, STORED[2:])], SLOWER)
 
     assert verdict.kind is VerdictKind.ENVIRONMENT
-    assert "other programs had the processor while the baseline was measured" in verdict.sentence
+    assert "other programs had the CPU while the baseline was measured" in verdict.sentence
 
 
 def test_a_save_on_a_busy_machine_is_not_replaced_by_an_older_one() -> None:
