@@ -23,7 +23,7 @@ from datetime import datetime, timezone
 from typing import Annotated
 
 from pytest_nsight.baselines.stored_identities import StoredIdentity, StoredLaunch
-from pytest_nsight.model.decoding import AsRow, Count, Range
+from pytest_nsight.model.decoding import AsRow, Bounds, Count
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.json_text import shown
 from pytest_nsight.model.values import RunSummary, Subject
@@ -49,13 +49,13 @@ GAP_IS_DERIVED = "span-busy"
 Runs = Mapping[Subject, tuple[RunSummary, ...]]
 """Stored runs of each subject, oldest first."""
 
-Duration = Annotated[int, Range(0, 2**53)]
+Duration = Annotated[int, Bounds(0, 2**53)]
 """Nanoseconds, up to 104 days: a float holds each of them exactly."""
 
-_Launches = Annotated[int, Range(0, 2**31)]
+_Launches = Annotated[int, Bounds(0, 2**31)]
 _Extent = tuple[_Launches, _Launches, _Launches]
-_Share = Annotated[float, Range(0, 1)]
-_Watts = Annotated[float, Range(0, 1e6)]
+_Share = Annotated[float, Bounds(0, 1)]
+_Watts = Annotated[float, Bounds(0, 1e6)]
 
 
 class NewerFormatError(BaselineError):
@@ -71,7 +71,7 @@ class StoredConstant:
     """Format 1: rounds that all took the same time."""
 
     value: Duration
-    rounds: Annotated[int, Range(1, MOST_ROUNDS)]
+    rounds: Annotated[int, Bounds(1, MOST_ROUNDS)]
 
 
 @dataclass(frozen=True, slots=True)

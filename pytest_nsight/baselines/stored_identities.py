@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Annotated
 
-from pytest_nsight.model.decoding import Count, Range
+from pytest_nsight.model.decoding import Bounds, Count
 from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, shorten_arguments
 from pytest_nsight.model.json_text import DecodingError, shown
 
 MOST_REPEATS = 2**31
 
-_Number = Annotated[int, Range(0, MOST_REPEATS)]
+_Number = Annotated[int, Bounds(0, MOST_REPEATS)]
 _Extent = tuple[_Number, _Number, _Number]
 
 

@@ -22,7 +22,7 @@ from pytest_nsight.baselines.atomic_files import explaining, read_regular_file, 
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import NewerFormatError
-from pytest_nsight.model.decoding import Range, read
+from pytest_nsight.model.decoding import Bounds, read
 from pytest_nsight.model.errors import BaselineError, NsightError
 from pytest_nsight.model.json_text import DecodingError, parse, shown
 from pytest_nsight.model.values import Policy, RunSummary, Subject
@@ -69,7 +69,7 @@ class PooledRun:
 
 @dataclass(frozen=True, slots=True)
 class _StoredPolicy:
-    band: Annotated[float, Range(0.0, 1.0)]
+    band: Annotated[float, Bounds(0.0, 1.0)]
     metric: str
 
 
@@ -79,7 +79,7 @@ class _PoolHead:
 
     pool: int
     policies: Mapping[str, _StoredPolicy]
-    seconds: Mapping[str, Annotated[float, Range(0.0, 1e9)]]
+    seconds: Mapping[str, Annotated[float, Bounds(0.0, 1e9)]]
 
 
 def write_pool(path: Path, pool: Pool) -> None:

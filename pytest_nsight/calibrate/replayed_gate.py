@@ -56,7 +56,7 @@ def replay(
         runs=fixed or resample.first_look,
         is_judged=fixed is None,
         is_paired=resample.is_paired,
-        settles=is_strict,
+        reruns_inconclusive=is_strict,
     )
     source, stored = _PoolSource(resample), StoredRuns(_gather([] if resample.is_paired else resample.stored))
     state = run_loop(GateState(plan), source, lambda _: stored)

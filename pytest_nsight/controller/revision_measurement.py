@@ -184,7 +184,7 @@ class RevisionMeasurement:
             started=self._started,
         )
         state = GateState(
-            SessionPlan((self._case,), runs=FIRST_PAIRS, is_judged=True, is_paired=True, settles=True)
+            SessionPlan((self._case,), runs=FIRST_PAIRS, is_judged=True, is_paired=True, reruns_inconclusive=True)
         )
 
         def goes_on(latest: GateState) -> bool:

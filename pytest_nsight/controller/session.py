@@ -63,10 +63,10 @@ class NsightSession:
         self._collector: Collector | None = None
         self._notes: tuple[str, ...] = ()
         if settings.replay is None:
-            recorded = RecordingOptions(
+            options = RecordingOptions(
                 settings.user_ranges, settings.visible_variables, settings.keep_report, settings.gpu_metrics
             )
-            self._collector, self._notes = choose(settings.collector, recorded, strict=settings.strict)
+            self._collector, self._notes = choose(settings.collector, options, strict=settings.strict)
         self._gpus = () if settings.replay else gpus()
         self._worker_gpus = (
             () if settings.replay else choose_gpus(settings.workers, self._gpus, settings.most_workers)
@@ -169,8 +169,8 @@ class NsightSession:
     def _replay(self, state: GateState, folder: Path) -> None:
         recording = ReplaySource(folder, for_save=self._settings.save)
         has_identities = recording.has_identities
-        session = plan_replay(self._settings, state.plan, recording.processes, has_identities=has_identities)
-        self._state = run_loop(replace(state, plan=session), recording, self._load, self._keep_state)
+        plan = plan_replay(self._settings, state.plan, recording.processes, has_identities=has_identities)
+        self._state = run_loop(replace(state, plan=plan), recording, self._load, self._keep_state)
 
     def _measure_live(self, state: GateState, watch: Callable[[Progress], None], trees: Sequence[Tree]) -> None:
         source = self._live_source(state.plan, watch, trees)
@@ -249,7 +249,7 @@ class NsightSession:
         timed: TimedSource = LiveSource(session, watch)
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
             timed = ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
-        return IdentifyingSource(IdentityPass(session, watch), timed) if plan.identifies else timed
+        return IdentifyingSource(IdentityPass(session, watch), timed) if plan.has_identity_pass else timed
 
     def _live_session(self, cases: Sequence[Case], trees: Sequence[Tree]) -> LiveSession:
         """What all workers have in common."""

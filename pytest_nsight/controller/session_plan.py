@@ -30,10 +30,10 @@ def plan_session(
         runs=settings.runs,
         is_judged=not settings.save and settings.pool is None,
         is_paired=bool(settings.against),
-        settles=settings.strict,
+        reruns_inconclusive=settings.strict,
         seed=session if shuffle else None,
-        identifies=identifies_launches(settings, collector),
-        proves=not settings.save and settings.identity,
+        has_identity_pass=identifies_launches(settings, collector),
+        skips_identical=not settings.save and settings.identity,
         audit_seed=session,
         confirming=settings.confirming,
     )
@@ -49,7 +49,7 @@ def without_needless_pass(plan: SessionPlan, stored: StoredRuns) -> SessionPlan:
     is_check = plan.is_judged and not plan.is_paired
     if not is_check or stored.has_identities:
         return plan
-    return replace(plan, identifies=False)
+    return replace(plan, has_identity_pass=False)
 
 
 def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identities: bool) -> SessionPlan:
@@ -64,10 +64,10 @@ def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identit
     return SessionPlan(
         cases=plan.cases,
         runs=runs,
-        settles=plan.settles,
-        identifies=settings.identity and has_identities,
-        proves=plan.proves,
-        audits_all=True,
+        reruns_inconclusive=plan.reruns_inconclusive,
+        has_identity_pass=settings.identity and has_identities,
+        skips_identical=plan.skips_identical,
+        times_all_identical=True,
     )
 
 

@@ -26,7 +26,7 @@ from pytest_nsight.protocol.worker_start import start_command
 
 POLL_S = 0.05
 
-Launch = Callable[[Sequence[str], Path, Path, Mapping[str, str]], ChildProcess]
+StartWorker = Callable[[Sequence[str], Path, Path, Mapping[str, str]], ChildProcess]
 """Starts a command on a run's folder, in a current folder, with an environment."""
 
 
@@ -79,7 +79,7 @@ class WorkerStarter:
         session: LiveSession,
         watch: Callable[[Progress], None],
         *,
-        launch: Launch | None = None,
+        launch: StartWorker | None = None,
         prefix: str = "run",
         started: int = 0,
     ) -> None:

@@ -73,9 +73,8 @@ def judge_state(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
 def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
     """The subjects whose verdict more runs may change."""
     subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
-    return suspects(
-        subjects, family=family, settle=state.plan.settles, canaries=canaries, proven=state.proven.keys()
-    )
+    settle = state.plan.reruns_inconclusive
+    return suspects(subjects, family=family, settle=settle, canaries=canaries, proven=state.proven.keys())
 
 
 def find_groups_of_boards(state: GateState, stored: StoredRuns) -> Mapping[str, str]:
@@ -138,7 +137,7 @@ def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
 
 
 def _describe_other_readings(state: GateState, stored: StoredRuns) -> str:
-    if not state.plan.proves or (state.plan.audits_all and not state.identities):
+    if not state.plan.skips_identical or (state.plan.times_all_identical and not state.identities):
         return ""
     others = 0
     for case in state.plan.cases:

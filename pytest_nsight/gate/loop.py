@@ -80,7 +80,7 @@ def plan(state: GateState, stored: StoredRuns) -> GateState:
     if state.pending or state.is_exhausted or state.is_interrupted:
         return state
     if not state.planned_runs:
-        if state.plan.identifies and not state.is_identified and (pending := plan_identities(state.plan)):
+        if state.plan.has_identity_pass and not state.is_identified and (pending := plan_identities(state.plan)):
             return replace(state, pending=pending)
         state = prove_identical(state, stored)
         return _add_first_look(state, choose_timed(state))
@@ -113,7 +113,7 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
 
 
 def _add_first_look(state: GateState, timed: Sequence[str]) -> GateState:
-    if not state.plan.is_paired or state.plan.audits_all:
+    if not state.plan.is_paired or state.plan.times_all_identical:
         return _add_runs(state, timed, state.plan.runs)
     # One pair shows whether an audit contradicts, and what claims on identical cases need.
     state = _add_runs(state, timed, 1)
@@ -133,17 +133,17 @@ def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
 
 def _add_confirming(state: GateState) -> GateState:
     """The state with processes pending that measure few cases, all cases about equally often."""
-    session, dealt = state.plan, list[tuple[str, ...]]()
-    sound = [case for case in session.case_ids if case not in state.problems]
-    while sound and len(dealt) < session.confirming:
+    plan, dealt = state.plan, list[tuple[str, ...]]()
+    sound = [case for case in plan.case_ids if case not in state.problems]
+    while sound and len(dealt) < plan.confirming:
         cases = list(sound)
-        random.Random(f"{session.seed}/confirming {len(dealt)}").shuffle(cases)
+        random.Random(f"{plan.seed}/confirming {len(dealt)}").shuffle(cases)
         dealt += [tuple(cases[at : at + CONFIRMED_CASES]) for at in range(0, len(cases), CONFIRMED_CASES)]
     pending = tuple(
         PlannedProcess(state.planned_runs + number, Assignment(cases))
-        for number, cases in enumerate(dealt[: session.confirming], 1)
+        for number, cases in enumerate(dealt[: plan.confirming], 1)
     )
-    return replace(state, pending=pending, planned_runs=state.planned_runs + session.confirming)
+    return replace(state, pending=pending, planned_runs=state.planned_runs + plan.confirming)
 
 
 def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
@@ -156,18 +156,18 @@ def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
 
 
 def _is_paired_audit(state: GateState, cases: Sequence[str]) -> bool:
-    return state.plan.is_paired and not state.plan.audits_all and state.proven.keys() >= set(cases)
+    return state.plan.is_paired and not state.plan.times_all_identical and state.proven.keys() >= set(cases)
 
 
-def _assign(session: SessionPlan, cases: Sequence[str], run: int, *, canaries: bool) -> tuple[Assignment, ...]:
+def _assign(plan: SessionPlan, cases: Sequence[str], run: int, *, canaries: bool) -> tuple[Assignment, ...]:
     """The assignment of one run, or of a pair; both trees of a pair take the cases in the same order."""
     assignment = Assignment(tuple(cases), canaries=canaries)
-    if session.seed is not None:
-        seed, order = random.Random(f"{session.seed}/{run}").getrandbits(32), list(cases)
+    if plan.seed is not None:
+        seed, order = random.Random(f"{plan.seed}/{run}").getrandbits(32), list(cases)
         random.Random(seed).shuffle(order)
-        order = place_partners_together(order, session.partners)
+        order = place_partners_together(order, plan.partners)
         assignment = replace(assignment, cases=tuple(order), seed=seed)
-    return _pair_up(assignment, run) if session.is_paired else (assignment,)
+    return _pair_up(assignment, run) if plan.is_paired else (assignment,)
 
 
 def _pair_up(assignment: Assignment, run: int) -> tuple[Assignment, Assignment]:

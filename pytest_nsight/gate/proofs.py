@@ -35,7 +35,7 @@ def prove_identical(state: GateState, stored: StoredRuns) -> GateState:
         state: after the identity pass.
         stored: the runs to compare with.
     """
-    if not state.plan.proves or not state.identities:
+    if not state.plan.skips_identical or not state.identities:
         return state
     identical = _find_identical(state, stored)
     cases = {case.id: case for case in state.plan.cases}
@@ -47,7 +47,7 @@ def prove_identical(state: GateState, stored: StoredRuns) -> GateState:
 
 def choose_timed(state: GateState) -> tuple[str, ...]:
     """The cases to time, in the order of collection: what is not proven, what that claims to beat, and an audit."""
-    if state.plan.audits_all:
+    if state.plan.times_all_identical:
         return state.plan.case_ids
     partners = state.plan.partners
     timed = {case for case in state.plan.case_ids if case not in state.proven}

@@ -30,13 +30,13 @@ class SessionPlan:
         runs: runs of every case before the first look.
         is_judged: whether looks follow, in which suspects get more runs.
         is_paired: whether each run of this tree has one of another tree beside it.
-        settles: whether a case that more runs may show to be unchanged is a suspect, too.
+        reruns_inconclusive: whether a case that more runs may show to be unchanged is a suspect, too.
         seed: shuffles the cases of each run, so that what one case leaves behind (a warm board, a fragmented
             allocator) becomes noise instead of bias; None keeps their order.
-        identifies: whether the launches of all cases are identified before the first run.
-        proves: whether a case whose launches are those that it is compared with passes without being timed.
+        has_identity_pass: whether the launches of all cases are identified before the first run.
+        skips_identical: whether a case passes untimed if its launches equal those that it is compared with.
         audit_seed: draws the cases that are timed all the same.
-        audits_all: whether all are, as far as there is a record of them: a replay judges what was recorded.
+        times_all_identical: whether all are timed that have a record: a replay judges what was recorded.
         confirming: processes of a few random cases each, after all runs, as looks have them for suspects.
     """
 
@@ -44,12 +44,12 @@ class SessionPlan:
     runs: int
     is_judged: bool = False
     is_paired: bool = False
-    settles: bool = False
+    reruns_inconclusive: bool = False
     seed: str | None = None
-    identifies: bool = False
-    proves: bool = False
+    has_identity_pass: bool = False
+    skips_identical: bool = False
     audit_seed: str = ""
-    audits_all: bool = False
+    times_all_identical: bool = False
     confirming: int = 0
 
     @property

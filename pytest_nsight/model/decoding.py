@@ -29,14 +29,14 @@ class AsRow:
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
-class Range:
-    """The values that a number may have, for `Annotated`: `Annotated[float, Range(0, 1)]`."""
+class Bounds:
+    """The values that a number may have, for `Annotated`: `Annotated[float, Bounds(0, 1)]`."""
 
     least: float
     most: float
 
 
-Count = Annotated[int, Range(0, _LARGEST)]
+Count = Annotated[int, Bounds(0, _LARGEST)]
 """A whole number from 0 to 2**63 - 1. A plain `int` may also be negative."""
 
 
@@ -44,7 +44,7 @@ def read(cls: type[_Read], value: object) -> _Read:
     """The dataclass that a parsed JSON object describes.
 
     Understood are dataclasses (read from a list where `Annotated` says `AsRow`), `str`, `bool`, `int`, `float`,
-    `Annotated` numbers with a `Range`, enumerations by value, `tuple[X, ...]`, `tuple[X, Y]`, `Mapping[str, X]`,
+    `Annotated` numbers with a `Bounds`, enumerations by value, `tuple[X, ...]`, `tuple[X, Y]`, `Mapping[str, X]`,
     `object` for any value, and unions of those that differ in their JSON type. A field with a default may be
     absent; an unknown one is refused.
 
@@ -82,8 +82,8 @@ def _class_reader(hint: object) -> _Reader:
     simple: Mapping[object, _Reader] = {
         str: _read_text,
         bool: _read_flag,
-        int: _number_reader(int, Range(-_LARGEST - 1, _LARGEST)),
-        float: _number_reader(float, Range(-math.inf, math.inf)),
+        int: _number_reader(int, Bounds(-_LARGEST - 1, _LARGEST)),
+        float: _number_reader(float, Bounds(-math.inf, math.inf)),
         type(None): _read_null,
         object: lambda value: value,
     }
@@ -118,7 +118,7 @@ def _read_null(value: object) -> None:
         raise _wrong(value, "null")
 
 
-def _number_reader(cls: object, allowed: Range) -> _Reader:
+def _number_reader(cls: object, allowed: Bounds) -> _Reader:
     is_whole = cls is int
     types_ = (int,) if is_whole else (int, float)
     limits = f" of at least {allowed.least:g}" if allowed.most >= _LARGEST and allowed.least >= 0 else ""

@@ -11,12 +11,12 @@ from pathlib import Path
 from typing import IO, Annotated, Any
 from warnings import WarningMessage
 
-from pytest_nsight.model.decoding import Count, Range
+from pytest_nsight.model.decoding import Bounds, Count
 from pytest_nsight.model.identity import Identity, TunedKernel
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.conditions import Conditions
 
-Amount = Annotated[float, Range(0, math.inf)]
+Amount = Annotated[float, Bounds(0, math.inf)]
 """A number that cannot be below zero."""
 
 NEVER_CALLED = (

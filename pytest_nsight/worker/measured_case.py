@@ -86,9 +86,11 @@ class MeasuredRun:
             )
             if device.why_no_canaries and self.job.canaries:
                 self.journal.write("canary_fault", case=f"{CANARIES}::{NAMES[0]}", text=device.why_no_canaries)
-            # A pass without times needs no floor, and to measure it takes memory that the case may notice.
-            floor_ns = None if self.identifier is None else 0
-            self._stopwatch = Stopwatch(device, self._recorder, self.journal, self._barrier, floor_ns=floor_ns)
+            # A pass without times needs no overhead, and measuring it takes memory that the case may notice.
+            overhead_ns = None if self.identifier is None else 0
+            self._stopwatch = Stopwatch(
+                device, self._recorder, self.journal, self._barrier, overhead_ns=overhead_ns
+            )
         return self._stopwatch
 
     def identify(

@@ -9,8 +9,8 @@ the differences between runs (Kalibera and Jones 2013, doi 10.1145/2555670.24641
 varies). Only the host's durations are known while the rounds run. They are the device's plus the time for
 launching and waiting, so their absolute error is hardly below the device's. CUDA events are no better: the first
 event passes an idle stream at once, so that they, too, include the host's time until the launch. That time is
-measured on a launch that does next to nothing, the floor, and the error is taken relative to the time above the
-floor. For a kernel of a few microseconds little lies above it, so the ratio says nothing and the case gets all
+measured on a launch that does next to nothing, the overhead, and the error is taken relative to the time above
+it. For a kernel of a few microseconds little lies above it, so the ratio says nothing and the case gets all
 rounds: they are cheap.
 """
 
@@ -139,18 +139,18 @@ LONG_NS = 1_000_000_000
 
 _BATCHES = 6
 _TRUSTED_SHARE = 0.25
-"""Of the floor: a round that is longer than it by less than this says nothing about the device."""
+"""Of the overhead: a round that is longer than it by less than this says nothing about the device."""
 
 
-def relative_error(walls_ns: Sequence[int], floor_ns: int) -> float | None:
-    """Standard error of the location of the rounds, as a ratio of the time above the floor.
+def relative_error(walls_ns: Sequence[int], overhead_ns: int) -> float | None:
+    """Standard error of the location of the rounds, as a ratio of the time above the overhead.
 
     By batch means of 6 successive batches, which keep the autocorrelation of neighbouring rounds inside; a batch is
     represented by the mean of its middle half, as the run will be.
 
     Args:
         walls_ns: host durations of the rounds, in order.
-        floor_ns: host duration of a round that does next to nothing.
+        overhead_ns: host duration of a round that does next to nothing.
 
     Returns:
         The ratio; None where the rounds are too few (below 12) or too short.
@@ -160,18 +160,18 @@ def relative_error(walls_ns: Sequence[int], floor_ns: int) -> float | None:
     size = len(walls_ns) // _BATCHES
     kept = walls_ns[len(walls_ns) - _BATCHES * size :]
     means = [_midmean(kept[start : start + size]) for start in range(0, len(kept), size)]
-    above_ns = statistics.fmean(means) - floor_ns
-    if above_ns <= _TRUSTED_SHARE * floor_ns or above_ns <= 0:
+    above_ns = statistics.fmean(means) - overhead_ns
+    if above_ns <= _TRUSTED_SHARE * overhead_ns or above_ns <= 0:
         return None
     return statistics.stdev(means) / math.sqrt(_BATCHES) / above_ns
 
 
-def is_enough(walls_ns: Sequence[int], floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+def is_enough(walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_ns: int) -> bool:
     """Whether a case may end after these rounds.
 
     Args:
         walls_ns: host durations of the rounds so far, in order.
-        floor_ns: host duration of a round that does next to nothing.
+        overhead_ns: host duration of a round that does next to nothing.
         run_sd: standard deviation of log time that runs on such a device are expected to have.
         elapsed_ns: time since the first round began, rests included.
     """
@@ -182,17 +182,17 @@ def is_enough(walls_ns: Sequence[int], floor_ns: int, run_sd: float, elapsed_ns:
         return True
     if (count - FEWEST) % STEP:
         return False
-    error = relative_error(walls_ns, floor_ns)
+    error = relative_error(walls_ns, overhead_ns)
     return error is not None and error < max(run_sd / 3, SMALL_ERROR)
 
 
-def is_over(walls_ns: Sequence[int], rounds: int | None, floor_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+def is_over(walls_ns: Sequence[int], rounds: int | None, overhead_ns: int, run_sd: float, elapsed_ns: int) -> bool:
     """Whether a case ends after these rounds; `rounds` is the number that was asked for, else as in `is_enough`."""
     if rounds is not None:
         return len(walls_ns) >= rounds
     if elapsed_ns > PATIENCE_NS:
         return len(walls_ns) >= LEAST_ROUNDS
-    return is_enough(walls_ns, floor_ns, run_sd, elapsed_ns)
+    return is_enough(walls_ns, overhead_ns, run_sd, elapsed_ns)
 
 
 def _midmean(values: Sequence[int]) -> float:

@@ -77,7 +77,7 @@ class Stopwatch:
         journal: Journal,
         barrier: Callable[[], None] = no_barrier,
         *,
-        floor_ns: int | None = None,
+        overhead_ns: int | None = None,
     ) -> None:
         """Prepares.
 
@@ -86,7 +86,7 @@ class Stopwatch:
             recorder: marks the rounds in the trace.
             journal: records the rounds.
             barrier: called right before a round opens, lets the ranks of a parallel test begin it together.
-            floor_ns: how long a round takes that does next to nothing; None to measure it.
+            overhead_ns: how long a round takes that does next to nothing; None to measure it.
         """
         self._barrier = barrier
         self.device = device
@@ -97,7 +97,7 @@ class Stopwatch:
         self._parts: list[tuple[int, str]] | None = None
         self._thread = threading.get_ident()
         self._highest_mhz: int | None = None
-        self._floor_ns = floor_ns
+        self._overhead_ns = overhead_ns
 
     def measure(
         self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: RoundPlan
@@ -114,7 +114,7 @@ class Stopwatch:
         Returns:
             The result of the last round.
         """
-        floor_ns = self._floor()
+        overhead_ns = self._measure_overhead()
         # Before the warm-up, which may itself drive the board to its limit and its clock down.
         self._highest_mhz = higher_mhz(self.device.read(), self._highest_mhz)
         self._recorder.start()
@@ -127,7 +127,7 @@ class Stopwatch:
             before, began_ns = self.device.read_activity(), time.perf_counter_ns()
             result = cast("T", None)
             run_sd = self.device.run_sd
-            while not is_over(walls_ns, plan.rounds, floor_ns, run_sd, time.perf_counter_ns() - began_ns):
+            while not is_over(walls_ns, plan.rounds, overhead_ns, run_sd, time.perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)
@@ -144,7 +144,7 @@ class Stopwatch:
                 settled_ns=settled_ns,
                 rest_ns=first_ns,
                 last_rest_ns=pacer.rest_ns,
-                error=relative_error(walls_ns, floor_ns),
+                error=relative_error(walls_ns, overhead_ns),
                 elapsed_ns=elapsed_ns,
                 energy_mj=_difference(before.energy_mj, after.energy_mj),
                 foreign_processes=tuple(sorted({*before.foreign_processes, *after.foreign_processes})),
@@ -211,17 +211,17 @@ class Stopwatch:
             waited_ns += SETTLING_NS
         return waited_ns
 
-    def _floor(self) -> int:
+    def _measure_overhead(self) -> int:
         """How long a round takes that does next to nothing, in ns; measured once."""
-        if self._floor_ns is None:
+        if self._overhead_ns is None:
             samples = []
             for _ in range(_FLOOR_SAMPLES):
                 start_ns = time.perf_counter_ns()
                 self.device.launch_little()
                 self.device.synchronize()
                 samples.append(time.perf_counter_ns() - start_ns)
-            self._floor_ns = int(statistics.median(samples))
-        return self._floor_ns
+            self._overhead_ns = int(statistics.median(samples))
+        return self._overhead_ns
 
     def _warm_up(
         self, body: Callable[..., Any], setup: Callable[[], Any] | None, plan: RoundPlan, tuned: TuningNotes

@@ -88,7 +88,7 @@ def by_subject(runs: Sequence[RunSummary]) -> StoredRuns:
 
 
 def run(machine: Machine, known: StoredRuns, cases: Sequence[Case] = CASES, **plan: object) -> GateState:
-    given = {"runs": 1, "identifies": True, "proves": True, "audit_seed": "s", **plan}
+    given = {"runs": 1, "has_identity_pass": True, "skips_identical": True, "audit_seed": "s", **plan}
     session = SessionPlan(tuple(cases), **given)  # type: ignore[arg-type]
     return run_loop(GateState(session), machine, lambda _: known)
 
@@ -232,7 +232,7 @@ def test_a_pass_that_fails_is_one_note_and_all_is_timed() -> None:
 def test_a_save_times_everything_and_stores_what_fits() -> None:
     machine = IdentifyingMachine(SAME)
 
-    state = run(machine, stored(SAME), proves=False)
+    state = run(machine, stored(SAME), skips_identical=False)
 
     assert timed_by(machine) == set(IDS)
     summaries = tuple(replace(one, shapes=uses("k")) for one in state.summaries)
@@ -245,7 +245,7 @@ def test_a_save_times_everything_and_stores_what_fits() -> None:
 def test_what_was_read_in_another_way_is_no_change_and_is_said_once() -> None:
     state, _ = conclude({IDS[0]: 1300.0})
     known = stored({case: replace(launching("otherwise"), reading=READING - 1) for case in IDS})
-    timed = replace(state, plan=SessionPlan(CASES, 1, proves=True), proven={})
+    timed = replace(state, plan=SessionPlan(CASES, 1, skips_identical=True), proven={})
 
     verdict = judge_state(timed, known)[0]
 
@@ -260,19 +260,22 @@ def test_what_was_read_in_another_way_is_no_change_and_is_said_once() -> None:
 @pytest.mark.parametrize(
     "change",
     [
-        pytest.param({"plan": SessionPlan(CASES, 1, proves=True, audits_all=True), "identities": {}}, id="replay"),
+        pytest.param(
+            {"plan": SessionPlan(CASES, 1, skips_identical=True, times_all_identical=True), "identities": {}},
+            id="replay",
+        ),
         pytest.param({"plan": SessionPlan(CASES, 1)}, id="no-proofs"),
         pytest.param(
             {
                 "plan": SessionPlan(
-                    tuple(replace(case, policy=Policy(metric="wall")) for case in CASES), 1, proves=True
+                    tuple(replace(case, policy=Policy(metric="wall")) for case in CASES), 1, skips_identical=True
                 )
             },
             id="time-of-the-host",
         ),
         pytest.param(
             {
-                "plan": SessionPlan(CASES, 1, proves=True),
+                "plan": SessionPlan(CASES, 1, skips_identical=True),
                 "identities": {case: replace(one, reading=READING - 1) for case, one in SAME.items()},
             },
             id="replay-of-that-reading",
@@ -298,7 +301,7 @@ def test_a_recorded_session_of_an_older_reading_still_proves_what_it_proved() ->
     state = run(IdentifyingMachine(older), stored(older))
 
     assert set(state.proven) == set(IDS)
-    assert state.plan.proves
+    assert state.plan.skips_identical
     assert not any("another version" in note for note in list_notes(state, stored(older)))
 
 
@@ -393,7 +396,7 @@ def test_warnings_of_the_identity_pass_are_shown() -> None:
 def test_a_replay_judges_all_that_was_recorded_whatever_the_draw() -> None:
     machine = IdentifyingMachine(SAME)
 
-    state = run(machine, stored(SAME), audits_all=True)
+    state = run(machine, stored(SAME), times_all_identical=True)
 
     assert timed_by(machine) == set(IDS)
     assert set(state.proven) == set(IDS)

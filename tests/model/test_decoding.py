@@ -12,7 +12,7 @@ import pytest
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from pytest_nsight.model.decoding import AsRow, Count, Range, read
+from pytest_nsight.model.decoding import AsRow, Bounds, Count, read
 from pytest_nsight.model.json_text import DecodingError, parse, shown
 
 
@@ -40,7 +40,7 @@ class Whole:
     flag: bool = False
     signed: int = 0
     number: float = 0.0
-    share: Annotated[float, Range(0, 1)] = 0.0
+    share: Annotated[float, Bounds(0, 1)] = 0.0
     optional: Count | None = None
     either: str | tuple[int, ...] | Part = ""
     parts: tuple[Part, ...] = ()

@@ -12,20 +12,21 @@ from hypothesis import strategies as st
 
 from pytest_nsight.worker.pacing import FEWEST, LONG_NS, MOST, SMALL_ERROR, is_enough, relative_error
 
-FLOOR_NS = 10_000
+OVERHEAD_NS = 10_000
 
 
 def walls(count: int, kernel_ns: float, sd: float, seed: int = 1, drift: float = 0.0) -> list[int]:
-    """Rounds of a kernel with normal noise, on top of the floor."""
+    """Rounds of a kernel with normal noise, on top of the overhead."""
     noise = random.Random(seed)
     return [
-        round(FLOOR_NS + kernel_ns * math.exp(noise.gauss(0, sd) + drift * index / count)) for index in range(count)
+        round(OVERHEAD_NS + kernel_ns * math.exp(noise.gauss(0, sd) + drift * index / count))
+        for index in range(count)
     ]
 
 
 def rounds_taken(kernel_ns: float, sd: float, run_sd: float = 0.001) -> int:
     durations = walls(MOST, kernel_ns, sd)
-    return next(n for n in range(MOST + 1) if is_enough(durations[:n], FLOOR_NS, run_sd, 0))
+    return next(n for n in range(MOST + 1) if is_enough(durations[:n], OVERHEAD_NS, run_sd, 0))
 
 
 def test_quiet_rounds_end_at_the_fewest_and_noisy_ones_later() -> None:
@@ -43,7 +44,7 @@ def test_a_noisier_machine_asks_for_less() -> None:
 def test_the_error_is_the_spread_of_the_locations_of_such_runs() -> None:
     many = [walls(60, 300_000, 0.01, seed) for seed in range(600)]
     locations = [statistics.fmean(sorted(one)[15:45]) for one in many]
-    estimates = [relative_error(one, FLOOR_NS) for one in many]
+    estimates = [relative_error(one, OVERHEAD_NS) for one in many]
 
     assert statistics.fmean(e for e in estimates if e is not None) == pytest.approx(
         statistics.stdev(locations) / 300_000, rel=0.15
@@ -51,23 +52,23 @@ def test_the_error_is_the_spread_of_the_locations_of_such_runs() -> None:
 
 
 def test_a_drift_counts_as_error() -> None:
-    still, drifting = (relative_error(walls(60, 300_000, 0.002, drift=d), FLOOR_NS) for d in (0.0, 0.05))
+    still, drifting = (relative_error(walls(60, 300_000, 0.002, drift=d), OVERHEAD_NS) for d in (0.0, 0.05))
 
     assert still is not None
     assert drifting is not None
     assert still < SMALL_ERROR < drifting
 
 
-def test_rounds_hardly_longer_than_the_floor_tell_nothing_and_get_all_rounds() -> None:
-    assert relative_error(walls(60, 2_000, 0.0), FLOOR_NS) is None
+def test_rounds_hardly_longer_than_the_overhead_tell_nothing_and_get_all_rounds() -> None:
+    assert relative_error(walls(60, 2_000, 0.0), OVERHEAD_NS) is None
     assert rounds_taken(2_000, 0.0) == MOST
 
 
 @given(st.lists(st.integers(0, 2**40), max_size=120), st.integers(0, 2**30), st.floats(0, 1), st.integers(0, 2**40))
 def test_whatever_the_rounds_there_are_between_the_fewest_and_the_most(
-    durations: list[int], floor_ns: int, run_sd: float, elapsed_ns: int
+    durations: list[int], overhead_ns: int, run_sd: float, elapsed_ns: int
 ) -> None:
-    enough = is_enough(durations, floor_ns, run_sd, elapsed_ns)
+    enough = is_enough(durations, overhead_ns, run_sd, elapsed_ns)
 
     assert enough or len(durations) < MOST
     assert not enough or len(durations) >= FEWEST
