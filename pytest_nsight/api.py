@@ -6,12 +6,10 @@ integer nanoseconds unless a column says otherwise.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
-from typing import Any
 
 import pandas as pd
 
@@ -19,10 +17,10 @@ from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
-from pytest_nsight.model.errors import NsightError, RecordingError, UsageError
+from pytest_nsight.model.errors import NsightError, RecordingError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.processes.regular_files import check_regular
-from pytest_nsight.report.session_table import read_table
+from pytest_nsight.report.result_file import FILE_NAME, ResultEntry, read_result
+from pytest_nsight.report.session_table import COMPARED, read_table
 from pytest_nsight.show.records import list_tables
 from pytest_nsight.trace.launch_rows import list_launches, list_ranges, list_round_launches
 from pytest_nsight.trace.process_record import ProcessRecord
@@ -42,15 +40,10 @@ __all__ = [
     "verdicts",
 ]
 
-RESULT_FILE = "result.json"
-
 _NO_WORK: Mapping[str, tuple[float, str]] = MappingProxyType({})
 
 _VERDICT_COLUMNS = ("case", "part", "verdict", "fails", "metric", "now_ns", "sentence")
-_COMPARISON_COLUMNS = (
-    *("baseline_ns", "ratio", "low", "high", "p_slower", "adjusted_p_slower", "band", "effective_band", "mde"),
-    *("baseline_runs", "new_runs"),
-)
+_COMPARISON_COLUMNS = (*COMPARED, "baseline_runs", "new_runs")
 
 
 @dataclass(frozen=True, slots=True)
@@ -172,15 +165,17 @@ def verdicts(result: str | Path) -> pd.DataFrame:
         "case", "part", "verdict", "fails", "metric", "now_ns", "sentence", and of the comparison "baseline_ns",
         "ratio" (new / old), "low" and "high" (90 % confidence interval of the ratio), "p_slower",
         "adjusted_p_slower", "band" (as set), "effective_band" (the one that judged: wider on a CPU, or for
-        the timer's resolution), "mde", "baseline_runs", "new_runs"; missing where nothing was compared.
+        the timer's resolution), "mde" (smallest change that such checks find in 95 %), "baseline_runs", "new_runs".
+        Missing are these where nothing was compared, and "metric" and "now_ns" where no round was measured, as of a
+        case that is identical. All bands, and "mde", are ratios: 0.02 is 2 %.
 
     Raises:
         UsageError: there is no such file.
         RecordingError: the file is no result of pytest-nsight.
     """
     path = Path(result)
-    path = path / RESULT_FILE if path.is_dir() else path
-    rows = [_flatten(entry) for entry in _read_entries(path)]
+    path = path / FILE_NAME if path.is_dir() else path
+    rows = [_flatten(entry) for entry in read_result(path).entries]
     table: pd.DataFrame = pd.DataFrame(rows, columns=[*_VERDICT_COLUMNS, *_COMPARISON_COLUMNS])
     return table
 
@@ -243,33 +238,6 @@ def _check_loaded(given: object, *kinds: type) -> None:
 _READERS = {Trace: "load_trace(path)", Session: "load_session(folder)"}
 
 
-def _read_entries(path: Path) -> list[Mapping[str, Any]]:
-    try:
-        check_regular(path, follows_links=True)
-        text = path.read_text(encoding="utf-8")
-    except OSError as error:
-        raise UsageError(
-            f"{path} cannot be read ({error.strerror}); give a session's folder below .nsight/, or a JSON report"
-        ) from None
-    try:
-        return [_read_entry(benchmark) for benchmark in json.loads(text)["benchmarks"]]
-    except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise RecordingError(
-            f"{path} is no result of pytest-nsight ({type(error).__name__}: {error}); write one with --nsight-json"
-        ) from None
-
-
-def _read_entry(benchmark: Mapping[str, Any]) -> Mapping[str, Any]:
-    entry = benchmark["extra_info"]["nsight"]
-    comparison = entry.get("comparison") or {}
-    # Where nothing was compared, the table's time is the median of the rounds, which this format keeps in seconds.
-    now_ns = comparison.get("now_ns") or 1e9 * benchmark["stats"]["median"]
-    return {**entry, "case": entry["case"], "verdict": entry["verdict"], "now_ns": now_ns}
-
-
-def _flatten(entry: Mapping[str, Any]) -> dict[str, Any]:
-    comparison = entry.get("comparison") or {}
-    return {
-        **{name: entry.get(name) for name in _VERDICT_COLUMNS},
-        **{name: comparison.get(name) for name in _COMPARISON_COLUMNS},
-    }
+def _flatten(entry: ResultEntry) -> dict[str, object]:
+    own = {name: getattr(entry, name) for name in _VERDICT_COLUMNS}
+    return {**own, **{name: entry.comparison.get(name) for name in _COMPARISON_COLUMNS}}

@@ -85,11 +85,15 @@ def test_a_path_in_place_of_a_trace_is_told(function: Callable[[Any], object], g
 
 def test_verdicts_are_rows_of_the_json_report() -> None:
     table = api.verdicts(GOLDEN)
-    stored = json.loads(GOLDEN.read_text(encoding="utf-8"))["benchmarks"]
+    content = json.loads(GOLDEN.read_text(encoding="utf-8"))
 
-    assert len(table) == len(stored)
-    assert set(table["verdict"]) == {one["extra_info"]["nsight"]["verdict"] for one in stored}
-    assert (table["now_ns"] > 0).all()
+    measured = [one["extra_info"]["nsight"] for one in content["benchmarks"]]
+    stored = [*measured, *content["nsight"]["unmeasured"]]
+    assert len(stored) > len(measured) > 0
+    assert list(table["case"]) == [one["case"] for one in stored]
+    assert list(table["verdict"]) == [one["verdict"] for one in stored]
+    assert (table["now_ns"][: len(measured)] > 0).all()
+    assert table["now_ns"][len(measured) :].isna().all()
 
 
 def test_two_results_stand_side_by_side(tmp_path: Path) -> None:
@@ -101,7 +105,10 @@ def test_two_results_stand_side_by_side(tmp_path: Path) -> None:
     table = api.compare(GOLDEN, after).set_index("case")
 
     assert table.loc[gone, "verdict_after"] != table.loc[gone, "verdict_after"]  # nan
-    assert (table.drop(gone)["ratio"] == 1).all()
+    measured = table.drop(gone).dropna(subset=["before_ns"])
+    assert len(measured) == len(stored["benchmarks"])
+    assert (measured["ratio"] == 1).all()
+    assert (table["verdict_before"].drop(gone) == table["verdict_after"].drop(gone)).all()
 
 
 @pytest.mark.parametrize("text", ["", "{}", "[]", '{"benchmarks": [{}]}', "[" * 100_000, '{"benchmarks": 7}'])

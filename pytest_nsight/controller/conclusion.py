@@ -42,11 +42,9 @@ from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.protocol.manifest_events import last_attempt
+from pytest_nsight.report import result_file, session_file
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
-from pytest_nsight.report.session_file import FILE_NAME
-
-RESULT_FILE = "result.json"
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,7 +107,10 @@ def conclude(
         judged = replace(judged, state=judged.state.with_notes(note))
     errors = tuple(filter(None, [judged.saved.error]))
     result = _make_result(session, settings, judged, collected)
-    own = [ReportFile("json", session.folder / RESULT_FILE), ReportFile("session", session.folder / FILE_NAME)]
+    own = [
+        ReportFile("json", session.folder / result_file.FILE_NAME),
+        ReportFile("session", session.folder / session_file.FILE_NAME),
+    ]
     unwritten = publish(
         result, [*(own if session.collector else []), *settings.reports], step_summary=step_summary_path()
     )

@@ -11,6 +11,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_nsight.model.errors import CollectorError, unwritable
+from pytest_nsight.report import result_file, session_file
 
 SESSIONS_FOLDER = ".nsight"
 """Where all sessions are, in pytest's root folder."""
@@ -22,7 +23,7 @@ KEPT_FILE = "kept"
 """A file of this name in a session's folder keeps it for good."""
 
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
-RESULT_FILES = {"result.json", "session.json"}
+RESULT_FILES = {result_file.FILE_NAME, session_file.FILE_NAME}
 NEEDED_BYTES = 16_000_000
 """What a run may leave."""
 
@@ -108,7 +109,7 @@ def find_sessions(sessions: Path) -> list[Path]:
 
 def _is_kept(folder: Path) -> bool:
     finished_files = {name for name in RESULT_FILES if (folder / name).exists()}
-    return (folder / KEPT_FILE).exists() or finished_files == {"result.json"}
+    return (folder / KEPT_FILE).exists() or finished_files == {result_file.FILE_NAME}
 
 
 def _last_written_s(folder: Path) -> float:

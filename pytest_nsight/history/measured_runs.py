@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,14 +12,10 @@ from pytest_nsight.baselines.store import model_slug, read_file
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.judge.location import has_one_level, typical_ns
-from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError, NsightError
-from pytest_nsight.model.json_text import DecodingError, parse
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Subject
-from pytest_nsight.processes.regular_files import read_bounded
-
-RESULT_FILE = "result.json"
+from pytest_nsight.report.result_file import FILE_NAME, ResultEntry, read_result
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,23 +29,6 @@ class FoundRuns:
 
     runs: tuple[HistoryRun, ...]
     notes: tuple[str, ...]
-
-
-_MOST_BYTES = 256 << 20
-"""A session of 100 cases writes about a megabyte."""
-
-
-@dataclass(frozen=True, slots=True)
-class _ResultRun:
-    """A run in a session's result, as far as a history needs it."""
-
-    run: str
-    board: str
-    recorded: str
-    commit: str
-    medians_ns: Mapping[str, float]
-    times_ns: Mapping[str, float] | None = None
-    without_level: tuple[str, ...] | None = None
 
 
 def find_runs(baselines: Path, sessions: Path, words: Sequence[str], metric: str) -> FoundRuns:
@@ -125,46 +104,34 @@ def _stored_runs(model: str, stored: Runs, words: Sequence[str], metric: str) ->
 
 
 def _read_sessions(folder: Path, words: Sequence[str], metric: str, notes: list[str]) -> Iterator[HistoryRun]:
-    for path in sorted(folder.glob(f"*/{RESULT_FILE}")):
-        yield from _read_result(path, words, metric, notes)
-
-
-def _read_result(path: Path, words: Sequence[str], metric: str, notes: list[str]) -> list[HistoryRun]:
-    try:
-        content = parse(read_bounded(path, _MOST_BYTES).decode())
-        return list(_session_runs(content, path.parent.name, words, metric))
-    except KeyError as error:
-        notes.append(f"{path} is no result of a session: it has no field {error}")
-    except (UnicodeDecodeError, NsightError, TypeError, AttributeError) as error:
-        notes.append(f"{path} is no result of a session: {error}")
-    return []
-
-
-def _session_runs(content: object, session: str, words: Sequence[str], metric: str) -> Iterator[HistoryRun]:
-    if not isinstance(content, dict):
-        raise DecodingError("", "is no object")
-    for benchmark in content["benchmarks"]:
-        entry = benchmark["extra_info"]["nsight"]
-        subject = Subject(str(entry["case"]), str(entry["part"]))
-        if not matches(subject, words):
+    for path in sorted(folder.glob(f"*/{FILE_NAME}")):
+        try:
+            result = read_result(path)
+        except NsightError as error:
+            notes.append(str(error))
             continue
-        for fields in entry["runs"]:
-            run = read(_ResultRun, {name: fields.get(name) for name in _ResultRun.__slots__})
-            times_ns = run.times_ns or run.medians_ns
-            if metric in times_ns:
-                yield HistoryRun(
-                    model=model_slug(str(entry["environment"]["device"])),
-                    subject=subject,
-                    run=run.run,
-                    session=run.run.rpartition("/")[0] or session,
-                    board=run.board,
-                    recorded=run.recorded,
-                    commit=run.commit,
-                    time_ns=times_ns[metric],
-                    source=PointSource.SESSION,
-                    remark=str(entry["verdict"]),
-                    has_one_level=metric not in (run.without_level or ()),
-                )
+        for entry in result.entries:
+            if matches(entry.subject, words):
+                yield from _session_runs(entry, path.parent.name, metric)
+
+
+def _session_runs(entry: ResultEntry, session: str, metric: str) -> Iterator[HistoryRun]:
+    for run in entry.runs:
+        times_ns = run.times_ns or run.medians_ns
+        if metric in times_ns:
+            yield HistoryRun(
+                model=model_slug(entry.environment.get("device", "")),
+                subject=entry.subject,
+                run=run.run,
+                session=run.run.rpartition("/")[0] or session,
+                board=run.board,
+                recorded=run.recorded,
+                commit=run.commit,
+                time_ns=times_ns[metric],
+                source=PointSource.SESSION,
+                remark=entry.verdict,
+                has_one_level=metric not in (run.without_level or ()),
+            )
 
 
 def matches(subject: Subject, words: Sequence[str]) -> bool:

@@ -10,12 +10,14 @@ from typing import TypeVar
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict
+from pytest_nsight.processes.regular_files import check_regular
 from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
 
 FILE_NAME = "session.json"
 """Its name in a session's folder."""
 
 _FORMAT = 1
+_HEAD_BYTES = 64
 
 _Value = TypeVar("_Value")
 
@@ -36,6 +38,13 @@ class SessionFile:
 def render(result: SessionResult) -> str:
     """The session as JSON, one line, newline at its end."""
     return write_json(SessionFile(_FORMAT, result))
+
+
+def is_session(path: Path) -> bool:
+    """Whether a file begins as `render` begins it; its name says nothing."""
+    check_regular(path, follows_links=True)
+    with path.open("rb") as file:
+        return b'"format"' in file.read(_HEAD_BYTES)
 
 
 def read_session(path: Path) -> SessionResult:

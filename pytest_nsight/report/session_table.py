@@ -6,18 +6,17 @@ import os
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import pandas as pd
 
 from pytest_nsight.model.errors import RecordingError, UsageError
-from pytest_nsight.model.json_text import DecodingError, parse
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report import session_file
-from pytest_nsight.report.verdict_text import fails, gated_metric, machine_name, shown_ns
+from pytest_nsight.report.result_file import FILE_NAME, Result, ResultEntry, read_result
+from pytest_nsight.report.verdict_text import fails, gated_metric, machine_name, name_machine, shown_ns
 
 _TEXTS_BEFORE = ("session", "recorded", "commit", "machine", "board", "collector", "case", "part", "verdict")
-_COMPARED = (
+COMPARED = (
     "baseline_ns",
     "ratio",
     "low",
@@ -37,12 +36,11 @@ COLUMNS: Mapping[str, str] = {
     "metric": "str",
     "now_ns": "float64",
     **dict.fromkeys(("runs", "rounds"), "int64"),
-    **dict.fromkeys((*_COMPARED, *_CLOCKS), "float64"),
+    **dict.fromkeys((*COMPARED, *_CLOCKS), "float64"),
     **dict.fromkeys((*_VERSIONS, "sentence"), "str"),
 }
 """Columns and their types. Times are in ns, ratios are new / old; missing numbers are NaN, missing texts empty."""
 
-_RESULT_FILE = "result.json"
 _Row = Mapping[str, object]
 
 
@@ -106,18 +104,13 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
 def _read_rows(path: Path) -> list[_Row]:
     if path.is_dir():
         file = path / session_file.FILE_NAME
-        path = file if file.exists() or not (path / _RESULT_FILE).exists() else path / _RESULT_FILE
+        path = file if file.exists() or not (path / FILE_NAME).exists() else path / FILE_NAME
     if not path.exists():
         raise RecordingError(f"{path} does not exist; give sessions' folders below .nsight/, or JSON reports")
-    try:
-        content = parse(path.read_text(encoding="utf-8"))
-        if isinstance(content, dict) and "benchmarks" in content:
-            return [_row_of_benchmark(content, one) for one in content["benchmarks"]]
-    except (OSError, UnicodeDecodeError, DecodingError, KeyError, TypeError, AttributeError, IndexError) as error:
-        raise RecordingError(
-            f"{path} is no result of pytest-nsight ({type(error).__name__}: {error}); leave it out"
-        ) from None
-    return list_rows(session_file.read_session(path))
+    if session_file.is_session(path):
+        return list_rows(session_file.read_session(path))
+    result = read_result(path)
+    return [_row_of_entry(result, entry) for entry in result.entries]
 
 
 def _row(session: SessionResult, verdict: Verdict) -> _Row:
@@ -140,40 +133,38 @@ def _row(session: SessionResult, verdict: Verdict) -> _Row:
         "now_ns": shown_ns(verdict),
         "runs": len(runs),
         "rounds": sum(len(run.rounds.get(metric, ())) for run in runs),
-        **{name: getattr(compared, name, None) for name in _COMPARED},
+        **{name: getattr(compared, name, None) for name in COMPARED},
         **{name: _median([getattr(run.clocks, name) for run in runs]) for name in _CLOCKS},
         **{name: environment.get(name, "") for name in _VERSIONS},
         "sentence": verdict.sentence,
     }
 
 
-def _row_of_benchmark(content: Mapping[str, Any], benchmark: Mapping[str, Any]) -> _Row:
+def _row_of_entry(result: Result, entry: ResultEntry) -> _Row:
     """A row of a JSON report, which holds medians, not rounds."""
-    ours, entry = content["nsight"], benchmark["extra_info"]["nsight"]
-    runs, environment, compared = entry["runs"], entry["environment"], entry["comparison"] or {}
-    machine = next(filter(None, (environment.get(name) for name in ("gpu", "device", "cpu"))), "unknown machine")
+    runs, environment = entry.runs, entry.environment
     return {
-        "session": ours["session"],
-        "recorded": content["datetime"],
-        "commit": runs[-1]["commit"] if runs else "",
-        "machine": machine,
-        "board": "+".join(dict.fromkeys(run["board"] for run in runs)),
-        "collector": ours["collector"],
-        "case": entry["case"],
-        "part": entry["part"],
-        "verdict": entry["verdict"],
-        "fails": entry["fails"],
-        "metric": entry["metric"],
-        "now_ns": compared.get("now_ns") or 1e9 * benchmark["stats"]["median"],
+        "session": result.session,
+        "recorded": result.recorded,
+        "commit": runs[-1].commit if runs else "",
+        "machine": name_machine(environment),
+        "board": "+".join(dict.fromkeys(run.board for run in runs)),
+        "collector": result.collector,
+        "case": entry.case,
+        "part": entry.part,
+        "verdict": entry.verdict,
+        "fails": entry.fails,
+        "metric": entry.metric,
+        "now_ns": entry.now_ns,
         "runs": len(runs),
-        "rounds": sum(run["rounds"] for run in runs),
-        **{name: compared.get(name) for name in _COMPARED},
-        **{name: _median([run["clocks"].get(name) for run in runs]) for name in _CLOCKS},
+        "rounds": sum(run.rounds for run in runs),
+        **{name: entry.comparison.get(name) for name in COMPARED},
+        **{name: _median([run.clocks.get(name) for run in runs]) for name in _CLOCKS},
         **{name: environment.get(name, "") for name in _VERSIONS},
-        "sentence": entry["sentence"],
+        "sentence": entry.sentence,
     }
 
 
-def _median(values: Sequence[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
+def _median(values: Sequence[object]) -> float | None:
+    known = [value for value in values if isinstance(value, int | float)]
     return float(statistics.median(known)) if known else None

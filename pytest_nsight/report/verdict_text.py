@@ -8,7 +8,7 @@ from __future__ import annotations
 import enum
 import re
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.gpu_samples import MetricMeans
@@ -215,8 +215,13 @@ def setup(result: SessionResult) -> str:
 
 def machine_name(result: SessionResult) -> str:
     """The product that was measured."""
-    names = (result.environment.get(field) for field in ("gpu", "device", "cpu"))
-    return visible(next(filter(None, names), "unknown machine"))
+    return visible(name_machine(result.environment))
+
+
+def name_machine(environment: Mapping[str, str]) -> str:
+    """The product that an environment describes, as its files have it."""
+    names = (environment.get(field) for field in ("gpu", "device", "cpu"))
+    return next(filter(None, names), "unknown machine")
 
 
 def launch_noun(result: SessionResult) -> str:

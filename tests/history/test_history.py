@@ -24,6 +24,7 @@ def write_session(root: Path, day: int, middle_ns: int, commit: str, verdict: st
         "board": "GPU-1111",
         "recorded": f"2026-03-{day:02}T18:00:00+00:00",
         "commit": commit,
+        "rounds": 40,
         "median_ns": float(middle_ns),
         "medians_ns": {"kernel": float(middle_ns), "wall": 90_000.0},
     }
@@ -31,12 +32,19 @@ def write_session(root: Path, day: int, middle_ns: int, commit: str, verdict: st
         "case": CASE,
         "part": "",
         "verdict": verdict,
+        "fails": False,
+        "sentence": "",
+        "metric": "kernel",
+        "comparison": None,
         "environment": {"device": "NVIDIA H200"},
         "runs": [run],
     }
+    benchmark = {"stats": {"median": middle_ns / 1e9}, "extra_info": {"nsight": entry}}
+    ours = {"session": f"live{day:02}", "collector": "nsys", "unmeasured": []}
+    result = {"datetime": run["recorded"], "nsight": ours, "benchmarks": [benchmark]}
     path = root / ".nsight" / f"live{day:02}" / "result.json"
     path.parent.mkdir(parents=True)
-    path.write_text(json.dumps({"benchmarks": [{"extra_info": {"nsight": entry}}]}), encoding="utf-8")
+    path.write_text(json.dumps(result), encoding="utf-8")
     return path
 
 
@@ -147,7 +155,7 @@ def test_a_damaged_result_is_noted_and_the_others_are_read(
     text = run_history(capsys, "[fused]")
 
     assert "11 sessions" in text
-    assert "note: .nsight/live12/result.json is no result of a session" in text
+    assert "note: .nsight/live12/result.json is no result of pytest-nsight" in text
 
 
 def test_an_older_version_that_cannot_be_read_is_noted(
