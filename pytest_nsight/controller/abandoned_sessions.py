@@ -20,6 +20,7 @@ from pytest_nsight.controller.git_revision import remove_worktree
 from pytest_nsight.controller.revision_tree import WORKTREE
 from pytest_nsight.controller.session_folders import KEPT_FILE, RESULT_FILES, find_sessions, make_session
 from pytest_nsight.model.errors import unwritable
+from pytest_nsight.model.units import name_some
 from pytest_nsight.processes.claimed_folder import (
     IN_USE,
     Claim,
@@ -108,9 +109,8 @@ def sweep(sessions: Path, baselines: Path) -> Swept:
 
 
 def _describe(folder: Path, paths: list[Path]) -> str:
-    names = [str(path.relative_to(folder)) for path in paths]
-    more = f" and {len(names) - _SHOWN} more" if len(names) > _SHOWN else ""
-    return f"removed from {folder}, whose session was killed: {', '.join(names[:_SHOWN])}{more}"
+    names = name_some((str(path.relative_to(folder)) for path in paths), _SHOWN)
+    return f"removed from {folder}, whose session was killed: {names}"
 
 
 def _remove_private_folders(session: Path, left: list[str]) -> Iterator[Path]:

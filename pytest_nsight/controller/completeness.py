@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.mark import is_marked
 
@@ -94,7 +94,7 @@ def describe_unmarked(unmarked: Sequence[str]) -> str:
     verb = "uses" if len(unmarked) == 1 else "use"
     return (
         f"{count(len(unmarked), 'test')} {verb} the fixture {FIXTURE} without the mark, so nothing is measured: "
-        f"{_list(unmarked)}; add @pytest.mark.nsight"
+        f"{name_some(unmarked, _MOST_NAMES)}; add @pytest.mark.nsight"
     )
 
 
@@ -103,8 +103,9 @@ def describe_removed(removed: Sequence[str]) -> str:
     if not removed:
         return ""
     verb = "has" if len(removed) == 1 else "have"
+    cases = name_some(removed, _MOST_NAMES)
     return (
-        f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {_list(removed)}; "
+        f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {cases}; "
         "if that is intended, remove them with: pytest-nsight baselines prune --delete"
     )
 
@@ -124,12 +125,12 @@ def describe_affected(affected: AffectedCases | None) -> tuple[str, ...]:
     by_cause: dict[str, list[str]] = {}
     for case, cause in affected.causes.items():
         by_cause.setdefault(cause, []).append(case)
-    sentences += [f"affected by {cause}: {_list(cases)}" for cause, cases in by_cause.items()]
+    sentences += [f"affected by {cause}: {name_some(cases, _MOST_NAMES)}" for cause, cases in by_cause.items()]
     unseen = [f"{file} ({what})" for file, what in affected.unseen.items()]
     if unseen and affected.left_out:
+        names = name_some(unseen, _MOST_NAMES)
         sentences.append(
-            f"changes that --nsight-affected does not see: {_list(unseen)}; declare their files with "
-            "nsight_affected_by"
+            f"changes that --nsight-affected does not see: {names}; declare their files with nsight_affected_by"
         )
     return tuple(sentences)
 
@@ -140,16 +141,10 @@ def describe_nothing_measured(collected: Collected) -> str:
     return f"nothing was measured: no selected test has the mark nsight ({tests}); add @pytest.mark.nsight to one"
 
 
-def _list(names: Collection[str]) -> str:
-    shown = list(names)[:_MOST_NAMES]
-    more = len(names) - len(shown)
-    return ", ".join(shown) + (f" and {more} more" if more else "")
-
-
 def describe_skipped(cases: Sequence[str]) -> tuple[str, ...]:
     """A sentence for a session all of whose cases were skipped; none where there are no such cases."""
     if not cases:
         return ()
     were = "was" if len(cases) == 1 else "were all"
-    measured = f"{count(len(cases), 'selected case')} {were} skipped ({_list(cases)})"
+    measured = f"{count(len(cases), 'selected case')} {were} skipped ({name_some(cases, _MOST_NAMES)})"
     return (f"nothing was measured: {measured}; pytest -rs shows why",)

@@ -13,7 +13,7 @@ from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.shard_file import FILE_NAME, ShardBy, ShardFile, read_shard
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.verdicts import AffectedCases, SessionResult, Verdict
 
 _MOST_NAMES = 5
@@ -180,7 +180,6 @@ def _find_failing(state: GateState, verdicts: Sequence[Verdict], *, strict: bool
 def _describe_failures(failures: dict[str, str]) -> str:
     if not failures:
         return ""
-    shown = [f"{case}: {why}" for case, why in list(failures.items())[:_MOST_NAMES]]
-    more = f"; and {len(failures) - len(shown)} more" if len(failures) > len(shown) else ""
+    shown = name_some((f"{case}: {why}" for case, why in failures.items()), _MOST_NAMES, "; ")
     verb = "has" if len(failures) == 1 else "have"
-    return f"{count(len(failures), 'case')} {verb} failed without a verdict: {'; '.join(shown)}{more}"
+    return f"{count(len(failures), 'case')} {verb} failed without a verdict: {shown}"

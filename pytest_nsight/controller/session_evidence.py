@@ -17,8 +17,8 @@ from pytest_nsight.controller.tree_evidence import (
     find_changed,
     find_top,
     hash_tree,
-    name_some,
 )
+from pytest_nsight.model.units import name_some
 
 _COMMAND = "pytest-nsight verify"
 

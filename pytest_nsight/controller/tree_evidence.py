@@ -8,7 +8,7 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import stat
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
@@ -230,10 +230,3 @@ def read_evidence(session: Path) -> TreeEvidence:
 def list_unproved(evidence: TreeEvidence, tree: TreeEvidence) -> tuple[str, ...]:
     """The files that the tests import in a tree and the session's evidence does not hold, sorted."""
     return tuple(sorted(set(tree.files) - set(evidence.files)))
-
-
-def name_some(names: Iterable[str], most: int = 10) -> str:
-    """The first names in a sentence, and how many more there are."""
-    known: Sequence[str] = tuple(names)
-    more = f" and {len(known) - most} more" if len(known) > most else ""
-    return ", ".join(known[:most]) + more

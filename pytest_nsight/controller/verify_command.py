@@ -24,11 +24,10 @@ from pytest_nsight.controller.tree_evidence import (
     find_changed,
     hash_tree,
     list_unproved,
-    name_some,
     read_evidence,
 )
 from pytest_nsight.model.errors import RecordingError, UsageError
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_nsight.controller.time_limits import read_overdue
+from pytest_nsight.model.units import name_some
 from pytest_nsight.processes.child_process import last_lines
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
@@ -15,6 +16,7 @@ from pytest_nsight.protocol.manifest_events import WrongImport
 
 FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8
+_MOST_IMPORTS = 3
 
 _INTERRUPTED = 2
 _NO_TEST = 5
@@ -91,10 +93,9 @@ def has_died_after_tests(manifest: Manifest, code: int | None) -> bool:
 
 def describe_wrong_imports(commit: str, imports: Sequence[WrongImport]) -> str:
     """A sentence that names what a worker took from the wrong tree."""
-    named = ", ".join(f"{one.module} from {one.file}" for one in imports[:3])
-    more = f" and {len(imports) - 3} more" if len(imports) > 3 else ""
+    named = name_some((f"{one.module} from {one.file}" for one in imports), _MOST_IMPORTS)
     return (
-        f"the runs of {commit[:7]} imported {named}{more}, which belongs to this tree: both trees would measure "
+        f"the runs of {commit[:7]} imported {named}, which belongs to this tree: both trees would measure "
         "the same code; install the package with pip install --editable, or have nsight_against_build put the "
         "revision's own into $PYTEST_NSIGHT_AGAINST_TARGET"
     )

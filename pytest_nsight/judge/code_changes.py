@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 from pytest_nsight.model.identity import THEN, Identity, LaunchIdentity, MachineCode, compare_launches
 from pytest_nsight.model.kernel_names import normalise, own_name
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_some
 
 _MOST_PHRASES = 3
 _LONGEST_TEXT = 80
@@ -46,8 +46,7 @@ def describe_change(before: Identity | None, after: Identity | None) -> str:
     # Pointers are numbered through a round: one that points elsewhere gives all new ones behind it another number.
     elsewhere = [phrase for phrase in phrases if phrase.endswith(_ELSEWHERE)]
     phrases = [phrase for phrase in phrases if phrase not in elsewhere[1:]]
-    more = len(phrases) - _MOST_PHRASES
-    return ", ".join(phrases[:_MOST_PHRASES]) + (f" and {more} more" if more > 0 else "")
+    return name_some(phrases, _MOST_PHRASES)
 
 
 def _list_phrases(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> Iterator[str]:

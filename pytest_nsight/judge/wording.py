@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_nsight.judge.tuning import RetunedKernel
 from pytest_nsight.model.identity import CUDNN
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.values import Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
@@ -22,8 +22,7 @@ def write_names(names: Iterable[str]) -> str:
 def write_counts(times: Mapping[str, int]) -> str:
     """Names with their counts, in the form of `write_names`."""
     texts = [name if number == 1 else f"{name} (x{number})" for name, number in times.items()]
-    more = len(texts) - _MOST_NAMES
-    return ", ".join(texts[:_MOST_NAMES]) + (f" and {more} more" if more > 0 else "")
+    return name_some(texts, _MOST_NAMES)
 
 
 def write_diff(changes: Sequence[ShapeChange]) -> str:

@@ -6,6 +6,7 @@ Everything here is ASCII, has no width of its own and rounds for reading only: n
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
@@ -136,6 +137,21 @@ def count(how_many: int, one: str, many: str = "") -> str:
         many: the noun for any other number; by the rules of English unless given.
     """
     return f"{how_many:,} {one if how_many == 1 else many or _plural(one)}"
+
+
+def name_some(texts: Iterable[str], most: int = 10, separator: str = ", ") -> str:
+    """The first texts in a sentence, and how many more there are: "a, b and 3 more".
+
+    Args:
+        texts: what is listed, the most important first.
+        most: how many of them to show.
+        separator: between them; one with a semicolon stands before "and", too.
+    """
+    known = tuple(texts)
+    shown = separator.join(known[:most])
+    if len(known) <= most:
+        return shown
+    return f"{shown}{'; ' if ';' in separator else ' '}and {len(known) - most} more"
 
 
 def _plural(noun: str) -> str:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from pytest_nsight.model.units import count, percent
+from pytest_nsight.model.units import count, name_some, percent
 from pytest_nsight.model.values import Subject, is_gpu
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.report.verdict_text import reason, reason_above_details
@@ -22,8 +22,7 @@ _FIGURE = re.compile(r"[\d.]+")
 
 def listed(names: Sequence[str]) -> str:
     """The first names, and how many more there are."""
-    more = f" and {len(names) - _MOST_NAMES} more" if len(names) > _MOST_NAMES else ""
-    return ", ".join(names[:_MOST_NAMES]) + more
+    return name_some(names, _MOST_NAMES)
 
 
 def without_figures(text: str) -> str:

@@ -14,6 +14,7 @@ from pytest_nsight.model.units import (
     duration,
     durations,
     interval_of_logs,
+    name_some,
     number,
     p_value,
     percent,
@@ -157,3 +158,10 @@ def test_a_count_agrees_with_its_noun() -> None:
         "2 copies",
         "2 days",
     ]
+
+
+@pytest.mark.parametrize(("separator", "sentence"), [(", ", "a, b and 2 more"), ("; ", "a; b; and 2 more")])
+def test_of_many_texts_the_first_are_named(separator: str, sentence: str) -> None:
+    assert name_some("abcd", 2, separator) == sentence
+    assert name_some("ab", 2) == "a, b"
+    assert name_some("") == ""
