@@ -18,10 +18,10 @@ _OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_C
 _SUBMODULE = "160000"
 
 ANSWER_S = 120.0
-"""How long git may take to answer: looking at every file of a large tree for changes takes it some ten seconds."""
+"""How long git may take to answer: comparing every file of a large tree takes about ten seconds."""
 
 CHECK_OUT_S = 1800.0
-"""How long it may take to make or remove a worktree: some large repositories fetch its files one by one."""
+"""How long git may take to make or remove a worktree: some large repositories fetch files one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +110,7 @@ def check_out(revision: Revision, folder: Path) -> None:
     Raises:
         UsageError: git cannot make it.
     """
-    # Hooks are for the user's own work, and may do anything.
+    # Hooks are switched off: they are for the user's own work, and may do anything.
     made = ask(
         revision.repository,
         *("-c", "core.hooksPath=/dev/null", "worktree", "add", "--detach", "--force"),
@@ -149,7 +149,7 @@ def describe_commit(root: Path) -> str:
 
 
 def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    """What git answers; its exit code says whether it could.
+    """The finished git command, with its output and exit code.
 
     Raises:
         UsageError: there is no git.
@@ -168,7 +168,7 @@ def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
     try:
         output, complaint = git.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        # With what it has started, a helper for credentials say, which would keep its output open.
+        # Its children are ended, too: a credential helper, for example, would keep the output open.
         os.killpg(git.pid, signal.SIGKILL)
         git.communicate()
         raise UsageError(
@@ -179,7 +179,7 @@ def ask(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
 
 
 def _complaint(text: str) -> str:
-    """What git says went wrong, which may take several lines, without what it says of its doings."""
+    """The error message of git, of one or several lines, without its progress messages."""
     lines = text.strip().splitlines() or ["git said nothing"]
     causes = [line for line in lines if line.startswith(("error: ", "fatal: "))]
     return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in causes[:3] or lines[-1:])
