@@ -84,6 +84,25 @@ def test_pages_use_plain_words(page: Path) -> None:
     assert [match.group() for match in WORDS_TO_DO_WITHOUT.finditer(prose(page))] == []
 
 
+@pytest.mark.parametrize("folder", ["pytest_nsight", "tests"])
+def test_docstrings_and_messages_use_plain_words(folder: str) -> None:
+    found = []
+    for path in sorted((ROOT / folder).rglob("*.py")):
+        code = path.read_text(encoding="utf-8")
+        # Few files hold one of the words at all, and to parse a file takes longer than to search it.
+        if path == Path(__file__) or not WORDS_TO_DO_WITHOUT.search(code):
+            continue
+        texts = (node.value for node in ast.walk(ast.parse(code)) if isinstance(node, ast.Constant))
+        # A single word is a name: of a key, a file, a variable.
+        sentences = [re.sub(r"`[^`]*`", "", text) for text in texts if isinstance(text, str) and " " in text]
+        found += [
+            f"{of_root(path)}: {match.group()}"
+            for sentence in sentences
+            for match in WORDS_TO_DO_WITHOUT.finditer(sentence)
+        ]
+    assert found == []
+
+
 @pytest.mark.parametrize("page", PAGES, ids=of_root)
 def test_python_examples_can_be_parsed(page: Path) -> None:
     for code in re.findall(

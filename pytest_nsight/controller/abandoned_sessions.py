@@ -1,4 +1,4 @@
-"""What killed sessions and commands have left behind: known by their free locks, and removed, secrets first.
+"""Removes what killed sessions and commands left behind, secrets first; a free lock shows that one was killed.
 
 Every session does this at its start, and `pytest-nsight clean` at any time.
 """
@@ -38,7 +38,7 @@ _RUN = "run-"
 
 @dataclass(frozen=True, slots=True)
 class Swept:
-    """What a sweep came to.
+    """The result of a sweep.
 
     Attributes:
         removed: a sentence for each folder or file that is gone, and for each session that lost files.
@@ -75,7 +75,7 @@ def begin_session(folder: Path, baselines: Path, *, keeps: bool) -> Claim:
 def sweep(sessions: Path, baselines: Path) -> Swept:
     """Removes what belongs to sessions and commands that no longer run.
 
-    Of a killed session its manifests and logs stay, and the recordings if the user wanted to keep them.
+    The manifests and logs of a killed session stay; its recordings stay if the user wanted to keep them.
 
     Args:
         sessions: the folder .nsight/.
@@ -163,5 +163,5 @@ def _is_record(path: Path, *, keeps: bool) -> bool:
 
 
 def _real_folders(folder: Path) -> list[Path]:
-    """The folders in a folder; what a link leads to is not in it."""
+    """The folders in a folder, without links to folders."""
     return [path for path in sorted(folder.iterdir()) if stat.S_ISDIR(path.lstat().st_mode)]

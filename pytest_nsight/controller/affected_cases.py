@@ -121,7 +121,7 @@ class _CauseFinder:
             if importer == path:
                 return f"{self.name(path)}, {what}" if what else self.name(path)
             return f"{self.name(path)}, imported by {self.name(importer)}"
-        # A changed submodule is one path: all that lies in it may have changed.
+        # A changed submodule is a single path: everything inside it may have changed.
         for path in sorted(self._changes.files):
             if path.is_dir() and (inside := next((file for file in reached if file.is_relative_to(path)), None)):
                 return f"{self.name(path)}, which holds {self.name(inside)}"
@@ -166,7 +166,7 @@ def _installed() -> dict[str, str]:
 
 
 def _with_partners(causes: Mapping[str, str], items: Sequence[pytest.Item]) -> dict[str, str]:
-    """The causes, and those of cases that claims tie to an affected one: a claim needs both."""
+    """The causes, extended to cases that a claim ties to an affected one: a claim needs both cases."""
     pairs = find_partners(items)
     found = dict(causes)
     waiting = list(found)

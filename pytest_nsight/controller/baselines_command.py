@@ -27,7 +27,7 @@ class BaselinesQuery:
     Attributes:
         folder: folder of all baselines.
         model: name of a model's folder, "" for all models.
-        words: what a case's id must contain, each of them; ids of cases where they are removed.
+        words: a case's id must contain each of them; when cases are removed, whole ids.
     """
 
     folder: Path = Path("baselines")
@@ -72,8 +72,8 @@ def prune(query: BaselinesQuery, *, is_wanted: bool) -> tuple[str, int]:
     """Removes the stored cases whose tests no longer exist, or the named ones, for each GPU model.
 
     Args:
-        query: where to look; its words are node ids of stored cases, whether they have a test or not, none to ask
-            pytest.
+        query: where to look. Its words are node ids of stored cases to remove, with or without a test; without
+            words, pytest finds the cases that have no test.
         is_wanted: whether to remove them, and not only list them.
 
     Returns:

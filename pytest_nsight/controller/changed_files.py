@@ -35,11 +35,11 @@ class ChangedFiles:
 
     @property
     def missing(self) -> frozenset[Path]:
-        """Those that the working tree does not have any more."""
+        """The changed files that no longer exist in the working tree."""
         return frozenset(path for path in self.files if not path.exists())
 
     def below(self, folder: Path) -> list[Path]:
-        """Those in a folder or its subfolders, sorted."""
+        """The changed files in a folder or its subfolders, sorted."""
         return sorted(path for path in self.files if path.is_relative_to(folder))
 
     def find_configuration(self, root: Path) -> Path | None:

@@ -1,6 +1,6 @@
-"""Which of the selected tests this session measures: those that a change affects, and of those its shard.
+"""Chooses the tests that this session measures: the affected ones, and among them those of its shard.
 
-All others are deselected, as -k deselects: pytest counts them, and none of them has passed.
+All others are deselected, as with -k: pytest counts them as deselected, not as passed.
 """
 
 from __future__ import annotations

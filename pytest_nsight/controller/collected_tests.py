@@ -37,7 +37,7 @@ class ProjectTests:
     ids: tuple[str, ...] = ()
 
     def find_removed(self, cases: Collection[str]) -> tuple[str, ...]:
-        """The cases that this tree does not have any more, sorted; a file without any test here keeps its cases."""
+        """The cases that are no longer in this tree, sorted; a file without collected tests keeps its cases."""
         return Collected(known=frozenset(self.ids)).find_removed(cases, Path(self.root))
 
 
@@ -65,7 +65,7 @@ def list_tests(files: Collection[str]) -> ProjectTests:
         if done.returncode not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED) or not answer.exists():
             output = "\n".join(f"  {line}" for line in done.stdout.splitlines()[-_LAST_LINES:])
             raise UsageError(
-                f"pytest cannot collect the tests (exit code {done.returncode}), so nobody knows which ones are "
+                f"pytest cannot collect the tests (exit code {done.returncode}), so it is unknown which ones are "
                 f"gone; mend them first:\n{output}"
             )
         return read(ProjectTests, parse(answer.read_text(encoding="utf-8")))
@@ -81,12 +81,12 @@ class _Listener:
 
     @pytest.hookimpl(trylast=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Collects the given files, wherever below the root pytest was started."""
+        """Collects the given files, even if pytest was started in a subfolder of the root."""
         config.args[:] = [str(config.rootpath / name) for name in self._files if _is_test_module(config, name)]
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(self, items: list[pytest.Item]) -> Generator[None, None, None]:
-        """Counts tests that the ini file deselects or a conftest takes out, by its GPU say: they exist."""
+        """Counts tests that the ini file deselects or a conftest removes, such as GPU tests: they exist."""
         self._ids |= dict.fromkeys(item.nodeid for item in items)
         yield
 
@@ -98,7 +98,7 @@ class _Listener:
 
 
 def _is_test_module(config: pytest.Config, name: str) -> bool:
-    """Whether a file lies in the project and is named like a test: a name in a baseline must not import another."""
+    """Whether a file is in the project and named like a test: a baseline must not import any other."""
     path = (config.rootpath / name).resolve()
     is_inside = path.is_file() and path.is_relative_to(config.rootpath.resolve())
     return is_inside and any(fnmatch.fnmatch(path.name, pattern) for pattern in config.getini("python_files"))

@@ -40,7 +40,7 @@ class CommitLine:
         return Revision(commit.short, commit.hash, self.repository, COMMAND)
 
     def fork_of(self, merge: Commit) -> str:
-        """Where the branch that a merge brought in had begun, "" if the commit is no merge."""
+        """The commit from which a merged branch started; "" if this commit is no merge."""
         if len(merge.parents) != 2:
             return ""
         found = ask_git(self.repository, "merge-base", *merge.parents)
@@ -48,7 +48,7 @@ class CommitLine:
 
 
 def list_commits(root: Path, good: str, bad: str) -> CommitLine:
-    """The commits from one to another, along first parents: what was merged counts as one commit, its merge.
+    """The commits from one to another, along first parents: a merged branch counts as one commit, the merge.
 
     Args:
         root: a folder of the repository.

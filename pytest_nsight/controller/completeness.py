@@ -1,4 +1,4 @@
-"""What a session leaves out though its user may take it for measured: nothing passes by its absence."""
+"""Finds what a session leaves out though its user may think it was measured: no case passes by being absent."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Collected:
     def of(
         cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str], scope: str = ""
     ) -> Collected:
-        """What there is to say of a collection.
+        """The facts of a collection.
 
         Args:
             items: the selected tests.
@@ -62,7 +62,7 @@ class Collected:
         )
 
     def find_removed(self, stored: Iterable[str], root: Path) -> tuple[str, ...]:
-        """The cases that baselines hold and this tree does not have any more, sorted.
+        """The cases that are in the baselines and no longer in this tree, sorted.
 
         A case counts as removed if its file was collected as a whole without it, or does not exist. A script that
         was run with some arguments says nothing of the cases that it has with others.

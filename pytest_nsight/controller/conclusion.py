@@ -49,12 +49,12 @@ from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
 
 @dataclass(frozen=True, slots=True)
 class Conclusion:
-    """What a session came to.
+    """The conclusion of a session.
 
     Attributes:
         result: verdicts and the numbers behind them; None where nothing was measured.
         outcomes: case -> what its test reports.
-        errors: sentences on what could not be written; with one of them the session is no success.
+        errors: sentences on what could not be written; with any of them the session fails.
         gaps: sentences on what was not measured though it seems to be; they fail a strict session.
         written: sentences on where the user finds what was asked for: traces, reports.
     """

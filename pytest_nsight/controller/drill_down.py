@@ -94,7 +94,7 @@ class Drill:
 
 
 def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile:
-    """What reads the counters of cases in fresh workers of a session, one round each.
+    """A function that reads the counters of cases in fresh workers of a session, one round each.
 
     Args:
         session: as the cases were measured.
@@ -106,10 +106,10 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
             raise CollectorError(
                 "its ranks wait for one another, and a kernel that is replayed would wait for ever"
             )
-        # What has been measured is judged and saved all the same where there is no ncu.
+        # Without ncu, the measured runs are still judged and saved.
         collector = NcuCollector(find_ncu(os.environ), kernels)
         folder = session.folder / "drill" / f"{len(list((session.folder / 'drill').glob('*'))) + 1:03}"
-        # Replayed kernels have no times: one round gives all, and canaries nothing.
+        # ncu replays kernels, so their times mean nothing: one round is enough, and canaries are not needed.
         alone = replace(session, folder=folder, collector=collector, rounds=1, canaries=False)
         source = LiveSource(alone, lambda _: None)
         try:

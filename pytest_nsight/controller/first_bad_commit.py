@@ -1,4 +1,4 @@
-"""The search for the first bad commit: measures GOOD and BAD, chooses the criterion, halves what lies between."""
+"""The search for the first bad commit: measures GOOD and BAD, chooses a criterion, bisects the commits between."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class SearchLimits:
 
 
 class CommitMeasurement(Protocol):
-    """What measures one case in commits: RevisionMeasurement, whose methods say more."""
+    """Protocol of what measures one case in commits; RevisionMeasurement implements and documents it."""
 
     def measure_launches(self, revision: Revision) -> tuple[RunSummary, ...]:
         """What a commit launches."""
@@ -67,7 +67,7 @@ class FirstBadCommit:
         case: node id of what is measured.
         measurement: measures them.
         limits: what the search may do.
-        say: called with a sentence for each measured commit.
+        say: called with one sentence for each measured commit.
     """
 
     line: CommitLine
@@ -150,7 +150,7 @@ class FirstBadCommit:
             raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}") from None
 
     def _identify_ends(self) -> None:
-        """Looks for what no statistics are needed for: that a commit's launches are those of another one.
+        """Compares GOOD's and BAD's identities: commits with identical launches need no statistics.
 
         Raises:
             UsageError: GOOD and BAD are proven to launch the same.
@@ -198,7 +198,7 @@ class FirstBadCommit:
         return found
 
     def _take(self, position: int) -> None:
-        """Measures a commit, and narrows the search by what it proves to be."""
+        """Measures a commit, and narrows the search by the result."""
         assert self._search is not None
         commit = self.line.commits[position]
         try:
@@ -216,7 +216,7 @@ class FirstBadCommit:
         self.measurement.keep_only({one.hash for one in ends})
 
     def _classify(self, commit: Commit) -> tuple[Judgement, str, Comparison | None]:
-        # An identity says all that the launches say, from a process that no profiler slows down.
+        # An identity holds all that the launches say, and its process is not slowed by a profiler.
         if self._proven and (same := self._proven.get(self._identify(commit).digest)) is not None:
             self._runs[commit.hash] = self._runs[same.commit.hash]
             why = f"the same machine code, launch shapes and arguments as {same.commit.short}"
@@ -284,7 +284,7 @@ class FirstBadCommit:
         return (f"it is a merge: search the branch that it brought in with pytest-nsight bisect {span}",)
 
     def _describe_rest(self, first_bad: Commit) -> Sequence[str]:
-        """That the launches change again between the first bad commit and BAD."""
+        """A sentence if the launches change again between the first bad commit and BAD."""
         bad = self.line.bad
         if self._criterion is Criterion.TIME or first_bad.hash == bad.hash:
             return ()

@@ -32,7 +32,7 @@ def place_first_pass(script: Script | None, session: Path) -> Script | None:
 
 
 def list_calls(settings: Settings, session: Path, where: Path, variables: Mapping[str, str]) -> FirstPass:
-    """The calls of a script: runs its first pass, with its output in worker.log; of a replay, reads what it was.
+    """The calls of a script: runs its first pass, its output goes to worker.log; a replay reads the recorded pass.
 
     Args:
         settings: name the script.

@@ -9,7 +9,7 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import Case
 
 ALL_GPUS = 0
-"""Number of workers that stands for as many as there are GPUs (`-n auto`)."""
+"""Stands for one worker on each GPU (`-n auto`)."""
 
 
 def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> tuple[str, ...]:
@@ -18,7 +18,7 @@ def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> t
     Args:
         workers: how many are wanted, ALL_GPUS for one on each GPU.
         gpus: those that are visible.
-        most: no more than this many where ALL_GPUS are wanted, None for no limit.
+        most: largest number of workers if ALL_GPUS are wanted, None for no limit.
 
     Raises:
         UsageError: there are too few GPUs, or they are of different models.

@@ -32,10 +32,10 @@ FOLDERS = f"{_PREFIX}-*"
 _MOST_PROCESSES = 8
 _CPUS_PER_PROCESS = 2
 _CASES_PER_PROCESS = 8
-"""A process takes as long to import and to find its device as so many cases take."""
+"""Starting a process takes about as long as identifying this many cases."""
 
 _MOST_IN_VAIN = 3
-"""Further processes in a row that identify nothing: a broken device lets none, and all can be timed without."""
+"""Most retries in a row that identify nothing: on a broken device none succeeds, and cases can still be timed."""
 
 
 class IdentityPass:
@@ -102,7 +102,7 @@ class IdentityPass:
                 shorten(worker.folder / WORKER_LOG)
 
     def close(self) -> None:
-        """Ends nothing: no process gets ready beside it."""
+        """Does nothing: no process is prepared beside this one."""
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
@@ -141,7 +141,7 @@ class IdentifyingSource:
         return self._identity_pass.execute(assignment, upcoming)
 
     def close(self) -> None:
-        """Ends what was prepared for a next call that will not come."""
+        """Ends the processes that were prepared for a further call, because none will come."""
         self._identity_pass.close()
         self._timed.close()
 
@@ -165,7 +165,7 @@ def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tupl
         return MeasuredProcess(manifest, end=ProcessEnd.INTERRUPTED)
     if manifest.exit_code is not None or manifest.identity_fault:
         return MeasuredProcess(manifest)
-    # A further process may have identified what a dead one has not.
+    # A later process may have identified the cases of a dead one.
     assigned = manifest.started if manifest.assigned is None else manifest.assigned
     left = tuple(case for case in assigned if (manifest.tree, case) not in identified)
     failure = f"the process of {folder.name} died" if left or not assigned else ""
@@ -173,7 +173,7 @@ def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tupl
 
 
 def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
-    """The cases in about equal shares, dealt out in turn: neighbours often take long together.
+    """The cases in about equal shares, dealt out in turn, because neighbouring cases often take equally long.
 
     Args:
         cases: at least one.
@@ -190,7 +190,7 @@ def identify_left(
     *,
     shares: int,
 ) -> tuple[MeasuredProcess, ...]:
-    """The processes of a tree, and further ones with what is left of those that failed.
+    """The processes of a tree, and the retries of cases that failed processes left unidentified.
 
     A case that ran when its process died comes after all others and alone, so that it costs no other case its
     identity. One that took too long, or that was the first of its process, is not tried again.
@@ -199,7 +199,7 @@ def identify_left(
         assignment: the cases of the tree.
         processes: that were to identify them.
         identify: runs processes; `cases` of one that failed are those that it has not identified.
-        shares: how many processes ran beside one another. A device may allow, or its memory hold, one only.
+        shares: how many processes ran side by side. A device may allow only one, or have memory for only one.
     """
     found: list[MeasuredProcess] = []
     left: set[str] = set()

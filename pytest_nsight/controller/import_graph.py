@@ -1,8 +1,8 @@
 """Which files of a project a Python file may import, read from their text; nothing is imported.
 
-Seen are import statements anywhere in a file, `importlib.import_module`, `__import__`, `pytest.importorskip` with
-constant names, `pytest_plugins`, and the `__init__.py` of every package on the way. Not seen are data files, names
-that are computed, and the sources of compiled modules; `unseen` names the last two.
+It sees import statements anywhere in a file, `importlib.import_module`, `__import__`, `pytest.importorskip` with
+constant names, `pytest_plugins`, and the `__init__.py` of every package on the way. It does not see data files,
+computed names, and the sources of compiled modules; `unseen` names the last two.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class ImportGraph:
 
     Attributes:
         repository: top folder of the project; what lies outside or is installed is not followed.
-        missing: files that are gone; who would import them is said to do so.
+        missing: files that are gone; a file that would import one counts as importing it.
         unseen: file -> what of its imports cannot be followed.
     """
 
@@ -121,7 +121,7 @@ class ImportGraph:
                 yield file
 
     def _find_spec(self, name: str) -> ModuleSpec | None:
-        """Where a module is, by what is imported already and by the finders, which import nothing."""
+        """Where a module is, from the imported modules and from the finders, without importing it."""
         if name not in self._specs:
             self._specs[name] = self._look_up(name)
         return self._specs[name]

@@ -114,7 +114,7 @@ def _check_numbers(shards: Sequence[ShardFile]) -> None:
 
 
 def _check_agreement(shards: Sequence[ShardFile]) -> None:
-    """What one session would have only once."""
+    """Refuses shards that differ in what one session has only once."""
     measured = [file for file in shards if file.summaries]
     for what, remedy, files, values in (
         ("commits", "check out one commit on all machines", measured, [file.commit for file in measured]),
@@ -138,7 +138,7 @@ def _check_agreement(shards: Sequence[ShardFile]) -> None:
 
 
 def _check_cases(shards: Sequence[ShardFile]) -> None:
-    """No case in two shards: it would be judged with more runs than the others, or twice."""
+    """Refuses a case in two shards: it would be judged with more runs than the others, or twice."""
     first: dict[str, ShardFile] = {}
     for file in shards:
         for case in file.cases:

@@ -13,7 +13,7 @@ from pytest_nsight.model.errors import UsageError
 _LONGEST_REASON = 500
 _SHOWN = 40
 _MOST = 100_000
-"""Runs or rounds: more than any session can measure, and few enough to plan them."""
+"""Largest number of runs or rounds: no session can measure more, and this many can still be planned."""
 
 
 class GivenValues:
@@ -58,7 +58,7 @@ class GivenValues:
 
 
 def refuse_empty(config: pytest.Config) -> None:
-    """A variable that is not set must not turn a replay into a measurement.
+    """Refuses empty options: an unset shell variable must not turn a replay into a measurement.
 
     Raises:
         UsageError: an option was given without a value.
@@ -82,7 +82,7 @@ def positive(source: str, value: object) -> int:
         UsageError: it is none, or too large.
     """
     text = str(value)
-    # isdecimal() alone is true of other scripts' digits.
+    # isdecimal() alone also accepts the digits of other scripts.
     if not (text.isascii() and text.isdecimal()) or not text.strip("0"):
         raise UsageError(f"{source} is {text[:_SHOWN]!a}; give a whole number of at least 1")
     if len(text) > len(str(_MOST)) or int(text) > _MOST:

@@ -1,4 +1,4 @@
-"""What became of one case, as pytest reports: the worker's own, with the verdict turned into their outcome."""
+"""The outcome of one case as pytest reports: the worker's reports, with a failing verdict as their outcome."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ class CaseOutcome:
 
     @classmethod
     def missing(cls, folder: str) -> CaseOutcome:
-        """Of a case that no worker came to."""
+        """The outcome of a case that no worker reached."""
         return cls(problem=f"not measured: no worker process came to this test; see {folder}")
 
     def reports(self, item: pytest.Item, *, strict: bool) -> list[pytest.TestReport]:
@@ -87,7 +87,7 @@ class CaseOutcome:
 
     @staticmethod
     def _deserialise(item: pytest.Item, data: dict[str, Any]) -> pytest.TestReport:
-        # JSON knows no tuples, and pytest asks for them: of a skip, its place and reason.
+        # JSON has no tuples, but pytest needs one for the place and reason of a skip.
         tuples = {name: tuple(value) for name, value in data.items() if name in _TUPLES and isinstance(value, list)}
         report: pytest.TestReport = item.config.hook.pytest_report_from_serializable(
             config=item.config, data={**data, **tuples}
@@ -130,7 +130,7 @@ class VerdictText:
 
 
 def restore_warning(given: CaseWarning) -> WarningMessage:
-    """A warning for pytest; a class of a module that this process may not have is stood in for by its name."""
+    """A warning for pytest; if this process may lack its class, a new class of the same name replaces it."""
     made = type(given.category, (Warning,), {"__module__": given.module})
     category = getattr(builtins, given.category, made) if given.module == "builtins" else made
     return WarningMessage(category(given.text), category, given.file, given.line)

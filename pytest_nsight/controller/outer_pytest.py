@@ -1,7 +1,7 @@
 """The outer process: the user's pytest.
 
-Its cases are measured by workers before its own loop begins; the loop then replays what became of each, so that
-every option and plugin of pytest means what it always means.
+Workers measure its cases before its own loop begins. The loop then replays the outcome of each case, so that
+every option and plugin of pytest works as usual.
 """
 
 from __future__ import annotations
@@ -146,8 +146,8 @@ class Controller:
     def _measure(self, session: pytest.Session, items: Sequence[pytest.Item], collected: Collected) -> None:
         reporter = session.config.pluginmanager.get_plugin("terminalreporter")
         line = ProgressLine(reporter)
-        # With a limit on failures the order is the user's, so that the first failures are the same ones; a script
-        # has no other than its own.
+        # With a limit on failures (maxfail) the user's order stays, so that the first failures are the same. The
+        # calls of a script have a fixed order.
         shuffle = not session.config.getvalue("maxfail") and self._settings.script is None
         evidence = EvidenceOfSession(self._settings, session.config, items)
         try:
@@ -160,7 +160,7 @@ class Controller:
             )
             self._evidence_notes = evidence.write(self._session.folder)
         except NsightError as error:
-            # What earlier runs have measured is shown and written all the same, if it can be judged at all.
+            # The earlier runs are still shown and written, if they can be judged at all.
             with contextlib.suppress(NsightError):
                 self._conclusion = self._session.conclude(is_whole=False)
             raise pytest.UsageError(str(error)) from None
@@ -196,7 +196,7 @@ class Controller:
         if not is_marked(item):
             return None
         self._replay(item)
-        # An unmarked test before it has left what this one would have needed, had it run here.
+        # An unmarked test before this one has kept the fixtures that this one needs, as if it ran here.
         teardown_exact = item.session._setupstate.teardown_exact  # noqa: SLF001 - its only name
         call = pytest.CallInfo.from_call(
             lambda: teardown_exact(nextitem), when="teardown", reraise=(pytest.exit.Exception, KeyboardInterrupt)
@@ -241,7 +241,7 @@ class Controller:
         terminalreporter.ensure_newline()
         terminalreporter.section("nsight", sep="=", cyan=True)
         text = terminal.render(
-            # pytest's header, where it is shown, has said some of the notes.
+            # pytest's header, if it is shown, already holds some of the notes.
             replace(result, notes=tuple(note for note in result.notes if f"nsight: {note}" not in self._header)),
             width=terminalreporter._tw.fullwidth,  # noqa: SLF001 - its only name
             color=terminalreporter._tw.hasmarkup,  # noqa: SLF001
@@ -268,7 +268,7 @@ class Controller:
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """What could not be written is never a success, nor under --nsight-strict what was not measured."""
+        """Fails a session that could not write a file or, under --nsight-strict, left something unmeasured."""
         if self._chosen.has_emptied and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
         if self._conclusion.errors and session.exitstatus == pytest.ExitCode.OK:

@@ -1,4 +1,4 @@
-"""What several workers of one run left behind becomes one record for each group of them."""
+"""Turns the files that several workers of one run left behind into one record for each group of workers."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ class _ParallelRun:
     manifests: Mapping[str, Manifest]
 
     def exit_of(self, worker: WorkerSpec) -> WorkerExit:
-        """How a worker ended; like the supervisor where that recorded nothing."""
+        """How a worker ended; if nothing was recorded, as the supervisor did."""
         return self.exits.get(worker.folder, WorkerExit(self.code))
 
     def explain_refusal(self, worker: WorkerSpec) -> str:
@@ -150,7 +150,7 @@ def _raise_first_error(records: Sequence[ProcessRecord]) -> None:
 
 
 def read_recorded_parallel_run(folder: Path, reader: TraceReader) -> tuple[ProcessRecord, ...]:
-    """The same of a recorded run, whose interrupt or failure shows in what it left.
+    """The records of a recorded run; its files show whether it was interrupted or failed.
 
     Raises:
         CollectorError: see read_parallel_run.

@@ -73,7 +73,7 @@ class ParallelSource:
         pipes: list[tuple[PipeToWorker, Assignment]] = []
         try:
             for group in plan.groups:
-                # One by one: what is made is cut below even if the next cannot be made.
+                # One by one, so that the pipes made so far are cut below even if the next one cannot be made.
                 for pipe in self._prepare_group(folder, run, group, assignment.tree):
                     pipes.append((pipe, replace(assignment, cases=group.cases)))  # noqa: PERF401 - extend() may lose all
             try:
@@ -85,7 +85,7 @@ class ParallelSource:
             with self._starter.start("pytest_nsight.supervisor", folder, assignment.tree) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(assignment.cases)))
             records = read_parallel_run(folder, plan, code, self._reader(folder))
-            # The next processes must not fail the same way, whose cases have done nothing wrong.
+            # The next processes measure no canaries: their innocent cases must not fail the same way.
             self._canaries = self._canaries and not any(record.failed_in_canary for record in records)
             return summarise_records(records)
         finally:
@@ -98,10 +98,10 @@ class ParallelSource:
             shorten(folder / WORKER_LOG)
 
     def get_ready(self, upcoming: Sequence[Assignment]) -> None:
-        """Starts nothing: no process gets ready beside several."""
+        """Does nothing: no process is prepared beside several."""
 
     def close(self) -> None:
-        """Ends nothing, as none gets ready."""
+        """Does nothing: no process is prepared."""
 
     def _lacks(self, ranks: int) -> bool:
         """Whether there are GPUs, but too few for so many ranks; without any, ranks share the CPU."""
@@ -131,7 +131,7 @@ class ParallelSource:
     def _rank_members(self, ranks: int) -> tuple[WorkerSpec, ...]:
         """Ranks as torchrun would start them: all see the same GPUs in the same order."""
         visible = {"CUDA_VISIBLE_DEVICES": ",".join(self._gpus[:ranks])} if self._gpus else {}
-        # What depends on the order of a set is the same on every rank.
+        # With one hash seed, code that depends on the order of a set does the same on every rank.
         common = {"PYTHONHASHSEED": "0", **visible}
         return tuple(
             WorkerSpec(f"ranks-{ranks}-rank-{rank}", {**environ, **common})
@@ -163,7 +163,7 @@ class ParallelSource:
 
     def _follow_all(self, process: ChildProcess, folder: Path, plan: WorkerPlan, progress: Progress) -> int | None:
         """Waits for the end of all workers; None if the user's interrupt ended them."""
-        # Ranks move together: the first speaks for all.
+        # Ranks run in step, so the progress of the first one stands for all.
         tails = [Tail(folder / group.members[0].folder / FILE_NAME) for group in plan.groups]
         states = [replace(progress, total=len(group.cases)) for group in plan.groups]
         clocks = [CaseClock(self._starter.session.limits) for _ in plan.groups]
@@ -190,7 +190,7 @@ class ParallelSource:
         return process.poll()
 
     def _end_group(self, folder: Path, group: WorkerGroup, overdue: Overdue) -> None:
-        """Ends every rank: one that waits for another in a collective hangs like that one."""
+        """Ends every rank, because a rank that waits in a collective for a hanging one hangs, too."""
         for worker in group.members:
             own = folder / worker.folder
             end_overdue(own, read_manifest(own / FILE_NAME).pid or None, overdue)

@@ -1,7 +1,7 @@
 """Workers that have been started: each imports and collects by itself, then waits for its assignment.
 
-What one will measure need not be known when it is started: a look decides that, and the process after a look should
-not begin with seconds of imports.
+The assignment need not be known when a worker starts: a look decides it, and the process after a look should not
+begin with seconds of imports.
 """
 
 from __future__ import annotations
@@ -51,12 +51,12 @@ class PrewarmedWorker:
 
     @property
     def has_begun(self) -> bool:
-        """Whether it has come as far as our code, or to its end."""
+        """Whether it has reached the plugin's code, or has ended."""
         return (self.folder / FILE_NAME).exists() or self.process.poll() is not None
 
     @property
     def is_lost(self) -> bool:
-        """Whether it ended while nobody followed it, before it came to a case or said why it cannot.
+        """Whether it ended unnoticed, before it reached a case or said why it cannot measure.
 
         A profiler around it may still run.
         """
@@ -78,7 +78,7 @@ class PrewarmedWorker:
             self.assignment = assignment
 
     def can_take(self, assignment: Assignment) -> bool:
-        """Whether it measures this, or could."""
+        """Whether it measures this assignment, or could take it."""
         return self.assignment == assignment if self.assignment is not None else self.tree == assignment.tree
 
     def call_off(self, collector: Collector) -> None:
@@ -87,7 +87,7 @@ class PrewarmedWorker:
         try:
             with self.process:
                 if self.assignment is None:
-                    # It ends by itself at the next module to import; a profiler then tidies up behind itself.
+                    # It ends by itself before the next module; a profiler around it then tidies up its own files.
                     self.process.wait(_PATIENCE_S)
         finally:
             collector.tidy(self.folder, keep=False)
@@ -151,7 +151,7 @@ class PrewarmedPool:
                 return
 
     def release(self, assignment: Assignment) -> None:
-        """Has one that waits go on with this assignment, which comes next, if its cases are known.
+        """Gives this assignment, the next one, to a waiting worker, if its cases are known.
 
         Raises:
             CollectorError: the assignment cannot be written.
@@ -167,12 +167,12 @@ class PrewarmedPool:
         waiting, self._waiting = self._waiting, []
         with contextlib.ExitStack() as stack:
             for prewarmed in waiting:
-                # All at once, so that they end side by side; and each, whatever becomes of the one before.
+                # All at once, so that they end side by side. Each one is called off, even if an earlier one raises.
                 prewarmed.pipe.close()
                 stack.callback(prewarmed.call_off, self._collector)
 
 
 def pool_size() -> int:
-    """How many processes may get ready beside one that measures, by the CPUs that this session may use."""
+    """How many processes may get ready beside a measuring one; it depends on the CPUs this session may use."""
     cpus = len(os.sched_getaffinity(0))
     return max(1, min(_MOST_PREWARMED, cpus // _CPUS_PER_PREWARMED))

@@ -11,7 +11,7 @@ from pytest_nsight.model.errors import UsageError
 
 
 def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
-    """The user's arguments as a worker gets them: the same, less what two pytests cannot do at once."""
+    """The user's arguments for a worker, without those that two pytests cannot use at once."""
     arguments = [str(argument) for argument in config.invocation_params.args]
     # pytest looks for them above every argument that is a path, and a report that an option names may exist by now.
     arguments.append(f"--rootdir={config.rootpath}")

@@ -32,7 +32,7 @@ class ReplaySource:
             RecordingError: the folder holds none, or none that came to its end.
         """
         self._identity_passes = read_identity_passes(folder)
-        # Where all is identical no run follows.
+        # If all cases are identical, no run follows the identity pass.
         self._folders = _list_runs(folder) if self._identity_passes else _find_runs(folder)
         if for_save:
             self._identity_passes = tuple(

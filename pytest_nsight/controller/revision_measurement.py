@@ -62,7 +62,7 @@ class Invocation:
 
 
 class RevisionMeasurement:
-    """A session whose every process measures one case in some commit. A context: its end removes all worktrees."""
+    """A session whose processes measure one case in several commits. Leaving the context removes all worktrees."""
 
     def __init__(
         self, settings: Settings, case: Case, invocation: Invocation, watch: Callable[[Progress], None]

@@ -55,7 +55,7 @@ class Build:
 
 
 class Workspace:
-    """Made before the first run, removed after the last one, however the session ends."""
+    """The revision's tree on disk: made before the first run, removed when the session ends in any way."""
 
     def __init__(self, revision: Revision, folder: Path) -> None:
         """Names the places; makes nothing.
@@ -102,7 +102,7 @@ class Workspace:
         check_out(self._revision, self._tree)
         here, there = (Path(self._mapping.map(str(path))) for path in (where, root))
         for folder in (here, there, self._target):
-            # A folder that is new in the user's tree: nothing is in it there.
+            # The revision may lack a folder that is new in the user's tree; it is then empty there.
             folder.mkdir(parents=True, exist_ok=True)
         if build.command:
             self._build(build, there)
@@ -137,7 +137,7 @@ class Workspace:
         )
 
     def _find_ini(self, root: Path, ini: Path | None) -> Path:
-        """The revision's own settings; an empty file where it has none: pytest would look in the folders above."""
+        """The revision's own settings; an empty file if it has none: pytest would look in the folders above."""
         mapped = [Path(self._mapping.map(str(ini)))] if ini is not None else []
         for path in (*mapped, *(root / name for name in _INI_FILES)):
             if path.is_file() and _INI_FILES.get(path.name, "") in path.read_text(encoding="utf-8"):

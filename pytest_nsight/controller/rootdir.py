@@ -1,8 +1,8 @@
 """Refuses a root folder that pytest has found by mistake: from the value of an option.
 
 pytest looks for its root folder and its ini file before it knows the options of plugins. What follows
-`--nsight-json` is then a path like any other, and where it exists, the root folder is one that tests and that path
-have in common. A report outside of the project is written by a first session and exists from then on. The next
+`--nsight-json` is then a path like any other. If it exists, pytest takes the common parent of the tests and that
+path as the root folder. A first session writes a report outside of the project, which exists from then on. The next
 session would look for baselines in another folder, find none, and pass.
 """
 

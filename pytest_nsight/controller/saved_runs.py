@@ -1,4 +1,4 @@
-"""The save of a session: its runs are added to the baselines, and what came of it is said."""
+"""The save of a session: adds its runs to the baselines, and says whether that worked."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from pytest_nsight.report.shared_reasons import listed, without_figures
 
 @dataclass(frozen=True, slots=True)
 class SavedRuns:
-    """What came of a save.
+    """The result of a save.
 
     Attributes:
         paths: files that now hold the runs, relative to pytest's root folder where they lie in it.
@@ -59,12 +59,12 @@ def save_runs(settings: Settings, state: GateState, folder: Path, collector: Col
 
 
 def _find_saved(settings: Settings, state: GateState) -> SavedRuns:
-    """What the baselines hold of this session, whatever ended its save."""
+    """The files and cases of this session that the baselines hold, however its save ended."""
     home = settings.baselines / store.model_slug(state.device)
     measured = {(run.subject.case, run.run) for run in (*state.accepted, *state.canaries)}
     paths, cases = [], set[str]()
     for name in sorted({store.file_name(case) for case, _ in measured}):
-        # A file that cannot be read holds nothing of it: what is written is whole.
+        # A file that cannot be read holds nothing of this session, because files are written whole.
         with contextlib.suppress(NsightError):
             stored = store.read_file(home / name)
             held = {(subject.case, run.run) for subject, runs in stored.items() for run in runs}
@@ -79,7 +79,7 @@ def _relative(paths: Sequence[Path], root: Path) -> tuple[str, ...]:
 
 
 def describe_unfinished_save(settings: Settings, state: GateState, folder: Path) -> SavedRuns:
-    """What came of a save that was interrupted."""
+    """The result of an interrupted save."""
     saved = _find_saved(settings, state)
     changed = (
         f"of the baselines only {', '.join(saved.paths)} changed" if saved.paths else "no baseline was changed"
@@ -116,7 +116,7 @@ def _describe_later_save(settings: Settings, folder: Path) -> str:
 
 
 def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
-    """Sentences on what was stored and will hardly do as a baseline, because of the machine."""
+    """Sentences on stored runs that make a poor baseline, because of the machine."""
     causes: dict[str, list[tuple[str, str]]] = {}
     for subject, why in list_unfit(state).items():
         if subject.case in saved.cases:

@@ -28,7 +28,7 @@ def run(options: Sequence[str], command: Sequence[str], name: str | None) -> int
     Args:
         options: for pytest, those of the gate among them.
         command: what the user typed after the dashes.
-        name: stands for the script's arguments in the ids of its cases; None for the arguments themselves.
+        name: replaces the script's arguments in the ids of its cases; None for the arguments themselves.
 
     Returns:
         pytest's exit code.

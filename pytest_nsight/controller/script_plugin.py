@@ -71,7 +71,7 @@ class ScriptPlugin:
     def pytest_collect_file(
         self, file_path: Path, parent: pytest.Collector
     ) -> Generator[None, list[pytest.Collector], list[pytest.Collector]]:
-        """Takes the script for what it is, whatever other plugins take a .py file for."""
+        """Collects the script as a script, even if other plugins would collect its .py file as tests."""
         found = yield
         if str(file_path) != self._script.path:
             return found
@@ -106,9 +106,9 @@ class ScriptCall(pytest.Item):
         self.add_marker(pytest.mark.nsight)
 
     def runtest(self) -> None:
-        """Fails: the controller replays what workers reported, and calls this only for what none has measured."""
+        """Fails: the controller replays the workers' reports, and calls this only for a case without one."""
         pytest.fail(f"no worker measured {self.nodeid}; run it with pytest-nsight run", pytrace=False)
 
     def reportinfo(self) -> tuple[Path, None, str]:
-        """Where it is: a call has no line, for many calls share one."""
+        """The place of the call, without a line, because many calls share one."""
         return self.path, None, self.name

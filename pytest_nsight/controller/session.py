@@ -139,11 +139,11 @@ class NsightSession:
         self._collected, self._environment = collected, environment
         given = self._settings
         self._state = GateState(plan_session(given, self._collector, cases, self._id, shuffle=shuffle))
-        # A file that cannot be read or written is better known before minutes of measuring than after.
+        # An unreadable or unwritable file should be reported before minutes of measuring, not after.
         if given.pool is None:
             stored = self._load(measured_product())
             if not given.against and not given.replay:
-                # Those of other cases are read, too, when the session ends: to name the cases without a test.
+                # Baselines of other cases are read when the session ends, too, to name the cases without a test.
                 store.load(given.baselines, store.model_slug(measured_product()))
             self._state = replace(self._state, plan=without_needless_pass(self._state.plan, stored))
         if given.drill:
@@ -199,7 +199,7 @@ class NsightSession:
 
     @contextmanager
     def _trees(self) -> Iterator[tuple[Tree, ...]]:
-        """The trees to measure; nothing of a revision's stays."""
+        """The trees to measure; a revision's tree is removed afterwards."""
         if self._revision is None:
             yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
             return

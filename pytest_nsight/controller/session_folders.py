@@ -70,7 +70,7 @@ def make_run_folder(folder: Path) -> None:
 
 
 def keep_session(folder: Path) -> None:
-    """Keeps a session's folder for good; where nothing can be written, there is nothing to keep."""
+    """Marks a session's folder to stay for good; does nothing if the folder cannot be written."""
     with contextlib.suppress(OSError):
         (folder / KEPT_FILE).touch()
 
@@ -78,8 +78,8 @@ def keep_session(folder: Path) -> None:
 def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...]:
     """Removes the oldest sessions over MOST_SESSIONS.
 
-    Some folders stay whatever their number: kept ones, those of sessions that may still run, links, names of
-    another form, and those that an earlier version has finished, because it did not mark what was to be kept.
+    Some folders always stay: kept ones, those of sessions that may still run, links, names of another form, and
+    those of an earlier version, which did not mark kept sessions.
 
     Args:
         sessions: the folder .nsight/.

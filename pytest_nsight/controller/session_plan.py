@@ -57,9 +57,9 @@ def plan_replay(settings: Settings, plan: SessionPlan, runs: int, *, has_identit
 
     Args:
         settings: what the user asked for.
-        plan: of the session as if it measured.
+        plan: the session's plan if it measured instead of replaying.
         runs: how many were recorded.
-        has_identities: whether an identity pass was.
+        has_identities: whether an identity pass was recorded.
     """
     return SessionPlan(
         cases=plan.cases,

@@ -1,4 +1,4 @@
-"""What becomes of a session's last state: a result, to be rendered, or the file of a shard, to be joined."""
+"""Turns a session's last state into a result to render, or into the file of a shard to join."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class SessionRecord:
     notes: tuple[str, ...] = ()
 
     def collector_title(self, settings: Settings, state: GateState) -> str:
-        """What recorded it, as reports name it; of a folder outside of the root, the last part."""
+        """The collector as reports name it; a replay names its folder, outside of the root only the last part."""
         if self.collector is not None:
             return self.collector.title
         folder = settings.replay or self.folder
@@ -79,7 +79,7 @@ def list_compared(state: GateState, stored: StoredRuns) -> tuple[RunSummary, ...
 
 
 def _without_launches(run: RunSummary) -> RunSummary:
-    """The run with no more than the digest of its identity, which many runs share."""
+    """The run with only the digest of its identity, because many runs share the rest."""
     return run if run.identity is None else replace(run, identity=replace(run.identity, launches=(), order=()))
 
 
@@ -91,7 +91,7 @@ def write_shard(
     collected: Collected,
     gaps: Sequence[str],
 ) -> tuple[str, ...]:
-    """Leaves what the shards are joined from.
+    """Writes the file from which shards are joined.
 
     Args:
         session: which one it is.

@@ -1,6 +1,6 @@
 """One suite on several machines: which tests `--nsight-shard 2/4` measures on this one.
 
-Every machine works out all shards by itself, from what all of them see: the selected tests and stored durations. A
+Every machine computes all shards by itself, from data that all have: the selected tests and stored durations. A
 fingerprint of the result, kept with each shard, shows whether they agreed.
 """
 
@@ -56,7 +56,7 @@ class ShardDivision:
 
     @property
     def fingerprint(self) -> str:
-        """The same on every machine that divides alike."""
+        """Fingerprint of the division; equal on all machines that divide alike."""
         return hashlib.sha256(json.dumps(self.shards).encode()).hexdigest()[:_FINGERPRINT]
 
 
@@ -108,7 +108,7 @@ def parse_shard(text: str | None, by: str) -> Shard | None:
 
 
 def refuse_other_divider(config: pytest.Config) -> None:
-    """Refuses to divide what pytest-split has divided: that would leave tests to nobody.
+    """Refuses to divide a suite that pytest-split has divided: no machine would measure some of the tests.
 
     Raises:
         UsageError: both would divide.

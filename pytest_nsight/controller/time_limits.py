@@ -36,7 +36,7 @@ class TimeLimits:
     by_case: Mapping[str, float] = field(default_factory=lambda: MappingProxyType({}))
 
     def of(self, case: str) -> float:
-        """The limit of a case in seconds; of "" that of what comes before the first case."""
+        """The limit of a case in seconds; for "", the limit of everything before the first case."""
         return self.by_case.get(case, self.default_s)
 
 

@@ -80,7 +80,7 @@ class TreeEvidence:
 
 @dataclass(frozen=True, slots=True)
 class TreeParts:
-    """What of a tree the tests depend on beside what they import.
+    """What the tests of a tree depend on, apart from what they import.
 
     Attributes:
         top: top folder of the tree.
@@ -158,10 +158,10 @@ def hash_file(path: Path) -> str:
 
 
 def find_changed(evidence: TreeEvidence, top: Path) -> tuple[tuple[str, ...], tuple[str, ...]]:
-    """The files of the evidence that a tree has otherwise, and those that it does not have, sorted.
+    """The files of the evidence that differ in a tree, and those that are missing there, sorted.
 
     Args:
-        evidence: of a session that may come from anywhere: a path out of the tree is none that the tree has.
+        evidence: of a session that may come from anywhere; a path that leads out of the tree counts as missing.
         top: top folder of the tree.
     """
     top = top.resolve()

@@ -35,7 +35,7 @@ from pytest_nsight.protocol.mark import is_marked
 from pytest_nsight.report.escapes import visible
 
 BELONGS, DOES_NOT, CANNOT = 0, 1, 4
-"""Exit codes: of this tree and the gate passes; of another tree, or the gate fails; nothing can be said."""
+"""Exit codes: the session belongs to the tree and the gate passes; it does not, or the gate fails; cannot say."""
 
 _SHORT = 7
 

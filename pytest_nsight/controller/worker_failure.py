@@ -30,7 +30,7 @@ _PYTEST_REFUSALS = {
 
 
 def describe_failed_start(code: int, log: Path, explanation: str = "") -> str:
-    """What to say of a worker that ended before it wrote anything.
+    """A sentence on a worker that ended before it wrote anything.
 
     Args:
         code: its exit code.
@@ -46,7 +46,7 @@ def describe_failed_start(code: int, log: Path, explanation: str = "") -> str:
 
 
 def describe_removal(journal: Path) -> str:
-    """What to say of a worker whose record somebody has removed."""
+    """A sentence on a worker whose record was removed."""
     return (
         f"{journal} was there and is gone: a test, or another process, removed it while the worker ran; "
         f"let nothing remove what is in {journal.parents[2]}"
@@ -54,7 +54,7 @@ def describe_removal(journal: Path) -> str:
 
 
 def describe_refusal(manifest: Manifest, log: Path) -> str:
-    """Why pytest in the worker would not run the tests that it was given, or not those, "" if it did."""
+    """Why pytest in the worker ran none of its tests, or other ones; "" if it ran them."""
     if manifest.wrong_imports:
         return describe_wrong_imports(manifest.commit, manifest.wrong_imports)
     if manifest.tree == OTHER_TREE and manifest.exit_code == _NO_TEST:
@@ -67,7 +67,7 @@ def describe_refusal(manifest: Manifest, log: Path) -> str:
 
 
 def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
-    """How a worker that did not come to its own end ended, and which case ran."""
+    """How a worker that did not complete ended, and which case ran."""
     overdue = read_overdue(log.parent)
     if overdue is not None:
         return overdue.describe(log)

@@ -70,20 +70,20 @@ class LiveSource:
                 code = self._starter.follow(running, len(assignment.cases), self._look_ahead)
             record = self._read_record(folder, code, was_overdue=running.process.was_overdue)
             if record.failed_in_canary:
-                # The next process must not fail the same way, whose cases have done nothing wrong.
+                # The next process measures no canaries: its innocent cases must not fail the same way.
                 self._canaries = False
             if record.failed_in_canary or record.has_died_after_tests:
-                # What is measured again has its turn first.
+                # Cases that are measured again come first.
                 self.close()
             return summarise_records((record,))
         finally:
             running.pipe.close()
-            # Whatever happens, the raw record must not stay: it holds the environment's secrets.
+            # The raw record must never stay: it holds the environment's secrets.
             self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
     def get_ready(self, upcoming: Sequence[Assignment]) -> None:
-        """Starts a process that gets ready while others run; not where the CPU is what is measured.
+        """Starts a process that gets ready while others run; does nothing if the CPU is measured.
 
         Args:
             upcoming: the next calls'.
@@ -110,14 +110,14 @@ class LiveSource:
     def _look_ahead(self, tail: Tail, progress: Progress) -> None:
         """Starts the next processes once this one measures; the first gets its assignment once this one has ended.
 
-        A process that failed keeps the assignment: what it left undone is measured first.
+        After a process that failed, the assignment waits: the cases left undone are measured first.
         """
         upcoming = self._upcoming
         if not upcoming:
             return
         has_ended = tail.exit_code in _MEASURED and not is_running(tail.pid)
-        # Not earlier: it would disturb this one's start. Where the CPU is what is measured, not before the
-        # end, and none that may not be needed: importing would be seen in the measurement.
+        # Not earlier, because it would disturb this one's start. If the CPU is measured, only after this one's end,
+        # and only a process that is certainly needed: its imports would disturb the measurement.
         times_cpu = self._collector.times_cpu
         is_time = has_ended if times_cpu else bool(progress.case or progress.done)
         try:
@@ -149,7 +149,7 @@ class LiveSource:
         refusal = describe_refusal(manifest, log)
         if refusal:
             raise CollectorError(refusal)
-        # The signal that ends a profiler says nothing of the worker, which had come to its end.
+        # The signal that ended the profiler does not concern the worker, which had completed.
         has_died = has_died_after_tests(manifest, code) and not was_overdue
         if manifest.exit_code is not None and not has_died:
             return self._read_trace(manifest, folder, ProcessEnd.COMPLETE)

@@ -66,7 +66,7 @@ class LiveSession:
 
 
 class WorkerStarter:
-    """What every source of live runs does alike.
+    """The part that all sources of live runs share.
 
     Attributes:
         session: what all workers have in common.
@@ -254,7 +254,7 @@ class _FollowedWorker:
         self._running.process.interrupt(self.tail.pid)
         if not self._journal.exists():
             raise KeyboardInterrupt
-        # A replay must not take the process for one that failed.
+        # A replay must not count the process as failed.
         with contextlib.suppress(OSError):
             (self._running.folder / INTERRUPTED_FILE).touch()
 
@@ -270,7 +270,7 @@ class _FollowedWorker:
 
 
 def write_job(folder: Path, job: Job) -> PipeToWorker:
-    """Writes the job where its worker looks for it, and makes what ties the worker to this process.
+    """Writes the job where its worker looks for it, and makes the pipe that ties the worker to this process.
 
     Raises:
         CollectorError: it cannot be written.

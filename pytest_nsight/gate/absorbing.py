@@ -1,7 +1,7 @@
 """What the record of a process adds to the state, and which of its cases another process measures again.
 
-What one test does may fail that test and no other. So a case whose process failed, or whose record is damaged, is
-measured again in a fresh process, a suspect alone in one of its own; only a case that fails alone fails.
+A test may fail only itself, never another test. So a case whose process failed, or whose record is damaged, is
+measured again in a fresh process, and a suspect in a process of its own. Only a case that fails alone fails.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ NOTHING_MEASURED = (
 _Value = TypeVar("_Value")
 
 MOST_FAILURES_ALONE = 3
-"""After so many processes in a row that failed with a single case, the machine is at fault and no test."""
+"""If this many processes in a row fail with a single case each, the machine is at fault, not a test."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,17 +48,17 @@ class _CaseOutcomes:
 
 
 def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
-    """The state after the next pending process, or after those that ran side by side in its place.
+    """The state after the next pending process, or after several that ran side by side as one.
 
     Args:
         state: with at least one pending process.
-        processes: what it, or they, measured; none where a recording has no more, which ends the loop.
+        processes: what was measured; empty if a recording has no more, which ends the loop.
     """
     planned, *rest = state.pending
     if planned.assignment.identifies:
         return absorb_identities(replace(state, pending=tuple(rest)), processes)
     if not processes:
-        # What was to be measured again never will be.
+        # Cases that wait for another process will not get one.
         return replace(state.with_problems(state.doubts), pending=(), is_exhausted=True)
     again: list[tuple[str, ...]] = []
     for process in processes:
@@ -70,7 +70,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     if state.failures_alone >= MOST_FAILURES_ALONE:
         failure = list(state.problems.values())[-1]
         state = state.with_problems({case: failure for retry in retries for case in retry.assignment.cases})
-    # After a process that came to its end the next one has begun already, with the cases as announced.
+    # If the process completed, the next one has already begun with the announced cases.
     begun = 1 if all(process.end is ProcessEnd.COMPLETE for process in processes) else 0
     later = (*rest[1:], *retries) if begun else (*retries, *rest)
     return replace(
@@ -81,7 +81,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
 
 
 def _list_asked(process: MeasuredProcess, planned: Sequence[str]) -> list[str]:
-    """The planned cases that a process was to measure; in a recording it may have been others than are planned now.
+    """The planned cases that a process had to measure; a recorded process may have had others than planned now.
 
     In the order of the process, so that a replay divides them as the session did.
     """
@@ -112,7 +112,7 @@ def _leave_out(
 def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes:
     """Which cases count, which have failed for good, and which are measured again."""
     ended = [case for case in process.manifest.ended if case in cases]
-    # What a test itself reports as its failure needs no record.
+    # A test that reports its own failure needs no record.
     damaged = [case for case in ended if case in process.problems and _has_only_passed(process.manifest, case)]
     if process.end is ProcessEnd.COMPLETE:
         return _sort_complete(process, cases, ended, damaged)
@@ -170,7 +170,7 @@ def _sort_failed(process: MeasuredProcess, cases: Sequence[str], complete: tuple
 
 
 def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The first damaged case alone, which may have damaged the record of the others, and these together."""
+    """The first damaged case alone, because it may have damaged the other records, and the others together."""
     return tuple(tuple(group) for group in (damaged[:1], damaged[1:]) if group)
 
 
@@ -218,7 +218,7 @@ def _add_other_tree(state: GateState, process: MeasuredProcess, outcome: _CaseOu
 
 
 def _add_canaries(state: GateState, process: MeasuredProcess) -> GateState:
-    """Keeps the canaries that came to their end, and notes the first of the session that did not."""
+    """Keeps the canaries that completed, and notes the session's first canary that did not."""
     manifest = process.manifest
     whole = [one for one in process.summaries if one.subject.is_canary and one.subject.case in manifest.ended]
     state = replace(state, canaries=(*state.canaries, *whole))
@@ -233,7 +233,7 @@ def _add_canaries(state: GateState, process: MeasuredProcess) -> GateState:
 
 
 def _add_pairs(state: GateState, process: MeasuredProcess) -> GateState:
-    """Keeps the interleaved pairs whose bodies did what the cases themselves do.
+    """Keeps the interleaved pairs whose bodies launched the same as their cases.
 
     A body may act differently when the fixtures of its test are gone: then its launches differ, and the pair is no
     evidence.

@@ -1,4 +1,4 @@
-"""Whether a commit is good or bad: by what it launches where GOOD and BAD differ in that, else by time. Pure."""
+"""Whether a commit is good or bad: by its launches if GOOD's and BAD's differ, otherwise by time. Pure."""
 
 from __future__ import annotations
 
@@ -32,12 +32,12 @@ class LaunchDifference:
 
     @property
     def varies(self) -> bool:
-        """Whether one of the commits does not launch the same each time, which no single process can judge."""
+        """Whether the launches of one of the commits vary, so that a single process cannot judge them."""
         return self.finding.is_varying or self.finding.was_varying
 
     @property
     def differs(self) -> bool:
-        """Whether the two commits launch different work, each of them always the same."""
+        """Whether the two commits launch different work, while neither one's launches vary."""
         return bool(self.finding.changes) and not self.finding.retuned
 
     @property
@@ -73,18 +73,18 @@ def compare_launches(before: Sequence[RunSummary], now: Sequence[RunSummary]) ->
 
 
 def judge_launches(difference: LaunchDifference) -> Judgement:
-    """What a commit proves to be by its launches, compared with GOOD's: bad is whatever differs."""
+    """The judgement on a commit by its launches: it is bad if they differ from GOOD's."""
     if difference.varies:
         return Judgement.SKIPPED
     return Judgement.BAD if difference.differs else Judgement.GOOD
 
 
 def judge_time(verdict: Verdict, of_bad: Comparison) -> Judgement | None:
-    """What a commit proves to be by its time, compared with GOOD's; None while more runs may settle it.
+    """The judgement on a commit by its time, compared with GOOD's; None while more runs may decide.
 
-    The gate's own verdict decides. Where it has none, the interval does if it lies on one side of half the way from
-    GOOD to BAD, on a logarithmic scale: that is far from both, whatever the noise. Times that the machine has
-    spoiled settle nothing.
+    The gate's own verdict decides if there is one. Otherwise the interval decides if it lies on one side of the
+    middle between GOOD and BAD, on a logarithmic scale: the middle is far from both, whatever the noise. Times that
+    the machine disturbed decide nothing.
 
     Args:
         verdict: the gate's, on the commit against GOOD.

@@ -1,7 +1,7 @@
 """Which commit to measure next, and which ones may be the first bad one: a binary search that can skip. Pure.
 
-Positions number the commits after GOOD, the oldest first; GOOD itself is position -1, and BAD is the last one. What
-is searched for is assumed to begin once and to stay: all commits before it are good, it and all later ones are bad.
+Positions number the commits after GOOD, the oldest first; GOOD itself is position -1, and BAD is the last one. The
+change is assumed to happen once and to stay: all commits before it are good, it and all later ones are bad.
 """
 
 from __future__ import annotations

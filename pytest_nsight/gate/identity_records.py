@@ -17,14 +17,14 @@ _MOST_NAMED = 3
 
 
 def plan_identities(session: SessionPlan) -> tuple[PlannedProcess, ...]:
-    """One process for each tree; none for ranks, which launch together, so that one is not the whole of a case."""
+    """One process for each tree; none for parallel tests, whose single ranks launch only a part of a case."""
     assignment = Assignment(tuple(case.id for case in session.cases if case.ranks == 1), identifies=True)
     trees = (OTHER_TREE, THIS_TREE) if session.is_paired else (THIS_TREE,)
     return tuple(PlannedProcess(0, replace(assignment, tree=tree)) for tree in trees) if assignment.cases else ()
 
 
 def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
-    """What an identity pass found; where it failed, its cases have no identity and are timed as without it.
+    """The state with the findings of an identity pass; if it failed, its cases have no identity and are timed.
 
     Args:
         state: without the process in its pending ones.
@@ -49,7 +49,7 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
 
 
 def _describe_failure(process: MeasuredProcess) -> str:
-    """What a pass that failed leaves to be timed, "" if it did not."""
+    """A sentence on the cases that a failed pass leaves to be timed; "" if it did not fail."""
     fault = process.manifest.identity_fault or process.failure
     if not fault:
         return ""
@@ -63,9 +63,9 @@ def _describe_failure(process: MeasuredProcess) -> str:
 
 
 def attach_identities(state: GateState) -> tuple[RunSummary, ...]:
-    """The accepted runs, those of whole cases with the identity, where their launches are those identified.
+    """The accepted runs; a run of a whole case gets the identity if it launched what the identity pass saw.
 
-    An autotuner may have chosen otherwise in the process of a run than in the identity pass.
+    An autotuner may have chosen another configuration in the run's process than in the identity pass.
     """
     return tuple(
         replace(run, identity=identity)
@@ -80,7 +80,7 @@ def _fits(run: RunSummary, identity: Identity) -> bool:
         return False
     kinds = {use.shape.kind for use in run.shapes}
     if kinds & {"graph", "operator"} or not identity.launches:
-        # A graph that was traced whole shows none of its launches, and an operator neither.
+        # The launches inside a graph that was traced as a whole, or inside an operator, are not visible.
         return True
     timed: Counter[tuple[object, object]] = Counter()
     for use in run.shapes:

@@ -1,4 +1,4 @@
-"""The states of several shards as one: what a single session would know that had measured all cases. Pure."""
+"""The states of several shards as one, as if a single session had measured all cases. Pure."""
 
 from __future__ import annotations
 

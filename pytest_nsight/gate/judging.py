@@ -1,4 +1,4 @@
-"""From the state to verdicts, or to what a save changes: each subject's new runs beside the compared ones. Pure."""
+"""Turns the state into verdicts, or into a save's changes: compares each subject's new and stored runs. Pure."""
 
 from __future__ import annotations
 
@@ -43,14 +43,14 @@ class StoredRuns:
             subject: what was measured.
             environment: of its new runs.
         """
-        # Every look asks for the same again.
+        # Cached, because every look asks for the same runs.
         key = (subject, tuple(sorted(environment.items())))
         if key not in self._comparable:
             self._comparable[key] = find_comparable(self._runs.get(subject, ()), environment)
         return self._comparable[key]
 
     def newest_identity(self, case: str) -> Identity | None:
-        """What the newest stored run that says so launches, comparable or not."""
+        """The identity of the newest stored run that has one, comparable or not."""
         found = [run.identity for run in self._runs.get(Subject(case), ()) if run.identity is not None]
         return found[-1] if found else None
 
@@ -84,7 +84,7 @@ def find_groups_of_boards(state: GateState, stored: StoredRuns) -> Mapping[str, 
 
 def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:
     """New and compared runs of each subject, in the order of the cases."""
-    # Claims of what is proven are settled: a time that contradicts the proof must not come out as one that failed.
+    # The claims of proven cases are settled: a time that contradicts the proof must not show up as a failed claim.
     policies = {
         case.id: case.policy.without_claims() if case.id in state.proven else case.policy
         for case in state.plan.cases
@@ -119,7 +119,7 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
 
 
 def _find_cause(state: GateState, stored: StoredRuns, case: str) -> str:
-    """In what the launches of a case differ from those that it is compared with."""
+    """How the launches of a case differ from the compared ones, in words."""
     compared = state.other.identities.get(case) if state.other.commit else stored.newest_identity(case)
     return describe_change(compared, state.identities.get(case))
 

@@ -20,27 +20,27 @@ from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess
 
 CONFIRMED_CASES = 3
-"""Cases of a process that shows what a look would measure: about as many are suspects."""
+"""Cases of a confirming process: about as many as a look finds suspect."""
 
 _WORTH_GUESSING = 5
-"""Among so many cases one is probably a suspect after the first look. Among fewer none is, and the session would
-have to wait for the end of processes that nobody needs."""
+"""Among this many cases, one is probably a suspect after the first look. Among fewer cases there is probably none,
+and the session would have to wait for the end of processes that it does not need."""
 
 
 class Source(Protocol):
     """Where runs come from: a machine, a recorded session, or a pool of runs."""
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
-        """Measures cases in a fresh process, or in several side by side; none where a recording has no more.
+        """Measures cases in a fresh process, or in several side by side; empty if a recording has no more.
 
         Args:
             assignment: what to measure.
-            upcoming: the next calls' assignments if nothing happens in between; one without cases may come, and
-                nobody knows yet for which cases.
+            upcoming: the assignments of the next calls, unless something changes the plan; one without cases may
+                come, with cases that are not known yet.
         """
 
     def close(self) -> None:
-        """Ends what was prepared for a next call that will not come."""
+        """Ends the processes that were prepared for a further call, because none will come."""
 
 
 def run_loop(
@@ -101,7 +101,7 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
     """
     known = tuple(process.assignment for process in state.pending[1:])
     if state.pending and state.pending[0].assignment.identifies:
-        # Which cases are timed after them depends on what they find; for an audit some always are.
+        # Their findings decide which cases are timed next; some always are, as an audit.
         others = tuple(assignment for assignment in known if assignment.identifies)
         return (*others, *(_pair_up(Assignment(()), 1) if state.plan.is_paired else (Assignment(()),)))
     most = max(state.plan.runs, LOOKS[-1]) if state.plan.is_judged else state.plan.runs
@@ -115,7 +115,7 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
 def _add_first_look(state: GateState, timed: Sequence[str]) -> GateState:
     if not state.plan.is_paired or state.plan.times_all_identical:
         return _add_runs(state, timed, state.plan.runs)
-    # One pair shows whether an audit contradicts, and what claims on identical cases need.
+    # One pair is enough to show whether an audit contradicts the proof, and to check claims on identical cases.
     state = _add_runs(state, timed, 1)
     differing = [case for case in timed if case not in state.proven]
     return _add_runs(state, differing, state.plan.runs - 1) if differing else state
@@ -149,8 +149,8 @@ def _add_confirming(state: GateState) -> GateState:
 def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
     """Whether canaries are measured, too.
 
-    They correct nothing where two trees are compared on one board. They show its limits, and what a run varies by:
-    the few cases that differ say too little of that, and the first look is enough for it.
+    They correct nothing if two trees are compared on one board. But they show the board's limits and the noise of a
+    run, about which the few differing cases say too little. The first look is enough for that.
     """
     return not state.plan.is_paired or (run <= FIRST_PAIRS and not _is_paired_audit(state, cases))
 

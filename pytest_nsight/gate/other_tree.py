@@ -73,7 +73,7 @@ class OtherTree:
     def add(
         self, manifest: Manifest, cases: Sequence[str], summaries: Sequence[RunSummary], problems: Mapping[str, str]
     ) -> OtherTree:
-        """The same with what a process measured.
+        """This record with what a process measured.
 
         Args:
             manifest: the worker's account.
@@ -101,7 +101,7 @@ class OtherTree:
         return replace(tree, absent=absent)
 
     def add_identities(self, manifest: Manifest) -> OtherTree:
-        """The same with what an identity pass found."""
+        """This record with what an identity pass found."""
         return replace(
             self,
             commit=self.commit or manifest.commit,

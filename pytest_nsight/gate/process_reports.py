@@ -11,7 +11,7 @@ from pytest_nsight.protocol.manifest_events import CaseWarning
 
 
 def add_run(state: GateState, manifest: Manifest) -> GateState:
-    """Takes over what is true of a whole run, and the boards of all its processes."""
+    """The state with what holds for a whole run, and with the boards of all its processes."""
     if manifest.seed is not None:
         state = replace(state, seeds={**state.seeds, manifest.run: manifest.seed})
     if fresh := [one for one in manifest.leaked_state if one.case not in state.leaked_state]:

@@ -21,7 +21,7 @@ from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.protocol.manifest_events import last_attempt
 
 AUDITED = 3
-"""Identical cases that a session times at least, if it has so many: the claim is tested for ever."""
+"""Least number of identical cases that a session times if it has that many: every session tests the claim."""
 
 _CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT)
 _MOST_NAMED = 20
@@ -29,7 +29,7 @@ _UNIDENTIFIED_ARE_TIMED = "nothing is wrong: such cases are timed"
 
 
 def prove_identical(state: GateState, stored: StoredRuns) -> GateState:
-    """The state with the cases that are proven to be what they are compared with, and with their reports.
+    """The state with the cases that are proven identical to what they are compared with, and with their reports.
 
     Args:
         state: after the identity pass.
@@ -46,7 +46,7 @@ def prove_identical(state: GateState, stored: StoredRuns) -> GateState:
 
 
 def choose_timed(state: GateState) -> tuple[str, ...]:
-    """The cases to time, in the order of collection: what is not proven, what that claims to beat, and an audit."""
+    """The cases to time, in the order of collection: unproven ones, those that they claim to beat, and an audit."""
     if state.plan.times_all_identical:
         return state.plan.case_ids
     partners = state.plan.partners
@@ -85,7 +85,7 @@ def _has_passed_once(state: GateState, case: str) -> bool:
 
 
 def _list_newest(stored: StoredRuns) -> dict[str, list[RunSummary]]:
-    """Case -> its runs of the newest session that stored some: what was saved last is what was accepted."""
+    """Case -> its runs of the newest session that stored some, because the last save is what was accepted."""
     runs: dict[str, list[RunSummary]] = {}
     for run in sorted(stored.all, key=lambda run: (run.recorded, run.run)):
         if not run.subject.part:
@@ -106,8 +106,8 @@ def _name_baseline(run: RunSummary) -> str:
 def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequence[Case]) -> set[str]:
     """Identical cases whose claims need new runs.
 
-    A claim stands where it holds of the stored runs of the very same launches. In a comparison of two trees the
-    same claim stands as it does in the other tree, as long as the case that it claims to beat is identical, too.
+    A claim stands if it holds for the stored runs, which have the same launches. In a comparison of two trees, a
+    claim stands if the other tree makes the same one and the case that it claims to beat is identical, too.
     """
     ids = {case.id for case in identical}
     unsettled = {case.id for case in identical if case.policy.faster_than not in (None, *ids)}
@@ -212,5 +212,5 @@ def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:
         f"{', ...' if len(cases) > _MOST_NAMED else ''}): {why}"
         for why, cases in by_reason.items()
     ]
-    # Once is enough, however many reasons there are.
+    # One note is enough for all reasons.
     return [*notes[:-1], *(f"{note}; {_UNIDENTIFIED_ARE_TIMED}" for note in notes[-1:])]

@@ -37,7 +37,7 @@ class SessionPlan:
         has_identity_pass: whether the launches of all cases are identified before the first run.
         skips_identical: whether a case passes untimed if its launches equal those that it is compared with.
         audit_seed: draws the cases that are timed all the same.
-        times_all_identical: whether all are timed that have a record: a replay judges what was recorded.
+        times_all_identical: whether all recorded cases are timed, because a replay judges all that was recorded.
         confirming: processes of a few random cases each, after all runs, as looks have them for suspects.
     """
 
@@ -80,7 +80,7 @@ class PlannedProcess:
 
 @dataclass(frozen=True, slots=True)
 class GateState:
-    """Everything that the loop knows between two processes; it can be pickled and gone on with.
+    """Everything that the loop knows between two processes; it can be pickled and continued from.
 
     Attributes:
         plan: of the session.
@@ -159,12 +159,12 @@ class GateState:
         return bool(reports) and all(_has_passed(report) for report in reports)
 
     def with_notes(self, *sentences: str) -> GateState:
-        """The same with these sentences added, each once and none that is empty."""
+        """The state with these sentences added, each once and without empty ones."""
         fresh = dict.fromkeys(sentence for sentence in sentences if sentence and sentence not in self.notes)
         return replace(self, notes=(*self.notes, *fresh)) if fresh else self
 
     def with_problems(self, problems: Mapping[str, str]) -> GateState:
-        """The same with reasons why cases cannot be judged; the first reason of a case stays."""
+        """The state with reasons why cases cannot be judged; the first reason of a case stays."""
         return replace(self, problems={**problems, **self.problems}) if problems else self
 
 
@@ -184,7 +184,7 @@ def describe_leaked_state(leaked: Mapping[str, LeakedState]) -> str:
 
 
 def _has_passed(report: SerialisedReport) -> bool:
-    """A test that was expected to fail and passed has passed: its verdict may be the failure expected."""
+    """Whether a phase passed; an expected failure that passed counts, because its verdict may be that failure."""
     return report["outcome"] == "passed" or is_strict_xpass(report.get("longrepr"))
 
 

@@ -13,7 +13,7 @@ from pytest_nsight.model.units import count, name_some
 _MOST_PHRASES = 3
 _LONGEST_TEXT = 80
 _LONGEST_VALUE = 24
-"""Of an argument; longer ones are structs and lists, whose bytes say nothing to a reader."""
+"""Longest argument that is shown; longer ones are structs and lists, whose bytes say nothing to a reader."""
 _POINTER = re.compile(
     r"pointer \d+ aligned to (?P<alignment>\d+) into (?P<allocation>\d+ bytes[a-z ]*|the process)"
 )
@@ -43,7 +43,7 @@ def describe_change(before: Identity | None, after: Identity | None) -> str:
     if not before.launches or not after.launches:
         return "other launches; there are too many to keep which"
     phrases = list(dict.fromkeys(_list_phrases(list(before.expand()), list(after.expand()))))
-    # Pointers are numbered through a round: one that points elsewhere gives all new ones behind it another number.
+    # Pointers are numbered within a round: one that points elsewhere changes the number of all new ones after it.
     elsewhere = [phrase for phrase in phrases if phrase.endswith(_ELSEWHERE)]
     phrases = [phrase for phrase in phrases if phrase not in elsewhere[1:]]
     return name_some(phrases, _MOST_PHRASES)
@@ -78,7 +78,7 @@ def _list_phrases(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> 
 
 
 def _compare_values(before: str, after: str) -> str:
-    """What follows the place of an argument: its values, or in what two pointers differ."""
+    """The text after an argument's place: its two values, or the difference between two pointers."""
     old, new = _POINTER.fullmatch(before), _POINTER.fullmatch(after)
     if old and new:
         whats = [what for what in ("alignment", "allocation") if old[what] != new[what]]

@@ -53,7 +53,7 @@ def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contr
         return None
     compared, stored, new = subject.compared, subject.stored, subject.new
     baseline_ns, shift = _mean_ns(compared), None
-    # Stored sessions without canaries show the noise as they are.
+    # Stored sessions without canaries are not corrected; they still show the noise.
     levels = panel.levels((*stored, *new)) or panel.levels((*compared, *new))
     if levels is not None:
         shift = levels.shift(compared, new)

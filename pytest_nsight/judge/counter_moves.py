@@ -16,7 +16,7 @@ _POINTS = 5.0
 _RATIO = 1.1
 """Factor by which a number must differ."""
 _FEWEST_BYTES = 4096.0
-"""Fewer bytes of local memory are a call's frame."""
+"""Least bytes of local memory that count; fewer are the frame of a function call."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +59,7 @@ _LABELS: dict[Counter, tuple[str, Callable[[float], str]]] = {
     Counter.MEMORY_THROUGHPUT: ("memory throughput", _percent),
     Counter.SM_THROUGHPUT: ("SM throughput", _percent),
 }
-"""In the order in which they are named: what a change of the source moves, then what follows from it."""
+"""Counters in the order in which they are named: first causes in the source, then their effects."""
 
 _SHARES = {Counter.OCCUPANCY, Counter.L2_HIT_RATE, Counter.MEMORY_THROUGHPUT, Counter.SM_THROUGHPUT}
 
@@ -96,7 +96,7 @@ def describe_moves(before: KernelCounters, now: KernelCounters, against: str) ->
 
 
 def describe_counters(now: KernelCounters) -> str:
-    """The counters as they are, where there is nothing to compare them with."""
+    """The counters alone, if there is nothing to compare them with."""
     values = [(label, write, now.get(counter)) for counter, (label, write) in _LABELS.items()]
     listed = ", ".join(f"{label} {write(value)}" for label, write, value in values if value is not None)
     return f"Nsight Compute on {now.kernel}: {listed}"

@@ -17,7 +17,7 @@ LARGEST_DRIFT = 0.01
 """Log change from the first to the last round from which on a significant drift counts."""
 
 LARGEST_CPU_DRIFT = 0.20
-"""The same on a shared CPU, whose rounds vary by percents: half of the smallest band there."""
+"""The limit on a shared CPU, whose rounds vary by percents: half of the smallest band there."""
 
 FEWEST_ROUNDS = 12
 MODE_GAP = 0.015
@@ -108,7 +108,7 @@ def _compare_thirds(logs: Floats, largest: float) -> float:
 
 
 def _inflate(residuals: Floats) -> float:
-    """By how much neighbours that resemble each other widen an error: sqrt((1 + rho) / (1 - rho))."""
+    """The factor by which autocorrelation of neighbours widens an error: sqrt((1 + rho) / (1 - rho))."""
     centred = residuals - residuals.mean()
     squares = float(centred @ centred)
     rho = float(centred[1:] @ centred[:-1]) / squares if squares > 0 else 0.0
@@ -144,7 +144,7 @@ def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
     middle = float(logs.mean())
     ordered = np.sort(logs) - middle
     lower, sizes = np.cumsum(ordered)[:-1], np.arange(1, count)
-    # The sum of all is 0, so the lower part's gives both means, and the squares between them.
+    # All values sum to 0, so the sum of the lower part gives both means and the squares between them.
     between = lower**2 * (count / (sizes * (count - sizes)))
     best = int(between.argmax())
     cut = best + 1
@@ -168,7 +168,7 @@ def _differ_in_clock(is_slow: npt.NDArray[np.bool_], clocks_mhz: tuple[int, ...]
 
 
 def is_repeated(runs: Sequence[Floats]) -> bool:
-    """Whether several runs hold the very same rounds, as no clock that counts nanoseconds gives them.
+    """Whether several runs have exactly equal rounds, which no nanosecond clock gives.
 
     True for constants and for copies of one run; with less than 4 rounds in all it may be chance.
     """

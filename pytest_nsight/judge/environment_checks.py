@@ -12,15 +12,15 @@ from pytest_nsight.model.values import RunSummary
 
 THROTTLED_SHARE = 0.2
 POWER_CAP = "software power cap"
-"""The clock gives way where the work takes more power than the board may have: the work's own property, the same in
-the next session. What it does to the clock is seen in the clock."""
+"""The board lowers its clock if the work takes more power than allowed. That is a property of the work, the same in
+the next session, and the clock itself is compared."""
 
 _POWER_CAP_DIFFERENCE = 0.5
-"""The share of such rounds varies by so much between runs of one session, whose times stay the same."""
+"""The share of power-capped rounds varies this much between runs of one session whose times are equal."""
 
 CLOCK_TOLERANCE = 0.01
 LOST_SHARE = 0.05
-"""Of the time that a process could run: a process that has the CPU for itself loses less than 1 %."""
+"""Share of the time that a process could run; a process that has the CPU for itself loses less than 1 %."""
 
 _CPU_TAKEN = "other programs had the CPU"
 _PID = re.compile(r"^pid \d+")
@@ -37,7 +37,7 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
         against: the revision whose runs of this session stand in place of a baseline, "" if none do.
     """
     compared = against or "the baseline"
-    # Nothing of a revision is stored that could be replaced.
+    # A revision has no stored baseline to replace.
     again = "run again" if against else "save a new one with --nsight-save"
     in_compared = f"in {compared}"
     return (
@@ -50,14 +50,14 @@ def explain_environment(baseline: Sequence[RunSummary], new: Sequence[RunSummary
 
 
 def is_disturbed(run: RunSummary) -> bool:
-    """Whether other programs had the CPU for so long that the run's times are theirs, too."""
+    """Whether other programs had the CPU for so long that they changed the run's times."""
     return (run.clocks.processor_lost or 0.0) > LOST_SHARE
 
 
 def leave_out_disturbed(runs: Sequence[RunSummary], fewest: int) -> tuple[RunSummary, ...]:
-    """The runs that were not disturbed, or all of them where these are fewer than needed.
+    """The runs that were not disturbed, or all runs if fewer than needed were not.
 
-    What a run lost of the CPU is counted apart from its times, so to choose by it favours none of them.
+    The lost share is counted apart from the times, so choosing runs by it does not bias the times.
 
     Args:
         runs: of one subject.
@@ -103,7 +103,7 @@ def _explain_throttling(
 
 
 def _is_power_cap(runs: Sequence[RunSummary]) -> bool:
-    """Whether nothing but the power cap throttled the runs."""
+    """Whether only the power cap throttled the runs."""
     return {reason for run in runs for reason in run.clocks.reasons} == {POWER_CAP}
 
 

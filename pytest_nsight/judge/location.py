@@ -153,7 +153,7 @@ def midmean(values: Floats) -> Floats:
 
 
 def low_percentile(values: Floats) -> Floats:
-    """The 10th percentile along the last axis: on a CPU, the middle half says how much others did."""
+    """The 10th percentile along the last axis; on a CPU, the middle half shows the load of other programs."""
     return np.asarray(np.quantile(values, LOW_SHARE, axis=-1), dtype=np.float64)
 
 

@@ -1,8 +1,8 @@
 """Whether a subject needs more fresh runs, and what the gate calls material.
 
 Stopping early clears a subject, or finds a change that is beyond doubt: an early look spends a hundredth of the
-error probability (Haybittle 1971, Peto et al. 1976). Any other change is found after all looks only. So more looks
-cost next to no error probability, and the first run, which raised the suspicion, may be kept.
+error probability (Haybittle 1971, Peto et al. 1976). Any other change is found only after all looks. So more looks
+cost almost no error probability, and the first run, which raised the suspicion, may be kept.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from pytest_nsight.judge.contrast import Contrast, upper_quantile, upper_tail
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS
 
 FALSE_DISCOVERY_RATE = 0.005
-"""Over all subjects of a session: with nothing changed, the chance that any fails, and that any improves."""
+"""The chance, over all subjects of a session without changes, that any fails; and that any improves."""
 
 _EARLY_SHARE = 0.01
-"""Of the error probability, what all subjects together spend at an early look."""
+"""Share of the error probability that all subjects together spend at an early look."""
 
 MARGIN_FACTOR = 1.5
-"""UNCHANGED is shown within this many bands.
+"""UNCHANGED means: equal within this many bands.
 
 It must be above 1: a change as large as the band itself would otherwise stay between REGRESSION and UNCHANGED
 however often it was measured.
@@ -115,7 +115,7 @@ def runs_to_settle(contrast: Contrast) -> int | None:
             continue
         sessions = stored / SAVED_AT_ONCE
         variance = contrast.run_variance * (1 / stored + 1 / contrast.new_runs)
-        # Half of the session part is that of the new session, which stored ones do not lower.
+        # Half of the session part comes from the new session; stored sessions do not lower it.
         variance += contrast.level_variance / 2 * (1 + 1 / sessions)
         half = upper_quantile(0.05, contrast.degrees_of_freedom) * math.sqrt(variance)
         if abs(contrast.difference) + half < equality_margin(contrast.material):

@@ -20,13 +20,13 @@ from pytest_nsight.judge.location import Location
 from pytest_nsight.model.values import is_gpu
 
 SHORT_NS = 30_000
-"""Below this, launch effects and the timer dominate the noise of a kernel."""
+"""For shorter kernels, launch effects and the timer dominate the noise."""
 
 SUITE_MINIMUM = 10
-"""Subjects from which on the prior of the run variance is fitted to the suite itself."""
+"""Least number of subjects for fitting the prior of the run variance to the suite itself."""
 
 CONTEXT_NS = 40.0
-"""Standard deviation, over contexts, of what the cases before it do to a short kernel's time.
+"""Standard deviation, over contexts, of how much the earlier cases change a short kernel's time.
 
 On H200s 8 subjects of 1 to 23 us shift by 33 ns (root mean square) in processes whose order of cases is reversed,
 and those of 1 to 5 us differ by 40 ns from run to run of random order (docs/statistics.md, section 3).
@@ -69,7 +69,7 @@ class Prior:
 
     Attributes:
         scale: ratio of the variance to that of the expected spread.
-        degrees_of_freedom: how many runs of the subject the prior weighs as much as.
+        degrees_of_freedom: number of the subject's own runs that weigh as much as the prior.
     """
 
     scale: float
@@ -112,9 +112,9 @@ class Noise:
 def expected_spread(duration_ns: float, board: str) -> Spread:
     """The expected spread of runs of such a duration on such a board.
 
-    A board whose name is no UUID of a GPU is a shared CPU: percents, not tenths of percents. The deviation of
-    contexts is a time, so the shorter the kernel the more it is of it; from 30 us on it is no more than what runs
-    differ by, and left out.
+    A board whose name is no UUID of a GPU is a shared CPU, whose runs vary by percents, not tenths of percents.
+    The deviation of contexts is a fixed time, so its share grows as the kernel gets shorter; from 30 us on it is at
+    most the spread of runs, and left out.
     """
     if not is_gpu(board):
         return CPU

@@ -12,7 +12,7 @@ from pytest_nsight.judge.location import Unlocated, locate, midmean
 from pytest_nsight.model.values import InterleavedPairs
 
 BLOCKS = 8
-"""Of successive pairs: long enough to hold the autocorrelation of neighbours, and enough of them for a t test."""
+"""Number of blocks of pairs: long enough to hold the autocorrelation of neighbours, and enough for a t test."""
 
 NEAR_CLAIM = math.log(1.02)
 """A claim this near to the interval of one process needs other processes: their ratios differ by half a percent."""

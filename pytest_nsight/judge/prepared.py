@@ -1,4 +1,4 @@
-"""One subject, prepared as far as that goes without the other subjects.
+"""One subject, with all that can be computed without the other subjects.
 
 To save is to accept: the newest stored session says what the code is meant to launch and how long that takes. Older
 sessions add what they show of the noise, as long as they have the same structure and lie on the same level.
@@ -68,13 +68,13 @@ class PreparedSubject:
 
     @property
     def is_repeated(self) -> bool:
-        """Whether all stored runs, or all new ones, hold the very same rounds, which no measurement gives."""
+        """Whether all stored runs, or all new ones, have exactly equal rounds, which no measurement gives."""
         groups = (self.compared, self.new)
         return any(is_repeated([location.durations_ns for location in group]) for group in groups)
 
     @property
     def is_judgeable(self) -> bool:
-        """Whether the times are such that a verdict on them may be more than INCONCLUSIVE."""
+        """Whether the times allow a verdict other than INCONCLUSIVE."""
         return self.is_sufficient and not self.is_repeated
 
     @property
@@ -108,7 +108,7 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
         family: maps a normalised kernel name to the name that all its tiles and variants share.
     """
     metric, groups = given.policy.metric, given.board_groups
-    # Further pairs replace the disturbed runs of a revision, but nothing those of a baseline.
+    # Further pairs replace a revision's disturbed runs; nothing replaces those of a baseline.
     fewest = 1 if given.against else MINIMUM_BASELINE_RUNS
     quiet = replace(
         given, baseline=_leave_out_disturbed(given.baseline, fewest), new=leave_out_disturbed(given.new, 1)
@@ -139,7 +139,7 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
 
 
 def _leave_out_disturbed(baseline: Sequence[RunSummary], fewest: int) -> tuple[RunSummary, ...]:
-    """The stored runs that were not disturbed, as far as the newest session keeps some and enough are left."""
+    """The undisturbed stored runs, or all if too few; if the newest session has only disturbed runs, they stay."""
     sessions = _order_sessions(baseline)
     if not sessions:
         return ()

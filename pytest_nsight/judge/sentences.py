@@ -66,7 +66,7 @@ def regression(comparison: Comparison, contrast: Contrast) -> str:
 
 
 def improvement(comparison: Comparison, contrast: Contrast) -> str:
-    """Faster: the same, and how to save it."""
+    """Faster: the same facts as for slower, and how to save it."""
     return (
         f"{_times(comparison)} ({_change(comparison)}, {_band(comparison, contrast)}, {_runs(comparison)}, "
         f"{p_value(comparison.adjusted_p_faster)})"
@@ -141,7 +141,7 @@ def no_baseline(absent: str) -> str:
 
 
 def incomparable(why: str, against: str) -> str:
-    """Stored runs of another environment, or a revision that measures in another way."""
+    """Stored runs of another environment, or a revision that measures differently."""
     if against:
         return f"not compared: {why}; measure both trees alike"
     return f"not compared with its baseline: {why}; save a new baseline with --nsight-save"
@@ -194,7 +194,7 @@ def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
 
 
 def retiled_once(finding: StructureFinding, runs: int) -> str:
-    """The same in too few runs: an autotuner may have chosen so by chance."""
+    """The same kernels in other shapes, in too few runs: an autotuner may have chosen them by chance."""
     return (
         f"same kernels, other launch shapes in {count(runs, 'run')}{listing(finding)}; "
         f"an autotuner may choose so by chance: {MINIMUM_NEW_RUNS} runs settle it "
@@ -222,7 +222,7 @@ def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:
 
 
 def repeated(comparison: Comparison) -> str:
-    """Runs with the very same rounds."""
+    """Runs with exactly equal rounds."""
     return (
         f"{_times(comparison)}, but all stored runs, or all new ones, hold the very same rounds, which no "
         "measurement gives: "
@@ -241,7 +241,7 @@ def all_set_aside(locations: Sequence[Location], where: str) -> str:
 
 
 def notes(subject: PreparedSubject) -> str:
-    """What a verdict on time mentions besides: changed resources and launches, runs set aside, modes."""
+    """Notes of a verdict on time: changed resources and launches, runs set aside, modes."""
     finding = subject.structure
     texts = list(finding.resources[:3])
     if finding.retuned:
@@ -281,5 +281,5 @@ def claim_open(phrases: Sequence[str]) -> str:
 
 
 def claims_unchecked(reasons: Sequence[str]) -> str:
-    """Claims that nothing here was measured for."""
+    """Claims that could not be checked, because no GPU was measured."""
     return f"its claims were not checked: {'; '.join(reasons)}"

@@ -18,7 +18,7 @@ from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
 LAUNCH_KINDS = ("kernel", "graph", "operator")
-"""The kinds that count as launches in a claim; copies and sets are structure, too, but no launches."""
+"""The kinds that count as launches in a claim. Copies and sets belong to the structure, but are no launches."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +30,7 @@ class StructureFinding:
         before: launches of a round in the baseline, without copies and sets.
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
-            variants, as when an autotuner chose anew.
+            variants, for example because an autotuner chose again.
         retuned: kernels for which an autotuner or cuDNN chose anew, if nothing else differs between the launches
             of any runs; then `changes` fail nothing, and neither side counts as varying.
         is_varying: whether the new launches differ from round to round or from run to run.
@@ -119,7 +119,7 @@ def compare_structure(
 def _differ_by_tuning_only(
     runs: Sequence[RunSummary], retuned: Sequence[RetunedKernel], family: Callable[[str], str]
 ) -> bool:
-    """Whether all runs launch the same, each in all rounds, but for launch shapes and what cuDNN chooses."""
+    """Whether all runs and rounds launch the same, apart from launch shapes and cuDNN's choices."""
     names = {kernel.name for kernel in retuned}
     for kernel in retuned:
         if kernel.name == CUDNN:
@@ -136,7 +136,7 @@ def _differ_by_tuning_only(
 
 
 def _clear_for_cudnn_only(runs: Sequence[RunSummary]) -> bool:
-    """Whether memory sets may differ as they do because some of cuDNN's kernels want a cleared workspace."""
+    """Whether cuDNN's kernels that need a cleared workspace explain the different numbers of memory sets."""
     cleared = [sum(use.count for use in run.shapes if use.shape.kind == "memset") for run in runs]
     launched = [sum(use.count for use in run.shapes if is_chosen_by_cudnn(use.shape)) for run in runs]
     return max(cleared) - min(cleared) <= max(launched)

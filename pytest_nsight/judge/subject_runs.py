@@ -16,13 +16,13 @@ LOOKS = (1, 3, 5, 9)
 """Numbers of new runs, cumulated, after which `suspects` is asked; only suspects get the next runs."""
 
 MINIMUM_BASELINE_RUNS = 3
-"""With fewer stored runs the gate knows too little of a case's own noise to fail or clear it on time."""
+"""With fewer stored runs the gate knows too little about a case's noise to fail or clear it by its time."""
 
 FIRST_PAIRS = MINIMUM_BASELINE_RUNS
 """Runs of each of two trees before the first look."""
 
 MINIMUM_NEW_RUNS = 5
-"""A regression must have been seen in this many fresh processes; one that is not beyond doubt then, in 9."""
+"""A regression must be seen in this many fresh processes; in 9 if it is not beyond doubt after these."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,7 +40,7 @@ class SubjectRuns:
         against: the revision whose runs of this session stand in place of stored ones, "" if none do. Both trees
             then get more runs together.
         absent: why that revision has no run of the subject, "" if it has.
-        cause: in what the launches of the two differ, "" where they do not, or where that is not known.
+        cause: how the launches of the two differ; "" if they do not, or if that is unknown.
         board_groups: board -> its group of boards that time alike, as far as the canaries show it.
     """
 

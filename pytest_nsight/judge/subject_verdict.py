@@ -24,7 +24,7 @@ from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
 _LARGEST_BY_CHOICE = math.log(2)
-"""A tuner measures: it does not choose what takes twice as long. Choices seen differ by up to 12 %."""
+"""A tuner measures, so it does not choose what takes twice as long. Choices seen differ by up to 12 %."""
 
 _PASSING = (VerdictKind.UNCHANGED, VerdictKind.IMPROVEMENT)
 
@@ -110,7 +110,7 @@ def _decide_on_runs_aside(subject: PreparedSubject) -> tuple[VerdictKind, str] |
 
 
 def _without_level(aside: Sequence[Location]) -> list[Location]:
-    """Those that were set aside for their own times, not for what other programs did."""
+    """The runs that were set aside for their own times, not because of other programs."""
     return [location for location in aside if not location.has_one_level]
 
 
@@ -182,7 +182,7 @@ def _classify(subject: PreparedSubject, contrast: Contrast, comparison: Comparis
     if (
         comparison.adjusted_p_slower <= FALSE_DISCOVERY_RATE
         and contrast.difference > material
-        # One wild run moves a mean; it does not move the median of five.
+        # One outlier moves a mean, but not the median of five.
         and contrast.median_difference > material / 2
     ):
         return VerdictKind.REGRESSION

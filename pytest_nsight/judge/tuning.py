@@ -46,9 +46,9 @@ class RetunedKernel:
     is_new: bool
 
     def launches(self, shape: Shape) -> bool:
-        """Whether a shape, with its full name, is one of those that follow from the choice."""
+        """Whether a shape, with its full name, follows from the choice."""
         if self.name == CUDNN:
-            # Some of its kernels want a workspace that is cleared.
+            # Some of its kernels need a cleared workspace.
             return shape.kind == "memset" or is_chosen_by_cudnn(shape)
         return shape.name == self.name
 
@@ -65,7 +65,7 @@ def find_retuned(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> t
     """The kernels for which an autotuner chose anew, by name.
 
     Args:
-        baseline: stored runs, oldest first. Of older sessions those count that had the problems of the newest one.
+        baseline: stored runs, oldest first. An older session counts only if it had the problems of the newest one.
         new: new runs.
     """
     found = []

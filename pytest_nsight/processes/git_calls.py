@@ -16,10 +16,10 @@ _OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_C
 _MOST_CAUSES = 3
 
 ANSWER_S = 120.0
-"""How long git may take to answer: looking at every file of a large tree for changes takes it some ten seconds."""
+"""How long git may take to answer: comparing every file of a large tree takes about ten seconds."""
 
 CHECK_OUT_S = 1800.0
-"""How long it may take to make or remove a worktree: some large repositories fetch its files one by one."""
+"""How long git may take to make or remove a worktree: some large repositories fetch files one by one."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,7 +50,7 @@ class GitAnswer:
 
 
 def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) -> GitAnswer:
-    """What git answers; its exit code says whether it could.
+    """The answer of a finished git command.
 
     Args:
         folder: where git looks for a repository.
@@ -79,7 +79,7 @@ def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) 
     try:
         output, errors = git.communicate(timeout=limit_s)
     except subprocess.TimeoutExpired:
-        # With what it has started, a helper for credentials say, which would keep its output open.
+        # Its children are ended, too: a credential helper, for example, would keep the output open.
         os.killpg(git.pid, signal.SIGKILL)
         git.communicate()
         raise UsageError(

@@ -8,7 +8,7 @@ pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) ·
 identity (case, identity, claims) · identity_fault (text) · leaked_state (case, names, stuck) ·
 warning (case, category, module, text, file, line) · fault (text: a collection error) ·
 only_there (cases that only the other tree has) · wrong_import (module, file) · end (code).
-Recordings made before these names had race, race_fault, surplus, leak and device_failure; they stay readable.
+Older recordings have the names `race`, `race_fault`, `surplus`, `leak`, `device_failure`; they stay readable.
 """
 
 from __future__ import annotations

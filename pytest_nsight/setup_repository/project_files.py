@@ -84,7 +84,7 @@ def _lines_to_add(packages: list[str], modules: list[str]) -> str:
 
 
 def _discovers_by_itself(root: Path) -> bool:
-    """Whether setuptools builds the project and nothing tells it which packages there are."""
+    """Whether setuptools builds the project and has to find its packages by itself."""
     project = _read_pyproject(root) or {}
     backend = project.get("build-system", {}).get("build-backend", "setuptools")
     settings = project.get("tool", {}).get("setuptools", {})

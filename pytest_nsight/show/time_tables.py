@@ -207,7 +207,7 @@ def describe_state(state: TimeState) -> str:
 
 
 def _name(device: TraceDevice, devices: Sequence[DeviceUse]) -> str:
-    """Number and name; with the process where that is what tells a board whose uuid is unknown from others."""
+    """Number and name; with the process if only that distinguishes a board whose uuid is unknown."""
     text = f"{device.ordinal} {device.name}".strip()
     names = [(one.device.ordinal, one.device.name) for one in devices]
     is_clear = device.name and names.count((device.ordinal, device.name)) == 1

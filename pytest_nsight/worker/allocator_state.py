@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 _LARGEST_SMALL = 1 << 20
-"""torch takes up to 1 MiB from segments for small blocks, and more from others."""
+"""Requests of at most 1 MiB take blocks of small segments; larger requests take blocks of other segments."""
 
 _MOST_TURNS = 8
 """Three are enough."""
@@ -21,7 +21,7 @@ _MOST_TURNS = 8
 
 @dataclass(frozen=True, slots=True)
 class FreeBlock:
-    """What a request for it must say.
+    """A free block, and what a request for it must say.
 
     Attributes:
         device: number of the GPU.
@@ -69,8 +69,8 @@ class LeftRoom:
     def hold(self) -> None:
         """Gives back all memory that no tensor uses, and takes what is free in the segments that remain.
 
-        Call it after a collection of garbage, which may hold memory. An allocator that is set to round sizes up may
-        not give the block that was asked for: then room stays.
+        Call it after a garbage collection, because garbage may hold memory. An allocator that is set to round sizes
+        up may not give the block that was asked for: then some free room stays.
         """
         cuda = self._torch.cuda
         for address in self._held:
@@ -87,7 +87,7 @@ class LeftRoom:
                 break
 
     def _take(self, blocks: Sequence[FreeBlock]) -> bool:
-        """Takes blocks; whether the allocator gave these and no others."""
+        """Takes blocks; returns whether the allocator gave exactly these blocks."""
         cuda = self._torch.cuda
         wanted = {one.address for one in blocks}
         for one in blocks:
@@ -103,7 +103,7 @@ class LeftRoom:
 
     def _may_graph_be_alive(self, segments: Iterable[Mapping[str, Any]]) -> bool:
         """Whether a CUDA graph may be replayed, which then writes to the workspace of its capture."""
-        # What was made before the garbage collector froze is listed nowhere, but most graphs keep memory.
+        # Objects made before gc.freeze() are not listed, but most graphs keep memory.
         if any(_is_private(one) for one in segments):
             return True
         return any(issubclass(kind, self._torch.cuda.CUDAGraph) for kind in set(map(type, gc.get_objects())))

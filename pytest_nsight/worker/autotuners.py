@@ -4,8 +4,8 @@ Triton's `Autotuner` and Inductor's `CachingAutotuner` time a kernel in several 
 So a program launches other grids and blocks on another machine, though nobody has changed it. What is noted here
 lets the judge distinguish that from a change of the code (decision 42).
 
-The two classes are changed only for the first warm-up rounds: measured rounds run what the libraries wrote. Of
-cuDNN it is noted only that it chooses by time (`torch.backends.cudnn.benchmark`).
+The two classes are changed only for the first warm-up rounds: measured rounds run the libraries' own code. For
+cuDNN, only the fact that it chooses by time is noted (`torch.backends.cudnn.benchmark`).
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ WATCHED_ROUNDS = 2
 """Warm-up rounds that are watched: the first one tunes, and the second may capture what later rounds replay."""
 
 MOST_KERNELS = 256
-"""Of a case whose arguments differ from launch to launch nothing is kept: no two of its runs have the same work."""
+"""A case with more kernels keeps none: its arguments differ by launch, so no two runs have the same work."""
 
 _TRIAL = "triton_"
 """What Inductor calls a kernel while it tries which ones to fuse."""
@@ -40,7 +40,7 @@ class TuningNotes:
 
     @property
     def kernels(self) -> tuple[TunedKernel, ...]:
-        """Those of the last round that launched any, sorted; none if there are more than MOST_KERNELS.
+        """The kernels of the last round that launched any, sorted; empty if there are more than MOST_KERNELS.
 
         The round that tunes also launches trials, but a later one may only replay a graph.
         """
@@ -71,7 +71,7 @@ class TuningNotes:
             with suppress(Exception):
                 self._cudnn = _note_cudnn() or self._cudnn
             for kind, run, noting in changed:
-                # A library that the round has imported may have put its own there.
+                # A library that the round imported may have put its own function there.
                 if kind.run is noting:
                     kind.run = run
 
@@ -96,9 +96,9 @@ def _noting(run: Callable[..., Any], describe: Describe, launches: Counter[Note]
 
 
 def _note_cudnn() -> TunedKernel | None:
-    """That cuDNN chooses algorithms by their times, and under which settings; None if it does not.
+    """The settings under which cuDNN chooses algorithms by their times; None if it does not choose by time.
 
-    For which convolutions it chose what, nothing says.
+    cuDNN does not report which algorithm it chose for which convolution.
     """
     torch = sys.modules.get("torch")
     if torch is None or not (torch.cuda.is_initialized() and torch.backends.cudnn.benchmark):
@@ -109,6 +109,6 @@ def _note_cudnn() -> TunedKernel | None:
 
 
 def _is_capturing() -> bool:
-    """Whether a graph is captured on the current stream, when nothing may be launched beside it."""
+    """Whether the current stream is capturing a graph; no other launch is allowed meanwhile."""
     torch = sys.modules.get("torch")
     return torch is not None and torch.cuda.is_initialized() and torch.cuda.is_current_stream_capturing()

@@ -100,7 +100,7 @@ class BenchmarkPlugin:
         fixture = Benchmark(
             self._measurement(node),
             node=node,
-            # The session's own list is for its report and its files, which are of wall-clock times.
+            # The session's own list is not used: its report and files hold wall-clock times.
             add_stats=lambda _: None,
             logger=session.logger,
             warner=node.warn,

@@ -40,7 +40,7 @@ class Prepared:
 
     Attributes:
         body: what a round runs; it allocates nothing.
-        work: what a round must move and compute, None where that says nothing of the board.
+        work: what a round must move and compute; None if its time says nothing about the board's limits.
     """
 
     body: Callable[[], object]
@@ -85,7 +85,7 @@ def choose_places(cases: int, seed: int) -> dict[str, int]:
 
 
 def due(places: dict[str, int], done: int, measured: Collection[str]) -> Sequence[str]:
-    """The canaries to measure after `done` cases, less those that are `measured`."""
+    """The canaries to measure after `done` cases, without those already `measured`."""
     return [name for name, place in places.items() if place <= done and name not in measured]
 
 

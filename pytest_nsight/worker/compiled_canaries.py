@@ -15,7 +15,7 @@ from pytest_nsight.worker.cuda_driver import CudaDriver, CudaDriverError, Device
 from pytest_nsight.worker.nvrtc import CompilationError, compile_source, load_nvrtc
 
 VERSION = 1
-"""Of the source below: baselines say which one they were measured with."""
+"""Version of the source below; baselines store the version that they were measured with."""
 
 SOURCE = r"""
 extern "C" {
@@ -205,7 +205,7 @@ class _KernelMaker:
         return Prepared(self._launcher("triad", *arguments), Work(3 * b.size_bytes, 2 * elements))
 
     def matmul(self) -> Prepared:
-        """Tensor cores, and with them the power limit; its rate is no limit of the board's, so it says no work."""
+        """Tensor cores, and with them the power limit; it declares no work: its rate is not the board's limit."""
         out = self._empty(self._blocks * _THREADS)
         return Prepared(self._launcher("matmul", out, c_uint(_MATMUL_STEPS // self._shrink)))
 

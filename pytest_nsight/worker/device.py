@@ -25,7 +25,7 @@ class Device(Protocol):
         needs_rest: whether its clock depends on how busy it has been.
         environment: what a measurement on it depends on, as names and values.
         canaries: the canaries for it; none on a CPU, whose noise exceeds what they could show.
-        why_no_canaries: why there are none where there should be some, a sentence; else "".
+        why_no_canaries: a sentence on why canaries are missing that should be there; else "".
         power_limit_w: the power limit in force, None if unknown.
         run_sd: standard deviation of log time that runs of unchanged code are expected to have here.
     """
@@ -58,10 +58,10 @@ class Device(Protocol):
         """Gives the device next to nothing to do."""
 
     def read_activity(self) -> BoardActivity:
-        """Reads what else goes on on the board."""
+        """Reads what other programs do on the board."""
 
     def has_room_to_keep(self) -> bool:
-        """Whether what is allocated now may stay so while the next case is measured."""
+        """Whether memory that is allocated now may stay allocated while the next case is measured."""
 
 
 class CpuDevice:
@@ -84,7 +84,7 @@ class CpuDevice:
         """Does nothing: operators return when they are done."""
 
     def flush(self) -> None:
-        """Does nothing: there is no way to empty a CPU's caches that is worth its noise."""
+        """Does nothing: emptying a CPU's caches would add more noise than it removes."""
 
     def read(self) -> NvmlSample:
         """Reads nothing."""
@@ -111,8 +111,8 @@ class CpuDevice:
 def current_device(root_pid: int = 0) -> Device:
     """The GPU that this process uses, or the CPU where there is none.
 
-    Torch drives the GPU if the process has imported it, for its allocator has to be emptied by itself and its
-    canaries are those of the stored baselines; the CUDA driver does so otherwise.
+    Torch drives the GPU if the process has imported it: only torch can empty its allocator, and the stored
+    baselines hold torch's canaries. Otherwise the CUDA driver drives the GPU.
 
     Args:
         root_pid: the outer pytest; processes below it belong to the session.

@@ -18,7 +18,7 @@ from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
 
 PAIRS = 30
 WARMUP = 2
-"""Unmeasured rounds of each before a pair: both bodies have been measured already."""
+"""Warm-up rounds of each body before the pairs; few are enough, because both bodies have been measured already."""
 
 
 class PairSchedule:
@@ -37,7 +37,7 @@ class PairSchedule:
         self._count = 0
 
     def enter(self, own: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
-        """Interleaves a case that has just been measured with those kept for it, then keeps it if need be.
+        """Interleaves a case, just measured, with the cases kept for it; keeps it if a later case needs it.
 
         Alternating bodies evict one another from the cache, so cases that ask for a warm one are left out.
         """
@@ -73,7 +73,7 @@ class PairSchedule:
         try:
             stopwatch.measure_alternately(bodies, pairs)
         except Exception as error:
-            # The kept body may need what its test has since torn down; the claim is then judged from the runs.
+            # The kept body may need something that its test has torn down. The claim is then judged from the runs.
             journal.write_fault("pair_fault", own.case, error)
             return
         journal.write("pair", **asdict(PairedRounds(own.case, partner.case, *ids)))

@@ -76,7 +76,7 @@ class TorchGpu:
         self._torch.cuda.empty_cache()
 
     def isolate(self) -> None:
-        """Empties the cache, and holds what room is left in segments in use."""
+        """Empties the cache, and holds the free blocks that are left in used segments."""
         self._left_room.hold()
 
     def launch_little(self) -> None:
@@ -141,7 +141,7 @@ class DriverGpu:
             cupy.get_default_memory_pool().free_all_blocks()
 
     def isolate(self) -> None:
-        """Empties the frameworks' allocators, and holds what room is left in segments that torch uses."""
+        """Empties the frameworks' allocators, and holds the free blocks that are left in torch's used segments."""
         self.release()
         torch = sys.modules.get("torch")
         if torch is not None and torch.cuda.is_initialized():

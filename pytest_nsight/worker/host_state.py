@@ -1,6 +1,6 @@
 """The host of a measurement: who uses its CPU, and which versions of libraries the process has loaded.
 
-Run-queue waiting is what a shared CPU costs a process: the time in which it could run and did not.
+A process on a shared CPU waits in the run queue: it could run, but another program has the CPU.
 Linux counts it for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst).
 Steal is the same for a virtual machine as a whole.
 """
@@ -21,7 +21,7 @@ from pytest_nsight.protocol.conditions import CpuTimes
 _TASKS = Path("/proc/self/task")
 
 _LIBRARIES = ("torch", "triton", "cupy", "jax", "numba")
-"""Their code generators and kernels are what a test of theirs measures."""
+"""Libraries whose versions are recorded, because a test may measure their kernels or generated code."""
 
 
 def library_versions() -> dict[str, str]:

@@ -95,7 +95,7 @@ class OneProcessPlugin:
     worker, which is a process of its own already.
 
     Attributes:
-        is_interrupted: whether KeyboardInterrupt ended the tests: then they did not come to their end.
+        is_interrupted: whether KeyboardInterrupt ended the tests before the last one.
     """
 
     def __init__(self) -> None:
@@ -144,5 +144,5 @@ class OneProcessPlugin:
             code = 1
         sys.stdout.flush()
         sys.stderr.flush()
-        # Not sys.exit: what the worker has open, and what it does at its end, is the worker's.
+        # Not sys.exit: the child must not close the worker's files or run its exit handlers.
         os._exit(code & 0xFF)

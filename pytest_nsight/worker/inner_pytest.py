@@ -60,7 +60,7 @@ class Worker:
         return self.run.job.run
 
     def measurement(self, item: pytest.Item) -> CaseMeasurement:
-        """What stands behind the fixture of this test."""
+        """The measurement behind the fixture of this test."""
         if item.nodeid not in self._measurements:
             self._measurements[item.nodeid] = CaseMeasurement(self.run, item)
         return self._measurements[item.nodeid]
@@ -74,7 +74,7 @@ class Worker:
             config.pluginmanager.register(BenchmarkPlugin(self.measurement), "nsight-benchmark")
 
     def pytest_collectstart(self) -> None:
-        """Ends between two modules if nobody waits for the result: in the middle of one it might hold a lock."""
+        """Ends the process before a module if its result is not wanted; inside a module it might hold a lock."""
         if self._parent_pipe.is_closed:
             os._exit(0)
 
@@ -85,10 +85,10 @@ class Worker:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
-        """Waits for the assignment: all is imported and collected, and no fixture has touched the device yet."""
+        """Waits for the assignment after all imports and the collection, before any fixture touches the device."""
         assignment = self._parent_pipe.wait_for_assignment()
         if assignment is None:
-            # Nobody waits for the result, and nothing has been set up that needs a teardown.
+            # The result is no longer wanted, and nothing needs a teardown yet.
             os._exit(0)
         self._journal.write("assignment", seed=assignment.seed, cases=assignment.cases)
         _select(session, assignment)
@@ -133,7 +133,7 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
-        """Begins anew: a plugin may run a failed test again, which then measures again."""
+        """Drops the test's last measurement: a plugin may run a failed test again, which then measures again."""
         self._measurements.pop(item.nodeid, None)
         return (yield from self.pytest_runtest_call())
 

@@ -61,7 +61,7 @@ class StateReader:
         return self._settings[name].initial if name in self._settings else ABSENT
 
     def is_reported(self, name: str) -> bool:
-        """Whether a change is worth a note; nearly every test moves the random generators on."""
+        """Whether a change is worth a note; random generators are not, because nearly every test advances them."""
         return name not in self._settings or self._settings[name].is_reported
 
     def write(self, name: str, value: object) -> bool:
@@ -96,14 +96,14 @@ def _write_variable(name: str, value: object) -> None:
 
 def _write_handler(number: signal.Signals, value: object) -> bool:
     if value is None or threading.current_thread() is not threading.main_thread():
-        # A handler that Python did not install cannot be named to it.
+        # Python cannot restore a handler that it did not install.
         return False
     signal.signal(number, value)  # type: ignore[arg-type]
     return True
 
 
 def find_changes(before: Mapping[str, object], after: Mapping[str, object]) -> tuple[str, ...]:
-    """Names of what differs, in the order of `after` and then of what it lacks."""
+    """Names of what differs: first in the order of `after`, then the names that `after` lacks."""
     names = dict.fromkeys((*after, *before))
     return tuple(name for name in names if before.get(name, ABSENT) != after.get(name, ABSENT))
 
@@ -125,7 +125,7 @@ class LeakedStatePlugin:
     ) -> Generator[None, object, object]:
         """Compares the state before a case's first setup with the state after its last teardown."""
         self._is_last = nextitem is None
-        # Anew for each case: what other plugins set around a case, such as its time limit, is their business.
+        # Read again for each case: other plugins may set values around a case, such as its time limit.
         self._expected = self._reader.read()
         modules = len(sys.modules)
         result = yield
@@ -177,7 +177,7 @@ class LeakedStatePlugin:
                 self._expected[name] = value
 
     def _put_back(self, *, has_imported: bool) -> dict[str, bool]:
-        """Name of what had changed -> whether it could be put back."""
+        """Name of a changed value -> whether it could be put back."""
         after = self._reader.read()
         changed: dict[str, bool] = {}
         for name in find_changes(self._expected, after):

@@ -1,4 +1,4 @@
-"""What stands behind the nsight fixture while a worker runs one case, and what all cases of a run share."""
+"""The measurement behind the nsight fixture while a worker runs one case, and what all cases of a run share."""
 
 from __future__ import annotations
 
@@ -109,13 +109,13 @@ class MeasuredRun:
             result = self.start_stopwatch().measure(case, label, body, setup, plan)
             identifier.keep(case, label)
         finally:
-            # Whatever a case has launched must not be taken for the next one's.
+            # A launch of this case must not count for the next one.
             identifier.forget()
         self._claims[case] = claims
         return result
 
     def write_identities(self, *, is_last: bool) -> None:
-        """Writes the identities of the cases kept so far: of many at once, or of all that are left."""
+        """Writes the identities of the kept cases once there are many, or all that are left after the last case."""
         identifier = self.identifier
         if identifier is not None and (is_last or identifier.is_due):
             for case, identity in identifier.identify().items():
@@ -123,7 +123,7 @@ class MeasuredRun:
 
     def interleave(self, body: PairBody) -> None:
         """Interleaves a case with the one that it claims to beat, or that claims to beat it."""
-        # Ranks must do the same, and whether there is room to keep a body is each rank's own answer.
+        # Ranks must do the same work, but each rank would decide alone whether there is room to keep a body.
         if self.job.ranks == 1:
             self._pairs.enter(body, self.start_stopwatch(), self.journal)
 

@@ -93,7 +93,7 @@ class Nvml:
         return tuple(int(process.pid) for process in listed)
 
     def _ask(self, question: Any) -> Any:
-        # Besides NVMLError, the package raises what ctypes does where a driver is too old for a function.
+        # With a driver that is too old for a function, the package raises ctypes' errors, too.
         try:
             return question()
         except (self._nvml.NVMLError, AttributeError, OSError, TypeError, ValueError):

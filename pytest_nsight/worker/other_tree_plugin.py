@@ -80,7 +80,7 @@ def install_mapping(mapping: TreeMapping) -> None:
 
 
 class RedirectingFinder(importlib.abc.MetaPathFinder):
-    """Asks the finders behind it, and redirects what they find in the user's tree to the other one."""
+    """Asks the finders after this one, and redirects modules found in the user's tree to the other tree."""
 
     def __init__(self, mapping: TreeMapping) -> None:
         self._mapping = mapping

@@ -60,7 +60,7 @@ def first_rest_ns(busy_ns: int) -> int:
 
 
 def longer_rest_ns(rest_ns: int) -> int:
-    """The rest to take from now on where one of `rest_ns` was too short."""
+    """The next rest, after a rest of `rest_ns` was too short."""
     return min(MAX_REST_NS, max(LENGTHENED_NS, 2 * rest_ns))
 
 
@@ -128,7 +128,7 @@ STEP = 5
 """Rounds between two checks, so that a short quiet stretch seldom ends a case."""
 
 SMALL_ERROR = 0.0015
-"""A relative error that is small whatever the runs differ by."""
+"""A relative error that is small enough on every device."""
 
 LEAST_ROUNDS = 10
 PATIENCE_NS = 4_000_000_000

@@ -54,7 +54,7 @@ class PatchingFinder(importlib.abc.MetaPathFinder):
 
 
 def _patch_after(loader: importlib.abc.Loader, patch: Patch) -> None:
-    """Has this loader of one module change it after running its code; in all else it stays what it is."""
+    """Makes this loader of one module change the module after its code has run; all else about it stays."""
     execute = loader.exec_module
 
     def exec_module(module: ModuleType) -> None:

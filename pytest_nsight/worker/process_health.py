@@ -1,8 +1,8 @@
-"""A process that a case has left unusable measures no further one: the next would fail for a fault of another.
+"""A process that a case has left unusable measures no other case, which would fail without a fault of its own.
 
-An illegal access, a device assertion or memory that cannot be had leave the CUDA context dead or full. Where a test
-has closed stdout or stderr, pytest itself can report nothing more. The controller measures the other cases in fresh
-processes, and the one during which it happened alone.
+An illegal access or a device assertion leaves the CUDA context dead; running out of memory leaves it full. If a
+test has closed stdout or stderr, pytest itself can report nothing more. The controller measures the other cases in
+fresh processes, and the case during which it happened in one of its own.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ _TEXTS = (
 
 
 def is_device_error(error: BaseException) -> bool:
-    """Whether an exception says that the device failed, and not the program on the host."""
+    """Whether an exception reports a failure of the device, not of the program on the host."""
     names = {one.__name__ for one in type(error).__mro__}
     return bool(names & _TYPES) or any(text in str(error) for text in _TEXTS)
 

@@ -87,7 +87,7 @@ def _has_pending_alarm() -> bool:
 
 def _cancel_alarm(is_pending: bool) -> None:  # noqa: FBT001 - a setting's value
     if is_pending:
-        raise ValueError("nobody knows when an alarm that was cancelled was due")
+        raise ValueError("it is unknown when a cancelled alarm was due")
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 

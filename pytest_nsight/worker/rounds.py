@@ -27,7 +27,7 @@ WARMUP = 5
 
 SETTLING_NS = 10_000_000
 MOST_SETTLING_NS = 200_000_000
-_FLOOR_SAMPLES = 15
+_OVERHEAD_SAMPLES = 15
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,7 +177,7 @@ class Stopwatch:
     def part(self, name: str) -> Iterator[None]:
         """Names a part of the running round; on another thread it does nothing.
 
-        Outside a round it belongs to none, but a CUDA graph may be captured in it that rounds replay.
+        A range outside of a round belongs to no round, but it may capture a CUDA graph that rounds replay.
         """
         if threading.get_ident() != self._thread:
             yield
@@ -200,7 +200,7 @@ class Stopwatch:
         waited_ns = 0
         while plan.rest_ns is None and waited_ns < MOST_SETTLING_NS:
             if plan.cold_cache:
-                # Some work: an idle board lowers its clock.
+                # Gives the board some work, because an idle board lowers its clock.
                 self.device.flush()
                 self.device.synchronize()
             reading = self.device.read()
@@ -212,10 +212,10 @@ class Stopwatch:
         return waited_ns
 
     def _measure_overhead(self) -> int:
-        """How long a round takes that does next to nothing, in ns; measured once."""
+        """The duration in ns of a round that does almost nothing; measured once."""
         if self._overhead_ns is None:
             samples = []
-            for _ in range(_FLOOR_SAMPLES):
+            for _ in range(_OVERHEAD_SAMPLES):
                 start_ns = time.perf_counter_ns()
                 self.device.launch_little()
                 self.device.synchronize()
@@ -274,7 +274,7 @@ class Stopwatch:
             self._recorder.push(label, payload)
             try:
                 result = body(*args, **kwargs)
-                # Inside the range: what a round launches also ends in it, whatever comes after.
+                # Inside the range, so that everything a round launches also ends in it.
                 self.device.synchronize()
                 # Before the range is closed: a recorder may then collect what it has recorded.
                 wall_ns = time.perf_counter_ns() - start_ns

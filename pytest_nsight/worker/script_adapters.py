@@ -1,7 +1,7 @@
 """The benchmarking functions of other packages, replaced in the modules that define them.
 
-Arguments are bound by the signature of the function that is replaced, and only those are looked at that every known
-version calls the same. What the replaced function returns in the first pass is its own value.
+Arguments are bound by the signature of the replaced function. Only arguments that have the same name in every known
+version are used. In the first pass a call returns the value of the replaced function.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ import numpy as np
 from pytest_nsight.worker.script_calls import Call, CallRouter
 
 Describe = Callable[[Mapping[str, Any], Callable[[], Any]], Call]
-"""Bound arguments and the original with them -> the call."""
+"""(bound arguments, the original function with these arguments) -> the call."""
 
 _DO_BENCH = ("do_bench", "do_bench_cudagraph", "do_bench_proton", "do_bench_cudagraph_proton")
 _BENCH_GPU_TIME = (
@@ -161,7 +161,7 @@ def _describe_timer(timer: Any, original: Callable[[], Any]) -> Call:
 
     @contextmanager
     def prepare() -> Iterator[None]:
-        import torch  # noqa: PLC0415 - who has a Timer has torch
+        import torch  # noqa: PLC0415 - a script with a Timer has imported torch
 
         threads = torch.get_num_threads()
         torch.set_num_threads(task.num_threads)

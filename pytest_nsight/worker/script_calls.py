@@ -1,7 +1,7 @@
 """The calls of a script that count as cases: which ones do, what each is called, and what one consists of.
 
-A call counts if the script makes it. A library makes such calls itself, in its autotuner for example, and these go
-to the library's own function; so do calls inside of a call.
+A call counts if the script makes it. Calls that a library makes itself, for example in its autotuner, go to the
+library's own function. So do calls inside of a call.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Call:
 
 
 def find_value(call: Call, *, has_gpu: bool) -> Any:
-    """What a call returns where it is not measured: the library's own value, if the library can work here."""
+    """The value of a call that is not measured: the library's own value, if the library works on this machine."""
     if has_gpu or call.value is None:
         return call.original()
     return call.value(_time_rounds(call))
@@ -119,7 +119,7 @@ class CallRouter:
 
     @contextmanager
     def labelled(self, label: str) -> Iterator[None]:
-        """Names the calls inside, where the script's arguments to a library say more than the place of the call."""
+        """Names the calls inside after the script's arguments, if they say more than the place of the call."""
         before, self._label = self._label, clean_name(label)
         try:
             yield
@@ -127,7 +127,7 @@ class CallRouter:
             self._label = before
 
     def within(self, module: str, function: Callable[[], T]) -> T:
-        """Calls a library's function whose inner call, made by `module`, is the script's if this one is."""
+        """Calls a library's function. Its inner call, made by `module`, is the script's if this call is."""
         caller = _find_caller()
         if not self._counts_call(caller):
             return function()
@@ -179,7 +179,7 @@ def find_site(frame: FrameType | None) -> str:
     while frame is not None:
         module, function = _module_of(frame), frame.f_code.co_name
         if (module, function) == (_MAIN, "<module>"):
-            # What is farther out runs the script.
+            # Frames farther out belong to the code that runs the script.
             break
         is_named = not function.startswith("<") and module.partition(".")[0] not in {*LIBRARIES, _OWN}
         if is_named and module == _MAIN:

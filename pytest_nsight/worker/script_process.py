@@ -1,8 +1,8 @@
 """A script in a process of its own: its first pass, which lists its calls, and the later ones, which measure them.
 
 The later ones are workers as those of pytest are: they take an assignment, open the same ranges and write the same
-journal. What is no case of the assignment returns at once what it returned in the first pass, and the script ends
-with its last case.
+journal. A call that is no case of the assignment returns at once its value of the first pass. The script ends with
+its last case.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ from pytest_nsight.worker.script_reports import describe_error, describe_missing
 
 
 class EndOfScript(BaseException):
-    """Ends a script whose last case has been measured; no script takes it for an error of its own."""
+    """Ends a script after its last case; not an Exception, so that the script does not handle it as an error."""
 
 
 class Listing:
@@ -52,7 +52,7 @@ class Listing:
         self._has_gpu = bool(gpu_names())
 
     def handle(self, name: str, call: Call) -> Any:
-        """The value of one call; a call that raises is the script's own affair and no case."""
+        """The value of one call. A call that raises is no case: the script handles its error."""
         value = find_value(call, has_gpu=self._has_gpu)
         self.values[name] = pickle.dumps(value)
         return value
@@ -129,7 +129,7 @@ def run_script(script: Script, path: str) -> None:
         path: its file, in the tree that is measured.
     """
     home = str(Path.cwd() if script.module else Path(path).resolve().parent)
-    # First, whatever the user's pytest has put before it.
+    # In front of everything that the user's pytest has put on the path.
     sys.path[:] = [home, *(entry for entry in sys.path if entry != home)]
     sys.argv[:] = [path, *script.arguments]
     if script.module:
@@ -181,7 +181,7 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
         for found in find_wrong_imports(job.mapping):
             journal.write("wrong_import", **asdict(found))
     if failure is not None and measured.failed:
-        # Other processes measure that case alone, and those that it kept from being measured.
+        # Other processes measure that case alone, and the cases after it.
         text = describe_error(failure.__cause__ or failure).splitlines()[-1]
         journal.write("process_failure", case=measured.failed, text=text)
     elif measured.left and job.tree != OTHER_TREE:
@@ -210,7 +210,7 @@ def _run_to_the_end(script: Script, path: str, measured: MeasuredPass) -> BaseEx
 def _report_missing(
     measured: MeasuredPass, script: Script, journal: Journal, failure: BaseException | None, log: Path
 ) -> None:
-    """Fails the cases that this pass did not come to."""
+    """Fails the cases that this pass did not reach."""
     reason = describe_missing(script, failure, measured.unlisted, log)
     for case in measured.left:
         journal.write("case", case=case)

@@ -16,7 +16,7 @@ _RUNNERS = ("<frozen runpy>", "runpy.py")
 
 
 def write_reports(journal: Journal, case: str, text: str, began_s: float) -> None:
-    """Records a case: its set-up and its teardown, which a script has none of, and its call.
+    """Records a case: its call, with an empty set-up and teardown, because a script has neither.
 
     Args:
         journal: of the process.
@@ -49,7 +49,7 @@ def _serialise(case: str, when: str, failure: str, start_s: float, stop_s: float
 
 
 def describe_error(error: BaseException) -> str:
-    """The traceback of an exception, less the frames that ran the script and the rounds."""
+    """The traceback of an exception, without the frames that ran the script and the rounds."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
@@ -61,7 +61,7 @@ def describe_error(error: BaseException) -> str:
 
 
 def describe_missing(script: Script, failure: BaseException | None, unlisted: Sequence[str], log: Path) -> str:
-    """Why a case was not measured that the first pass of its script has.
+    """Why a case of the script's first pass was not measured in this pass.
 
     Args:
         script: which one.

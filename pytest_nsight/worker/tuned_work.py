@@ -1,7 +1,7 @@
 """What an autotuner had to do for a launch, and what it chose.
 
-The digest holds what is the program's: source, configurations to choose from, grid, arguments. It holds no address,
-no contents of a tensor, and nothing of the machine, so that it is the same wherever the same program runs.
+The digest covers what the program decides: source, configurations to choose from, grid, arguments. It covers no
+address, no contents of a tensor, and nothing of the machine, so it is the same wherever the same program runs.
 """
 
 from __future__ import annotations
@@ -18,15 +18,15 @@ Note = tuple[str, str, str]
 """Name of a kernel, digest of its work, configuration."""
 
 Describe = Callable[[Any, Sequence[Any], Mapping[str, Any]], "Note | None"]
-"""From an autotuner and the arguments of a launch; None for what is no launch of the program, or has no choice."""
+"""(autotuner, args, kwargs) of a launch -> note; None if the launch is not the program's, or without a choice."""
 
 _DIGITS = 16
 _ALIGNMENT = 16
-"""Triton compiles for pointers that are multiples of it, and for others."""
+"""Triton compiles one kernel for pointers that are multiples of it, and another for all other pointers."""
 
 _PLAIN = (bool, int, float, str, bytes, type(None))
 _NAMED_TYPES = ("dtype", "constexpr", "pointer_type")
-"""Triton's and torch's, whose text says all there is."""
+"""Types of Triton and torch whose text describes them completely."""
 
 _TUNING = ("keys", "early_config_prune", "perf_model", "configs_top_k", "reset_to_zero", "restore_value")
 
@@ -47,7 +47,7 @@ _TILE = re.compile(
 
 
 def describe_triton(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Note | None:
-    """Of a launch through Triton's `Autotuner`; None where there is nothing to choose."""
+    """The note of a launch through Triton's `Autotuner`; None if there is only one configuration."""
     if len(tuner.configs) < 2:
         return None
     function = tuner.fn
@@ -81,12 +81,12 @@ def _describe_grid(given: Mapping[str, Any], config: Any, function: Any, heurist
 
 
 def describe_inductor(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Note | None:
-    """Of a launch through Inductor's `CachingAutotuner`; None for a trial of the tuner."""
+    """The note of a launch through Inductor's `CachingAutotuner`; None for a trial of the tuner."""
     if kwargs.get("benchmark_run"):
         return None
     (launcher,) = tuner.launchers
     is_template = "TEMPLATE" in str(tuner.heuristic_type)
-    # Of a template the tuner does not say in which file it is.
+    # The tuner does not say which file holds a template.
     path = tuner.filename or tuner.fn.fn.__code__.co_filename
     source, tiles = _read_generated(path, tuner.fn.__name__, is_template=is_template)
     problem = _digest([source, str(tuner.heuristic_type), str(tuner.size_hints), *map(describe_value, args)])
@@ -124,7 +124,7 @@ def _describe_tensor(value: Any) -> str:
 
 
 def _describe_descriptor(value: Any) -> str:
-    """Of the tensor memory accelerator; the block in it is the configuration's."""
+    """A descriptor of the tensor memory accelerator, without its block size, which the configuration sets."""
     layout = tuple(value.shape), tuple(value.strides), getattr(value, "padding", "")
     return f"{describe_value(value.base)}{layout}"
 
@@ -133,7 +133,7 @@ def _describe_function(function: FunctionType) -> str:
     """The code of a function and the values that it holds, without names of files and numbers of lines."""
     cells = [cell.cell_contents for cell in function.__closure__ or ()]
     known = [function.__globals__.get(name) for name in function.__code__.co_names]
-    # What else it uses by name, modules and functions, is not looked into.
+    # Modules and functions that it uses by name are not described.
     plain = tuple(one for one in known if isinstance(one, _PLAIN))
     held = (*cells, *(function.__defaults__ or ()), *sorted((function.__kwdefaults__ or {}).items()), *plain)
     return f"{_describe_constant(function.__code__)}{describe_value(held)}"
@@ -145,7 +145,7 @@ def _describe_constant(constant: Any) -> str:
     if isinstance(constant, tuple):
         return f"({','.join(map(_describe_constant, constant))})"
     if isinstance(constant, frozenset):
-        # Its own order is another one in each process.
+        # Each process orders it differently.
         return f"{{{','.join(sorted(map(_describe_constant, constant)))}}}"
     return repr(constant)
 

@@ -63,7 +63,7 @@ def policies(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Policy]:
 
 @pytest.fixture(scope="module")
 def stored(policies: dict[str, Policy]) -> dict[str, tuple[RunSummary, ...]]:
-    """Case -> its stored runs, those of the canaries among them, as far as they tell of the tests of today."""
+    """Case -> its stored runs, those of the canaries among them, as far as they belong to the present tests."""
     runs = {subject.case: kept for subject, kept in load().runs.items() if not subject.part}
     fresh = {
         case: kept if Subject(case).is_canary else tuple(run for run in kept if run.work is not None)

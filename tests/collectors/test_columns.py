@@ -61,7 +61,7 @@ INTEGERS = st.one_of(st.integers(LOWEST, HIGHEST), st.integers(-3, 3), st.just(1
 @example([(LOWEST, HIGHEST, None), (HIGHEST, LOWEST, 0)], 3)
 @example([(LOWEST, 0, -1), (-1, 2**62, None)], 100)
 def test_any_integers_arrive(rows, sample):
-    """Whether a sample told where they lie, and whether it told the truth."""
+    """With or without a sample that gives their range, and even if it is wrong."""
     check(rows, read_rows(rows, sample, chunk=11))
 
 

@@ -1,4 +1,4 @@
-"""What leaves the machine: the trace, and nothing that tells whose it is."""
+"""What leaves the machine: the trace, without anything that shows whose it is."""
 
 from __future__ import annotations
 

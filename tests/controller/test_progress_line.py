@@ -78,5 +78,5 @@ def test_the_name_of_a_test_is_no_command_to_a_ci_system() -> None:
 
 
 def test_a_run_whose_cases_are_over_has_no_time_left_to_name() -> None:
-    """More runs may follow, and reading a record takes a time that nothing tells beforehand."""
+    """More runs may follow, and the time to read a record is unknown beforehand."""
     assert line(Progress("s-1/5", "", 2, 2), 30.0) == "nsight: run 5, case 2/2: reading"

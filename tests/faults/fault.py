@@ -26,7 +26,7 @@ BEGUN = os.environ["BEGUN"]
 IS_WORKER = "pytest_nsight.worker.inner_pytest" in " ".join(sys.orig_argv)
 
 def begin():
-    \'\'\'Tells the table that the fault's place is reached.\'\'\'
+    \'\'\'Notes for the table that the fault's place is reached.\'\'\'
     open(BEGUN, "w").close()
 
 def work(*_):

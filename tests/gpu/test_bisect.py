@@ -10,7 +10,7 @@ from tests.gpu.conftest import PROGRAMS, Json
 from tests.sessions.test_bisect import assert_clean, bisect, make_repository
 
 LOOPS = 100
-"""Turns of the kernel's loop: three more are 3 % more work, by the same launch."""
+"""Iterations of the kernel's loop: three more are 3 % more work, by the same launch."""
 
 SUITE = """
 import pytest, torch

@@ -188,7 +188,7 @@ def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: TreeMapping, tm
             [],
             id="a stranger",
         ),
-        pytest.param("stranger", "", ["stranger"], id="nobody can tell"),
+        pytest.param("stranger", "", ["stranger"], id="unknown"),
     ],
 )
 def test_a_wheel_in_the_tree_is_a_copy_of_it_unless_it_is_a_stranger(

@@ -31,13 +31,13 @@ import json, os
 import pytest, torch
 import ops
 
-def tell(**facts):
+def note(**facts):
     with open(os.environ["FACTS"], "a") as file:
         file.write(json.dumps({"pid": os.getpid(), "ops": ops.__file__, **facts}) + "\\n")
 
 @pytest.mark.nsight
 def test_same(nsight):
-    tell(caches=[os.environ[name] for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
+    note(caches=[os.environ[name] for name in ("TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR",
                                                "TORCH_EXTENSIONS_DIR", "CUDA_CACHE_PATH")])
     nsight(ops.work, torch.ones(256, 256))
 """
@@ -203,7 +203,7 @@ def test_what_leaks_all_the_same_is_refused_by_name(against: Gate, repository: P
     assert not (repository.parent / "facts").exists()
     assert_clean(repository)
 
-    late = SUITE.replace("import ops\n", "").replace("    tell(", "    global ops\n    import ops\n    tell(")
+    late = SUITE.replace("import ops\n", "").replace("    note(", "    global ops\n    import ops\n    note(")
     (repository / "test_case.py").write_text(late)
     commit(repository)
     result = against()

@@ -1,4 +1,4 @@
-"""Work that a test declares reaches the stored runs, and its claim is told where nothing limits it."""
+"""Work that a test declares reaches the stored runs, and its claim is reported if the board's limit is unknown."""
 
 from __future__ import annotations
 

@@ -52,7 +52,7 @@ def test_plain():
 
 @pytest.fixture
 def two_gpus(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
-    """Arguments with which pytest finds two GPUs and two workers, and a file that tells who ran where."""
+    """Arguments with which pytest finds two GPUs and two workers, and a file that lists which worker ran where."""
     pytester.makepyfile(two_gpus=TWO_GPUS)
     monkeypatch.setenv("SEEN", str(pytester.path / "seen.txt"))
     monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=os.pathsep)

@@ -84,7 +84,7 @@ def test_a_worker_on_another_board_than_it_says_is_an_error(recorded: Reader) ->
 
 
 def test_an_export_that_numbers_boards_for_all_processes_alike_proves_nothing(recorded: Reader) -> None:
-    """Before 2025, nsys does not tell which board a process calls 0; a worker's own word stands."""
+    """Before 2025, nsys does not record which board a process calls 0; the worker's own record counts."""
     trace = recorded(two_workers("2024.2"))
 
     (found,) = summarise_records([ProcessRecord(manifest(200, B, {"t.py::one": 1}), trace)])

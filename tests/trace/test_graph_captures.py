@@ -25,7 +25,7 @@ def two_parts(vintage: str = "2025.3") -> TraceBuilder:
     trace = TraceBuilder(vintage).range("first", 0, 10).range("second", 10, 20)
     for node, at in ((1, 2), (2, 4), (3, 12)):
         trace.node_made(at, node)
-    # A copy is told of as a node first, and then with its original; both long after the ranges.
+    # A copy is recorded as a node first, and then with its original; both long after the ranges.
     for node in (1, 2, 3):
         trace.node_made(50 + node, 10 + node).node_made(60 + node, 10 + node, original=node)
     return trace

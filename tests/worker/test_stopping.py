@@ -1,4 +1,4 @@
-"""Rounds end when their own error is small, and not before there are enough to tell."""
+"""Rounds end when their own error is small, and not before there are enough to know it."""
 
 from __future__ import annotations
 

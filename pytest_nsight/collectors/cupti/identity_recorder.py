@@ -206,7 +206,7 @@ def _hold_both(launch: LaunchIdentity, difference: Difference) -> LaunchIdentity
 
 
 def _say(difference: Difference) -> str:
-    """Where two rounds differ; the values only where they are short enough to tell something."""
+    """Where two rounds differ; the values only if they are short enough to read."""
     place = f"{difference.what} of launch {difference.launch + 1}"
     values = (difference.before, difference.after)
     return place if max(map(len, values)) > _LONGEST_TEXT else f"{place} ({values[0]}, then {values[1]})"

@@ -48,7 +48,7 @@ _PAIR_DESTINATION = frozenset(("ATOM", "ATOMG", "ATOMS", "CS2R", "DADD", "DFMA",
 """Those that may change the one behind it, too, whatever the suffix. Others may change any register."""
 
 _HALF_DESTINATION = ("SHF", "USHF")
-"""Those whose suffix tells how wide the operand is: they change one half of it."""
+"""Instructions whose suffix gives the width of the operand: they change one half of it."""
 
 _RESULT_REGISTERS = 16
 """The first registers: what a function may have changed and its caller may read is the result, in one of them."""
