@@ -78,8 +78,7 @@ def keep_session(folder: Path) -> None:
 def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...]:
     """Removes the oldest sessions over MOST_SESSIONS.
 
-    Some folders always stay: kept ones, those of sessions that may still run, links, names of another form, and
-    those of an earlier version, which did not mark kept sessions.
+    Some folders always stay: kept ones, those of sessions that may still run, links, and names of another form.
 
     Args:
         sessions: the folder .nsight/.
@@ -89,7 +88,9 @@ def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...
         Names of the removed sessions, the oldest first.
     """
     now_s = time.time() if now_s is None else now_s
-    removable = [path for path in find_sessions(sessions) if not path.is_symlink() and not _is_kept(path)]
+    removable = [
+        path for path in find_sessions(sessions) if not path.is_symlink() and not (path / KEPT_FILE).exists()
+    ]
     removed = []
     for folder in removable[: max(0, len(removable) - MOST_SESSIONS)]:
         if now_s - _last_written_s(folder) > _SILENT_S:
@@ -105,11 +106,6 @@ def find_sessions(sessions: Path) -> list[Path]:
         return sorted(path for path in sessions.iterdir() if _NAME.fullmatch(path.name))
     except OSError:
         return []
-
-
-def _is_kept(folder: Path) -> bool:
-    finished_files = {name for name in RESULT_FILES if (folder / name).exists()}
-    return (folder / KEPT_FILE).exists() or finished_files == {result_file.FILE_NAME}
 
 
 def _last_written_s(folder: Path) -> float:

@@ -44,12 +44,6 @@ T = TypeVar("T")
 FORMAT_VERSION = 1
 FILE_NAME = "manifest.jsonl"
 
-_OLD_EVENTS = {
-    "race": "pair", "race_fault": "pair_fault", "surplus": "only_there", "leak": "wrong_import",
-    "device_failure": "process_failure",
-}  # fmt: skip
-_OLD_FIELDS = {"side": "tree", "others": "foreign_processes"}
-
 
 # Without slots, since what is summed up for each case is kept.
 @dataclass(frozen=True)
@@ -145,15 +139,12 @@ class _Head:
     commit: str = ""
     pid: int = 0
     tree: str = ""
-    # In older recordings it stands here and not in the assignment.
-    seed: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class _Assigned:
+    cases: tuple[str, ...]
     seed: int | None = None
-    # Older recordings lack it.
-    cases: tuple[str, ...] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -218,7 +209,6 @@ class _Events:
             name = fields.pop("event", None)
             if not isinstance(name, str):
                 raise damaged(path, number, DecodingError("", 'has no field "event"'))
-            name = _OLD_EVENTS.get(name, name)
             # What a newer version records beside the known events changes nothing in them.
             if name in _EVENTS:
                 event = _decode(name, fields, path, number)
@@ -241,11 +231,10 @@ class _Events:
 
 
 def _decode(name: str, fields: dict[str, object], path: Path, number: int) -> object:
-    renamed = {_OLD_FIELDS.get(field, field): value for field, value in fields.items()}
     if name == "run" and isinstance(version := fields.get("format"), int) and version > FORMAT_VERSION:
         raise RecordingError(f"{path} was written by a newer pytest-nsight (format {version}); upgrade")
     try:
-        decoded: object = read_known(_EVENTS[name], renamed)
+        decoded: object = read_known(_EVENTS[name], fields)
     except DecodingError as error:
         raise damaged(path, number, error) from None
     if isinstance(decoded, PhaseReport) and not isinstance(decoded.report.get("outcome"), str):
@@ -280,7 +269,7 @@ def read_manifest(path: Path) -> Manifest:
         reports=events.of("report", PhaseReport),
         faults=tuple(event.text for event in events.of("fault", _Fault)),
         exit_code=end.code if end else None,
-        seed=assigned.seed if assigned else head.seed,
+        seed=assigned.seed if assigned else None,
         tree=head.tree,
         only_there=tuple(case for event in events.of("only_there", _OnlyThere) for case in event.cases),
         wrong_imports=events.of("wrong_import", WrongImport),

@@ -14,7 +14,6 @@ from pytest_nsight.model.json_text import DecodingError
 from pytest_nsight.protocol.json_files import damaged, read_json_file, read_json_lines, read_known
 
 PLAN_FILE = "plan.json"
-_OLD_PLAN_FILE = "fanout.json"
 EXITS_FILE = "ends.jsonl"
 FAILED_FILE = "failed"
 """A rank whose test failed leaves this file in its folder: its peers may wait for it for ever."""
@@ -72,8 +71,7 @@ class WorkerPlan:
         Raises:
             RecordingError: it cannot be read.
         """
-        old = folder / _OLD_PLAN_FILE
-        return read_json_file(cls, old if old.exists() else folder / PLAN_FILE)
+        return read_json_file(cls, folder / PLAN_FILE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,8 +90,8 @@ class WorkerExit:
 
 
 def has_plan(folder: Path) -> bool:
-    """Whether several workers ran side by side in this run's folder, this or an older version's."""
-    return (folder / PLAN_FILE).exists() or (folder / _OLD_PLAN_FILE).exists()
+    """Whether several workers ran side by side in this run's folder."""
+    return (folder / PLAN_FILE).exists()
 
 
 def read_exits(folder: Path) -> dict[str, WorkerExit]:
@@ -105,12 +103,11 @@ def read_exits(folder: Path) -> dict[str, WorkerExit]:
     path = folder / EXITS_FILE
     if not path.exists():
         return {}
-    exits = {}
-    for number, fields in read_json_lines(path):
-        # Older recordings name the peer "blame".
-        fields.setdefault("failed_peer", fields.get("blame", ""))
-        try:
-            exits[str(fields.get("member", ""))] = read_known(WorkerExit, fields)
-        except DecodingError as error:
-            raise damaged(path, number, error) from None
-    return exits
+    return dict(_read_exit(path, number, fields) for number, fields in read_json_lines(path))
+
+
+def _read_exit(path: Path, number: int, fields: Mapping[str, object]) -> tuple[str, WorkerExit]:
+    try:
+        return str(fields.get("member", "")), read_known(WorkerExit, fields)
+    except DecodingError as error:
+        raise damaged(path, number, error) from None
