@@ -1,4 +1,4 @@
-"""Options and ini settings become one frozen Settings; nothing else reads pytest's config.
+"""Options and ini settings become one frozen Settings, which all that measures and judges reads.
 
 Precedence: mark > command line > ini > default.
 """
@@ -132,6 +132,7 @@ def read_settings(config: pytest.Config) -> Settings:
     """
     given = GivenValues(config)
     refuse_empty(config)
+    _refuse_combinations(config)
     collector = given("collector") or AUTO
     if collector not in collector_names():
         raise UsageError(
@@ -144,21 +145,12 @@ def read_settings(config: pytest.Config) -> Settings:
     replay = config.getoption("nsight_replay")
     here = config.invocation_params.dir
     pool = config.getoption("nsight_pool")
-    others = {"--nsight-save": save, "--nsight-replay": replay, "--nsight-pool": pool}
-    for option in (name for name, is_given in others.items() if against and is_given):
-        raise UsageError(f"--nsight-against compares two trees that it measures itself; run it without {option}")
     folder = here / replay if replay else None
     if folder and not folder.is_dir():
         raise UsageError(f"--nsight-replay {replay}: no such folder; give the folder of a recorded session")
-    if pool and (save or replay):
-        raise UsageError(
-            "--nsight-pool stores runs for calibration; it goes with neither --nsight-save nor a replay"
-        )
     shard = parse_shard(config.getoption("nsight_shard"), given("shard_by") or ShardBy.DURATION.value)
     if shard is not None and shard.by is ShardBy.DURATION:
         refuse_other_divider(config)
-    if shard is not None and pool:
-        raise UsageError("--nsight-pool stores runs of all cases; run it without --nsight-shard")
     workers, most_workers = config.stash.get(_WORKERS, (1, None))
     return Settings(
         root=config.rootpath,
@@ -174,7 +166,8 @@ def read_settings(config: pytest.Config) -> Settings:
         cpu_threads=None
         if (threads := given("cpu_threads")) is None
         else positive(given.source("cpu_threads"), threads),
-        drill=_drills(config, is_given=bool(given("drill"))),
+        # Counters are read of what runs now; a setting of the ini file is for the sessions that measure.
+        drill=bool(given("drill")) and not replay and not pool,
         gpu_metrics=bool(given("gpu_metrics")),
         keep_report=bool(given("keep_report")),
         keep=bool(given("keep")),
@@ -203,14 +196,20 @@ def read_settings(config: pytest.Config) -> Settings:
     )
 
 
-def _drills(config: pytest.Config, *, is_given: bool) -> bool:
-    """Counters are read of what runs now; a setting of the ini file is for the sessions that measure."""
-    replays = config.getoption("nsight_replay") or config.getoption("nsight_pool")
-    if replays and config.getoption("nsight_drill"):
-        raise UsageError(
-            "--nsight-drill profiles what it has measured; it goes with neither a replay nor --nsight-pool"
-        )
-    return is_given and not replays
+_EXCLUSIVE = (
+    ("against", ("save", "replay", "pool"), "compares two trees that it measures itself"),
+    ("pool", ("save", "replay"), "stores runs for calibration"),
+    ("pool", ("shard",), "stores runs of all cases"),
+    ("drill", ("replay", "pool"), "profiles what it has measured"),
+)
+"""Option, the options that it excludes, and why."""
+
+
+def _refuse_combinations(config: pytest.Config) -> None:
+    for option, excluded, why in _EXCLUSIVE:
+        given = [name for name in excluded if config.getoption(f"nsight_{name}")]
+        if given and config.getoption(f"nsight_{option}"):
+            raise UsageError(f"--nsight-{option} {why}; run it without --nsight-{given[0]}")
 
 
 def take_workers(config: pytest.Config) -> None:

@@ -69,4 +69,4 @@ def test_drilling_into_a_replay_is_refused(gate: Gate, pytester: pytest.Pytester
     result = gate("--nsight-drill", "--nsight-replay=recorded", body=BODY)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--nsight-drill profiles what it has measured; it goes with neither a replay*"])
+    result.stderr.fnmatch_lines(["*--nsight-drill profiles what it has measured; run it without --nsight-replay*"])
