@@ -1,8 +1,8 @@
 """The host of a measurement: who uses its CPU, and which versions of libraries the process has loaded.
 
-A process on a shared CPU waits in the run queue: it could run, but another program has the CPU.
-Linux counts it for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst).
-Steal is the same for a virtual machine as a whole.
+A process on a shared CPU waits in the run queue: it could run, but another program has the CPU. Linux counts this
+time for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst). For a virtual
+machine as a whole, this time is called steal.
 """
 
 from __future__ import annotations
