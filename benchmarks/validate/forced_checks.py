@@ -12,8 +12,9 @@ import random
 
 from pytest_nsight.calibrate.forced_looks import FORCED
 from pytest_nsight.gate import loop
-from pytest_nsight.gate.judging import StoredRuns, find_suspects
+from pytest_nsight.gate.judging import find_suspects
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Subject
 
 

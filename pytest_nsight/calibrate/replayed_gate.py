@@ -7,9 +7,10 @@ from dataclasses import dataclass
 
 from pytest_nsight.calibrate.pool import PooledRun
 from pytest_nsight.calibrate.resampling import Resample
-from pytest_nsight.gate.judging import StoredRuns, find_groups_of_boards, judge_state
+from pytest_nsight.gate.judging import find_groups_of_boards, judge_state
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment

@@ -35,9 +35,11 @@ from pytest_nsight.controller.session_result import (
     write_shard,
 )
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.judging import StoredRuns, judge_state, list_measured, list_notes, list_saved, withdraw
+from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.proofs import describe_identities, join_proofs
+from pytest_nsight.gate.saving import list_measured, list_saved, withdraw
 from pytest_nsight.gate.state import GateState, describe_leaked_state
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict

@@ -26,10 +26,11 @@ from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSource
 from pytest_nsight.controller.worker_starter import LiveSession
-from pytest_nsight.gate.judging import StoredRuns, judge_state
+from pytest_nsight.gate.judging import judge_state
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.identity import DEVICE_METRICS, Identity

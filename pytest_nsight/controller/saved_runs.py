@@ -14,7 +14,7 @@ from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.recorded_session import list_whole_runs
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.identity_records import attach_identities
-from pytest_nsight.gate.judging import list_unfit
+from pytest_nsight.gate.saving import list_unfit
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.units import count

@@ -35,9 +35,9 @@ from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.time_limits import TimeLimits
 from pytest_nsight.controller.worker_run import LiveSource
 from pytest_nsight.controller.worker_starter import LiveSession
-from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Case
 

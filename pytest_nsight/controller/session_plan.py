@@ -8,8 +8,8 @@ from dataclasses import replace
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.state import SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case
 
 

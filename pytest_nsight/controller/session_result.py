@@ -11,9 +11,10 @@ from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.completeness import Collected
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate import shard_file
-from pytest_nsight.gate.judging import StoredRuns, list_subjects
+from pytest_nsight.gate.judging import list_subjects
 from pytest_nsight.gate.shard_file import ShardIdentity, render_shard
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.roofline import find_datasheet
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult

@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, RunSummary, Subject
 
 _Value = TypeVar("_Value")

@@ -12,9 +12,10 @@ from typing import Protocol
 
 from pytest_nsight.gate.absorbing import absorb
 from pytest_nsight.gate.identity_records import plan_identities
-from pytest_nsight.gate.judging import StoredRuns, find_suspects
+from pytest_nsight.gate.judging import find_suspects
 from pytest_nsight.gate.proofs import choose_timed, prove_identical
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess

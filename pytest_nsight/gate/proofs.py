@@ -7,8 +7,8 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
 from pytest_nsight.judge.judge import find_held
 from pytest_nsight.judge.subject_runs import SubjectRuns

@@ -10,9 +10,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SerialisedReport, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.round_timeline import RoundTimeline

@@ -8,9 +8,9 @@ from dataclasses import replace
 import pytest
 
 from pytest_nsight.gate.absorbing import MOST_FAILURES_ALONE, NOTHING_MEASURED, absorb
-from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import plan, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest_events import CaseFault

@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.gate.joining import expects_failure, find_own_failures, join_states, join_stored
-from pytest_nsight.gate.judging import StoredRuns, judge_state
+from pytest_nsight.gate.judging import judge_state
 from pytest_nsight.gate.shard_file import FILE_NAME, Shard, ShardIdentity, read_shard, render_shard
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import CANARIES, Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind

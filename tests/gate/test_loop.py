@@ -8,9 +8,10 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_nsight.gate.judging import StoredRuns, judge_state
+from pytest_nsight.gate.judging import judge_state
 from pytest_nsight.gate.loop import list_upcoming, place_partners_together, plan, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, Policy
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
 from tests.gate.processes import Machine

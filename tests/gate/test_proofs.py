@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.gate.identity_records import attach_identities
-from pytest_nsight.gate.judging import StoredRuns, judge_state, list_notes
+from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.proofs import (
     AUDITED,
@@ -18,6 +18,7 @@ from pytest_nsight.gate.proofs import (
     join_proofs,
 )
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.identity import READING, Identity, LaunchIdentity, MachineCode, make_identity
 from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind

@@ -13,9 +13,9 @@ from benchmarks.validate.tables import forced_looks
 from pytest_nsight.calibrate.forced_looks import CONFIRMING, FORCED, ForcedLooks, force_looks, part_confirming
 from pytest_nsight.calibrate.resampling import Situation
 from pytest_nsight.gate import loop
-from pytest_nsight.gate.judging import StoredRuns
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.gate.processes import Machine

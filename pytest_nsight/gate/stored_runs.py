@@ -1,0 +1,50 @@
+"""The runs that baselines hold, as the gate asks for them: those that new runs may be compared with. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pytest_nsight.baselines.comparability import ComparableRuns, find_comparable
+from pytest_nsight.model.identity import READING, Identity
+from pytest_nsight.model.values import RunSummary, Subject
+
+
+class StoredRuns:
+    """The runs that baselines hold, by subject."""
+
+    def __init__(self, runs: Mapping[Subject, Sequence[RunSummary]] | None = None) -> None:
+        self._runs = dict(runs or {})
+        self._comparable: dict[tuple[Subject, tuple[tuple[str, str], ...]], ComparableRuns] = {}
+
+    @property
+    def all(self) -> tuple[RunSummary, ...]:
+        """Every run, comparable or not."""
+        return tuple(run for runs in self._runs.values() for run in runs)
+
+    def of(self, subject: Subject, environment: Mapping[str, str]) -> ComparableRuns:
+        """The stored runs of a subject that were measured like the new ones; else a sentence on why none were.
+
+        Args:
+            subject: what was measured.
+            environment: of its new runs.
+        """
+        # Cached, because every look asks for the same runs.
+        key = (subject, tuple(sorted(environment.items())))
+        if key not in self._comparable:
+            self._comparable[key] = find_comparable(self._runs.get(subject, ()), environment)
+        return self._comparable[key]
+
+    def newest_identity(self, case: str) -> Identity | None:
+        """The identity of the newest stored run that has one, comparable or not."""
+        found = [run.identity for run in self._runs.get(Subject(case), ()) if run.identity is not None]
+        return found[-1] if found else None
+
+    def lacks_identity(self, case: str) -> bool:
+        """Whether the newest session that stored runs of the case stored some without an identity."""
+        runs = self._runs.get(Subject(case), ())
+        return any(run.identity is None for run in runs if run.session == runs[-1].session)
+
+    @property
+    def has_identities(self) -> bool:
+        """Whether a run has an identity that a new one can be compared with."""
+        return any(run.identity is not None and run.identity.reading == READING for run in self.all)
