@@ -12,7 +12,7 @@ import pytest
 
 from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from pytest_nsight.protocol.manifest_events import CaseWarning, last_attempt
+from pytest_nsight.protocol.manifest_events import CaseWarning, is_subtest, last_attempt
 from pytest_nsight.report.ci_formats import properties
 from pytest_nsight.report.escapes import log_line
 from pytest_nsight.report.table import wrap
@@ -52,8 +52,9 @@ class CaseOutcome:
         if self.is_unrecorded:
             return [_report(item, "skipped", (str(item.path), 0, "Skipped: not in the replayed session"))]
         reports = [self._deserialise(item, data) for data in self.serialised]
-        counting = reports[len(reports) - len(last_attempt(self.serialised)) :]
-        call = next((report for report in counting if report.when == "call"), None)
+        counting = {id(data) for data in last_attempt(self.serialised) if not is_subtest(data)}
+        calls = (report for report, data in zip(reports, self.serialised, strict=True) if id(data) in counting)
+        call = next((report for report in calls if report.when == "call"), None)
         if self.problem:
             return self._with_problem(item, reports, call)
         if call is None or not self.verdicts:

@@ -11,6 +11,7 @@ from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import last_attempt
 
 _SHORT = 7
 _MOST_NAMES = 3
@@ -131,10 +132,11 @@ class OtherTree:
 
 def _find_failure(manifest: Manifest, case: str) -> tuple[str, str] | None:
     """("fails" or "is skipped", why) of the first phase of a case that did not pass, None if all passed."""
-    for one in manifest.reports:
-        if one.case == case and one.outcome in {"failed", "skipped"}:
-            what = "is skipped" if one.outcome == "skipped" else "fails"
-            return what, _message(one.report.get("longrepr"))
+    reports = [one.report for one in manifest.reports if one.case == case]
+    for report in last_attempt(reports):
+        if report["outcome"] in {"failed", "skipped"}:
+            what = "is skipped" if report["outcome"] == "skipped" else "fails"
+            return what, _message(report.get("longrepr"))
     return None
 
 

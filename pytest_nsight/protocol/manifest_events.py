@@ -117,14 +117,26 @@ def was_given_up(outcome: object) -> bool:
     return outcome not in _OUTCOMES
 
 
+def is_subtest(report: Mapping[str, Any]) -> bool:
+    """Whether a report is that of a subtest, and not of a phase of the test around it.
+
+    Args:
+        report: in pytest's own serialisation, of pytest 9's `subtests` fixture or of pytest-subtests.
+    """
+    return report.get("_report_type") == "SubTestReport"
+
+
 def last_attempt(reports: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
-    """The reports of the attempt at a test that counts.
+    """The reports that decide whether a test passed: the phases of its last attempt, and failed subtests.
+
+    A subtest that is skipped, or fails as expected, leaves the test itself passed.
 
     Args:
         reports: of all attempts, in order, in pytest's own serialisation.
     """
     ends = [at for at, report in enumerate(reports, 1) if was_given_up(report["outcome"])]
-    return reports[ends[-1] :] if ends else reports
+    last = reports[ends[-1] :] if ends else reports
+    return [report for report in last if not is_subtest(report) or report["outcome"] == "failed"]
 
 
 @dataclass(frozen=True, slots=True)

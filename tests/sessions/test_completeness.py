@@ -199,3 +199,47 @@ def test_a_save_says_what_it_changes(gate: Gate) -> None:
     assert "SAVED test_one: " in text
     assert " -> " in text
     assert re.search(r" 0 -> 1 (operator )?exp ", text)
+
+
+SINCE_PYTEST_9 = pytest.mark.skipif(pytest.version_tuple < (9,), reason="pytest 9 brought the fixture subtests")
+SUBTESTS = """
+@pytest.mark.nsight
+def test_dtypes(nsight, subtests):
+    nsight(square, torch.ones(64, 64))
+    for name in ("float32", "bfloat16"):
+        with subtests.test(name):
+            if name in os.environ.get("LEFT_OUT", ""):
+                OUTCOME("no support")
+"""
+
+
+@SINCE_PYTEST_9
+@pytest.mark.parametrize("outcome", ["pytest.skip", "pytest.xfail"])
+def test_a_subtest_that_is_left_out_takes_no_case_from_the_gate(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, outcome: str
+) -> None:
+    body = SUBTESTS.replace("OUTCOME", outcome)
+    gate("--nsight-save", "--nsight-runs=2", body=body)
+    monkeypatch.setenv("LEFT_OUT", "bfloat16")
+
+    slower = gate(*STRICT, body=body.replace("nsight(square,", "nsight(chain,"))
+    again = gate(*STRICT, "--lf")
+
+    assert slower.ret == again.ret == pytest.ExitCode.TESTS_FAILED
+    # The verdict is the test's failure, and not that of its first subtest.
+    slower.stdout.fnmatch_lines(
+        ["*_ test_dtypes _*", "test_dtypes *STRUCTURE", "STRUCTURE test_case.py::test_dtypes - *"]
+    )
+    again.stdout.fnmatch_lines(["test_dtypes *STRUCTURE"])
+
+
+@SINCE_PYTEST_9
+def test_a_subtest_that_fails_fails_its_case(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("LEFT_OUT", "bfloat16")
+    body = SUBTESTS.replace("OUTCOME", "pytest.fail")
+
+    result = gate("--nsight-save", "--nsight-runs=2", body=body)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["SUBFAILED*test_dtypes*no support*"])
+    result.stdout.no_fnmatch_line("*test_dtypes *SAVED*")
