@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import statistics
 from collections.abc import Sequence
+from dataclasses import replace
 
 from pytest_nsight.baselines.comparability import find_comparable
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
@@ -21,7 +22,8 @@ def compare_runs(before: RunSource, after: RunSource, band: float | None) -> Cha
     Args:
         before: the baseline.
         after: the optimized runs.
-        band: change that counts, as a ratio; None for the default.
+        band: change that counts, as a ratio; None for that of the session, of the later one if both have one, or
+            else the default.
 
     Raises:
         UsageError: they have no case in common.
@@ -29,13 +31,13 @@ def compare_runs(before: RunSource, after: RunSource, band: float | None) -> Cha
     shared = [subject for subject in sorted(after.runs) if subject in before.runs]
     if not shared:
         raise UsageError(f"{before.title} and {after.title} have no case in common; compare two of one test suite")
-    policy = Policy(band=DEFAULT_BAND if band is None else band)
+    policies = {subject: _choose_policy(subject, before, after, band) for subject in {*before.runs, *after.runs}}
     verdicts = judge(
-        [_pair(subject, policy, before, after) for subject in shared if not subject.is_canary],
-        canaries=[_pair(subject, policy, before, after) for subject in shared if subject.is_canary],
+        [_pair(subject, policies[subject], before, after) for subject in shared if not subject.is_canary],
+        canaries=[_pair(subject, policies[subject], before, after) for subject in shared if subject.is_canary],
     )
     alone = [
-        _row_of_one(subject, before.runs.get(subject, ()), after.runs.get(subject, ()))
+        _row_of_one(subject, policies[subject].metric, before.runs.get(subject, ()), after.runs.get(subject, ()))
         for subject in sorted({*before.runs, *after.runs} - set(shared))
         if not subject.is_canary
     ]
@@ -43,10 +45,21 @@ def compare_runs(before: RunSource, after: RunSource, band: float | None) -> Cha
     return Changes(
         before=before.title,
         after=after.title,
-        rows=(*map(_row, verdicts), *alone),
+        rows=(*(_row(verdict, policies[verdict.subject].metric) for verdict in verdicts), *alone),
         regressions=tuple(verdict.sentence for verdict in verdicts if verdict.kind.fails),
         notes=(f"only in {before.title}: {', '.join(missing)}",) if missing else (),
     )
+
+
+def _choose_policy(subject: Subject, before: RunSource, after: RunSource, band: float | None) -> Policy:
+    """The metric and band by which a session judged the case; kernel time and the default where none did."""
+    found = after.policies.get(subject) or before.policies.get(subject) or Policy(band=DEFAULT_BAND)
+    return found if band is None else replace(found, band=band)
+
+
+def _name(subject: Subject, metric: str) -> str:
+    """A case, with the metric where that is not kernel time."""
+    return subject.label if metric == Policy().metric else f"{subject.label} ({metric})"
 
 
 def _pair(subject: Subject, policy: Policy, before: RunSource, after: RunSource) -> SubjectRuns:
@@ -55,15 +68,13 @@ def _pair(subject: Subject, policy: Policy, before: RunSource, after: RunSource)
     return SubjectRuns(subject, policy, stored.runs, new, incomparable=stored.why_none)
 
 
-def _row(verdict: Verdict) -> Change:
-    found = verdict.comparison
+def _row(verdict: Verdict, metric: str) -> Change:
+    found, name = verdict.comparison, _name(verdict.subject, metric)
     if found is None:
-        return Change(
-            Group.CASE, verdict.subject.label, Quantity.TIME, None, verdict.now_ns, verdict=verdict.kind.value
-        )
+        return Change(Group.CASE, name, Quantity.TIME, None, verdict.now_ns, verdict=verdict.kind.value)
     return Change(
         group=Group.CASE,
-        name=verdict.subject.label,
+        name=name,
         quantity=Quantity.TIME,
         before=found.baseline_ns,
         after=found.now_ns,
@@ -74,12 +85,14 @@ def _row(verdict: Verdict) -> Change:
     )
 
 
-def _row_of_one(subject: Subject, before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Change:
+def _row_of_one(subject: Subject, metric: str, before: Sequence[RunSummary], after: Sequence[RunSummary]) -> Change:
     """The row of a case that only one of the two has."""
-    return Change(Group.CASE, subject.label, Quantity.TIME, _median(before), _median(after))
+    return Change(
+        Group.CASE, _name(subject, metric), Quantity.TIME, _median(before, metric), _median(after, metric)
+    )
 
 
-def _median(runs: Sequence[RunSummary]) -> float | None:
-    """Median kernel time over the rounds of all runs."""
-    rounds = [duration for run in runs for duration in run.rounds.get("kernel", ())]
+def _median(runs: Sequence[RunSummary], metric: str) -> float | None:
+    """Median duration over the rounds of all runs."""
+    rounds = [duration for run in runs for duration in run.rounds.get(metric, ())]
     return float(statistics.median(rounds)) if rounds else None

@@ -66,6 +66,8 @@ def verify(session: Path, tree: Path, arguments: Sequence[str]) -> Verified:
     """
     if not tree.is_dir():
         raise UsageError(f"--tree {tree}: no such folder; give the top folder of the tree")
+    # pytest judges in another folder, from which a relative path would lead elsewhere.
+    tree, session = tree.resolve(), session.resolve()
     evidence = read_evidence(session)
     files = evidence.test_files()
     timed, identified = _read_manifests(session, "run-*"), _read_manifests(session, FOLDERS)
@@ -91,8 +93,8 @@ def _judge(
     evidence: TreeEvidence, files: Sequence[str], session: Path, tree: Path, arguments: Sequence[str]
 ) -> Verified:
     plugin = VerifyPlugin(evidence, tree)
-    paths = [str(tree.resolve() / file) for file in files]
-    given = ["--nsight", f"--nsight-replay={session.resolve()}", *arguments, *paths]
+    paths = [str(tree / file) for file in files]
+    given = ["--nsight", f"--nsight-replay={session}", *arguments, *paths]
     # Without pytest's own cache, what --lf in the ini file selects is everything.
     with tempfile.TemporaryDirectory() as cache, _working_in(tree / evidence.root):
         code = int(pytest.main(["-o", f"cache_dir={cache}", *given], plugins=[plugin]))
@@ -164,6 +166,9 @@ class VerifyPlugin:
         here = hash_tree(tests, find_parts(self._tree, settings, session.config))
         if unproved := list_unproved(self._evidence, here):
             self.objections = (f"NOT PROVED: its tests import {name_some(unproved)} here, which it has not hashed",)
+        elif tests and not here.files:
+            self.objections = (f"NOT PROVED: {self._tree} holds none of the files that its tests import",)
+        if self.objections:
             pytest.exit("the session has not hashed all that its tests import")
 
 

@@ -5,6 +5,8 @@ from __future__ import annotations
 import csv
 import io
 import json
+import shutil
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +16,9 @@ from pytest_nsight.cli import main
 from pytest_nsight.compare.changes import Change, Group
 from pytest_nsight.compare.compare_command import compare
 from pytest_nsight.model.errors import UsageError
-from tests.judge.runs import make_runs
+from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
+from pytest_nsight.report import session_file
+from tests.judge.runs import make_runs, rounds_around
 from tests.trace.trace_builder import TraceBuilder
 
 
@@ -111,6 +115,51 @@ def test_baseline_files_are_judged_as_the_gate_judges(tmp_path: Path) -> None:
     assert len(changes.regressions) == 1
     assert compare(after, before).regressions == ()
     assert compare(before.parent, after.parent).regressions == changes.regressions
+
+
+def test_the_folder_of_all_baselines_is_that_of_its_only_model(tmp_path: Path) -> None:
+    before = baselines(tmp_path, "before", [20.0, 20.02, 19.98]).parents[1]
+    after = baselines(tmp_path, "after", [22.0, 22.02, 21.98]).parents[1]
+
+    assert compare(before, after).rows == compare(before / "h200", after / "h200").rows
+
+    shutil.copytree(after / "h200", after / "h100")
+    with pytest.raises(UsageError, match=r"baselines of 2 models; give the folder of one: .*/h100, .*/h200"):
+        compare(before, after)
+
+
+def test_sessions_are_compared_by_the_metric_and_the_band_that_judged_them(tmp_path: Path) -> None:
+    def write(name: str, wall_us: float) -> Path:
+        middles = [1000 * wall_us * factor for factor in (1.0, 1.001, 0.999, 1.0005, 0.9995)]
+        runs = [
+            replace(run, rounds={**run.rounds, "kernel": rounds_around(10_000)})
+            for run in make_runs(middles, name, metric="wall")
+        ]
+        verdict = Verdict(runs[0].subject, VerdictKind.NO_BASELINE, "", 1000 * wall_us, metric="wall")
+        result = SessionResult(name, "2026-01-01T00:00:00Z", "nsys", {}, (verdict,), tuple(runs))
+        (tmp_path / name).mkdir()
+        (tmp_path / name / session_file.FILE_NAME).write_text(session_file.render(result))
+        return tmp_path / name
+
+    changes = compare(write("before", 100), write("after", 130))
+
+    (row,) = changes.rows
+    assert row.name.endswith(" (wall)")
+    assert row.ratio == pytest.approx(1.3, rel=0.01)
+    assert row.verdict == "REGRESSION"
+
+
+def test_runs_of_one_kept_session_are_compared_as_traces(tmp_path: Path) -> None:
+    recorded = Path(__file__).parents[1] / "data/sessions/slow"
+    for name in ("run-002", "run-003"):
+        shutil.copytree(recorded / name, tmp_path / name)
+        # What a controller leaves there beside them.
+        for file in ("job.json", "assignment.json"):
+            (tmp_path / name / file).write_text("{}")
+
+    rows = compare(tmp_path / "run-002", tmp_path / "run-003").rows
+
+    assert row_of(rows, Group.WHOLE, "kernel time").ratio == pytest.approx(1, abs=0.05)
 
 
 def test_json_of_another_tool_is_no_damaged_baseline(tmp_path: Path) -> None:

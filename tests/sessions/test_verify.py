@@ -93,6 +93,26 @@ def test_an_equal_tree_belongs_and_is_judged_by_its_own_baselines(copies: tuple[
     assert not list(copies[1].rglob(".nsight"))
 
 
+@pytest.mark.parametrize(
+    ("start", "tree"), [("", "tree"), ("tree", "."), ("tree/project", ".."), ("tree/project/src", "../..")]
+)
+def test_the_tree_may_be_given_from_anywhere(copies: tuple[Path, Path], start: str, tree: str) -> None:
+    session, top = copies
+    arguments = ("verify", str(session), "--tree", tree)
+
+    result = pytest_nsight(top.parent / start, *arguments)
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "OF THIS TREE: 3 files" in result.stdout
+
+    # Evidence that leaves a file out proves nothing, wherever the command is started.
+    _forge(lambda fields: fields["files"].pop("project/src/ops.py"))(session)  # type: ignore[attr-defined]
+    refused = pytest_nsight(top.parent / start, *arguments)
+
+    assert refused.returncode == 1, refused.stdout + refused.stderr
+    assert "NOT PROVED: its tests import project/src/ops.py here" in refused.stdout
+
+
 def test_a_changed_tree_is_another_whose_code_does_not_run(copies: tuple[Path, Path]) -> None:
     tree = copies[1] / "project"
     (tree / "src/ops.py").write_text(f"{OPS}\nopen('ran', 'w')\n")
