@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -93,6 +93,15 @@ class Progress:
     beside: tuple[str, ...] = ()
 
 
+def _read_event(line: bytes) -> Mapping[str, Any]:
+    """The event of a manifest's line; an empty one if the line is damaged, which read_manifest reports."""
+    try:
+        event = json.loads(line)
+    except ValueError:
+        return {}
+    return event if isinstance(event, dict) else {}
+
+
 class Tail:
     """Reads what a growing manifest has gained.
 
@@ -118,17 +127,17 @@ class Tail:
         whole = text[: text.rfind(b"\n") + 1]
         self._offset += len(whole)
         case, done = progress.case, progress.done
-        for line in whole.splitlines():
-            event = json.loads(line)
-            if event["event"] == "run":
-                self.pid = event["pid"]
+        for event in map(_read_event, whole.splitlines()):
+            name = event.get("event")
+            if name == "run":
+                self.pid = event.get("pid")
             elif Subject(event.get("case", "")).is_canary:
                 continue
-            elif event["event"] == "case":
+            elif name == "case":
                 case = event["case"]
-            elif event["event"] == "case_end":
+            elif name == "case_end":
                 case, done = "", done + 1
-            elif event["event"] == "end":
+            elif name == "end":
                 self.exit_code = event["code"]
         return Progress(progress.run, case, done, progress.total)
 

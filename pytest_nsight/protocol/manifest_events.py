@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
+
+# By name: a test may replace what their modules hold, and its events must still be written.
+from json import dumps
+from os import getpid
 from pathlib import Path
 from typing import IO, Annotated, Any
 from warnings import WarningMessage
@@ -259,13 +261,13 @@ class Journal:
 
     def __init__(self, path: Path) -> None:
         self._file: IO[str] = path.open("a", encoding="utf-8")
-        self._pid = os.getpid()
+        self._pid = getpid()
 
     def write(self, event: str, **values: Any) -> None:
         """Appends one event; in a process that a test has forked it does nothing."""
-        if os.getpid() != self._pid:
+        if getpid() != self._pid:
             return
-        self._file.write(json.dumps({"event": event, **values}, default=str) + "\n")
+        self._file.write(dumps({"event": event, **values}, default=str) + "\n")
         self._file.flush()
 
     def write_work(self, case: str, work: Work) -> None:

@@ -6,6 +6,9 @@ import os
 import sys
 import traceback
 from collections.abc import Generator, Mapping
+
+# By name: a test may replace what the module holds, and would then pass for a forked child.
+from os import getpid
 from pathlib import Path
 
 import pytest
@@ -99,7 +102,7 @@ class OneProcessPlugin:
     """
 
     def __init__(self) -> None:
-        self._pid = os.getpid()
+        self._pid = getpid()
         self.is_interrupted = False
 
     def pytest_sessionstart(self, session: pytest.Session) -> None:
@@ -134,7 +137,7 @@ class OneProcessPlugin:
         self.is_interrupted = self.is_interrupted or excinfo.type is KeyboardInterrupt
 
     def _end_copy(self, error: BaseException | None) -> None:
-        if os.getpid() == self._pid:
+        if getpid() == self._pid:
             return
         code = 0
         if isinstance(error, SystemExit):

@@ -27,6 +27,19 @@ def test_a_test_that_kills_the_process_of_another_run_is_measured_no_more(
     assert result.stdout.str().count("before its time") >= 1
 
 
+def test_a_test_may_replace_what_the_worker_itself_needs(gate: Callable[..., pytest.RunResult]) -> None:
+    body = """
+@pytest.mark.nsight
+@pytest.mark.parametrize("name", ["json.dumps", "os.getpid"])
+def test_replaces(nsight, monkeypatch, name):
+    monkeypatch.setattr(name, lambda *_, **__: 1)
+    nsight(square, torch.ones(100))
+"""
+    result = gate("--nsight-save", "--nsight-runs=1", body=SOUND + body)
+
+    result.assert_outcomes(passed=6)
+
+
 def test_a_process_that_dies_after_its_last_test_passes_nothing(
     gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
 ) -> None:
