@@ -23,7 +23,7 @@ from pytest_nsight.controller.command_arguments import (
     add_report_arguments,
     add_verify_arguments,
 )
-from pytest_nsight.model.errors import NsightError
+from pytest_nsight.model.errors import NsightError, explain_os_error
 from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.report.table import speaks_unicode, terminal_width
 from pytest_nsight.show.show_command import add_show_arguments, write_shown
@@ -52,7 +52,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         with interrupted_by_signals():
             code: int = options.run(options)
-        sys.stdout.flush()
+        # None where the caller has closed it.
+        if sys.stdout is not None:
+            sys.stdout.flush()
     except NsightError as error:
         print(f"pytest-nsight: {error}", file=sys.stderr)
         return int(options.failure_code)
@@ -60,10 +62,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print("pytest-nsight: interrupted", file=sys.stderr)
         return 128 + getattr(interrupt, "signal", signal.SIGINT)
     except BrokenPipeError:
-        # The reader, `head` say, has had enough. Else Python would try again to write, at its end.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        # The reader, `head` say, has had enough.
+        _discard_output()
         return 128 + signal.SIGPIPE
+    except OSError as error:
+        print(f"pytest-nsight: {explain_os_error(error)}", file=sys.stderr)
+        _discard_output()
+        return int(options.failure_code)
     return code
+
+
+def _discard_output() -> None:
+    """Sends what is left of the output nowhere: Python would try again to write it, at its end."""
+    if sys.stdout is not None:
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _parser() -> argparse.ArgumentParser:

@@ -51,7 +51,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if config.getoption("nsight"):
         from pytest_nsight.controller.rootdir import check_rootdir
         from pytest_nsight.controller.settings import read_settings
-        from pytest_nsight.model.errors import NsightError
+        from pytest_nsight.model.errors import NsightError, explain_os_error
 
         try:
             check_rootdir(config)
@@ -61,6 +61,8 @@ def pytest_configure(config: pytest.Config) -> None:
             controller = Controller(settings, config)
         except NsightError as error:
             raise pytest.UsageError(str(error)) from None
+        except OSError as error:
+            raise pytest.UsageError(explain_os_error(error)) from None
         config.pluginmanager.register(controller, "nsight-controller")
         return
     for option in given_options(config):

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import argparse
 import io
+import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -94,6 +96,48 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
     out, err = capsys.readouterr()
     assert out == ""
     assert "choose another place with --output" in err
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(os.geteuid() == 0 and not shutil.which("setpriv"), reason="root may enter every folder")
+@pytest.mark.parametrize(
+    ("arguments", "code"),
+    [
+        (("show", "closed/x.sqlite"), 2),
+        (("compare", "closed/a", "closed/b"), 2),
+        (("report", "closed/a"), 2),
+        (("verify", "closed/a"), 4),
+        (("run", "--", "closed/bench.py"), 2),
+    ],
+    ids=lambda value: value[0] if isinstance(value, tuple) else str(value),
+)
+def test_a_folder_that_one_may_not_enter_is_one_sentence(
+    tmp_path: Path, arguments: tuple[str, ...], code: int
+) -> None:
+    (tmp_path / "closed").mkdir(mode=0)
+    command = [sys.executable, "-m", "pytest_nsight.cli", *arguments]
+    # Root is let in everywhere, unless it gives that right away.
+    drop = ["setpriv", "--inh-caps=-all", "--bounding-set=-all"] if os.geteuid() == 0 else []
+
+    done = subprocess.run([*drop, *command], cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    assert done.returncode == code, done.stderr
+    assert done.stdout == ""
+    assert done.stderr.count("\n") == 1
+    assert "closed" in done.stderr
+    assert "permission denied" in done.stderr.lower()
+
+
+def test_a_closed_or_a_full_output_is_no_traceback() -> None:
+    command = f"{sys.executable} -m pytest_nsight.cli model"
+
+    closed = subprocess.run(f"{command} >&-", shell=True, capture_output=True, text=True, check=False)
+    full = subprocess.run(f"{command} > /dev/full", shell=True, capture_output=True, text=True, check=False)
+
+    assert (closed.returncode, closed.stderr) == (0, "")
+    assert full.returncode == 2
+    assert full.stderr.startswith("pytest-nsight: no space left on device; ")
+    assert full.stderr.count("\n") == 1
 
 
 @pytest.mark.slow

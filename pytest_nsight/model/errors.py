@@ -48,6 +48,14 @@ class RecordingError(NsightError):
     """
 
 
+def explain_os_error(error: OSError) -> str:
+    """A sentence on what the operating system refused, where no part of the package knows more about it."""
+    reason = (error.strerror or str(error) or type(error).__name__).lower()
+    if error.filename is None:
+        return f"{reason}; check that the current folder exists, and that there is room for the output"
+    return f"{error.filename}: {reason}; check the path, and who may read and write it"
+
+
 def unwritable(folder: Path, error: OSError) -> CollectorError:
     """The error for a folder of the session that cannot be written.
 
