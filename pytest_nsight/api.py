@@ -17,18 +17,22 @@ from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.analysis.range_work import DeclaredRangeWork
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
-from pytest_nsight.model.errors import NsightError, RecordingError
+from pytest_nsight.model.errors import NsightError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.report.result_file import FILE_NAME, ResultEntry, read_result
 from pytest_nsight.report.session_table import COMPARED, read_table
 from pytest_nsight.show.records import list_tables
+from pytest_nsight.show.table_columns import COLUMNS
 from pytest_nsight.trace.launch_rows import list_launches, list_ranges, list_round_launches
 from pytest_nsight.trace.process_record import ProcessRecord
 
 __all__ = [
     "NsightError",
+    "RecordingError",
     "Session",
     "Trace",
+    "TraceError",
+    "UsageError",
     "compare",
     "copies",
     "launches",
@@ -52,7 +56,7 @@ class Session:
 
     Attributes:
         folder: of the session.
-        processes: what each worker process left behind, oldest first.
+        processes: what each worker process left behind, oldest first; opaque, to pass to `launches`.
     """
 
     folder: Path
@@ -79,9 +83,9 @@ def launches(recording: Trace | Session) -> pd.DataFrame:
         recording: a trace or a session, as read; of a session only the measured rounds count.
 
     Returns:
-        "kind", "kernel" (normalised name), "full_name", "start_ns", "duration_ns", "grid", "block", "registers" (of
-        a thread), "shared_bytes" (of a block), "bytes", "stream", "device", "process". Of a session "run", "case",
-        "part" (innermost named range) and "round" (from 0) come first.
+        "kind", "kernel" (normalised name), "full_name", "start_ns", "duration_ns", "grid" and "block" (tuples of
+        three integers, x first), "registers" (of a thread), "shared_bytes" (of a block), "bytes", "stream",
+        "device", "process". Of a session "run", "case", "part" (innermost named range) and "round" (from 0) come first.
 
     Raises:
         TypeError: this is a path; `load_trace` or `load_session` reads it.
@@ -141,9 +145,9 @@ def picture(
 
     Returns:
         "devices", "states", "bottlenecks", "ranges", "range_categories", "work", "kernels", "shapes",
-        "categories", "copies", "calls", "sequences", "critical_path", "metrics", "unattributed". Durations are in
-        ns, shares are ratios. Those of devices are empty for a trace of a CPU, whose operators stand for
-        kernels.
+        "categories", "copies", "calls", "sequences", "critical_path", "metrics", "unattributed", each with the
+        columns that docs/reference.md lists. Durations are in ns, shares are ratios. Tables of devices have no rows
+        for a trace of a CPU, whose operators stand for kernels.
 
     Raises:
         TypeError: this is a path; `load_trace` reads it.
@@ -152,7 +156,7 @@ def picture(
     _check_loaded(trace, Trace)
     works = [DeclaredRangeWork(label, amount, unit) for label, (amount, unit) in work.items()]
     tables = list_tables(analyse(trace, name=name, domain=domain, works=works))
-    return {table: pd.DataFrame(records) for table, records in tables.items()}
+    return {table: pd.DataFrame(records, columns=list(COLUMNS[table])) for table, records in tables.items()}
 
 
 def verdicts(result: str | Path) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_nsight.analysis.picture import Picture
-from pytest_nsight.model.errors import UsageError
+from pytest_nsight.show.table_columns import COLUMNS
 
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
@@ -29,7 +29,7 @@ def list_tables(picture: Picture) -> dict[str, list[Record]]:
     Args:
         picture: of a trace or some of its ranges.
     """
-    return {name: table(picture) for name, table in _TABLES.items()}
+    return {name: _list_records(picture, name) for name in COLUMNS}
 
 
 def write_json(picture: Picture) -> str:
@@ -43,21 +43,18 @@ def write_csv(picture: Picture, table: str) -> str:
 
     Args:
         picture: of a trace or some of its ranges.
-        table: its name, a key of `list_tables`.
-
-    Raises:
-        UsageError: there is no such table.
+        table: its name, a key of COLUMNS.
     """
-    if table not in _TABLES:
-        raise UsageError(f"there is no table {table!r}; choose one of {', '.join(_TABLES)}")
-    records = _TABLES[table](picture)
-    if not records:
-        return ""
     text = io.StringIO()
-    writer = csv.DictWriter(text, list(records[0]), lineterminator="\n")
+    writer = csv.DictWriter(text, COLUMNS[table], lineterminator="\n")
     writer.writeheader()
-    writer.writerows(records)
+    writer.writerows(_list_records(picture, table))
     return text.getvalue().rstrip("\n")
+
+
+def _list_records(picture: Picture, table: str) -> list[Record]:
+    """The rows of a table, each with all of its columns, in their order."""
+    return [{column: record[column] for column in COLUMNS[table]} for record in _TABLES[table](picture)]
 
 
 def _flatten(row: DataclassInstance) -> Record:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from pytest_nsight.model.argument_types import positive_number
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.report.table import terminal_width
+from pytest_nsight.show.table_columns import COLUMNS
 
 if TYPE_CHECKING:
     from pytest_nsight.analysis.round_clocks import RoundClocks
@@ -20,26 +21,6 @@ if TYPE_CHECKING:
 _REPORT = (
     "an .sqlite export, a .nsys-rep or .qdrep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder"
 )
-
-
-TABLES = (
-    "devices",
-    "states",
-    "bottlenecks",
-    "ranges",
-    "range_categories",
-    "work",
-    "kernels",
-    "shapes",
-    "categories",
-    "copies",
-    "calls",
-    "sequences",
-    "critical_path",
-    "metrics",
-    "unattributed",
-)
-"""Names of the tables that `write_csv` knows."""
 
 
 def add_show_arguments(parser: argparse.ArgumentParser) -> None:
@@ -66,8 +47,8 @@ def add_show_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--work", action="append", default=[], metavar="RANGE=AMOUNT", help=text)
     output = parser.add_mutually_exclusive_group()
     output.add_argument("--json", action="store_true", help="print all tables as JSON")
-    text = f"print one table as CSV: {', '.join(TABLES)}"
-    output.add_argument("--csv", choices=TABLES, metavar="TABLE", help=text)
+    text = f"print one table as CSV: {', '.join(COLUMNS)}"
+    output.add_argument("--csv", choices=tuple(COLUMNS), metavar="TABLE", help=text)
     text = "write the whole timeline for https://ui.perfetto.dev as trace-event JSON; .json.gz compresses"
     output.add_argument("--perfetto", type=Path, metavar="PATH", help=text)
 
