@@ -85,7 +85,8 @@ def launches(recording: Trace | Session) -> pd.DataFrame:
     Returns:
         "kind", "kernel" (normalised name), "full_name", "start_ns", "duration_ns", "grid" and "block" (tuples of
         three integers, x first), "registers" (of a thread), "shared_bytes" (of a block), "bytes", "stream",
-        "device", "process". Of a session "run", "case", "part" (innermost named range) and "round" (from 0) come first.
+        "device", "process". Of a session "run", "case", "part" (innermost named range) and "round" (from 0) come
+        first.
 
     Raises:
         TypeError: this is a path; `load_trace` or `load_session` reads it.
