@@ -215,6 +215,7 @@ class TraceDevice:
         name: the product.
         bytes_per_s: its memory bandwidth, None where the tool does not record it.
         limits: of its multiprocessors, None where the tool does not record them.
+        multiprocessors: how many it has, 0 where the tool does not record that.
     """
 
     process: int | None
@@ -223,6 +224,7 @@ class TraceDevice:
     name: str
     bytes_per_s: float | None = None
     limits: MultiprocessorLimits | None = None
+    multiprocessors: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -238,6 +240,7 @@ class Trace:
         strings: names that ``ranges`` and ``calls`` point into.
         devices: boards, as far as the tool records them.
         samples: counters of boards, where the tool sampled them.
+        programs: names of the recorded processes and of their threads, as far as the tool records them.
         diagnostics: warnings and errors of the tool itself.
         notes: sentences on what was odd in the recording and how the reader treated it.
         damage: what the tool reports as missing from the recording and why, a sentence without its full stop; ""
@@ -254,6 +257,7 @@ class Trace:
     strings: tuple[str, ...] = ()
     devices: tuple[TraceDevice, ...] = ()
     samples: tuple[GpuSamples, ...] = ()
+    programs: tuple[str, ...] = ()
     diagnostics: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
     damage: str = ""

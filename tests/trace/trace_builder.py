@@ -53,7 +53,8 @@ def table_definitions(vintage: str) -> dict[str, str]:
         "graphNodeId INTEGER, memKind INTEGER",
         "StringIds": "id INTEGER NOT NULL PRIMARY KEY, value TEXT NOT NULL",
         "TARGET_INFO_SESSION_START_TIME": "utcEpochNs INTEGER, utcTime TEXT, localTime TEXT",
-        "TARGET_INFO_GPU": "id INTEGER NOT NULL, name TEXT, uuid TEXT, cuDevice INTEGER, memoryBandwidth INTEGER",
+        "TARGET_INFO_GPU": "id INTEGER NOT NULL, name TEXT, uuid TEXT, cuDevice INTEGER, memoryBandwidth INTEGER, "
+        "smCount INTEGER",
         "TARGET_INFO_GPU_METRICS": "typeId INTEGER NOT NULL, sourceId INTEGER NOT NULL, typeName TEXT NOT NULL, "
         "metricId INTEGER NOT NULL, metricName TEXT NOT NULL",
         "GPU_METRICS": "rawTimestamp INTEGER, timestamp INTEGER, typeId INTEGER NOT NULL, "
@@ -231,7 +232,14 @@ class TraceBuilder:
         return self
 
     def board(
-        self, uuid: str, name: str, *, ordinal: int = 0, process: int | None = None, bytes_per_s: int | None = None
+        self,
+        uuid: str,
+        name: str,
+        *,
+        ordinal: int = 0,
+        process: int | None = None,
+        bytes_per_s: int | None = None,
+        multiprocessors: int | None = None,
     ) -> TraceBuilder:
         """A GPU, and from 2025 on the ordinal under which a process knows it."""
         number = len(self.rows.get("TARGET_INFO_GPU", ()))
@@ -242,6 +250,7 @@ class TraceBuilder:
             uuid=uuid,
             cuDevice=number,
             memoryBandwidth=bytes_per_s,
+            smCount=multiprocessors,
         )
         if process is not None:
             self.row("TARGET_INFO_CUDA_DEVICE", gpuId=HARDWARE | number, cudaId=ordinal, pid=process)

@@ -9,6 +9,7 @@ from pytest_nsight.model.trace import MultiprocessorLimits, TraceDevice
 
 _WARP_THREADS = 10
 _CLOCK_KHZ, _BUS_BITS = 36, 37
+_MULTIPROCESSORS = 16
 _THREADS, _MAJOR, _MINOR = 39, 75, 76
 _SHARED_BYTES, _REGISTERS, _BLOCKS = 81, 82, 106
 """Numbers of cuda.h's CUdevice_attribute."""
@@ -30,6 +31,7 @@ def read_boards(process: int) -> tuple[TraceDevice, ...]:
             name=gpu.name,
             bytes_per_s=_bandwidth(driver, ordinal),
             limits=_limits(driver, ordinal),
+            multiprocessors=max(_attribute(driver, _MULTIPROCESSORS, ordinal), 0),
         )
         for ordinal, gpu in enumerate(found)
     )

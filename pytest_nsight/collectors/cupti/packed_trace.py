@@ -211,6 +211,7 @@ def _read_device(fields: object) -> TraceDevice:
         name=_line(fields.get("name"), "a device"),
         bytes_per_s=None if bandwidth is None else float(bandwidth),
         limits=None if limits is None else _read_limits(limits),
+        multiprocessors=_integer(fields.get("multiprocessors", 0), "multiprocessors of a device", 0, _LARGEST),
     )
 
 

@@ -85,6 +85,7 @@ def read(path: Path) -> Trace:
         strings=texts.texts,
         devices=devices,
         samples=samples,
+        programs=read_session.read_programs(export, {*traced, *distinct(calls.process).tolist()}),
         diagnostics=diagnostics,
         damage=damage,
         notes=(

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterable, Sequence
+from typing import Any
 
 from pytest_nsight.collectors.nsys.columns import ID_BITS, ID_MASK
 from pytest_nsight.collectors.nsys.open_export import Export
@@ -14,6 +15,8 @@ LIMIT_COLUMNS = (
     "maxWarpsPerSm", "maxBlocksPerSm", "maxRegistersPerSm", "maxShmemPerSm", "computeMajor", "computeMinor",
 )  # fmt: skip
 """Columns of TARGET_INFO_GPU that limit how many blocks of a kernel a multiprocessor holds."""
+MOST_MULTIPROCESSORS = 2**16
+"""No device has that many; sums of larger numbers might overflow."""
 WARNING, ERROR = 2, 3
 """Values of DIAGNOSTIC_EVENT.severity."""
 
@@ -63,12 +66,13 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
     if not export.has("TARGET_INFO_GPU", "id", "name", "uuid", "cuDevice"):
         return _read_names(export)
     optional = [
-        name if export.has("TARGET_INFO_GPU", name) else "NULL" for name in ("memoryBandwidth", *LIMIT_COLUMNS)
+        name if export.has("TARGET_INFO_GPU", name) else "NULL"
+        for name in ("memoryBandwidth", "smCount", *LIMIT_COLUMNS)
     ]
     boards = export.query(f"SELECT id, cuDevice, uuid, name, {', '.join(optional)} FROM TARGET_INFO_GPU")
     by_id = {
-        board: (board_uuid(uuid), str(name), _bandwidth(bandwidth), _limits(limits))
-        for board, _, uuid, name, bandwidth, *limits in boards
+        board: (board_uuid(uuid), str(name), _bandwidth(bandwidth), _limits(limits), _count(multiprocessors))
+        for board, _, uuid, name, bandwidth, multiprocessors, *limits in boards
     }
     devices = [TraceDevice(None, row[1], *by_id[row[0]]) for row in boards]
     if export.has("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid"):
@@ -102,8 +106,39 @@ def _limits(stored: Sequence[object]) -> MultiprocessorLimits | None:
     return MultiprocessorLimits(warps, blocks, registers, shared_bytes, (major, minor))
 
 
+def _count(stored: object) -> int:
+    return stored if isinstance(stored, int) and 0 < stored < MOST_MULTIPROCESSORS else 0
+
+
 def _bandwidth(stored: object) -> float | None:
     return float(stored) if isinstance(stored, (int, float)) and stored > 0 else None
+
+
+def read_programs(export: Export, traced: Collection[int]) -> tuple[str, ...]:
+    """Names of processes and of their threads; an export lists all of the machine.
+
+    Args:
+        export: the file.
+        traced: the processes that something was recorded from.
+
+    Raises:
+        TraceError: the file is damaged.
+    """
+    found: dict[str, None] = {}
+    if export.has("PROCESSES", "globalPid", "name"):
+        found |= _choose_names(export.query("SELECT globalPid, name FROM PROCESSES"), traced)
+    if export.has("ThreadNames", "globalTid", "nameId") and export.has("StringIds", "id", "value"):
+        names = "SELECT globalTid, value FROM ThreadNames JOIN StringIds ON id = nameId"
+        found |= _choose_names(export.query(names), traced)
+    return tuple(found)
+
+
+def _choose_names(rows: Iterable[Sequence[Any]], traced: Collection[int]) -> dict[str, None]:
+    return {
+        str(name): None
+        for packed, name in rows
+        if isinstance(packed, int) and packed > 0 and packed >> ID_BITS & ID_MASK in traced
+    }
 
 
 def read_diagnostics(export: Export, traced: Collection[int]) -> tuple[str, ...]:

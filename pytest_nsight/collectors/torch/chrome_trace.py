@@ -24,6 +24,7 @@ from pytest_nsight.processes.regular_files import read_bounded
 
 _MOST_BYTES = 4 * 1024**3
 _WARP = 32
+_MOST_MULTIPROCESSORS = 2**16
 _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
 """Most resident blocks by compute capability, where they are not 32."""
 
@@ -202,8 +203,16 @@ def _read_devices(document: object, trace: Trace) -> tuple[TraceDevice, ...]:
     is_of_one = len({one["id"] for one in listed}) == len(listed)
     process = int(trace.launches.process[0]) if is_of_one and len(trace.launches) else None
     return tuple(
-        TraceDevice(process, one["id"], "", str(one.get("name", "")), None, _read_limits(one)) for one in listed
+        TraceDevice(
+            process, one["id"], "", str(one.get("name", "")), None, _read_limits(one), _read_multiprocessors(one)
+        )
+        for one in listed
     )
+
+
+def _read_multiprocessors(device: Mapping[str, object]) -> int:
+    count = device.get("numSms")
+    return count if isinstance(count, int) and 0 < count < _MOST_MULTIPROCESSORS else 0
 
 
 def _read_limits(device: Mapping[str, object]) -> MultiprocessorLimits | None:
