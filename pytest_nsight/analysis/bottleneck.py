@@ -1,52 +1,24 @@
 """What limits a trace or a range, with the evidence and the remedy. Pure.
 
 The class is the largest part of the wall time: kernels, exposed communication, exposed copies, or one of the causes
-of idle time. Kernels are divided further by what their categories usually need: arithmetic, or memory bandwidth.
-Work that was launched elsewhere limits the ranges that it belongs to, and is left out.
+of idle time. Kernels are divided further: they may wait for pages of managed memory, be short, or leave most of the
+device without a block; else it is what their categories usually need, arithmetic or memory bandwidth, and where
+most have no category, nothing is asserted. Work that was launched elsewhere limits the ranges that it belongs to,
+and is left out.
 """
 
 from __future__ import annotations
 
-import enum
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_nsight.analysis.categories import COMMUNICATION, COMPUTE_BOUND
+from pytest_nsight.analysis.categories import COMMUNICATION, COMPUTE_BOUND, MEMORY_BOUND
 from pytest_nsight.analysis.idle_causes import IdleCause
+from pytest_nsight.analysis.kernel_mix import TINY_NS, KernelMix
+from pytest_nsight.analysis.limit_classes import CLASS_OF, BottleneckClass, KernelLimit, RecordedProgram
 from pytest_nsight.analysis.timeline import DeviceWork, TimeState
 
-TINY_NS = 5_000
-"""A kernel shorter than this is mostly start and end."""
 _MOSTLY = 0.5
-
-
-class BottleneckClass(enum.Enum):
-    """What limits the speed."""
-
-    COMPUTE = "compute"
-    MEMORY = "memory"
-    LATENCY = "latency"
-    SYNCHRONISATION = "synchronisation"
-    TRANSFER = "transfer"
-    COMMUNICATION = "communication"
-    ALLOCATION = "allocation"
-    LOADING = "loading"
-    HOST = "host"
-    UNKNOWN = "unknown"
-
-
-REMEDIES: Mapping[BottleneckClass, str] = {
-    BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",
-    BottleneckClass.MEMORY: "fuse operations so that data is loaded once, keep tensors contiguous, use tiles",
-    BottleneckClass.LATENCY: "use CUDA graphs or torch.compile, fuse small kernels, increase the batch size",
-    BottleneckClass.SYNCHRONISATION: "remove .item(), print(tensor) and other waits for the device from the loop",
-    BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
-    BottleneckClass.COMMUNICATION: "overlap communication with kernels, use larger buckets, communicate less often",
-    BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, as PyTorch does without empty_cache()",
-    BottleneckClass.LOADING: "launch each kernel once before what you measure, and cache what is compiled",
-    BottleneckClass.HOST: "run less Python between launches, load data with more workers and pin_memory=True",
-    BottleneckClass.UNKNOWN: "record with --trace=cuda,nvtx from before the first launch",
-}
 
 _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     DeviceWork.COMMUNICATION: BottleneckClass.COMMUNICATION,
@@ -61,25 +33,6 @@ _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     IdleCause.MIGRATION: BottleneckClass.TRANSFER,
     IdleCause.UNKNOWN: BottleneckClass.UNKNOWN,
 }
-
-
-@dataclass(frozen=True, slots=True)
-class KernelMix:
-    """How the kernel time divides.
-
-    Attributes:
-        total_ns: all kernel time.
-        tiny_ns: time in kernels shorter than TINY_NS.
-        by_category: category -> time.
-    """
-
-    total_ns: int
-    tiny_ns: int
-    by_category: Mapping[str, int]
-
-    def share(self, part_ns: int) -> float:
-        """A part of the kernel time as a ratio."""
-        return part_ns / self.total_ns if self.total_ns else 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,72 +52,96 @@ class Bottleneck:
     remedy: str
 
 
-def classify(states: Mapping[TimeState, int], mix: KernelMix) -> Bottleneck | None:
+def classify(
+    states: Mapping[TimeState, int], mix: KernelMix, program: RecordedProgram | None = None
+) -> Bottleneck | None:
     """The bottleneck of a window; None for an empty one.
 
     Args:
         states: how long the devices are in each state.
         mix: of the kernels in the window.
+        program: that was recorded; one in Python where None.
     """
+    program = program or RecordedProgram()
     other_ns = states.get(DeviceWork.OTHER, 0)
     states = {state: time_ns for state, time_ns in states.items() if state is not DeviceWork.OTHER}
     wall_ns = sum(states.values())
     if not wall_ns:
         return None
+    of_kernels = judge_kernels(mix)
     weight: dict[BottleneckClass, int] = {}
     for state, time_ns in states.items():
-        limit = _BY_STATE[state] if state in _BY_STATE else _classify_kernels(mix)
+        limit = _BY_STATE.get(state, CLASS_OF[of_kernels])
         weight[limit] = weight.get(limit, 0) + time_ns
     limit = max(weight, key=lambda one: weight[one])
+    parts = {
+        state: time_ns
+        for state, time_ns in sorted(states.items(), key=lambda item: -item[1])
+        if time_ns and _BY_STATE.get(state, CLASS_OF[of_kernels]) is limit
+    }
     share = weight[limit] / wall_ns
-    evidence = _explain(limit, share, states, wall_ns, mix, is_part=bool(other_ns))
+    named = ", ".join(
+        f"{_describe(state, program)} {100 * time_ns / wall_ns:.1f} %" for state, time_ns in parts.items()
+    )
+    evidence = f"{100 * share:.1f} % of {'its own' if other_ns else 'the wall'} time: {named}"
+    if DeviceWork.KERNEL in parts:
+        evidence += f" ({_describe_kernels(mix, of_kernels)})"
     if other_ns:
         evidence += (
             f"; work launched elsewhere, {100 * other_ns / (wall_ns + other_ns):.1f} % of the window, is left out"
         )
-    return Bottleneck(limit, share, evidence, REMEDIES[limit])
+    # The remedy is that of the largest part.
+    particular = {DeviceWork.KERNEL: of_kernels, IdleCause.MIGRATION: KernelLimit.MIGRATION}
+    return Bottleneck(limit, share, evidence, program.remedy(particular.get(next(iter(parts)), limit)))
 
 
-def _classify_kernels(mix: KernelMix) -> BottleneckClass:
-    """The class with the most kernel time; latency where most of it is in tiny kernels."""
+def judge_kernels(mix: KernelMix) -> KernelLimit:
+    """What limits kernels: what is true of most of their time, else what their categories usually need.
+
+    Args:
+        mix: how their time divides.
+    """
+    if mix.share(mix.migrating_ns) > _MOSTLY:
+        return KernelLimit.MIGRATION
     if mix.share(mix.tiny_ns) > _MOSTLY:
-        return BottleneckClass.LATENCY
-    weights = {BottleneckClass.COMPUTE: 0, BottleneckClass.MEMORY: 0}
+        return KernelLimit.LENGTH
+    if mix.share(mix.unfilled_ns) > _MOSTLY:
+        return KernelLimit.BLOCKS
+    weights = {KernelLimit.ARITHMETIC: 0, KernelLimit.BANDWIDTH: 0, KernelLimit.UNNAMED: 0}
     for category, time_ns in mix.by_category.items():
-        # What it takes when nothing else runs is a state of its own.
-        if category != COMMUNICATION:
-            is_arithmetic = category in COMPUTE_BOUND
-            weights[BottleneckClass.COMPUTE if is_arithmetic else BottleneckClass.MEMORY] += time_ns
+        # What communication takes when nothing else runs is a state of its own.
+        if category in COMPUTE_BOUND:
+            weights[KernelLimit.ARITHMETIC] += time_ns
+        elif category in MEMORY_BOUND:
+            weights[KernelLimit.BANDWIDTH] += time_ns
+        elif category != COMMUNICATION:
+            weights[KernelLimit.UNNAMED] += time_ns
     return max(weights, key=lambda one: weights[one])
 
 
-def _explain(
-    limit: BottleneckClass,
-    share: float,
-    states: Mapping[TimeState, int],
-    wall_ns: int,
-    mix: KernelMix,
-    *,
-    is_part: bool,
-) -> str:
-    states_of = [
-        state for state in states if _BY_STATE.get(state, _classify_kernels(mix)) is limit and states[state]
-    ]
-    largest = sorted(states_of, key=lambda state: -states[state])
-    parts = ", ".join(f"{_describe(state)} {100 * states[state] / wall_ns:.1f} %" for state in largest)
-    text = f"{100 * share:.1f} % of {'its own' if is_part else 'the wall'} time: {parts}"
-    if DeviceWork.KERNEL in largest:
-        categories = sorted(mix.by_category.items(), key=lambda item: -item[1])[:3]
-        kinds = ", ".join(f"{category} {100 * mix.share(time_ns):.0f} %" for category, time_ns in categories)
-        tiny = f"{100 * mix.share(mix.tiny_ns):.0f} % in kernels under {TINY_NS / 1000:.0f} us"
-        text += f" (kernel time: {kinds}; {tiny})"
-    return text
+def _describe_kernels(mix: KernelMix, limit: KernelLimit) -> str:
+    """The evidence for what limits kernels."""
+    categories = sorted(mix.by_category.items(), key=lambda item: -item[1])[:3]
+    parts = [", ".join(f"{category} {100 * mix.share(time_ns):.0f} %" for category, time_ns in categories)]
+    if limit is KernelLimit.MIGRATION:
+        parts.append(f"{100 * mix.share(mix.migrating_ns):.0f} % while pages of managed memory move")
+    elif limit is KernelLimit.BLOCKS:
+        parts.append(
+            f"{100 * mix.share(mix.unfilled_ns):.0f} % in launches with blocks for less than half of the "
+            "device's multiprocessors"
+        )
+    else:
+        parts.append(f"{100 * mix.share(mix.tiny_ns):.0f} % in kernels under {TINY_NS / 1000:.0f} us")
+    if limit is KernelLimit.UNNAMED:
+        parts.append("which limit they have is not known from their names")
+    return f"kernel time: {'; '.join(parts)}"
 
 
-def _describe(state: TimeState) -> str:
-    names = {
+def _describe(state: TimeState, program: RecordedProgram) -> str:
+    names: Mapping[TimeState, str] = {
         DeviceWork.KERNEL: "kernels run",
         DeviceWork.COMMUNICATION: "only communication runs",
         DeviceWork.COPY: "only copies run",
+        IdleCause.HOST: f"idle, {program.host_words}",
     }
-    return names[state] if isinstance(state, DeviceWork) else f"idle, {state.value}"
+    return names.get(state, f"idle, {state.value}")

@@ -20,6 +20,8 @@ COMMUNICATION = "communication"
 OTHER = "other"
 COMPUTE_BOUND = frozenset({"GEMM", "attention", "convolution"})
 """Categories whose kernels reuse what they load, so that arithmetic usually limits them."""
+MEMORY_BOUND = frozenset({"softmax", "normalisation", "optimizer", MEMORY, "reduction", "elementwise"})
+"""Categories whose kernels load what they use once, so that the bandwidth of the memory usually limits them."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,11 +7,12 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_nsight.analysis.bottleneck import TINY_NS, Bottleneck, KernelMix, classify
+from pytest_nsight.analysis.bottleneck import Bottleneck, classify
 from pytest_nsight.analysis.categories import COMMUNICATION, CategoryRule, categorise
 from pytest_nsight.analysis.critical_path import PathTime, find_critical_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
+from pytest_nsight.analysis.kernel_mix import KernelTimes
 from pytest_nsight.analysis.kernel_use import (
     CategoryTime,
     CopyTime,
@@ -20,6 +21,7 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_copies,
     tabulate_kernels,
 )
+from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
@@ -46,11 +48,13 @@ class StateTime:
         state: what they did.
         total_ns: over all devices.
         share: of the wall time of all devices: what removing it would save at most.
+        program: that was recorded.
     """
 
     state: TimeState
     total_ns: int
     share: float
+    program: RecordedProgram
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,6 +155,8 @@ def analyse(
     details = LaunchDetails.of(trace)
     categories = categorise(trace.shapes, rules)
     timeline = build_timeline(trace, details, _flag_communication(trace, details, categories))
+    program = RecordedProgram.of(trace)
+    times = KernelTimes.of(trace, details, timeline, categories)
     table = RangeTable.of(trace, details, choose_ranges(trace, name, domain))
     is_chosen = bool(name) or domain is not None
     selection = select(trace, timeline, table, is_chosen=is_chosen)
@@ -162,10 +168,11 @@ def analyse(
     picture = Picture(
         devices=measure_devices(trace, timeline, selection.window),
         states=tuple(
-            StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0) for state, time_ns in states.items()
+            StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0, program)
+            for state, time_ns in states.items()
         ),
-        bottleneck=classify(states, _mix(trace, details, selection.launches, categories)),
-        limits=_find_limits(trace, details, timeline, table, categories),
+        bottleneck=classify(states, times.mix(selection.launches), program),
+        limits=_find_limits(trace, details, timeline, table, times, program),
         ranges=build_tree(trace, details, table),
         mixes=divide_ranges(trace, details, table, categories),
         works=measure_work(trace, table, works),
@@ -213,20 +220,13 @@ def _note_foreign(states: Mapping[TimeState, int]) -> tuple[str, ...]:
     return ("the devices did work launched elsewhere while the chosen ranges ran: choose ranges that launch more",)
 
 
-def _mix(trace: Trace, details: LaunchDetails, rows: Ints, categories: Sequence[str]) -> KernelMix:
-    """How the kernel time of some launches divides."""
-    rows = rows[details.is_compute[rows]]
-    duration_ns = details.duration_ns[rows]
-    names = {category: number for number, category in enumerate(dict.fromkeys(categories))}
-    of_shape = np.array([names[category] for category in categories], np.int64)
-    totals = np.zeros(len(names), np.int64)
-    np.add.at(totals, of_shape[trace.launches.shape[rows]], duration_ns)
-    by_category = {name: total for name, total in zip(names, totals.tolist(), strict=True) if total}
-    return KernelMix(int(duration_ns.sum()), int(duration_ns[duration_ns < TINY_NS].sum()), by_category)
-
-
 def _find_limits(
-    trace: Trace, details: LaunchDetails, timeline: Timeline, table: RangeTable, categories: Sequence[str]
+    trace: Trace,
+    details: LaunchDetails,
+    timeline: Timeline,
+    table: RangeTable,
+    times: KernelTimes,
+    program: RecordedProgram,
 ) -> tuple[RangeLimit, ...]:
     """The bottlenecks of the outermost ranges, and of those directly inside them, with the most device time."""
     outer = table.parent == NO_PARENT
@@ -241,7 +241,7 @@ def _find_limits(
         window = find_window(trace, timeline, table, positions)
         rows = table.costs.placed[table.costs.members.among(positions)]
         states = timeline.measure(window, timeline.find_own(trace, details, rows))
-        found = classify(states, _mix(trace, details, rows, categories))
+        found = classify(states, times.mix(rows), program)
         if found is not None:
             limits.append(RangeLimit(table.labels[label], found))
     return tuple(limits)

@@ -9,7 +9,7 @@ from pytest_nsight.analysis.host_calls import CallTime
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.picture import Picture, RangeLimit, StateTime, StepPath
 from pytest_nsight.analysis.range_tree import RangeNode
-from pytest_nsight.analysis.timeline import DeviceWork, TimeState
+from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.model.trace import TraceDevice
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.layout import Section, column, limit, share, time
@@ -57,7 +57,7 @@ def tabulate_states(states: Sequence[StateTime]) -> Section | None:
     shown = [one for one in states if one.total_ns]
     return Section(
         f"Wall time of all devices: {duration(sum(one.total_ns for one in states))}",
-        column("state", [describe_state(one.state) for one in shown], is_number=False),
+        column("state", [describe_state(one) for one in shown], is_number=False),
         [
             [
                 column("total", [time(one.total_ns) for one in shown]),
@@ -193,17 +193,19 @@ def state_bottleneck(picture: Picture) -> str:
     return f"Bottleneck: {found.limit.value}; {found.evidence}. To try: {found.remedy}." if found else ""
 
 
-def describe_state(state: TimeState) -> str:
+def describe_state(one: StateTime) -> str:
     """A state in words, such as "kernels", "copies only", "work launched elsewhere" or "idle: launching"."""
-    if isinstance(state, IdleCause):
-        return f"idle: {state.value}"
+    if one.state is IdleCause.HOST:
+        return f"idle: {one.program.host_words}"
+    if isinstance(one.state, IdleCause):
+        return f"idle: {one.state.value}"
     names = {
         DeviceWork.KERNEL: "kernels",
         DeviceWork.COMMUNICATION: "communication only",
         DeviceWork.COPY: "copies only",
         DeviceWork.OTHER: "work launched elsewhere",
     }
-    return names[state]
+    return names[one.state]
 
 
 def _name(device: TraceDevice, devices: Sequence[DeviceUse]) -> str:

@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.analysis.bottleneck import BottleneckClass, KernelMix, classify
+from pytest_nsight.analysis.bottleneck import classify
 from pytest_nsight.analysis.idle_causes import HOST_GAP_NS, IdleCause
+from pytest_nsight.analysis.kernel_mix import KernelMix
+from pytest_nsight.analysis.limit_classes import BottleneckClass
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.collectors.nsys.read import read

@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.analysis.bottleneck import BottleneckClass
+from pytest_nsight.analysis.limit_classes import BottleneckClass
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.collectors.open_recording import load_trace
 from tests.gpu.conftest import PROGRAMS

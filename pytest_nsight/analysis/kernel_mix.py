@@ -1,0 +1,148 @@
+"""How kernel time divides: by category and length, by the device that is used, by the pages that move. Pure."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.analysis.intervals import TimeSet
+from pytest_nsight.analysis.timeline import Timeline
+from pytest_nsight.model.trace import Ints, Trace, TraceDevice
+from pytest_nsight.trace.launch_table import LaunchDetails
+
+TINY_NS = 5_000
+"""A kernel shorter than this is mostly start and end."""
+
+
+@dataclass(frozen=True, slots=True)
+class KernelMix:
+    """How the kernel time divides.
+
+    Attributes:
+        total_ns: all kernel time.
+        tiny_ns: time in kernels shorter than TINY_NS.
+        by_category: category -> time.
+        unfilled_ns: time during which all kernels of the device together have blocks for less than half of its
+            multiprocessors; 0 where the recording does not say how many it has.
+        migrating_ns: time during which pages of managed memory move to or from the device.
+    """
+
+    total_ns: int
+    tiny_ns: int
+    by_category: Mapping[str, int]
+    unfilled_ns: int = 0
+    migrating_ns: int = 0
+
+    def share(self, part_ns: int) -> float:
+        """A part of the kernel time as a ratio."""
+        return part_ns / self.total_ns if self.total_ns else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class KernelTimes:
+    """What is known of the time of each launch, shape (launches,) each; 0 for copies.
+
+    Attributes:
+        duration_ns: length of the kernel.
+        unfilled_ns: part of it as in `KernelMix`.
+        migrating_ns: likewise.
+        category: index into ``categories``.
+        categories: the distinct ones.
+    """
+
+    duration_ns: Ints
+    unfilled_ns: Ints
+    migrating_ns: Ints
+    category: Ints
+    categories: tuple[str, ...]
+
+    @classmethod
+    def of(cls, trace: Trace, details: LaunchDetails, timeline: Timeline, categories: Sequence[str]) -> KernelTimes:
+        """The times of all launches.
+
+        Args:
+            trace: the trace.
+            details: of its launches.
+            timeline: of its devices.
+            categories: of each shape.
+        """
+        launches, axis = trace.launches, timeline.axis
+        duration_ns = np.where(details.is_compute, details.duration_ns, 0)
+        start = axis.place(timeline.device, launches.start_ns)
+        end = axis.place(timeline.device, launches.start_ns + duration_ns)
+        names = {category: number for number, category in enumerate(dict.fromkeys(categories))}
+        of_shape = np.array([names[category] for category in categories], np.int64)
+
+        def cover(times: TimeSet) -> Ints:
+            return times.covered(start, end) if len(times.start) else np.zeros(len(launches), np.int64)
+
+        return cls(
+            duration_ns=duration_ns,
+            unfilled_ns=cover(_find_unfilled(trace, timeline, start, end)),
+            migrating_ns=cover(_find_migrations(trace, timeline)),
+            category=of_shape[launches.shape],
+            categories=tuple(names),
+        )
+
+    def mix(self, rows: Ints) -> KernelMix:
+        """How the kernel time of some launches divides.
+
+        Args:
+            rows: shape (chosen,), rows of ``Trace.launches``.
+        """
+        duration_ns = self.duration_ns[rows]
+        totals = np.zeros(len(self.categories), np.int64)
+        np.add.at(totals, self.category[rows], duration_ns)
+        return KernelMix(
+            total_ns=int(duration_ns.sum()),
+            tiny_ns=int(duration_ns[duration_ns < TINY_NS].sum()),
+            by_category={name: time for name, time in zip(self.categories, totals.tolist(), strict=True) if time},
+            unfilled_ns=int(self.unfilled_ns[rows].sum()),
+            migrating_ns=int(self.migrating_ns[rows].sum()),
+        )
+
+
+def _find_migrations(trace: Trace, timeline: Timeline) -> TimeSet:
+    """When pages of managed memory move."""
+    moves = np.array([shape.is_migration for shape in trace.shapes] or [False], np.bool_)
+    rows = np.flatnonzero(moves[trace.launches.shape])
+    launches = trace.launches
+    return TimeSet.union(timeline.axis, timeline.device[rows], launches.start_ns[rows], launches.end_ns[rows])
+
+
+def _find_unfilled(trace: Trace, timeline: Timeline, start: Ints, end: Ints) -> TimeSet:
+    """When kernels run, and have blocks for less than half of the multiprocessors, all that run together.
+
+    Args:
+        trace: the trace.
+        timeline: of its devices.
+        start: shape (launches,), start of each launch on the axis of the timeline.
+        end: likewise; copies have no length.
+    """
+    counts = np.array([_count_multiprocessors(trace, one) for one in timeline.devices] or [0], np.int64)
+    # Without a grid nothing is known: what a graph that is traced whole launches may fill the device.
+    grids = [math.prod(shape.grid) for shape in trace.shapes] or [0]
+    blocks = np.array([float(grid) if grid > 0 else np.inf for grid in grids])
+    most = counts[timeline.device] if len(start) else start
+    own = np.minimum(blocks[trace.launches.shape], most).astype(np.int64)
+    rows = np.flatnonzero((end > start) & (most > 0))
+    if not (2 * own[rows] < most[rows]).any():
+        return TimeSet(timeline.axis, start[:0], start[:0])
+    at = np.concatenate([start[rows], end[rows]])
+    order = np.argsort(at, kind="stable")
+    at = at[order]
+    resident = np.cumsum(np.concatenate([own[rows], -own[rows]])[order])
+    is_unfilled = (resident[:-1] > 0) & (2 * resident[:-1] < np.tile(most[rows], 2)[order][:-1])
+    is_unfilled &= at[1:] > at[:-1]
+    return TimeSet(timeline.axis, at[:-1][is_unfilled], at[1:][is_unfilled])
+
+
+def _count_multiprocessors(trace: Trace, device: TraceDevice) -> int:
+    """Multiprocessors of a device; where it may be any of several boards, only a number that they share."""
+    if device.multiprocessors:
+        return device.multiprocessors
+    counts = {one.multiprocessors for one in trace.devices if device.name in ("", one.name)}
+    return counts.pop() if len(counts) == 1 else 0

@@ -1,0 +1,127 @@
+"""The classes of what limits a program, and what to try first against each, in words that fit the program. Pure."""
+
+from __future__ import annotations
+
+import enum
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from pytest_nsight.model.trace import OWN_DOMAIN, Trace
+
+
+class BottleneckClass(enum.Enum):
+    """What limits the speed."""
+
+    COMPUTE = "compute"
+    MEMORY = "memory"
+    KERNELS = "kernels"
+    LATENCY = "latency"
+    SYNCHRONISATION = "synchronisation"
+    TRANSFER = "transfer"
+    COMMUNICATION = "communication"
+    ALLOCATION = "allocation"
+    LOADING = "loading"
+    HOST = "host"
+    UNKNOWN = "unknown"
+
+
+class KernelLimit(enum.Enum):
+    """What limits the time in which kernels run."""
+
+    ARITHMETIC = "arithmetic"
+    BANDWIDTH = "bandwidth"
+    MIGRATION = "migration"
+    """Pages of managed memory move meanwhile."""
+    LENGTH = "length"
+    """Most of the kernels are short."""
+    BLOCKS = "blocks"
+    """The launches have blocks for less than half of the device."""
+    UNNAMED = "unnamed"
+    """The names of the kernels do not say."""
+
+
+CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
+    KernelLimit.ARITHMETIC: BottleneckClass.COMPUTE,
+    KernelLimit.BANDWIDTH: BottleneckClass.MEMORY,
+    KernelLimit.MIGRATION: BottleneckClass.TRANSFER,
+    KernelLimit.LENGTH: BottleneckClass.LATENCY,
+    KernelLimit.BLOCKS: BottleneckClass.LATENCY,
+    KernelLimit.UNNAMED: BottleneckClass.KERNELS,
+}
+
+_REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
+    KernelLimit.MIGRATION: "prefetch managed memory (cudaMemPrefetchAsync) or use device memory",
+    KernelLimit.BLOCKS: "launch more blocks: split the work over the whole device",
+    BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",
+    BottleneckClass.KERNELS: "read counters with --nsight-gpu-metrics or Nsight Compute, or name the kernels' "
+    "category with --category",
+    BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
+    BottleneckClass.COMMUNICATION: "overlap communication with kernels, use larger buckets, communicate less often",
+    BottleneckClass.LOADING: "launch each kernel once before what you measure, and cache what is compiled",
+    BottleneckClass.UNKNOWN: "record with --trace=cuda,nvtx from before the first launch",
+}
+_IN_PYTHON: Mapping[BottleneckClass | KernelLimit, str] = {
+    BottleneckClass.MEMORY: "fuse operations so that data is loaded once, keep tensors contiguous, use tiles",
+    BottleneckClass.LATENCY: "use CUDA graphs or torch.compile, fuse small kernels, increase the batch size",
+    BottleneckClass.SYNCHRONISATION: "remove .item(), print(tensor) and other waits for the device from the loop",
+    BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, as PyTorch does without empty_cache()",
+    BottleneckClass.HOST: "run less Python between launches, load data with more workers and pin_memory=True",
+}
+_ELSEWHERE: Mapping[BottleneckClass | KernelLimit, str] = {
+    BottleneckClass.MEMORY: "fuse kernels so that data is loaded once, read contiguous memory, use tiles",
+    BottleneckClass.LATENCY: "use CUDA graphs, fuse small kernels, launch fewer and larger kernels",
+    BottleneckClass.SYNCHRONISATION: "remove cudaDeviceSynchronize and other waits for the device from the loop",
+    BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, or allocate with cudaMallocAsync",
+    BottleneckClass.HOST: "run less host code between launches, prepare the next data while the device works",
+}
+_OF_PROFILER = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] from before the first launch"
+
+_PROFILERS = ("PyTorch profiler", "torch.profiler")
+_PROGRAM = re.compile(r"python|\bpt_main_thread\b|^ray::|ipykernel|jupyter", re.IGNORECASE)
+_RANGE = re.compile(r"\baten::|\bautograd::|\btorch\.|Torch-Compiled|\.py\b")
+_KERNEL = re.compile(r"\bat::native::|^triton_")
+
+
+@dataclass(frozen=True, slots=True)
+class RecordedProgram:
+    """What a recording shows of the program that was recorded, as far as messages need it.
+
+    Attributes:
+        is_python: whether anything shows that it runs Python.
+        has_profiler: whether the PyTorch profiler recorded it, and not Nsight Systems.
+    """
+
+    is_python: bool = True
+    has_profiler: bool = False
+
+    @classmethod
+    def of(cls, trace: Trace) -> RecordedProgram:
+        """The program of a trace: Python shows in names of processes, threads, ranges and kernels."""
+        has_profiler = trace.tool in _PROFILERS
+        is_python = (
+            has_profiler
+            or OWN_DOMAIN in trace.strings
+            or any(map(_PROGRAM.search, trace.programs))
+            or any(_KERNEL.search(shape.full_name) for shape in trace.shapes)
+            or any(map(_RANGE.search, trace.strings))
+        )
+        return cls(is_python, has_profiler)
+
+    @property
+    def host_words(self) -> str:
+        """What the host does where it is not in CUDA."""
+        return "Python or data loading" if self.is_python else "host code"
+
+    def remedy(self, limit: BottleneckClass | KernelLimit) -> str:
+        """What to try first.
+
+        Args:
+            limit: a class, or what limits kernels.
+        """
+        if limit is BottleneckClass.UNKNOWN and self.has_profiler:
+            return _OF_PROFILER
+        table = {**_REMEDIES, **(_IN_PYTHON if self.is_python else _ELSEWHERE)}
+        if limit not in table and isinstance(limit, KernelLimit):
+            return table[CLASS_OF[limit]]
+        return table[limit]

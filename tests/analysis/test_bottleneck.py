@@ -1,0 +1,158 @@
+"""What limits kernels, and which words the remedy has, on traces of a few lines."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.analysis.bottleneck import Bottleneck, classify
+from pytest_nsight.analysis.idle_causes import HOST_GAP_NS
+from pytest_nsight.analysis.kernel_mix import KernelMix
+from pytest_nsight.analysis.limit_classes import BottleneckClass
+from pytest_nsight.analysis.picture import analyse
+from pytest_nsight.analysis.timeline import DeviceWork
+from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.show.page import View, render
+from tests.trace.trace_builder import TraceBuilder
+
+MS = 1_000_000
+
+
+def bottleneck_of(builder: TraceBuilder, folder: Path) -> Bottleneck:
+    found = analyse(read(builder.write(folder / "trace.sqlite"))).bottleneck
+    assert found is not None
+    return found
+
+
+def h100(multiprocessors: int | None = 114) -> TraceBuilder:
+    return TraceBuilder().board("aaaa", "NVIDIA H100", process=100, multiprocessors=multiprocessors)
+
+
+def test_a_launch_of_one_block_does_not_use_the_device(tmp_path: Path) -> None:
+    found = bottleneck_of(h100().launch("matmul_naive", 0, 9 * MS, api_at=0, grid=(1, 1, 1)), tmp_path)
+
+    assert found.limit is BottleneckClass.LATENCY
+    assert "100 % in launches with blocks for less than half of the device's multiprocessors" in found.evidence
+    assert found.remedy == "launch more blocks: split the work over the whole device"
+
+
+@pytest.mark.parametrize(
+    ("multiprocessors", "grid", "limit"),
+    [
+        (None, (1, 1, 1), BottleneckClass.COMPUTE),
+        (114, (8, 7, 1), BottleneckClass.LATENCY),
+        (114, (57, 1, 1), BottleneckClass.COMPUTE),
+        (114, (2**31 - 1, 65535, 65535), BottleneckClass.COMPUTE),
+        (114, (0, 0, 0), BottleneckClass.COMPUTE),
+    ],
+    ids=["unknown device", "half empty", "half full", "full", "unknown grid"],
+)
+def test_blocks_are_compared_with_a_known_number_of_multiprocessors(
+    multiprocessors: int | None, grid: tuple[int, int, int], limit: BottleneckClass, tmp_path: Path
+) -> None:
+    trace = h100(multiprocessors).launch("gemm", 0, 9 * MS, api_at=0, grid=grid)
+
+    assert bottleneck_of(trace, tmp_path).limit is limit
+
+
+def test_small_launches_that_run_together_fill_the_device(tmp_path: Path) -> None:
+    trace = h100()
+    for stream in range(4):
+        trace.launch("gemm", stream, 9 * MS, api_at=stream, stream=stream, grid=(20, 1, 1))
+
+    assert bottleneck_of(trace, tmp_path).limit is BottleneckClass.COMPUTE
+
+
+def test_few_blocks_for_less_than_half_of_the_kernel_time_limit_nothing(tmp_path: Path) -> None:
+    trace = h100().launch("gemm", 0, 4 * MS, api_at=0).launch("gemm", 4 * MS, 9 * MS, api_at=1, grid=(500, 1, 1))
+
+    assert bottleneck_of(trace, tmp_path).limit is BottleneckClass.COMPUTE
+
+
+def test_a_board_that_may_be_any_of_several_has_the_number_that_they_share(tmp_path: Path) -> None:
+    """An export before 2025 does not say which board a process calls 0."""
+    trace = TraceBuilder("2024.2")
+    for uuid in ("aaaa", "bbbb"):
+        trace.board(uuid, "NVIDIA H100", multiprocessors=114)
+    trace.launch("gemm", 0, 9 * MS, api_at=0)
+
+    assert bottleneck_of(trace, tmp_path).limit is BottleneckClass.LATENCY
+
+
+@pytest.mark.parametrize(("moved_ns", "limit"), [(7 * MS, BottleneckClass.TRANSFER), (MS, BottleneckClass.MEMORY)])
+def test_a_kernel_that_waits_for_pages_of_managed_memory_is_a_transfer(
+    moved_ns: int, limit: BottleneckClass, tmp_path: Path
+) -> None:
+    trace = TraceBuilder().launch("reduce_kernel", 0, 10 * MS, api_at=0)
+    for number in range(10):
+        trace.migration(number * MS, number * MS + moved_ns // 10, 65536)
+    found = bottleneck_of(trace, tmp_path)
+
+    assert found.limit is limit
+    assert ("70 % while pages of managed memory move" in found.evidence) is (limit is BottleneckClass.TRANSFER)
+    assert ("cudaMemPrefetchAsync" in found.remedy) is (limit is BottleneckClass.TRANSFER)
+
+
+def test_kernels_without_a_category_are_not_asserted_to_be_bound_by_memory() -> None:
+    found = classify({DeviceWork.KERNEL: 100}, KernelMix(100, 0, {"other": 60, "elementwise": 40}))
+
+    assert found is not None
+    assert found.limit is BottleneckClass.KERNELS
+    assert "not known from their names" in found.evidence
+    for words in ("--nsight-gpu-metrics", "Nsight Compute", "--category"):
+        assert words in found.remedy
+
+
+@pytest.mark.parametrize(
+    ("mix", "limit"),
+    [
+        ({"other": 30, "GEMM": 60, "memory": 10}, BottleneckClass.COMPUTE),
+        ({"other": 30, "GEMM": 25, "softmax": 45}, BottleneckClass.MEMORY),
+        ({"MoE": 70, "GEMM": 30}, BottleneckClass.KERNELS),
+    ],
+)
+def test_what_most_of_the_time_is_known_to_need_is_the_limit(mix: dict[str, int], limit: BottleneckClass) -> None:
+    found = classify({DeviceWork.KERNEL: 100}, KernelMix(100, 0, mix))
+
+    assert found is not None
+    assert found.limit is limit
+
+
+def late(*, domain: str = "", name: str = "solve") -> TraceBuilder:
+    """The host works for a long time between two launches."""
+    trace = TraceBuilder().range(name, 0, 10, domain=domain).launch("step", 100, 200, api_at=0)
+    return trace.launch("step", 20 * HOST_GAP_NS, 20 * HOST_GAP_NS + 100, api_at=20 * HOST_GAP_NS - 10)
+
+
+def test_a_program_that_shows_no_python_gets_no_advice_for_python(tmp_path: Path) -> None:
+    trace = late()
+    trace.definitions["PROCESSES"] = "globalPid INTEGER, pid INTEGER, name TEXT"
+    trace.row("PROCESSES", globalPid=1 << 56 | 100 << 24, pid=100, name="/opt/icon/solver")
+    trace.row("PROCESSES", globalPid=1 << 56 | 7 << 24, pid=7, name="python3")
+    found = bottleneck_of(trace, tmp_path)
+
+    assert found.limit is BottleneckClass.HOST
+    assert "idle, host code" in found.evidence
+    text = render(read(tmp_path / "trace.sqlite"), 160, View())
+    assert "idle: host code" in text
+    assert not any(word in text for word in ("Python", "pin_memory", "torch"))
+
+
+@pytest.mark.parametrize("evidence", ["process", "thread", "aten", "own domain", "kernel"])
+def test_any_sign_of_python_gives_python_s_words(evidence: str, tmp_path: Path) -> None:
+    name, domain = ("aten::mm" if evidence == "aten" else "solve"), "pytest_nsight" * (evidence == "own domain")
+    trace = late(domain=domain, name=name)
+    trace.definitions["PROCESSES"] = "globalPid INTEGER, pid INTEGER, name TEXT"
+    trace.definitions["ThreadNames"] = "nameId INTEGER, priority INTEGER, globalTid INTEGER"
+    task = 1 << 56 | 100 << 24
+    if evidence == "process":
+        trace.row("PROCESSES", globalPid=task, pid=100, name="/usr/bin/python3.11")
+    if evidence == "thread":
+        trace.row("ThreadNames", nameId=trace.string("pt_main_thread"), globalTid=task | 100)
+    if evidence == "kernel":
+        trace.launch("void at::native::reduce_kernel<512>(int)", 300, 310, api_at=210)
+    found = bottleneck_of(trace, tmp_path)
+
+    assert "Python or data loading" in found.evidence
+    assert "pin_memory=True" in found.remedy
