@@ -14,6 +14,10 @@ from pytest_nsight.model.trace import COMPUTE_KINDS, COPY_KINDS, Ints, Trace
 from pytest_nsight.model.values import Shape
 
 
+MANAGED = "managed memory"
+"""The place of pages that migrate: it is neither side's."""
+
+
 @dataclass(frozen=True, slots=True)
 class ShapeTime:
     """The launches of one kernel with one configuration.
@@ -100,6 +104,8 @@ class CopyTime:
     @property
     def is_pinned(self) -> bool | None:
         """Whether no side is pageable host memory; None where the recording does not name all sides."""
+        if self.memory == MANAGED:
+            return None
         if "pageable" in self.memory:
             return False
         return None if "unknown" in self.memory else True

@@ -156,6 +156,15 @@ def test_copies_show_rate_memory_and_overlap(tmp_path):
     ]
 
 
+def test_a_migration_is_one_of_managed_memory(tmp_path):
+    trace = TraceBuilder().launch("k", 0, 9000, api_at=0).migration(1000, 2000, 65536)
+    text = page(trace, tmp_path)
+    copies = section(text, "Memory copies and sets: 65.5 kB")
+
+    assert copies["memcpy UVM HtoD (managed memory)"][5] == "-", "pages that move are neither pinned nor pageable"
+    assert "unknown to unknown" not in text
+
+
 def test_calls_show_the_synchronisation_of_all(tmp_path):
     calls = section(page(two_steps(), tmp_path), "CUDA calls: ")
 

@@ -21,6 +21,7 @@ COPY_DIRECTIONS = {
     10: "PtoP", 11: "UVM HtoD", 12: "UVM DtoH", 13: "UVM DtoD",
 }  # fmt: skip
 """CUPTI's kinds of copies; the last three are those of an export of Nsight Systems."""
+_MIGRATIONS = (11, 12, 13)
 
 MEMORY_KINDS = {
     1: "pageable", 2: "pinned", 3: "device", 4: "array", 5: "managed", 6: "device static",
@@ -161,5 +162,8 @@ def copy_shape(kind: int, source: int, target: int) -> Shape:
         target: likewise.
     """
     name = f"memcpy {COPY_DIRECTIONS.get(kind, f'of kind {kind}')}"
+    if kind in _MIGRATIONS:
+        # Neither side has a kind: the pages have no fixed place.
+        return Shape(kind="memcpy", name=name, full_name=f"{name} (managed memory)")
     places = " to ".join(MEMORY_KINDS.get(place, "unknown") for place in (source, target))
     return Shape(kind="memcpy", name=name, full_name=f"{name} ({places})")
