@@ -82,16 +82,18 @@ softmax=softmax
 normalisation=layer_?norm|rms_?norm|batch_?norm|group_?norm|instance_?norm|\bbn_|norm_kernel|\bln_(fwd|bwd)|GammaBeta|welford
 normalisation=RowwiseMoments|Compute(Backward)?FusedParams|ComputeInternalGradients
 convolution=conv(?!er)|implicit_|wgrad|dgrad|fprop|winograd|im2(d2)?col|col2im|[a-z]\d*cudnn_|igemm_(fwd|bwd|wrw)_gtc
-convolution=bwd_(weight|data)|compute\w{0,40}OffsetsKernel
+convolution=bwd_(weight|data)|compute\w{0,40}OffsetsKernel|\bfft2d_[rc]2[rc]
 GEMM=gemm|gemv|nvjet|cutlass(?!::\w+_t\b)|mat(rix)?_?mul|mul_mat|marlin|(\b|_)mm(\b|_)|xmma|cublas|dot_kernel|\bbmm|split_?k|wgmma
-GEMM=::linear|addmm
+GEMM=::linear|addmm|addbmm|::einsum
 memory=copy|memcpy|memset|(?<!pre)fill|transpose|permut|concat|\bcat_|CatArray|gather|scatter|index|(?<!rotary_)(?<!rotary)embedding
-memory=\bsplit|\bpad|nonzero|contiguous|unfold|arange|triu|tril|upsample|n(chw|hwc)To
+memory=aten::(to|clone|cat|stack|roll|repeat|reshape|(un)?flatten|zeros|ones|zero|full|new_\w+)(_like)?_?\b|\bsplit|\bpad|nonzero|contiguous|unfold|arange|triu|tril|upsample|n(chw|hwc)To
 reduction=reduce|reduction|\bsum\b|\bmean\b|argmax|argmin|topk|sort|scan|cumsum|nll_?loss|cross_?entropy
 reduction=segmented|DeviceCompact|histogram|\bnorm(?!al)
 elementwise=elementwise|pointwise|unrolled|gelu|silu|swiglu|relu|sigmoid|tanh|dropout|where|act_and_mul|quant
-elementwise=rotary|\brope|bias|\badd\b|\bmul\b|distribution|random|philox|for_each|transform_kernel|\bcast|convert
+elementwise=rotary|\brope|bias|\b(add|mul|subtract|multiply|divide)(\b|_)|vec(tor)?_?add|distribution|random|philox|for_each|transform_kernel|\bcast|convert
 elementwise=SubTensorOp|transform_config|aten::(add|mul|sub|div|exp|pow|sqrt|neg|clamp)
+elementwise=aten::(a?(sin|cos|tan)h?|abs|sgn|sign|log(1p|2|10)?|floor|ceil|round|erf|rsqrt|reciprocal|square|bitwise_\w+|remainder|isnan|uniform|threshold|lerp|maximum|minimum|eq|ne|lt|le|gt|ge)(_backward)?_?\b
+elementwise=^cupy_(add|subtract|multiply|(true_|floor_)?divide|negative|power|sqrt|square|exp|log|a?(sin|cos|tan)h?|abs\w*|maximum|minimum|clip|(not_)?equal|less|greater|logical|bitwise|invert|sign|remainder|is(nan|inf|finite)|floor|ceil|rint)(\b|_)
 """
 _LIBRARIES = re.compile(r"\b(flashinfer|cutlass|cute)::")
 """Namespaces of libraries that have kernels of all categories."""

@@ -6,6 +6,8 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
 
+from pytest_nsight.model.kernel_names import scoped_name
+
 _FEWEST = 3
 _MANY = 20
 """Names that differ in one number only and are this many count something, such as operators, not sizes."""
@@ -17,6 +19,7 @@ _OPERATOR_IDS = re.compile(r",? *\b(?:seq|op_id|seq_id|fwd_thread_id|Iteration|i
 _DIGITS = str.maketrans("123456789", 9 * "0")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _MOST_DIFFERENCES = 48
+_BARE = frozenset({"kernel", "Kernel", "Kernel2", "device_kernel"})
 
 
 def fold_names(names: Iterable[str]) -> dict[str, str]:
@@ -81,6 +84,16 @@ def _fold_number(names: Iterable[str], position: int) -> dict[str, str]:
         if is_row or len(members) > _MANY:
             folded.update(dict.fromkeys(members.values(), family))
     return folded
+
+
+def keep_namespace(full_name: str, short: str) -> str:
+    """The short name of a kernel; with its namespaces where it only says that it is a kernel.
+
+    Args:
+        full_name: as the profiler gave it.
+        short: the normalised name.
+    """
+    return scoped_name(full_name) or short if short in _BARE else short
 
 
 def distinguish(names: Sequence[tuple[str, str]]) -> list[str]:

@@ -7,12 +7,11 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.display_names import distinguish
+from pytest_nsight.analysis.display_names import distinguish, keep_namespace
 from pytest_nsight.analysis.occupancy import Occupancy, estimate_occupancy
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.trace import COMPUTE_KINDS, COPY_KINDS, Ints, Trace
 from pytest_nsight.model.values import Shape
-
 
 MANAGED = "managed memory"
 """The place of pages that migrate: it is neither side's."""
@@ -125,7 +124,12 @@ def tabulate_kernels(trace: Trace, rows: Ints, categories: Sequence[str]) -> tup
         shape = trace.shapes[number]
         if shape.kind in COMPUTE_KINDS:
             by_name.setdefault((shape.kind, shape.full_name or shape.name), []).append(number)
-    names = distinguish([(full_name, trace.shapes[numbers[0]].name) for (_, full_name), numbers in by_name.items()])
+    names = distinguish(
+        [
+            (full_name, keep_namespace(full_name, trace.shapes[numbers[0]].name))
+            for (_, full_name), numbers in by_name.items()
+        ]
+    )
     limits = next((device.limits for device in trace.devices if device.limits), None)
     kernels = []
     for ((kind, full_name), numbers), name in zip(by_name.items(), names, strict=True):

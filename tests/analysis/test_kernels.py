@@ -142,15 +142,44 @@ def test_kernels_have_a_category(name: str, category: str) -> None:
         ),
         ("fused_moe_kernel", "GEMM"),
         ("matrixMulKernel(float *, float *, float *, int)", "GEMM"),
+        ("cupy_multiply__float64_float64_float64", "elementwise"),
+        ("cupy_subtract__float32_float32_float32", "elementwise"),
+        ("add_parallel(int, float *, float *)", "elementwise"),
+        ("void fft2d_r2c_32x32<float, false, 0u, false>(float2*, float const*)", "convolution"),
+        ("void fft2d_c2r_32x32<float, false, false, 0u>(float*, float2 const*)", "convolution"),
     ],
 )
 def test_the_own_name_decides_and_arguments_only_of_generic_kernels(full_name: str, category: str) -> None:
     assert categorise([Shape("kernel", normalise(full_name), full_name)]) == (category,)
 
 
-@pytest.mark.parametrize(("name", "category"), [("linear", "GEMM"), ("mul_", "elementwise"), ("select", "other")])
+@pytest.mark.parametrize(
+    ("name", "category"),
+    [
+        ("linear", "GEMM"),
+        ("mul_", "elementwise"),
+        ("sin", "elementwise"),
+        ("abs_", "elementwise"),
+        ("neg", "elementwise"),
+        ("threshold_backward", "elementwise"),
+        ("logsumexp", "other"),
+        ("clone", "memory"),
+        ("zeros_like", "memory"),
+        ("topk", "reduction"),
+        ("baddbmm", "GEMM"),
+        ("select", "other"),
+    ],
+)
 def test_an_operator_is_known_by_its_namespace_too(name: str, category: str) -> None:
     assert categorise([Shape("operator", name, f"aten::{name}")]) == (category,)
+
+
+def test_a_kernel_called_kernel_keeps_its_namespace(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("void internal::gemvx::kernel<int, 7>(int)", 0, 100, api_at=0)
+    trace.launch("kernel", 200, 250, api_at=1).launch("void other::mul<int>(int)", 300, 310, api_at=2)
+
+    names = [one.name for one in analyse(read(trace.write(tmp_path / "t.sqlite"))).kernels]
+    assert names == ["internal::gemvx::kernel", "kernel", "mul"]
 
 
 def test_a_user_s_rule_reads_the_full_name_before_any_built_in_rule() -> None:

@@ -430,7 +430,7 @@ def test_boards_are_those_of_the_driver(monkeypatch):
             return 0
 
         def cuDeviceGetAttribute(self, value, number, device):  # noqa: N802
-            known = {36: 3201000, 37: 6016, 39: 2048, 10: 32, 106: 32, 82: 65536, 81: 233472, 75: 9, 76: 0}
+            known = {16: 132, 36: 3201000, 37: 6016, 39: 2048, 10: 32, 106: 32, 82: 65536, 81: 233472, 75: 9, 76: 0}
             assert device.value == 40
             value._obj.value = known[number]
             return 0
@@ -445,6 +445,7 @@ def test_boards_are_those_of_the_driver(monkeypatch):
     assert (board.limits.warps, board.limits.blocks, board.limits.registers) == (64, 32, 65536)
     assert (board.limits.shared_bytes, board.limits.capability) == (233472, (9, 0))
     assert (board.process, board.ordinal, board.uuid, board.name) == (7, 0, "GPU-1", "NVIDIA H200")
+    assert board.multiprocessors == 132
 
 
 def test_records_one_by_one_are_those_of_the_buffer(device):
