@@ -61,6 +61,7 @@ def tabulate_kernels(kernels: Sequence[KernelTime], top: int, *, full_names: boo
         column("operator" if is_host else "kernel", cells[0], is_number=False),
         [columns[:5]] if is_host else [columns[:5], columns[5:]],
         "" if is_host else "occupancy: theoretical, of the launch configuration; -: the recording lacks the limits",
+        keeps_names=full_names,
     )
 
 

@@ -9,12 +9,11 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from pytest_nsight.model.units import count, duration, number
-from pytest_nsight.report.table import Column, align
+from pytest_nsight.report.table import Column, align, taken
 
 NARROWEST, WIDEST = 80, 160
 ELLIPSIS = ".."
 _NAME_WIDTH = 24
-_GAP_WIDTH = 2
 
 _OPERATOR_WORDS = (
     ("Kernel", "Operator"),
@@ -38,12 +37,15 @@ class Section:
         groups: the other columns in groups. Where not all fit beside the names, each group makes a table, with the
             same names.
         footnote: a sentence below the table, "" for none.
+        keeps_names: whether a name that is too long for its column has a line of its own above its row, of any
+            length, in place of being shortened.
     """
 
     title: str
     names: Column
     groups: Sequence[Sequence[Column]]
     footnote: str = ""
+    keeps_names: bool = False
 
     def of_operators(self) -> Section:
         """The section in the words for operators of a CPU; names and numbers stay."""
@@ -52,6 +54,7 @@ class Section:
             _rename(self.names),
             [[_rename(column) for column in group] for group in self.groups],
             _speak_of_operators(self.footnote),
+            self.keeps_names,
         )
 
     def render(self, width: int) -> str:
@@ -61,16 +64,28 @@ class Section:
             width: the most characters that a line may have.
         """
         whole = [column for group in self.groups for column in group]
-        taken = sum(column.width + _GAP_WIDTH for column in whole)
-        fits = min(self.names.width, _NAME_WIDTH) + taken <= width
+        fits = min(self.names.width, _NAME_WIDTH) + taken(whole) <= width
         groups = [whole] if fits else self.groups
-        tables = [_rule_off(align([self.names, *group], width, ELLIPSIS)) for group in groups]
+        tables = [self._draw(group, width) for group in groups]
         lines = [
             *wrap(printable(self.title), width),
             *"\n\n".join(tables).splitlines(),
             *wrap(self.footnote, width),
         ]
         return "\n".join(lines)
+
+    def _draw(self, group: Sequence[Column], width: int) -> str:
+        """The names and a group of columns."""
+        if not self.keeps_names:
+            return _rule_off(align([self.names, *group], width, ELLIPSIS))
+        names = self.names.cells
+        is_long = [len(name) > max(width - taken(group), len(self.names.header)) for name in names]
+        short = ["" if long else name for name, long in zip(names, is_long, strict=True)]
+        header, rule, *rows = _rule_off(align([replace(self.names, cells=short), *group], width, ELLIPSIS)).split(
+            "\n"
+        )
+        lines = [f"{name}\n{row}" if long else row for name, row, long in zip(names, rows, is_long, strict=True)]
+        return "\n".join([header, rule, *lines])
 
 
 def _rename(column: Column) -> Column:

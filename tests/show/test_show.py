@@ -140,6 +140,23 @@ def test_kernels_that_differ_in_template_arguments_only_have_different_names(tmp
     assert "void f<int, 4>(int)" in page(trace, tmp_path, full_names=True)
 
 
+@pytest.mark.parametrize("width", [80, 120, 160])
+def test_full_names_are_whole_at_any_width(width, tmp_path):
+    names = [
+        f"void at::native::reduce_kernel<512, {number}, {'at::native::MeanOps<float>, ' * 12}>" for number in (1, 2)
+    ]
+    trace = TraceBuilder()
+    for number, name in enumerate([*names, "short"]):
+        trace.launch(name, 100 * number, 100 * number + 30 + number, api_at=number)
+    lines = page(trace, tmp_path, width, full_names=True).splitlines()
+
+    assert set(names) <= set(lines)
+    row = lines[lines.index(names[1]) + 1].split()
+    assert row[:3] == ["reduction", "1", "31.0"]
+    assert any(line.startswith("short  ") for line in lines)
+    assert not any(".." in line for line in lines)
+
+
 def test_copies_show_rate_memory_and_overlap(tmp_path):
     """500 kB in 10 us are 50 GB/s; a kernel runs during half of it."""
     trace = two_steps().launch("beside", 65_000, 70_000, api_at=50_000)
