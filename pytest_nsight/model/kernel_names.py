@@ -189,6 +189,15 @@ def _find_operation(arguments: str) -> str:
     return f"{found}, {standard}" if standard else found
 
 
+def launches_kernel(call: str) -> bool:
+    """Whether a function of this name of CUDA's or HIP's API launches a kernel or a graph of them.
+
+    Args:
+        call: as a profiler spells it.
+    """
+    return "Launch" in call and "HostFunc" not in call
+
+
 def function_name(name: str) -> str:
     """The name of a function of CUDA's API without "_v3020", the version that nsys and CUPTI append."""
     head, separator, version = name.rpartition("_v")

@@ -238,6 +238,51 @@ def test_a_trace_without_a_gpu_is_shown_by_what_there_is(
     assert re.search(r"kernel time +- +30\.2 us +new", capsys.readouterr().out)
 
 
+def test_a_length_below_zero_counts_as_none(tmp_path: Path) -> None:
+    content = document()
+    content["traceEvents"].append(event("cpu_op", "aten::wrong", 30, -0.001))
+    trace = load_trace(write(tmp_path, content))
+
+    assert trace.notes == ("1 event ends before it starts; it counts as without length",)
+    assert {one.path: one.kernel_ns for one in analyse(trace).ranges}["step",] == 30_250
+
+
+def test_kernels_that_lost_their_times_are_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """pytorch/kineto#109; the other events count from 1970."""
+    content = document()
+    for one in content["traceEvents"]:
+        one["ts"] = one.get("ts", 0) + 1_610_366_000_000_000
+    content["traceEvents"] += [event("kernel", f"lost_{number}", 0, 0, args={"device": 0}) for number in range(2)]
+    path = write(tmp_path, content)
+
+    assert load_trace(path).notes[0].startswith("2 kernels, copies or sets have the time 0 and no length")
+    assert main(["show", str(path)]) == 0
+    text = capsys.readouterr().out
+    assert "over 100 us" in text
+    assert "pytorch/kineto#109" in text
+    assert "lost_" not in text
+
+
+def test_launches_without_kernels_are_told(tmp_path: Path) -> None:
+    content = document()
+    content["traceEvents"] = [one for one in content["traceEvents"] if one.get("pid") != 0]
+    (note,) = load_trace(write(tmp_path, content)).notes
+
+    assert note.startswith("the trace holds 1 launch and no kernel: ")
+    assert "activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]" in note
+    assert not load_trace(write(tmp_path, document())).notes
+
+
+def test_idle_time_without_a_cause_gets_the_advice_of_the_profiler(tmp_path: Path) -> None:
+    kernels = [event("kernel", "gemm", at, 10, pid=0, args={"device": 0}) for at in (0, 1000)]
+    found = analyse(load_trace(write(tmp_path, {"schemaVersion": 1, "traceEvents": kernels}))).bottleneck
+
+    assert found is not None
+    assert found.limit.value == "unknown"
+    assert "ProfilerActivity.CUDA" in found.remedy
+    assert "--trace" not in found.remedy
+
+
 @pytest.mark.slow
 def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
     torch = pytest.importorskip("torch")
@@ -261,7 +306,7 @@ def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
         (b"[" * 100_000, "cannot be read"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": 3, "ts": 1}]}', "name"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]}', "ts"),
-        (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -4}]}', "dur"),
+        (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -Infinity}]}', "dur"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": NaN}]}', "ts"),
         (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "k", "ts": 1, "pid": "p"}]}', "pid"),
     ],

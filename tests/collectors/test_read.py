@@ -415,3 +415,12 @@ def test_rows_without_a_name_of_their_own_have_none():
 
     assert names.find(np.array([9, 1, 2, 3, 10, 5])).tolist() == [2, -1, 0, -1, -1, 1]
     assert InlineNames(np.zeros(0, np.int64), ()).find(np.array([1, 2])).tolist() == [-1, -1]
+
+
+def test_launches_whose_kernels_are_missing_are_told_beside_copies(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("a", 0, 100).copy(50, 60, 8, api_at=10).call("cudaLaunchKernel_v7000", 20, 22)
+    trace.call("cudaLaunchHostFunc_v10000", 30, 32)
+    (note,) = read(trace.write(tmp_path / "t.sqlite")).notes
+
+    assert note.startswith("the recording holds 1 launch, and copies, but no kernel")
+    assert read(trace.launch("k", 70, 80, api_at=40).write(tmp_path / "t.sqlite")).notes == ()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import dataclasses
 import platform
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -25,8 +25,11 @@ from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.kernel_names import launches_kernel
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Trace
+from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, Calls, Launches, Ranges, Trace
+from pytest_nsight.model.units import count
+from pytest_nsight.model.values import Shape
 
 LATEST_NS = 2**62
 """146 years: what lies beyond is no time, and would overflow a difference."""
@@ -92,6 +95,7 @@ def read(path: Path) -> Trace:
             *notes,
             *open_notes,
             *_find_hidden_graphs(calls, launches, texts.texts),
+            *_find_missing_kernels(calls, shapes, texts.texts),
             *metric_notes,
             *filter(None, [damage]),
         ),
@@ -203,8 +207,8 @@ def _close_ranges(ranges: Ranges, calls: Calls, launches: Launches) -> tuple[Ran
     last_ns = max(int(t.end_ns.max()) for t in (ranges, calls, launches) if len(t))
     columns = {name: getattr(ranges, name) for name in Ranges.__slots__}
     columns["end_ns"] = np.where(ranges.is_open, last_ns, ranges.end_ns)
-    count = int(ranges.is_open.sum())
-    return Ranges(**columns), [f"{count} ranges never ended: the program was killed, or crashed, inside them"]
+    number = int(ranges.is_open.sum())
+    return Ranges(**columns), [f"{number} ranges never ended: the program was killed, or crashed, inside them"]
 
 
 def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]) -> list[str]:
@@ -222,6 +226,18 @@ def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]
     return [
         f"{hidden} launches of CUDA graphs left no kernels in the recording; record with `--cuda-graph-trace=node`"
     ]
+
+
+def _find_missing_kernels(calls: Calls, shapes: Sequence[Shape], texts: tuple[str, ...]) -> list[str]:
+    """A note if kernels were launched and only copies recorded; explain_emptiness speaks where nothing was."""
+    if not shapes or any(shape.kind in COMPUTE_KINDS for shape in shapes):
+        return []
+    launching = [number for number in distinct(calls.name).tolist() if launches_kernel(texts[number])]
+    launched = int(np.isin(calls.name, launching).sum())
+    if not launched:
+        return []
+    seen = f"the recording holds {count(launched, 'launch', 'launches')}, and copies, but no kernel"
+    return [f"{seen}: its table of kernels is missing or empty; export the report again, or record again"]
 
 
 def _read_strings(export: Export, ids: npt.NDArray[Any]) -> dict[int, str]:

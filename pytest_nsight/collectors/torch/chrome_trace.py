@@ -15,10 +15,12 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events, parse_written
+from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events, mend_events, parse_written
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.model.errors import TraceError
+from pytest_nsight.model.kernel_names import launches_kernel
 from pytest_nsight.model.trace import MultiprocessorLimits, Ranges, Trace, TraceDevice
+from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Shape
 from pytest_nsight.processes.regular_files import read_bounded
 
@@ -69,7 +71,7 @@ def read_chrome_trace(path: Path) -> Trace:
     listed = document.get("traceEvents") if isinstance(document, dict) else document
     if not isinstance(listed, list):
         raise TraceError(f"{path} is no trace of the PyTorch profiler: {_explain_other(document)}; {_OTHER}")
-    events = [_keep(event) for event in listed if _is_kept(event)]
+    events, notes = mend_events([_keep(event) for event in listed if _is_kept(event)])
     try:
         check_events(events)
     except ValueError as error:
@@ -84,6 +86,7 @@ def read_chrome_trace(path: Path) -> Trace:
         trace,
         shapes=tuple(map(_name_copy, trace.shapes)),
         devices=_read_devices(document, trace) or trace.devices,
+        notes=(*notes, *_note_missing_kernels(trace)),
         tool="PyTorch profiler",
         epoch_ns=_read_epoch(document, first_us),
     )
@@ -180,6 +183,19 @@ def _add_ranges(trace: Trace, events: Sequence[Event]) -> Trace:
     }
     columns = {name: np.concatenate([getattr(trace.ranges, name), values]) for name, values in added.items()}
     return dataclasses.replace(trace, ranges=Ranges(**columns), strings=tuple(numbers))
+
+
+def _note_missing_kernels(trace: Trace) -> list[str]:
+    """A note where kernels were launched and none was recorded."""
+    if any(shape.kind in ("kernel", "graph") for shape in trace.shapes):
+        return []
+    launching = [launches_kernel(text) for text in trace.strings]
+    launched = sum(launching[number] for number in trace.calls.name.tolist())
+    if not launched:
+        return []
+    reason = f"the trace holds {count(launched, 'launch', 'launches')} and no kernel: the profiler recorded none"
+    activities = "`activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"
+    return [f"{reason}; record with {activities}, and without another profiler (nsys, ncu, proton) in the program"]
 
 
 def _name_copy(shape: Shape) -> Shape:

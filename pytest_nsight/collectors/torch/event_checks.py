@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
+
+from pytest_nsight.model.units import count
 
 PREFIX = "pytest_nsight:"
 """A range of ours is a record_function named `pytest_nsight:<payload>:<name>`."""
@@ -16,6 +18,7 @@ Event = Mapping[str, Any]
 _LATEST_US = 2.0**52
 """142 years; later microseconds could not be counted in nanoseconds of 64 bits."""
 
+_ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _LARGEST = 2**62
 _LARGEST_SMALL = 2**31
 _MOST_DIGITS = 18
@@ -46,6 +49,38 @@ def parse_written(text: str) -> object:
 def _escape(written: re.Match[str]) -> str:
     before, name, after = written.groups()
     return f"{before}{json.dumps(name)[1:-1]}{after}"
+
+
+def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
+    """The events that can be used, and notes on those that Kineto wrote wrongly.
+
+    A length below zero counts as none. What ran on a device at time 0 for no time has lost its times.
+
+    Args:
+        events: decoded JSON, unchecked but for their categories.
+    """
+    kept = [event for event in events if not _is_timeless(event)]
+    notes = []
+    if lost := len(events) - len(kept):
+        what = count(lost, "kernel, copy or set has", "kernels, copies or sets have")
+        notes.append(
+            f"{what} the time 0 and no length, a known fault of the profiler (pytorch/kineto#109); left out"
+        )
+    is_negative = [_is_time(event.get("dur")) and event["dur"] < 0 for event in kept]
+    if wrong := sum(is_negative):
+        what = count(wrong, "event ends before it starts; it counts", "events end before they start; they count")
+        notes.append(f"{what} as without length")
+        kept = [{**event, "dur": 0} if bad else event for event, bad in zip(kept, is_negative, strict=True)]
+    return kept, notes
+
+
+def _is_timeless(event: Event) -> bool:
+    # Not "==" alone: False is 0, and what is no number is told later.
+    return event["cat"] in _ON_DEVICE and _is_zero(event.get("ts")) and _is_zero(event.get("dur"))
+
+
+def _is_zero(value: object) -> bool:
+    return type(value) in (int, float) and value == 0
 
 
 def check_events(events: object) -> None:
