@@ -424,3 +424,37 @@ def test_launches_whose_kernels_are_missing_are_told_beside_copies(tmp_path: Pat
 
     assert note.startswith("the recording holds 1 launch, and copies, but no kernel")
     assert read(trace.launch("k", 70, 80, api_at=40).write(tmp_path / "t.sqlite")).notes == ()
+
+
+LOST = "Not all {} events might have been collected."
+DRIVER = (
+    "Installed CUDA driver version (13.3) is not supported by this build of Nsight Systems. CUDA trace will be ..."
+)
+
+
+@pytest.mark.parametrize(
+    ("diagnostics", "words"),
+    [
+        ([LOST.format("NVTX"), LOST.format("CUDA")], "the last CUDA records are missing"),
+        ([LOST.format("NVTX"), LOST.format("CUDA"), DRIVER], "the driver, 13.3, is newer than this version"),
+        ([DRIVER, "No NVTX events collected. Does the process use NVTX?"], "the driver, 13.3, is newer than"),
+        (["Something about CUDA.", "Something else."], 'nsys says "Something about CUDA."'),
+    ],
+)
+def test_missing_kernels_are_explained_by_what_nsys_says_of_cuda(
+    diagnostics: list[str], words: str, tmp_path: Path
+) -> None:
+    trace = TraceBuilder().call("cuInit", 0, 10)
+    for text in diagnostics:
+        trace.diagnostic(text)
+    explanation = read_explained(trace.write(tmp_path / "t.sqlite")).notes[-1]
+
+    assert explanation.startswith("the recording holds 1 calls of CUDA but no kernel")
+    assert words in explanation
+    assert "NVTX records" not in explanation
+
+
+def test_a_driver_that_is_too_new_is_no_damage_where_kernels_were_recorded(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("a", 0, 9).launch("k", 3, 4, api_at=1).diagnostic(DRIVER)
+
+    assert read_explained(trace.write(tmp_path / "t.sqlite")).notes == ()

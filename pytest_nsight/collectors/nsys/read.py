@@ -130,13 +130,13 @@ def explain_emptiness(trace: Trace) -> str | None:
     """
     if not len(trace.launches):
         seen = f"{len(trace.calls)} calls of CUDA but no kernel" if len(trace.calls) else "no CUDA activity"
-        if trace.damage:
-            return f"the recording holds {seen}: {trace.damage}"
+        if cause := _find_driver_cause(trace.diagnostics) or trace.damage:
+            return f"the recording holds {seen}: {cause}"
         return (
             f"the recording holds {seen}: the program used no GPU, or the driver is newer than "
             f"{trace.tool or 'this nsys'} supports, or another user of CUPTI (torch.profiler, proton, ncu) was "
             f"active in the program; update nsys, remove the other profiler, and run `pytest-nsight doctor`"
-            f"{_quote_last(trace.diagnostics)}{_explain_wsl()}"
+            f"{_quote_one(trace.diagnostics)}{_explain_wsl()}"
         )
     names = [trace.strings[number] for number in distinct(trace.ranges.domain).tolist()]
     if OWN_DOMAIN in trace.strings and OWN_DOMAIN not in names:
@@ -152,14 +152,27 @@ def explain_emptiness(trace: Trace) -> str | None:
     return None
 
 
-def _quote_last(diagnostics: tuple[str, ...]) -> str:
-    return f' (nsys says "{diagnostics[-1]}")' if diagnostics else ""
+def _quote_one(diagnostics: Sequence[str]) -> str:
+    """The diagnostic that says most of missing kernels: the last one about CUDA, else the last one."""
+    chosen = [text for text in diagnostics if _is_about_cuda(text)] or list(diagnostics)
+    return f' (nsys says "{chosen[-1]}")' if chosen else ""
 
 
-def _find_damage(diagnostics: tuple[str, ...]) -> str:
-    """What nsys reports as missing from a process that it recorded something of, "" for nothing."""
-    own = (text for text in diagnostics if not read_session.names_process(text))
-    return next((complaint.sentence for complaint in recognise_all(own) if complaint.is_loss), "")
+def _is_about_cuda(diagnostic: str) -> bool:
+    return "CUDA" in diagnostic or "CUPTI" in diagnostic
+
+
+def _find_driver_cause(diagnostics: Sequence[str]) -> str:
+    """What nsys reports of a driver that is too new for it, which is damage only where kernels are missing."""
+    complaints = recognise_all(text for text in diagnostics if "driver version" in text)
+    return next((complaint.sentence for complaint in complaints if complaint.meaning), "")
+
+
+def _find_damage(diagnostics: Sequence[str]) -> str:
+    """What nsys reports as missing from a process that it recorded something of, "" for nothing; CUDA's first."""
+    own = [text for text in diagnostics if not read_session.names_process(text)]
+    complaints = recognise_all(sorted(own, key=lambda text: not _is_about_cuda(text)))
+    return next((complaint.sentence for complaint in complaints if complaint.is_loss), "")
 
 
 def _explain_wsl() -> str:
