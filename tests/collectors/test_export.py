@@ -10,6 +10,7 @@ from contextlib import closing
 import pytest
 
 from pytest_nsight.collectors.nsys.export import export, find_report
+from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.collectors.nsys.profiling import profile, profile_command
 from pytest_nsight.model.errors import NsysError
 from tests.collectors.real import environment, run
@@ -92,6 +93,24 @@ def test_a_failed_export_leaves_no_database(mode, fake, tmp_path):
 
     assert sqlite.read_bytes() == b"older"
     assert [path.name for path in tmp_path.glob("*.part*")] == []
+
+
+def test_a_report_of_a_newer_nsys_is_called_that(tmp_path):
+    """What nsys 2022.4 says of a report of 2023; the same words of an import mean two versions on PATH."""
+    said = "Dynamic exception type: boost::wrapexcept<QuadDCommon::ProtobufParseException>"
+    nsys = tmp_path / "nsys"
+    nsys.write_text(f"#!/bin/sh\necho '{said}'\nexit 1\n")
+    nsys.chmod(0o755)
+    (tmp_path / "r.nsys-rep").write_bytes(b"report")
+    with pytest.raises(NsysError) as caught:
+        export(Installation(nsys, (2022, 4, 2, 1)), tmp_path / "r.nsys-rep", tmp_path / "r.sqlite", os.environ)
+
+    assert "the report is newer than this version of Nsight Systems reads" in str(caught.value)
+    assert "nsys export --type sqlite" in str(caught.value)
+    assert "record again" not in str(caught.value)
+    (tmp_path / "r.log").write_text(said)
+    with pytest.raises(NsysError, match="keep one version of Nsight Systems on PATH"):
+        find_report(tmp_path / "missing.nsys-rep", tmp_path / "r.log")
 
 
 def test_an_export_replaces_an_older_one_and_leaves_nothing_else(fake, tmp_path):

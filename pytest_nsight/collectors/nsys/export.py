@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 from pytest_nsight.collectors.nsys.find import Installation
-from pytest_nsight.collectors.nsys.known_errors import Complaint, own_output, quote, recognise
+from pytest_nsight.collectors.nsys.known_errors import NEWER_REPORT, Complaint, own_output, quote, recognise
 from pytest_nsight.collectors.nsys.profiling import export_command
 from pytest_nsight.model.errors import NsysError
 from pytest_nsight.processes.child_process import ENDED, Wrapper, last_lines, read_tail, start
@@ -139,7 +139,7 @@ def _explain_export(log: Path, folder: Path) -> str:
     if _is_cramped(folder):
         return f"{folder} is full; make room there"
     text = read_tail(log)
-    known = recognise(text)
+    known = recognise(text, NEWER_REPORT)
     if known is not None:
         return f'{known.meaning} ("{known.quote}"); {known.remedy}'
     said = quote(last_lines(log, 1)) or "it said nothing"

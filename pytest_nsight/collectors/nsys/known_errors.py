@@ -148,6 +148,13 @@ KNOWN_ERRORS = (
     KnownError("Importer error|Import Failed", "its importer failed", f"{_DOCTOR}, which tries the importer"),
 )
 
+NEWER_REPORT = KnownError(
+    "ProtobufParseException",
+    "the report is newer than this version of Nsight Systems reads",
+    f"{_EXPORT_THERE}; show reads the .sqlite file",
+)
+"""What the same words mean of a report that is there: an import fails where two versions meet."""
+
 
 @dataclass(frozen=True, slots=True)
 class Complaint:
@@ -172,13 +179,14 @@ class Complaint:
         return f"{said}: {self.meaning}; {self.remedy}" if self.meaning else said
 
 
-def recognise(text: str) -> Complaint | None:
+def recognise(text: str, *first: KnownError) -> Complaint | None:
     """The first known error in a text, particular ones before general ones; None if there is none.
 
     Args:
         text: lines of a log, or one diagnostic.
+        first: errors that come before all others where the text is about something particular.
     """
-    for known in KNOWN_ERRORS:
+    for known in (*first, *KNOWN_ERRORS):
         if match := re.search(known.pattern, text, re.MULTILINE):
             start = text.rfind("\n", 0, match.start()) + 1
             end = text.find("\n", match.end())
