@@ -10,8 +10,9 @@ import gzip
 import lzma
 import stat
 import zlib
+from collections.abc import Callable
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from pytest_nsight.model.errors import TraceError
 
@@ -113,15 +114,33 @@ def unpack_xz(packed: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES)
     Raises:
         TraceError: the file is damaged, is no regular one or holds too much, or the target cannot be written.
     """
+    _unpack(packed, target, lzma.open, ".xz", most_bytes)
+
+
+def unpack_gzip(packed: Path, target: Path, most_bytes: int = MOST_UNPACKED_BYTES) -> None:
+    """Unpacks a .gz file; the target appears whole or not at all.
+
+    Args:
+        packed: the file; stays.
+        target: the file to write; overwritten.
+        most_bytes: how much it may hold.
+
+    Raises:
+        TraceError: as of `unpack_xz`.
+    """
+    _unpack(packed, target, gzip.open, ".gz", most_bytes)
+
+
+def _unpack(packed: Path, target: Path, opened: Callable[..., Any], suffix: str, most_bytes: int) -> None:
     check_regular(packed, follows_links=True)
     try:
-        with lzma.open(packed, "rb") as source, target.open("wb") as plain:
+        with opened(packed, "rb") as source, target.open("wb") as plain:
             _copy(source, plain, packed, most_bytes)
-    except (EOFError, lzma.LZMAError) as error:
+    except (EOFError, lzma.LZMAError, zlib.error, gzip.BadGzipFile) as error:
         target.unlink(missing_ok=True)
         raise TraceError(
-            f"Cannot unpack {packed}, which is cut short or no .xz file ({str(error).rstrip('.')}); copy it here "
-            "again, or give the .sqlite export that it was made from."
+            f"Cannot unpack {packed}, which is cut short or no {suffix} file ({str(error).rstrip('.')}); copy it "
+            "here again, or give the .sqlite export that it was made from."
         ) from error
     except OSError as error:
         target.unlink(missing_ok=True)

@@ -19,7 +19,8 @@ if TYPE_CHECKING:
     from pytest_nsight.model.trace import Trace
 
 _REPORT = (
-    "an .sqlite export, a .nsys-rep or .qdrep report, a .json(.gz) trace of the PyTorch profiler, or a run's folder"
+    "an .sqlite export or a .json trace of the PyTorch profiler, also as .gz or .xz, a .nsys-rep or .qdrep report, "
+    "or a run's folder"
 )
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 import json
+import lzma
 import re
 from pathlib import Path
 from typing import Any
@@ -55,11 +56,15 @@ def document() -> dict[str, Any]:
 def write(folder: Path, content: object, name: str = "trace.json") -> Path:
     path = folder / name
     text = json.dumps(content)
-    path.write_bytes(gzip.compress(text.encode()) if name.lower().endswith("gz") else text.encode())
+    packers = {".gz": gzip.compress, ".xz": lzma.compress}
+    path.write_bytes(packers.get(path.suffix.lower(), bytes)(text.encode()))
     return path
 
 
-@pytest.mark.parametrize("name", ["trace.json", "trace.json.gz", "TRACE.JSON.GZ", "trace.txt", "trace"])
+@pytest.mark.parametrize(
+    "name",
+    ["trace.json", "trace.json.gz", "TRACE.JSON.GZ", "trace.txt", "trace", "trace.json.xz", "trace.nsys-rep"],
+)
 def test_all_that_the_format_carries_is_in_the_trace(tmp_path: Path, name: str) -> None:
     trace = load_trace(write(tmp_path, document(), name))
     picture = analyse(trace)
@@ -300,7 +305,7 @@ def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("content", "words"),
     [
-        (b"", "cannot be read"),
+        (b"", "is empty"),
         (b"{", "cannot be read"),
         (b"\x1f\x8bnot gzip", "cannot be read"),
         (b"[" * 100_000, "cannot be read"),

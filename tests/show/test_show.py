@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import gzip
+import io
 import json
+import lzma
 import re
+import tarfile
 from pathlib import Path
 from typing import Any
 
@@ -40,6 +43,14 @@ def section(text: str, title: str) -> dict[str, list[str]]:
         if match := FIRST_COLUMN.match(line):
             rows.setdefault(match[1], []).extend(re.split(r"  +", match[2]))
     return rows
+
+
+def tar() -> bytes:
+    """An archive with one file."""
+    file = io.BytesIO()
+    with tarfile.open(fileobj=file, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo("trace.sqlite"))
+    return file.getvalue()
 
 
 def two_steps() -> TraceBuilder:
@@ -323,6 +334,18 @@ def test_packed_and_plain_exports_give_the_same_page(tmp_path):
     assert show(tmp_path / "trace.sqlite.xz") == show(path)
 
 
+@pytest.mark.parametrize(
+    "name", ["trace.sqlite.gz", "trace.gz", "trace.nsys-rep", "trace.json", "trace.json.gz", "t.xz"]
+)
+def test_an_export_is_read_as_what_it_is_whatever_its_name(name, tmp_path):
+    path = two_steps().write(tmp_path / "trace.sqlite")
+    data = path.read_bytes()
+    packed = gzip.compress(data) if name.endswith("gz") else lzma.compress(data) if name.endswith("xz") else data
+    (tmp_path / name).write_bytes(packed)
+
+    assert show(tmp_path / name) == show(path)
+
+
 def test_a_run_s_folder_is_shown_from_its_kept_export(tmp_path):
     two_steps().write(tmp_path / "trace.sqlite")
 
@@ -415,7 +438,17 @@ def test_a_report_without_an_nsys_to_read_it_is_told(tmp_path, monkeypatch):
         ("missing.sqlite.xz", None, "there is no"),
         ("missing.nsys-rep", None, "there is no"),
         ("text.sqlite", b"hello", "no SQLite database"),
-        ("text.txt", b"hello", "no SQLite database"),
+        ("text.txt", b"hello", "no recording of Nsight Systems or of the PyTorch profiler; give an .sqlite export"),
+        ("table.csv", b"a,b\n1,2\n", "no recording of Nsight Systems or of the PyTorch profiler"),
+        ("model.xplane.pb", b"\x0a\x05", "no recording of Nsight Systems or of the PyTorch profiler"),
+        ("r.ncu-rep", b"NVR\0", "a report of Nsight Compute; pytest-nsight reads Nsight Systems"),
+        ("all.tar", tar(), "is an archive; unpack it"),
+        ("all.tar.gz", gzip.compress(tar()), "is an archive; unpack it"),
+        ("all.tar.xz", lzma.compress(tar()), "is an archive; unpack it"),
+        ("all.zip", b"PK\x03\x04", "is an archive; unpack it"),
+        ("empty.json", b"", "is empty"),
+        ("empty.txt", b"", "no recording"),
+        ("short.sqlite.gz", gzip.compress(b"SQLite format 3\0" + bytes(9000))[:30], "cannot be read"),
         ("empty.sqlite", b"", "is empty"),
         ("empty.nsys-rep", b"", "is empty"),
         ("text.sqlite.xz", b"hello", "Cannot unpack"),
