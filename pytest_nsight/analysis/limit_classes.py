@@ -54,14 +54,14 @@ _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
     KernelLimit.MIGRATION: "prefetch managed memory (cudaMemPrefetchAsync) or use device memory",
     KernelLimit.BLOCKS: "launch more blocks: split the work over the whole device",
     BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",
-    BottleneckClass.KERNELS: "read counters with --nsight-gpu-metrics or Nsight Compute, or name the kernels' "
-    "category with --category",
     BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
     BottleneckClass.COMMUNICATION: "overlap communication with kernels, use larger buckets, communicate less often",
     BottleneckClass.LOADING: "launch each kernel once before what you measure, and cache what is compiled",
     BottleneckClass.UNKNOWN: "record with --trace=cuda,nvtx from before the first launch",
 }
+_OR_NAME = "or Nsight Compute, or name the kernels' category with --category"
 _IN_PYTHON: Mapping[BottleneckClass | KernelLimit, str] = {
+    BottleneckClass.KERNELS: f"read counters with --nsight-gpu-metrics {_OR_NAME}",
     BottleneckClass.MEMORY: "fuse operations so that data is loaded once, keep tensors contiguous, use tiles",
     BottleneckClass.LATENCY: "use CUDA graphs or torch.compile, fuse small kernels, increase the batch size",
     BottleneckClass.SYNCHRONISATION: "remove .item(), print(tensor) and other waits for the device from the loop",
@@ -69,6 +69,7 @@ _IN_PYTHON: Mapping[BottleneckClass | KernelLimit, str] = {
     BottleneckClass.HOST: "run less Python between launches, load data with more workers and pin_memory=True",
 }
 _ELSEWHERE: Mapping[BottleneckClass | KernelLimit, str] = {
+    BottleneckClass.KERNELS: f"read counters with nsys profile --gpu-metrics-devices=all {_OR_NAME}",
     BottleneckClass.MEMORY: "fuse kernels so that data is loaded once, read contiguous memory, use tiles",
     BottleneckClass.LATENCY: "use CUDA graphs, fuse small kernels, launch fewer and larger kernels",
     BottleneckClass.SYNCHRONISATION: "remove cudaDeviceSynchronize and other waits for the device from the loop",

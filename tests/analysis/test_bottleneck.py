@@ -9,7 +9,7 @@ import pytest
 from pytest_nsight.analysis.bottleneck import Bottleneck, classify
 from pytest_nsight.analysis.idle_causes import HOST_GAP_NS
 from pytest_nsight.analysis.kernel_mix import KernelMix
-from pytest_nsight.analysis.limit_classes import BottleneckClass
+from pytest_nsight.analysis.limit_classes import BottleneckClass, RecordedProgram
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.analysis.timeline import DeviceWork
 from pytest_nsight.collectors.nsys.read import read
@@ -102,6 +102,15 @@ def test_kernels_without_a_category_are_not_asserted_to_be_bound_by_memory() -> 
     assert "not known from their names" in found.evidence
     for words in ("--nsight-gpu-metrics", "Nsight Compute", "--category"):
         assert words in found.remedy
+
+
+def test_a_program_without_pytest_reads_counters_with_nsys() -> None:
+    mix = KernelMix(100, 0, {"other": 100})
+    found = classify({DeviceWork.KERNEL: 100}, mix, RecordedProgram(is_python=False))
+
+    assert found is not None
+    assert "nsys profile --gpu-metrics-devices=all" in found.remedy
+    assert "--nsight-gpu-metrics" not in found.remedy
 
 
 @pytest.mark.parametrize(
