@@ -31,6 +31,19 @@ def test_a_launch_that_was_queued_before_the_gap(tmp_path: Path) -> None:
     assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.QUEUED: 50}
 
 
+@pytest.mark.parametrize(
+    ("length_ns", "cause"), [(500, IdleCause.LAUNCH), (LONG + 500, IdleCause.LOADING)], ids=["short", "long"]
+)
+def test_a_launch_whose_call_returned_in_the_gap_was_not_queued(
+    tmp_path: Path, length_ns: int, cause: IdleCause
+) -> None:
+    """A call that began while the device still worked may load a kernel for seconds."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0)
+    trace.launch("b", length_ns + 100, length_ns + 150, api_at=150, api_ns=length_ns - 100)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, cause: length_ns - 100}
+
+
 def test_a_host_that_comes_late_without_waiting_is_launching(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).launch("b", 900, 950, api_at=800)
 
