@@ -453,3 +453,13 @@ def test_a_table_has_at_least_one_row(top, capsys):
 def test_a_rate_without_time_is_none():
     assert bandwidth(8, 0) == "-"
     assert bandwidth(4190, 1) == "4190"
+
+
+def test_boards_that_no_process_used_have_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = TraceBuilder().range("work", 0, 100)
+    for number, uuid in enumerate(("GPU-a", "GPU-b")):
+        trace.row("TARGET_INFO_GPU", id=number, name="NVIDIA H200", cuDevice=None, uuid=uuid)
+
+    assert main(["show", str(trace.write(tmp_path / "trace.sqlite"))]) == 0
+
+    assert "unused device: NVIDIA H200" in capsys.readouterr().out
