@@ -113,6 +113,9 @@ def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = T
             hidden, left_out = node.path, left_out + 1
             continue
         rows.append(node)
+    if not rows:
+        # Many places that are all small, or children that cross their parents.
+        rows, left_out = outermost[:top], max(0, len(outermost) - top)
     names = ["  " * (len(one.path) - 1) + one.path[-1] for one in rows]
     instances = sum(one.count for one in nodes)
     note = f"; {count(left_out, 'smaller branch')} left out, which a larger --top shows" if left_out else ""
