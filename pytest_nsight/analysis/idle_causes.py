@@ -72,6 +72,11 @@ def is_synchronisation(name: str) -> bool:
     return "Synchronize" in name
 
 
+def is_wait(name: str) -> bool:
+    """Whether the host waits in a CUDA call of this name: for the device, or for a copy, as in `cudaMemcpy`."""
+    return is_synchronisation(name) or (is_copy_call(name) and "Async" not in name)
+
+
 def is_copy_call(name: str) -> bool:
     """Whether a CUDA call of this name copies, and may wait for the copy."""
     return "Memcpy" in name

@@ -371,3 +371,13 @@ def test_a_copy_behind_a_kernel_of_another_range_is_not_exposed(tmp_path: Path) 
     assert set(causes(picture)) == {DeviceWork.OTHER}
     assert picture.bottleneck is None
     assert any("the devices did work launched elsewhere" in note for note in picture.notes)
+
+
+def test_the_host_waits_in_a_copy_that_blocks_and_not_in_one_that_does_not(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaMemcpy2D_v3020", 300, 900)
+    trace.call("cudaMemcpyAsync_v3020", 1000, 1400).call("cudaStreamSynchronize_v3020", 2000, 2050)
+
+    picture = picture_of(trace, tmp_path)
+
+    assert picture.devices[0].sync_ns == 650
+    assert {one.name for one in picture.calls if one.waits} == {"cudaMemcpy2D", "cudaStreamSynchronize"}

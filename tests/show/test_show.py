@@ -160,7 +160,7 @@ def test_calls_show_the_synchronisation_of_all(tmp_path):
     calls = section(page(two_steps(), tmp_path), "CUDA calls: ")
 
     assert calls["cudaDeviceSynchronize"] == ["2", "8.00 us", "4.00 us", "4.00 us"]
-    assert "synchronisation 8.00 us in 2 calls" in page(two_steps(), tmp_path)
+    assert "waiting 8.00 us in 2 calls" in page(two_steps(), tmp_path)
 
 
 def test_launches_in_no_range_are_listed(tmp_path):
