@@ -74,6 +74,7 @@ def test_a_marked_test_runs_once_and_gets_its_result(pytester: pytest.Pytester) 
         ("by=1.2", "*nsight(by=...) needs faster_than=*"),
         ("faster_than='other'", "*nsight(faster_than='other') names *, and the test has no parameters*"),
         ("kernels='one'", "*nsight(kernels=...) is 'one'; give a list of kernel names*"),
+        ("kernels=[]", "*nsight(kernels=...) is []; give a list of kernel names*"),
         ("typo=1", "*test_it: nsight has no argument 'typo'; allowed are rounds, warmup,*"),
         ("3", "*nsight takes keyword arguments only, got 3; allowed are rounds*"),
     ],
