@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.gpu_samples import MetricMeans
-from pytest_nsight.model.units import count, duration, durations, interval, percent
+from pytest_nsight.model.units import count, duration, durations, interval, percent, shorten
 from pytest_nsight.model.values import Shape, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
-from pytest_nsight.report.table import shorten
 
 MDE_LEGEND = "MDE (minimum detectable effect): the smallest slowdown that the comparison would have found"
 

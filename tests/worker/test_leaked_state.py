@@ -246,6 +246,17 @@ def test_what_cannot_be_put_back_is_said() -> None:
     assert describe_leaked_state({}) == ""
 
 
+def test_of_many_changed_values_the_first_are_named() -> None:
+    names = tuple(f"environment variable {number:02}" for number in range(40))
+    leaked = {"t.py::t": LeakedState("t.py::t", names, names)}
+
+    sentence = describe_leaked_state(leaked)
+
+    assert "environment variable 08, environment variable 09 and 30 more)" in sentence
+    assert "environment variable 09 and 30 more, which cannot be put back" in sentence
+    assert "environment variable 10" not in sentence
+
+
 class Journal:
     """Remembers what is recorded."""
 
