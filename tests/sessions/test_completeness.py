@@ -49,6 +49,14 @@ def test_a_strict_session_that_measures_nothing_fails(gate: Gate) -> None:
     assert gate(body="def test_plain(): pass").ret == pytest.ExitCode.OK
 
 
+def test_a_module_that_cannot_be_imported_is_not_said_to_lack_the_mark(gate: Gate) -> None:
+    result = gate(body="def test_plain(:")
+
+    result.stdout.fnmatch_lines(["*SyntaxError*"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "nothing was measured" not in result.stdout.str()
+
+
 SKIPPED = """
 @pytest.mark.nsight
 @pytest.mark.skip(reason="no driver")
