@@ -176,7 +176,7 @@ def describe_leaked_state(leaked: Mapping[str, LeakedState]) -> str:
         return ""
     cases = name_some((f"{name_cases([one.case])} ({name_some(one.names)})" for one in ordered), _MOST_SHOWN, "; ")
     stuck = sorted({name for one in leaked.values() for name in one.stuck})
-    end = f", except {name_some(stuck)}, which cannot be put back" if stuck else ""
+    end = f", except {name_some(stuck)}, which cannot be put back and may count in later cases" if stuck else ""
     return (
         f"tests changed the state of their process and left it so: {cases}. It was put back before the next "
         f"case{end}; let the test or a fixture of it do so, for pytest alone does not"
