@@ -94,6 +94,36 @@ def test_failures_expected_failures_and_what_cannot_be_measured(gate: Gate) -> N
     )
 
 
+SUBTESTS = """
+CALLS = []
+
+@pytest.mark.nsight
+def test_passes(subtests):
+    for n in (1, 2):
+        with subtests.test(n=n):
+            square(torch.ones(8))
+
+@pytest.mark.nsight
+def test_fails_later(subtests):
+    CALLS.append(1)
+    for n in (1, 2):
+        with subtests.test(n=n):
+            square(torch.ones(8))
+            assert n == 1 or len(CALLS) < 9
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(pytest, "Subtests"), reason="pytest 9 was the first with subtests")
+def test_subtests_of_a_test_that_is_measured_as_a_whole_are_reported_once(gate: Gate) -> None:
+    result = gate("-v", "--nsight-save", "--nsight-runs=1", body=SUBTESTS)
+
+    lines = [line for line in result.outlines if " SUBPASSED" in line or " SUBFAILED" in line]
+    assert [line.split()[0].rpartition("::")[2] for line in lines].count("test_passes") == 2
+    assert sum("SUBPASSED" in line for line in lines) == 4
+    assert sum("SUBFAILED" in line for line in lines if not line.startswith("SUBFAILED")) == 1
+
+
 RUNS_COROUTINES = """
 import asyncio
 import inspect
