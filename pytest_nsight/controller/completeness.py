@@ -148,3 +148,12 @@ def describe_skipped(cases: Sequence[str]) -> tuple[str, ...]:
     were = "was" if len(cases) == 1 else "were all"
     measured = f"{count(len(cases), 'selected case')} {were} skipped ({name_cases(cases)})"
     return (f"nothing was measured: {measured}; pytest -rs shows why",)
+
+
+def describe_unchecked(cases: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for skipped cases that have stored runs of the machine's model; none where there are none."""
+    if not cases:
+        return ()
+    were = "was" if len(cases) == 1 else "were"
+    skipped = f"{count(len(cases), 'case')} with stored runs of this model {were} skipped ({name_cases(cases)})"
+    return (f"not checked: {skipped}; pytest -rs shows why, and --deselect takes out what need not run here",)

@@ -93,6 +93,42 @@ def test_a_case_that_is_measured_beside_a_skipped_one_is_enough(gate: Gate) -> N
     strict.stdout.no_fnmatch_line("*nothing was measured*")
 
 
+SKIPPING = """
+is_skipping = pytest.mark.skipif("SKIP" in os.environ, reason="as it is now")
+is_failing = pytest.mark.xfail("SKIP" in os.environ, reason="known")
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=is_skipping), pytest.param(3, marks=is_failing)])
+def test_stored(nsight, n):
+    nsight(square, torch.ones(64, 64))
+    assert n < 3 or "SKIP" not in os.environ
+
+@pytest.mark.nsight
+@pytest.mark.skip(reason="never ran here")
+def test_of_another_machine(nsight):
+    nsight(square, torch.ones(64, 64))
+"""
+
+
+@pytest.mark.slow
+def test_a_skipped_case_with_stored_runs_is_named_and_fails_strict(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate("--nsight-save", "--nsight-runs=2", "--nsight-collector=torch", body=SKIPPING)
+    monkeypatch.setenv("SKIP", "1")
+
+    loose, strict = gate("--nsight-band=90%"), gate("--nsight-band=90%", *STRICT)
+    without = gate("--nsight-band=90%", *STRICT, "--deselect=test_case.py::test_stored[2]")
+
+    for result in (loose, strict):
+        said = " ".join(result.stdout.str().split())
+        assert (
+            "not checked: 1 case with stored runs of this model was skipped (test_case.py::test_stored[2]);" in said
+        )
+    assert (loose.ret, strict.ret) == (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    assert "not checked" not in without.stdout.str()
+
+
 FLAKY = """
 import pathlib
 
