@@ -56,7 +56,7 @@ def report(request: ReportRequest, width: int) -> Reported:
         NsightError: a session cannot be read, shards do not fit, or a file cannot be written.
     """
     requests = [*([f"html={request.html}"] if request.html else []), *request.reports]
-    files = read_requests(requests, Path.cwd())
+    files = read_requests(requests, Path.cwd(), "--report")
     if any(is_shard(path) for path in request.sessions):
         return _report_shards(request, files, width)
     if request.table is not None:
