@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shlex
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -244,7 +245,8 @@ def test_the_first_of_two_changes_is_found_and_the_next_search_is_named() -> Non
     found = search(measured, commits(8))
 
     assert found.first_bad == commits(8).commits[2]
-    assert any("the launches change again: search on with pytest-nsight bisect" in one for one in found.sentences)
+    command = f"  {shlex.join(('pytest-nsight', 'bisect', '0000003', '0000008', '-k', SUBJECT.case))}"
+    assert f"after it the launches change again; to search on, type:\n{command}\n" in render_text(found, 60)
 
 
 def test_an_autotuners_choice_is_looked_at_twice() -> None:
