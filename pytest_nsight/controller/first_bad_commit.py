@@ -9,7 +9,7 @@ from typing import Protocol
 
 from pytest_nsight.controller.commit_list import CommitLine, write_search
 from pytest_nsight.controller.git_revision import Revision
-from pytest_nsight.controller.revision_measurement import UnmeasurableError
+from pytest_nsight.controller.revision_measurement import AbsentCaseError, UnmeasurableError
 from pytest_nsight.gate.commit_judgement import (
     compare_launches,
     describe_time,
@@ -27,6 +27,10 @@ from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _SETTLED = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.UNCHANGED)
+_REMEDIES = {
+    "GOOD": "give a later GOOD, which has it; if it had another name then, check out the last commit with that name",
+    "BAD": "give an earlier BAD, which has it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,8 @@ class FirstBadCommit:
         try:
             return self.measurement.measure_launches(self.line.revision(commit))
         except UnmeasurableError as error:
-            raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}") from None
+            remedy = f"; {_REMEDIES[name]}" if isinstance(error, AbsentCaseError) else ""
+            raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}{remedy}") from None
 
     def _identify_ends(self) -> None:
         """Compares GOOD's and BAD's identities: commits with identical launches need no statistics.

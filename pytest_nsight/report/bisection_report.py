@@ -46,8 +46,9 @@ def render_text(found: Bisection, width: int) -> str:
     lines = [*_describe_answer(found), "", *_describe_change(found), *sentences]
     skipped = [one for one in found.measured if one.judgement is Judgement.SKIPPED]
     lines += [f"skipped {one.commit.short}: {_first_line(one.why)}" for one in skipped]
-    measured = count(len(found.measured), "commit")
-    lines.append(f"{measured} of {found.commits + 1} measured, by {found.criterion.value}")
+    measured = count(len(found.measured) - len(skipped), "commit")
+    others = f", {len(skipped)} skipped" if skipped else ""
+    lines.append(f"{measured} of {found.commits + 1} measured{others}, by {found.criterion.value}")
     return "\n".join(part for line in lines for part in _wrap(line, width))
 
 

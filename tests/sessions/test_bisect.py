@@ -306,7 +306,8 @@ def test_ends_that_do_not_differ_or_lack_the_case_are_refused(tmp_path: Path) ->
     alike = bisect(folder, hashes[1], hashes[3], "-k", "test_work")
 
     assert without.returncode == alike.returncode == 2
-    assert f"bisect: GOOD ({hashes[0][:7]}) cannot be measured: not in {hashes[0][:7]}" in without.stderr
+    assert f"bisect: GOOD ({hashes[0][:7]}) cannot be measured: the test " in without.stderr
+    assert f"test_case.py::test_work is not in {hashes[0][:7]}; give a later GOOD" in without.stderr
     said = " ".join(alike.stderr.split())
     assert f"GOOD ({hashes[1][:7]}) and BAD ({hashes[3][:7]}) launch the same, and their times do not " in said
     assert_clean(folder)
