@@ -28,7 +28,7 @@ from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _SETTLED = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.UNCHANGED)
 _REMEDIES = {
-    "GOOD": "give a later GOOD, which has it; if it had another name then, check out the last commit with that name",
+    "GOOD": "give a later GOOD, which has it; if it had another name then, check out a commit with that name",
     "BAD": "give an earlier BAD, which has it",
 }
 
