@@ -69,10 +69,12 @@ class FirstPass:
     Attributes:
         calls: their names, in order.
         unmeasured: sentences on what it made beside them.
+        failed: names of calls that raised, which are no cases.
     """
 
     calls: tuple[str, ...]
     unmeasured: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Writes them into the folder of the first pass."""

@@ -233,6 +233,28 @@ def test_a_script_that_makes_other_calls_each_time_is_found_out(
 
 
 @pytest.mark.long
+def test_a_call_whose_error_the_script_catches_is_no_case_and_no_warning(gate: Gate) -> None:
+    script = """
+def broken():
+    return do_bench(lambda: 1 / 0)
+
+def alpha():
+    return do_bench(lambda: x + x)
+
+try:
+    broken()
+except ZeroDivisionError:
+    print("too large for this board")
+alpha()
+"""
+    result = gate(*CLOCK, "-v", script=script)
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, warnings=0)
+    assert "did not make" not in result.stdout.str()
+
+
+@pytest.mark.long
 def test_a_script_decides_by_the_same_numbers_in_every_pass(gate: Gate, pytester: pytest.Pytester) -> None:
     script = """
 def alpha():
