@@ -28,6 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     (package / "norm.py").touch()
     (package / "__main__.py").touch()
+    (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(PATH))
     return tmp_path
@@ -94,10 +95,23 @@ def test_a_pytest_takes_all_tests_of_pytest_benchmark(here: Path, started: list[
         (["gone.py"], "there is no script gone.py; "),
         ([sys.executable], " without a script; "),
         ([sys.executable, "-O", "bench.py"], "the option -O of "),
-        ([sys.executable, "-c", "1"], "the option -c of "),
+        (
+            [sys.executable, "-c", "1"],
+            " -c has no file, and each process that measures runs the program again: write ",
+        ),
+        ([sys.executable, "-"], " - has no file, and each process that measures runs the program again: write "),
+        (
+            [sys.executable, "suite"],
+            "suite is a folder, which run does not take for a script; give its file, suite/__m",
+        ),
+        (
+            [sys.executable, "empty"],
+            "empty is a folder, which run does not take for a script; give the script in it",
+        ),
         ([sys.executable, "-m", "suite.gone"], "there is no module 'suite.gone' that can be run"),
         ([sys.executable, "-m", "sys"], "there is no module 'sys' that can be run"),
-        ([sys.executable, "-m"], "there is no module '' that can be run"),
+        ([sys.executable, "-m"], " -m without a module; give a program of Python after --, such as: "),
+        ([sys.executable, "-m", ""], "there is no module '' that can be run"),
         (["python9.9", "bench.py"], "there is no program python9.9; "),
     ],
 )
