@@ -61,8 +61,8 @@ def _read_files(folder: Path, words: Sequence[str], metric: str, notes: list[str
 
 def _read_versions(folder: Path, words: Sequence[str], metric: str, notes: list[str]) -> Iterator[HistoryRun]:
     git = GitHistory(folder)
-    if not git.is_there:
-        notes.append(f"{folder} is in no git repository, so only the runs that it holds now are shown")
+    if git.why_none:
+        notes.append(f"{git.why_none}; only the runs that {folder} holds now are shown")
         return
     if git.is_shallow:
         notes.append("this clone is shallow and lacks older baselines; get them with git fetch --unshallow")

@@ -9,7 +9,7 @@ from enum import Enum
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.processes.git_calls import ask_git
+from pytest_nsight.processes.git_calls import ask_git, find_work_tree
 from pytest_nsight.setup_repository.project_files import explain_discovery
 from pytest_nsight.setup_repository.workflows import came_from_a_folder, install_commands, render_workflows
 
@@ -73,12 +73,14 @@ def set_up(folder: Path) -> SetUp:
         folder: in a git repository; everything is written at its root.
 
     Raises:
-        UsageError: the folder is in no git repository, or a file cannot be read or written.
+        UsageError: git names no files of a repository there, or a file cannot be read or written.
     """
-    found = _git(folder, "rev-parse", "--show-toplevel")
-    if not found:
+    found = find_work_tree(folder)
+    if not found.has_repository:
         raise UsageError(f"{folder} is in no git repository; run `git init` there first")
-    root = Path(found)
+    if found.top is None:
+        raise UsageError(found.reason)
+    root = found.top
     packages = explain_discovery(root)
     try:
         steps = tuple(_steps(root))

@@ -132,7 +132,19 @@ def test_without_git_the_present_baseline_counts_and_a_note_says_so(
     text = run_history(capsys, "fused")
 
     assert "1 session" in text
-    assert "note: baselines is in no git repository, so only the runs that it holds now are shown" in text
+    assert "note: baselines is in no git repository; only the runs that baselines holds now are shown" in text
+
+
+def test_a_repository_of_another_owner_is_noted_with_what_git_says(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+
+    text = " ".join(run_history(capsys, "[fused]").split())
+
+    assert "no git repository" not in text
+    assert "detected dubious ownership in repository at" in text
+    assert f"; type: git config --global --add safe.directory {repository}; only the runs that" in text
 
 
 @pytest.mark.parametrize(

@@ -188,6 +188,26 @@ def test_a_folder_without_git_is_an_error_with_a_remedy(tmp_path, monkeypatch, c
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_repository_of_another_owner_is_an_error_with_gits_reason(repository, monkeypatch, capsys):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.chdir(repository)
+
+    assert main(["init"]) == 2
+    said = capsys.readouterr().err
+    assert f"git refuses the repository of {repository}: detected dubious ownership in repository at " in said
+    assert f"; type: git config --global --add safe.directory {repository}\n" in said
+    assert "git init" not in said
+
+
+def test_a_bare_repository_is_an_error_with_a_remedy(repository, monkeypatch, capsys):
+    bare = repository / "bare.git"
+    git(repository, "init", "--quiet", "--bare", str(bare))
+    monkeypatch.chdir(bare)
+
+    assert main(["init"]) == 2
+    assert "is in a bare git repository, which has no files; clone it and go there" in capsys.readouterr().err
+
+
 def test_a_file_in_the_way_is_named(repository, monkeypatch, capsys):
     (repository / "perf_tests").write_text("a file where a folder must be")
     monkeypatch.chdir(repository)
