@@ -67,7 +67,9 @@ class GitHistory:
     def list_versions(self) -> Iterator[FileVersion]:
         """Every content that a JSON file of the folder has had in a commit, the newest first, each once."""
         log = self._ask(
-            *("log", "--raw", "--no-abbrev", "--no-renames", "--format=", "-z", "--diff-filter=AM", "--", "."),
+            *("log", "--raw", "--no-abbrev", "--no-renames", "--format=", "-z", "--diff-filter=AM"),
+            # The folder itself, also where it no longer exists and git is asked in one above it.
+            *("--", f":(literal){os.path.relpath(self._folder, self._where)}"),
         )
         fields = (log or b"").split(b"\0")
         versions: dict[tuple[str, bytes], None] = {}
