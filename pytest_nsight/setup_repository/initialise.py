@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -59,11 +60,13 @@ class SetUp:
         steps: what became of each file and setting, in the order of writing.
         packages: what the user adds so that the project stays installable, "" if nothing.
         uncommitted: those of the files that differ from the last commit: an earlier call may have written them.
+        way: path from the user's folder to the repository's root, where all of it was done.
     """
 
     steps: tuple[Step, ...]
     packages: str = ""
     uncommitted: frozenset[str] = frozenset()
+    way: str = "."
 
 
 def set_up(folder: Path) -> SetUp:
@@ -84,10 +87,14 @@ def set_up(folder: Path) -> SetUp:
     packages = explain_discovery(root)
     try:
         steps = tuple(_steps(root))
-        return SetUp(steps, packages, _find_uncommitted(root, steps))
+        way = os.path.relpath(root, folder.resolve())
+        return SetUp(steps, packages, _find_uncommitted(root, steps), way)
     except OSError as error:
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        remedy = "it is a file, and has to be a folder: rename it" if is_file else "mend that"
         raise UsageError(
-            f"cannot write {error.filename}: {error.strerror}; what was written before stays"
+            f"cannot write {error.filename}: {error.strerror}; {remedy}, then run `pytest-nsight init` again; what "
+            "was written before stays"
         ) from error
 
 
@@ -104,12 +111,15 @@ def render(done: SetUp) -> str:
     changed += ["pyproject.toml"] if done.packages else []
     folders = (name.split("/")[0] for name in changed if not name.startswith("git "))
     to_commit = dict.fromkeys([*folders, "baselines"])
+    is_elsewhere = done.way != "."
     return "\n".join(
         [
+            *([f"In {done.way}, the top folder of the repository:"] if is_elsewhere else []),
             *lines,
             "",
             *([done.packages, ""] if done.packages else []),
             "Next, on a machine like the one that will gate:",
+            *([f"  cd {shlex.quote(done.way)}"] if is_elsewhere else []),
             "  pytest-nsight doctor",
             f"  pytest --nsight --nsight-save {TESTS}/",
             f"  git add {' '.join(to_commit)} && git commit",
