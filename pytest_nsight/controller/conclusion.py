@@ -47,7 +47,7 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.report import result_file, session_file
 from pytest_nsight.report.next_steps import plan_next_steps
-from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
+from pytest_nsight.report.registry import ReportFile, describe_written, name_from_here, publish, step_summary_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,7 +128,7 @@ def conclude(
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     kept = _describe_kept(session.folder) if settings.keep and session.collector else ""
-    reports = [f"report written: {_from_here(file.path)}" for file in settings.reports if file not in unwritten]
+    reports = [describe_written(file.path) for file in settings.reports if file not in unwritten]
     written = tuple(filter(None, [kept, *reports]))
     return Conclusion(result, _list_outcomes(settings, judged.state, result), errors, gaps, written)
 
@@ -266,17 +266,12 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
     return outcomes
 
 
-def _from_here(path: Path) -> str:
-    """The path as the user types it, where it is below this folder."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
 def _describe_kept(folder: Path) -> str:
     """Where the traces of a session are, and what shows one."""
     runs = sorted(path for path in folder.glob("run-*") if path.is_dir())
     if not runs:
         return ""
-    return f"session kept; show a run of it: pytest-nsight show {shlex.quote(_from_here(runs[0]))}"
+    return f"session kept; show a run of it: pytest-nsight show {shlex.quote(name_from_here(runs[0]))}"
 
 
 def _describe_kept_reports(folder: Path, collector: Collector) -> str:

@@ -162,6 +162,16 @@ def _write(result: SessionResult, file: ReportFile, mode: str) -> str:
     return ""
 
 
+def describe_written(path: Path) -> str:
+    """A line that names a report's file once it is written."""
+    return f"report written: {name_from_here(path)}"
+
+
+def name_from_here(path: Path) -> str:
+    """The path as the user types it, where it is below this folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
 def step_summary_path() -> Path | None:
     """Where GitHub Actions wants a job's summary; None elsewhere."""
     name = os.environ.get("GITHUB_STEP_SUMMARY")
