@@ -6,9 +6,9 @@ from collections.abc import Sequence
 
 from pytest_nsight.baselines.inventory import StoredCase, StoredSave
 from pytest_nsight.judge.location import typical_ns
-from pytest_nsight.model.units import count, duration
+from pytest_nsight.model.units import count, duration, shorten
 from pytest_nsight.report.escapes import visible
-from pytest_nsight.report.table import Column, align, shorten
+from pytest_nsight.report.table import Column, align
 
 _ELLIPSIS = "..."
 _COMMIT = 10
