@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
+from pytest_nsight.compare.comparable_traces import quote_notes, refuse_unlike
 from pytest_nsight.compare.judged_changes import TOTALS, find_tick, judge_changes
 from pytest_nsight.compare.range_changes import compare_ranges
 from pytest_nsight.compare.sources import TraceSource
@@ -33,8 +34,10 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         The changes. `judge_changes` says which of them are regressions.
 
     Raises:
+        UsageError: one holds operators of a CPU and the other work of a GPU, or one lacks its kernels.
         TraceError: the times of a trace are too far apart to be added up.
     """
+    refuse_unlike(before, after)
     band = BAND if band is None else band
     old, new = analyse(before.trace), analyse(after.trace)
     whole = _compare_whole(_sum_up(before.trace, old), _sum_up(after.trace, new))
@@ -60,6 +63,7 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         ),
         regressions=judgement.regressions,
         notes=(
+            *quote_notes(before, (*before.trace.notes, *old.notes), after, (*after.trace.notes, *new.notes)),
             *judgement.notes,
             *_note_kernels(kernels, "operators" if of_operators else "kernels"),
         ),
