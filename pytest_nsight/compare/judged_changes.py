@@ -48,9 +48,10 @@ def judge_changes(
     A range with an interval is one if the whole interval lies above the band, and the range adds at least half the
     band to the device time of the whole. A range that adds less is one if it launches kernels and the whole
     interval lies above five bands: the time of a copy depends on the host, too. A total is one if its sum lies
-    above the band, and so is a range without an interval that adds at least half the band to the whole. A sum is
-    judged only if it is over equally many launches in both traces: other numbers come from other numbers of steps,
-    too. The sum of the copies is judged only where no range has an interval.
+    above the band, and so is a range without an interval that adds at least half the band to the whole. Beside
+    ranges with intervals a sum is judged only if it is over equally many launches in both traces: other numbers
+    come from other numbers of steps, too. Where no range has an interval, the totals are all that can be judged,
+    and more launches may be a lost fusion. The sum of the copies is judged only there.
 
     Args:
         totals: those of TOTALS that the traces have.
@@ -67,13 +68,13 @@ def judge_changes(
         old, new = (counts.get(row.name, 0) for counts in launches)
         if repeated and row.name == _COPIES:
             continue
-        if old != new:
+        if old != new and repeated:
             notes.append(
                 f"{row.name} is not judged: it is the sum of {old:,} launches in the baseline and of {new:,} in "
                 "the optimized trace, which may have run another number of steps; record the same number in both"
             )
         elif _is_above(row, band, tick_ns * old):
-            slower.append(_describe_sum(row, old, band))
+            slower.append(_describe_sum(row, (old, new), band))
     single, unjudged = _judge_single(ranges, part_ns, tick_ns, band)
     if unjudged:
         notes.append(
@@ -104,7 +105,7 @@ def _judge_single(
         floor_ns = max(tick_ns * change.launches[0], part_ns) / count
         if _is_above(row, band, floor_ns):
             if is_same_size:
-                slower.append(_describe_sum(row, change.launches[0], band))
+                slower.append(_describe_sum(row, change.launches, band))
             else:
                 unjudged.append(row.name)
     return slower, unjudged
@@ -134,6 +135,10 @@ def _describe(row: Change, band: float) -> str:
     return f"{row.name}: {percent((row.ratio or 1) - 1)}{interval}, band {percent(band, signed=False)}"
 
 
-def _describe_sum(row: Change, launches: int, band: float) -> str:
-    what = f"the sum of {launches:,} launches" if launches != 1 else "one launch"
+def _describe_sum(row: Change, launches: tuple[int, int], band: float) -> str:
+    before, after = launches
+    if before != after:
+        what = f"the sums of {before:,} and {after:,} launches"
+    else:
+        what = f"the sum of {before:,} launches" if before != 1 else "one launch"
     return f"{_describe(row, band)}; judged by {what}, without an interval"

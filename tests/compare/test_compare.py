@@ -217,3 +217,17 @@ def test_a_band_is_a_percentage(band: str, capsys: pytest.CaptureFixture[str]) -
     with pytest.raises(SystemExit):
         main(["compare", "a", "b", f"--band={band}"])
     assert "percentage" in capsys.readouterr().err
+
+
+def test_a_lost_fusion_in_a_trace_without_ranges_is_judged_by_the_sums(tmp_path: Path) -> None:
+    fused, unfused = TraceBuilder(), TraceBuilder()
+    for at in range(0, 50_000, 10_000):
+        fused.launch("fused", at + 100, at + 1100, api_at=at)
+        for part in range(3):
+            unfused.launch("part", at + 1200 * part + 100, at + 1200 * part + 1100, api_at=at + 10 * part)
+
+    changes = compare(fused.write(tmp_path / "fused.sqlite"), unfused.write(tmp_path / "unfused.sqlite"))
+
+    assert changes.regressions == (
+        "kernel time: +200 %, band 5 %; judged by the sums of 5 and 15 launches, without an interval",
+    )
