@@ -245,10 +245,12 @@ def _verify(options: argparse.Namespace) -> int:
 def _history(options: argparse.Namespace) -> int:
     from pytest_nsight.history.history_page import write_page  # noqa: PLC0415
     from pytest_nsight.history.history_report import find_histories, render_text  # noqa: PLC0415
+    from pytest_nsight.report.registry import describe_written  # noqa: PLC0415
 
     found = find_histories(options.baselines, options.sessions, options.words, options.metric)
     if options.html:
         write_page(found, options.html)
+        _print(describe_written(options.html))
         return 0
     _print(render_text(found, terminal_width(), unicode=speaks_unicode(sys.stdout.encoding)))
     return 0

@@ -24,7 +24,7 @@ class DeviceUse:
         copy_ns: time during which at least one copy or set runs.
         overlap_ns: part of both, so that kernel and copy time less this is the busy time.
         idle_ns: time during which nothing runs.
-        sync_ns: host time in synchronising calls of the processes that use the device.
+        sync_ns: host time in calls that wait, for the device or for a copy, of the processes that use the device.
     """
 
     device: TraceDevice

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
+from pytest_nsight.analysis.idle_causes import flag_calls, is_wait
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.kernel_names import function_name
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
@@ -23,7 +23,7 @@ class CallTime:
         total_ns: sum of their durations on the host.
         median_ns: median duration.
         longest_ns: longest duration.
-        waits: whether the function waits for the device.
+        waits: whether the host waits in the function, for the device or for a copy.
     """
 
     name: str
@@ -60,7 +60,7 @@ def tabulate_calls(trace: Trace, chosen: Flags) -> tuple[CallTime, ...]:
             total_ns=int(times.sum()),
             median_ns=float(np.median(times)),
             longest_ns=int(times.max()),
-            waits=is_synchronisation(texts[int(number)]),
+            waits=is_wait(texts[int(number)]),
         )
         for number, times in zip(key[order][first], np.split(duration_ns, edges), strict=False)
     ]
@@ -68,9 +68,9 @@ def tabulate_calls(trace: Trace, chosen: Flags) -> tuple[CallTime, ...]:
 
 
 def find_waiting(trace: Trace) -> TimeSet:
-    """When any thread of a process is inside a synchronising call; one line for each process, by its id."""
+    """When any thread of a process is inside a call that waits; one line for each process, by its id."""
     calls = trace.calls
-    rows = np.flatnonzero(flag_calls(trace, is_synchronisation))
+    rows = np.flatnonzero(flag_calls(trace, is_wait))
     number, processes = rank_groups(calls.process, calls.process)
     low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
     axis = Axis.over(low_ns, max(low_ns, high_ns), processes)

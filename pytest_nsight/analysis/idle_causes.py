@@ -3,7 +3,8 @@
 The launch that ends a gap says which thread the device waited for. What this thread did between the end of the
 device's work and the call of that launch is the cause:
 
-* The call began before the gap: the launch was queued, and the device itself took the time.
+* The call had returned before the gap: the launch was queued, and the device itself took the time. Of a copy, whose
+  call may wait for it, the begin of the call counts.
 * The thread was in a synchronising or copying call: the host waited for the device and could not launch ahead. This
   accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA.
 * The thread was mostly in calls that allocate or free memory, or that load kernels: this is what it did.
@@ -69,6 +70,11 @@ class _Gaps:
 def is_synchronisation(name: str) -> bool:
     """Whether a CUDA call of this name waits for the device."""
     return "Synchronize" in name
+
+
+def is_wait(name: str) -> bool:
+    """Whether the host waits in a CUDA call of this name: for the device, or for a copy, as in `cudaMemcpy`."""
+    return is_synchronisation(name) or (is_copy_call(name) and "Async" not in name)
 
 
 def is_copy_call(name: str) -> bool:
@@ -225,7 +231,7 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause,
     """
     first, last = waits
     called_ns = np.clip(gaps.called_ns, gaps.start_ns, gaps.end_ns)
-    is_queued = gaps.called_ns <= gaps.start_ns
+    is_queued = gaps.launched_ns <= gaps.start_ns
     is_blocked = (last.returned_ns > gaps.start_ns) & ~is_queued
     ready_ns = np.where(is_queued, gaps.start_ns, np.minimum(last.returned_ns, called_ns))
     began_ns = np.minimum(last.began_ns, ready_ns)

@@ -180,7 +180,7 @@ def analyse(
         categories=sum_categories(kernels),
         copies=tabulate_copies(trace, selection.launches, timeline),
         calls=tabulate_calls(trace, selection.calls),
-        sequences=find_sequences(trace, selection.launches, timeline.device, categories),
+        sequences=find_sequences(trace, selection.launches, timeline, categories),
         path=_find_path(trace, details, table),
         unattributed=() if is_chosen else unattributed,
         metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import Flags, Ints, Trace
 
@@ -34,7 +35,8 @@ class KernelSequence:
         names: normalised names, in order.
         count: how often the sequence occurs; equal kernels in a row count in twos.
         kernel_ns: time of its kernels, each launch once; neighbouring sequences may share some.
-        gap_ns: idle time of the stream between its kernels, all occurrences: what a CUDA graph would save most of.
+        gap_ns: time between its kernels in which the device is idle, all occurrences: what a CUDA graph would save
+            most of.
         is_fusible: whether all of its kernels are of categories that a compiler fuses.
     """
 
@@ -53,7 +55,7 @@ class _Pairs:
         first: number of the first kernel's name.
         second: of the second one's.
         count: how often the pair occurs; a row of equal kernels counts in twos.
-        gap_ns: from one kernel to the other, all occurrences.
+        gap_ns: idle time of the device from one kernel to the other, all occurrences.
         codes: shape (occurrences,), the pair of each.
     """
 
@@ -64,13 +66,15 @@ class _Pairs:
     codes: Ints
 
 
-def find_sequences(trace: Trace, rows: Ints, device: Ints, categories: Sequence[str]) -> tuple[KernelSequence, ...]:
+def find_sequences(
+    trace: Trace, rows: Ints, timeline: Timeline, categories: Sequence[str]
+) -> tuple[KernelSequence, ...]:
     """Sequences of small kernels, those with the most time at stake first.
 
     Args:
         trace: the trace.
         rows: shape (launches,), rows of ``trace.launches`` that count.
-        device: shape (all launches,), device of each launch.
+        timeline: of the trace.
         categories: category of each shape.
     """
     launches = trace.launches
@@ -78,13 +82,14 @@ def find_sequences(trace: Trace, rows: Ints, device: Ints, categories: Sequence[
     if not is_kernel.any() or not len(rows):
         return ()
     kernels = rows[is_kernel[launches.shape[rows]] & (launches.graph_node[rows] == 0)]
+    device = timeline.device
     order = kernels[np.lexsort((launches.start_ns[kernels], launches.stream[kernels], device[kernels]))]
     duration_ns = launches.end_ns[order] - launches.start_ns[order]
     names = {name: number for number, name in enumerate(dict.fromkeys(shape.name for shape in trace.shapes))}
     name = np.array([names[shape.name] for shape in trace.shapes], np.int64)[launches.shape[order]]
     is_near = _follow(trace, order, device) & (duration_ns[:-1] < SMALL_NS) & (duration_ns[1:] < SMALL_NS)
     at = np.flatnonzero(is_near)
-    gap_ns = np.maximum(launches.start_ns[order[at + 1]] - launches.end_ns[order[at]], 0)
+    gap_ns = _measure_idle(trace, timeline, order, at)
     pairs = _count_pairs(at, name, gap_ns, len(names))
     chains = _join(pairs)
     times_ns = _time_chains(chains, pairs, at, duration_ns)
@@ -94,6 +99,32 @@ def find_sequences(trace: Trace, rows: Ints, device: Ints, categories: Sequence[
         for chain, time_ns in zip(chains, times_ns, strict=True)
     ]
     return tuple(sorted(found, key=lambda one: (-(one.gap_ns + one.kernel_ns * one.is_fusible), one.names)))
+
+
+def _measure_idle(trace: Trace, timeline: Timeline, order: Ints, at: Ints) -> Ints:
+    """How long the device is idle between some launches and the ones that follow them; no instant counts twice.
+
+    Args:
+        trace: the trace.
+        timeline: of the trace.
+        order: shape (kernels,), rows of ``trace.launches`` by device, stream and start.
+        at: places in `order`.
+    """
+    launches, line = trace.launches, timeline.device
+    begin_ns, end_ns = launches.end_ns[order[at]], launches.start_ns[order[at + 1]]
+    streams = 1 + np.count_nonzero(np.diff(launches.stream[order]) | np.diff(line[order]))
+    # With one stream for each device, and kernels alone, nothing else can run in the gap.
+    if streams <= timeline.axis.lines and len(order) == len(launches):
+        gap_ns: Ints = np.maximum(end_ns - begin_ns, 0)
+        return gap_ns
+    place = timeline.axis.place
+    low, high = place(line[order[at]], begin_ns), place(line[order[at]], end_ns)
+    by_start = np.argsort(low, kind="stable")
+    reached = np.maximum.accumulate(high[by_start])
+    # Streams may be idle at the same time: it counts for the gap that began first.
+    low[by_start[1:]] = np.maximum(low[by_start[1:]], reached[:-1])
+    high = np.maximum(low, high)
+    return high - low - timeline.busy.covered(low, high)
 
 
 def _follow(trace: Trace, order: Ints, device: Ints) -> Flags:

@@ -64,6 +64,7 @@ class Timeline:
         communicates: shape (launches,), whether each launch is a kernel that communicates.
         kernels: when at least one kernel runs.
         copies: when at least one copy or set runs.
+        busy: when either does.
         states: state -> when the device is in it. No two states overlap, and together they last from the first
             start to the last end of all launches.
     """
@@ -74,6 +75,7 @@ class Timeline:
     communicates: Flags
     kernels: TimeSet
     copies: TimeSet
+    busy: TimeSet
     states: Mapping[TimeState, TimeSet]
 
     def measure(self, window: TimeSet, own: OwnWork | None = None) -> dict[TimeState, int]:
@@ -146,7 +148,7 @@ def build_timeline(trace: Trace, details: LaunchDetails, communicates: Flags) ->
     kernels, copies = unite(is_compute), unite(~is_compute)
     computing = unite(is_compute & ~communicates) if communicates.any() else kernels
     busy = TimeSet.union(axis, device, start_ns, end_ns) if len(copies.start) else kernels
-    timeline = Timeline(axis, devices, device, communicates, kernels, copies, {})
+    timeline = Timeline(axis, devices, device, communicates, kernels, copies, busy, {})
     idle = busy.complement(timeline.whole())
     causes = explain_gaps(trace, details, idle, _find_next(timeline, trace, idle))
     states: dict[TimeState, TimeSet] = {

@@ -115,7 +115,9 @@ def merge_conflict(path: Path) -> Merged:
     contents = [_read_stage(path, stage) for stage in (1, 2, 3)]
     if contents[1] is None or contents[2] is None:
         raise BaselineError(
-            f"git holds no two versions of {path}: it is in no conflict, or one branch deleted it; see `git status`"
+            f"git holds no two versions of {path}: it is in no conflict, or one branch deleted it; see "
+            "`git status`. If it was committed with conflict markers, take it from a commit before that, "
+            f"`git checkout <commit> -- {path}`, or delete it and save again"
         )
     return _merge([content or b"" for content in contents], path, str(path))
 

@@ -7,6 +7,7 @@ collectors are imported only when one is looked up.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 from typing import cast
@@ -54,7 +55,7 @@ def choose(wanted: str, options: RecordingOptions, *, strict: bool) -> tuple[Col
     if not gpu_names():
         obstacle = "no CUDA device here, so CPU operators are measured instead of kernels"
         _refuse_fallback(obstacle, strict=strict)
-        return _make("torch", options), (obstacle,)
+        return _make("torch", replace(options, gpu_metrics=False)), (obstacle, *_warn_of_no_metrics(options))
     try:
         return _make("nsys", options), ()
     except NsysError as error:
@@ -65,7 +66,11 @@ def choose(wanted: str, options: RecordingOptions, *, strict: bool) -> tuple[Col
         return _make("cupti", options), (obstacle,)
     except CollectorError as error:
         obstacle = f"torch.profiler instead of Nsight Systems and of CUPTI: {reason}; {error}"
-    return _make("torch", options), (obstacle,)
+    return _make("torch", replace(options, gpu_metrics=False)), (obstacle,)
+
+
+def _warn_of_no_metrics(options: RecordingOptions) -> tuple[str, ...]:
+    return ("--nsight-gpu-metrics: without a CUDA device no counters are sampled",) if options.gpu_metrics else ()
 
 
 def _warn_of_no_gpu(wanted: str) -> tuple[str, ...]:

@@ -2,26 +2,29 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.baselines.store import read_file
-from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.collectors.open_recording import KINDS, load_trace
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.model.units import name_some
+from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.values import DEFAULT_BAND, Policy, RunSummary, Subject
 from pytest_nsight.processes.regular_files import check_content
 from pytest_nsight.protocol.manifest import FILE_NAME as MANIFEST
 from pytest_nsight.report import session_file
 from pytest_nsight.report.verdict_text import gated_metric
 
+_UTF_8_MARK = b"\xef\xbb\xbf"
 _HEAD = 1 << 16
 """Bytes in which a JSON file shows what it is."""
 
-_KINDS = "a session's folder, a baseline file, or a recording"
+_KINDS = f"a session's folder or its session.json, a baseline file or the folder of one GPU model, or {KINDS}"
+_RECORDINGS = (".sqlite", ".sqlite.xz", ".nsys-rep", ".qdrep", ".json.gz")
+_CONTENTS = (b"SQLite format 3", b"{", b"[", b"\x1f\x8b", b"\xfd7zXZ\x00")
+"""How recordings begin whose name says nothing."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,33 +67,77 @@ def load_source(path: Path) -> RunSource | TraceSource:
     """
     if path.is_dir():
         return _load_folder(path)
-    if path.suffix == ".json" and path.exists():
+    if path.exists():
+        head = _read_head(path)
         if path.name == session_file.FILE_NAME:
             return _load_session(path)
-        head = _read_head(path)
-        if not _is_profiler_trace(head):
-            if head.startswith("{") and '"format"' not in head:
-                raise UsageError(
-                    f"{path} is neither a baseline file nor a trace of the PyTorch profiler; give {_KINDS}"
-                )
+        if path.suffix == ".json" and _is_baseline(head):
             return _load_baselines(path, [path])
+        _refuse_other(path, head)
     return TraceSource(str(path), load_trace(path))
+
+
+def _refuse_other(path: Path, head: bytes) -> None:
+    """Refuses a file whose name and content are not those of a recording."""
+    if not head:
+        raise UsageError(f"{path} is empty; give {_KINDS}")
+    is_json = path.suffix == ".json"
+    if is_json and not _is_profiler_trace(head):
+        raise UsageError(f"{path} is neither a baseline file nor a trace of the PyTorch profiler; give {_KINDS}")
+    if not is_json and not path.name.lower().endswith(_RECORDINGS) and not head.startswith(_CONTENTS):
+        raise UsageError(f"{path} is no recording: it begins with {head[:16]!r}; give {_KINDS}")
 
 
 def _load_folder(path: Path) -> RunSource | TraceSource:
     if (path / session_file.FILE_NAME).exists():
         return _load_session(path)
     # A run's folder holds JSON files, too.
-    if not (path / MANIFEST).exists():
-        if files := sorted(path.glob("*.json")):
-            return _load_baselines(path, files)
-        models = sorted({file.parent for file in path.glob("*/*.json") if not (file.parent / MANIFEST).exists()})
-        if len(models) == 1:
-            return _load_baselines(models[0], sorted(models[0].glob("*.json")))
-        if models:
-            names = name_some(map(str, models))
-            raise UsageError(f"{path} holds baselines of {len(models)} models; give the folder of one: {names}")
+    if (path / MANIFEST).exists():
+        return TraceSource(str(path), load_trace(path))
+    if files := _find_baselines(path):
+        return _load_baselines(path, files)
+    if traces := sorted(file.name for file in path.iterdir() if _is_recording(file)):
+        names = name_some(traces)
+        raise UsageError(f"{path} is a folder with {count(len(traces), 'recording')}; give one of them: {names}")
+    models = {
+        folder: files
+        for folder in sorted(path.iterdir())
+        if folder.is_dir() and not (folder / MANIFEST).exists() and (files := _find_baselines(folder))
+    }
+    if len(models) == 1:
+        ((model, files),) = models.items()
+        return _load_baselines(model, files)
+    if models:
+        names = name_some(map(str, models))
+        raise UsageError(f"{path} holds baselines of {len(models)} models; give the folder of one: {names}")
     return TraceSource(str(path), load_trace(path))
+
+
+def _find_baselines(folder: Path) -> list[Path]:
+    """The JSON files of a folder of baselines; none where no file is one.
+
+    Raises:
+        UsageError: some are baseline files, and others are not.
+    """
+    files = sorted(folder.glob("*.json"))
+    others = [file for file in files if file.is_file() and not _is_baseline(_read_head(file))]
+    if len(others) == len(files):
+        return []
+    if others:
+        names = name_some(file.name for file in others)
+        raise UsageError(
+            f"{folder} holds baseline files, and others: {names}; give a folder of baseline files only"
+        )
+    return files
+
+
+def _is_recording(path: Path) -> bool:
+    """Whether a file of a folder looks like a recording, by its name or, of JSON, by its content."""
+    if not path.is_file():
+        return False
+    if path.suffix == ".json":
+        return _is_profiler_trace(_read_head(path))
+    return path.name.lower().endswith(_RECORDINGS)
 
 
 def _load_session(path: Path) -> RunSource:
@@ -118,14 +165,19 @@ def _check(
     return RunSource(str(path), runs, policies or {})
 
 
-def _read_head(path: Path) -> str:
-    """How a JSON file begins."""
+def _read_head(path: Path) -> bytes:
+    """How a file begins, without the white space before it."""
     check_content(path)
     with path.open("rb") as file:
-        return file.read(_HEAD).decode("utf-8", errors="replace").lstrip()
+        return file.read(_HEAD).removeprefix(_UTF_8_MARK).lstrip()
 
 
-def _is_profiler_trace(head: str) -> bool:
+def _is_baseline(head: bytes) -> bool:
+    """Whether a JSON file begins as baseline files of all formats do; git may have left a conflict in it."""
+    return head.startswith((b"{", b"<<<<<<< ")) and b'"format"' in head and b'"environments"' in head
+
+
+def _is_profiler_trace(head: bytes) -> bool:
     """Whether a JSON file begins as the traces of the PyTorch profiler do, a list or an object with their keys."""
-    keys = ("traceEvents", "schemaVersion", "deviceProperties", "computeProperties")
-    return head.startswith("[") or any(json.dumps(key) in head for key in keys)
+    keys = (b'"traceEvents"', b'"schemaVersion"', b'"deviceProperties"', b'"computeProperties"')
+    return head.startswith(b"[") or (head.startswith(b"{") and any(key in head for key in keys))

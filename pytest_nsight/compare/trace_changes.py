@@ -2,33 +2,24 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping
-
-import numpy as np
 
 from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.picture import Picture, analyse
-from pytest_nsight.analysis.range_tree import RangeTable
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
+from pytest_nsight.compare.comparable_traces import quote_notes, refuse_unlike
+from pytest_nsight.compare.judged_changes import TOTALS, find_tick, judge_changes
+from pytest_nsight.compare.range_changes import compare_ranges
 from pytest_nsight.compare.sources import TraceSource
-from pytest_nsight.judge.contrast import upper_quantile
-from pytest_nsight.model.trace import Ints, Trace
-from pytest_nsight.model.units import percent
-from pytest_nsight.trace.launch_table import LaunchDetails
-from pytest_nsight.trace.nesting import NO_PARENT
+from pytest_nsight.model.trace import Trace
 
 BAND = 0.05
 """Traces of unchanged code differ by several percent, as clocks and caches differ between processes."""
-FEWEST_REPETITIONS = 5
 _UNITS = {
     "launches": Quantity.COUNT, "calls of operators": Quantity.COUNT, "GPU utilisation": Quantity.SHARE,
     "copy bandwidth": Quantity.RATE,
 }  # fmt: skip
 """Of the sums that are no times."""
-_JUDGED = ("kernel time", "copy time", "operator time")
-_TAIL = 0.025
-"""Of the 95 % interval, on each side."""
 
 
 def compare_traces(before: TraceSource, after: TraceSource, band: float | None) -> Changes:
@@ -40,27 +31,42 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         band: change that counts, as a ratio; None for the default.
 
     Returns:
-        The changes. A range that both traces repeat has an interval over its repetitions, and is a regression if
-        the whole interval lies above the band. Without such ranges the kernel and copy time of the whole decides.
+        The changes. `judge_changes` says which of them are regressions.
 
     Raises:
+        UsageError: one holds operators of a CPU and the other work of a GPU, or one lacks its kernels.
         TraceError: the times of a trace are too far apart to be added up.
     """
+    refuse_unlike(before, after)
     band = BAND if band is None else band
     old, new = analyse(before.trace), analyse(after.trace)
     whole = _compare_whole(_sum_up(before.trace, old), _sum_up(after.trace, new))
-    ranges = _compare_ranges(before.trace, after.trace)
+    ranges = compare_ranges(before.trace, after.trace)
     kernels = _compare_kernels(old, new)
-    repeated = [row for row in ranges if row.low is not None]
-    judged = repeated or [row for row in whole if row.name in _JUDGED]
     of_operators = before.trace.is_of_cpu and after.trace.is_of_cpu
-    notes = () if repeated else ("no range is repeated in both traces, so no change has an interval",)
+    judgement = judge_changes(
+        [row for row in whole if row.name in TOTALS],
+        ranges,
+        launches=(_count_launches(before.trace, old), _count_launches(after.trace, new)),
+        tick_ns=find_tick(before.trace, after.trace),
+        band=band,
+    )
     return Changes(
         before=before.title,
         after=after.title,
-        rows=(*whole, *_compare_states(old, new), *ranges, *_compare_categories(old, new), *kernels),
-        regressions=tuple(_describe(row, band) for row in judged if _is_slower(row, band)),
-        notes=(*notes, *_note_kernels(kernels, "operators" if of_operators else "kernels")),
+        rows=(
+            *whole,
+            *_compare_states(old, new),
+            *(change.row for change in ranges),
+            *_compare_categories(old, new),
+            *kernels,
+        ),
+        regressions=judgement.regressions,
+        notes=(
+            *quote_notes(before, (*before.trace.notes, *old.notes), after, (*after.trace.notes, *new.notes)),
+            *judgement.notes,
+            *_note_kernels(kernels, "operators" if of_operators else "kernels"),
+        ),
         of_operators=of_operators,
     )
 
@@ -93,6 +99,14 @@ def _sum_up(trace: Trace, picture: Picture) -> dict[str, float | None]:
         "GPU utilisation": sum(one.busy_ns for one in picture.devices) / wall_ns if wall_ns else None,
         "copy bandwidth": 1e9 * moved / copied_ns if copied_ns else None,
     }
+
+
+def _count_launches(trace: Trace, picture: Picture) -> dict[str, int]:
+    """How many launches make up each of the totals."""
+    kernels = sum(one.calls for one in picture.kernels)
+    if trace.is_of_cpu:
+        return {"operator time": kernels}
+    return {"kernel time": kernels, "copy time": sum(one.count for one in picture.copies)}
 
 
 def _compare_states(old: Picture, new: Picture) -> list[Change]:
@@ -132,64 +146,6 @@ def _compare_times(group: Group, before: Mapping[str, int], after: Mapping[str, 
         for name in dict.fromkeys((*before, *after))
     ]
     return sorted(rows, key=lambda row: (-abs((row.after or 0) - (row.before or 0)), row.name))
-
-
-def _compare_ranges(before: Trace, after: Trace) -> list[Change]:
-    """Mean device time of the ranges with one label; with an interval where both traces repeat them."""
-    old, new = _time_labels(before), _time_labels(after)
-    rows = []
-    for label in dict.fromkeys((*old, *new)):
-        if label not in old or label not in new:
-            means = [float(times[label].mean()) if label in times else None for times in (old, new)]
-            rows.append(Change.of(Group.RANGE, label, Quantity.TIME, *means))
-        else:
-            rows.append(_compare_repetitions(label, old[label], new[label]))
-    return rows
-
-
-def _compare_repetitions(label: str, before: Ints, after: Ints) -> Change:
-    """The ratio of the means, with Welch's interval (delta method) where both traces repeat the range."""
-    means = float(before.mean()), float(after.mean())
-    plain = Change.of(Group.RANGE, label, Quantity.TIME, *means)
-    if min(len(before), len(after)) < FEWEST_REPETITIONS:
-        return plain
-    pairs = list(zip((before, after), means, strict=True))
-    parts = [float(times.var(ddof=1)) / len(times) / mean**2 for times, mean in pairs]
-    variance = sum(parts)
-    half = 0.0
-    if variance:
-        degrees = variance**2 / sum(
-            part**2 / (len(times) - 1) for part, (times, _) in zip(parts, pairs, strict=True)
-        )
-        half = upper_quantile(_TAIL, degrees) * math.sqrt(variance)
-    ratio = means[1] / means[0]
-    low, high = ratio * math.exp(-half), ratio * math.exp(half)
-    return Change(Group.RANGE, label, Quantity.TIME, *means, ratio, low, high)
-
-
-def _time_labels(trace: Trace) -> dict[str, Ints]:
-    """Device time of every outermost range, and of every one directly inside it, by label."""
-    details = LaunchDetails.of(trace)
-    table = RangeTable.of(trace, details, np.arange(len(trace.ranges)))
-    outer = table.parent == NO_PARENT
-    near = np.flatnonzero(outer | outer[table.parent]) if len(table.rows) else np.empty(0, np.int64)
-    device_ns = (table.costs.kernel_ns + table.costs.copy_ns)[near]
-    found: dict[str, Ints] = {}
-    for number, label in enumerate(table.labels):
-        own = device_ns[table.label[near] == number]
-        if own.any():
-            found[label] = own
-    return dict(sorted(found.items(), key=lambda item: -int(item[1].sum())))
-
-
-def _is_slower(row: Change, band: float) -> bool:
-    lowest = row.low if row.low is not None else row.ratio
-    return lowest is not None and lowest > 1 + band
-
-
-def _describe(row: Change, band: float) -> str:
-    interval = f" ({percent((row.low or 1) - 1)} to {percent((row.high or 1) - 1)})" if row.low is not None else ""
-    return f"{row.name}: {percent((row.ratio or 1) - 1)}{interval}, band {percent(band, signed=False)}"
 
 
 def _note_kernels(kernels: Iterable[Change], what: str) -> tuple[str, ...]:

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines.atomic_files import explaining
-from pytest_nsight.controller.commit_list import list_commits
-from pytest_nsight.controller.first_bad_commit import FirstBadCommit, SearchLimits, describe_search
+from pytest_nsight.controller.commit_list import describe_search, list_commits
+from pytest_nsight.controller.first_bad_commit import FirstBadCommit, SearchLimits
 from pytest_nsight.controller.options import given_options
 from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.pytest_input import ask_environment, check_text, worker_arguments
@@ -44,7 +44,7 @@ class BisectRequest:
     Attributes:
         good: a commit in which the case is as it should be.
         bad: a later one in which it is not.
-        case: for pytest's -k; "" where other arguments select the case.
+        case: node id or name of the case, or an expression of pytest's -k; "" where other arguments select it.
         wants_improvement: whether BAD may be faster than GOOD.
         minutes: begin no further commit after so many; None for no limit.
         json: file for the answer as JSON, None for none.
@@ -74,7 +74,8 @@ def bisect(request: BisectRequest, arguments: Sequence[str], width: int) -> tupl
         KeyboardInterrupt: the user has ended it; pytest's output says what was found so far.
     """
     plugin = BisectPlugin(request)
-    selected = ["-k", request.case] if request.case else []
+    # The plugin decides what CASE selects. An empty -k overrides one of the ini file, in the workers, too.
+    selected = ["-k", ""] if request.case else []
     code = int(pytest.main(["--nsight", *selected, *arguments], plugins=[plugin]))
     if plugin.error is not None:
         raise plugin.error
@@ -120,6 +121,21 @@ class BisectPlugin:
             self._settings = read_settings(config)
         except NsightError as error:
             raise pytest.UsageError(str(error)) from None
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
+        """Selects the marked tests of exactly this node id or name; where there are none, pytest's -k selects."""
+        name = self._request.case
+        if not name:
+            return
+        exact = [item for item in items if name in (item.nodeid, item.name) and is_marked(item)]
+        if not exact:
+            config.option.keyword = name
+            return
+        others = [item for item in items if item not in exact]
+        items[:] = exact
+        if others:
+            config.hook.pytest_deselected(items=others)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
@@ -175,23 +191,21 @@ class BisectPlugin:
 
 
 def _choose_case(items: Sequence[pytest.Item], name: str, settings: Settings) -> Case:
-    """The one case to measure: the only one selected, or the one of exactly this name.
+    """The one case to measure: the only one selected.
 
     Raises:
         UsageError: none is, or several are.
     """
-    marked = [item for item in items if is_marked(item)]
-    exact = [item for item in marked if name in (item.nodeid, item.name)]
-    found = exact or marked
+    found = [item for item in items if is_marked(item)]
     if not found:
         raise UsageError(
             f"bisect: no test with the mark nsight matches {name or 'the arguments'!r} in the working tree; check "
-            "out a commit that has the test, or name it as pytest -k does"
+            "out a commit that has the test, or give its node id, its name or an expression of pytest -k"
         )
     if len(found) > 1:
         names = ", ".join(item.nodeid for item in found[:_MOST_SHOWN])
         more = ", ..." if len(found) > _MOST_SHOWN else ""
-        raise UsageError(f"bisect: {len(found)} cases match: {names}{more}; give more of the name of one")
+        raise UsageError(f"bisect: {len(found)} cases match: {names}{more}; give one of these names to -k")
     (item,) = found
     mark = read_mark(item)
     if mark.ranks > 1:

@@ -59,7 +59,8 @@ def add_bisect_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what `pytest-nsight bisect` takes beside pytest's own arguments."""
     parser.add_argument("good", metavar="GOOD", help="a commit in which the case is as it should be")
     parser.add_argument("bad", metavar="BAD", help="a later commit in which it is not")
-    parser.add_argument("-k", dest="case", default="", metavar="CASE", help="the case, as pytest's -k selects it")
+    text = "the case: its node id, its name, or as pytest's -k selects it"
+    parser.add_argument("-k", dest="case", default="", metavar="CASE", help=text)
     text = "search for the commit that made BAD faster than GOOD"
     parser.add_argument("--improvement", action="store_true", help=text)
     text = "begin no further commit after M minutes, and say what is left"

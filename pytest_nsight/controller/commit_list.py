@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.controller.git_revision import Revision, find_commit
 from pytest_nsight.model.bisection import Commit
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.units import count
 from pytest_nsight.processes.git_calls import ask_git
 
 COMMAND = "bisect"
@@ -78,6 +80,22 @@ def list_commits(root: Path, good: str, bad: str) -> CommitLine:
             raise UsageError(f"bisect: git cannot list the commits {good}..{bad}: {answer.complaint}; fetch them")
     (start,) = _parse(shown.text)
     return CommitLine(top, start, tuple(_parse(listed.text)))
+
+
+def describe_search(line: CommitLine) -> str:
+    """What is about to be searched."""
+    return f"{count(len(line.commits), 'commit')} from {line.good.short} to {line.bad.short}, along first parents"
+
+
+def write_search(good: str, bad: str, case: str) -> str:
+    """The command that searches the commits between two others, on a line of its own.
+
+    Args:
+        good: hash of the older one.
+        bad: hash of the newer one.
+        case: node id of what is measured.
+    """
+    return f"  {shlex.join(('pytest-nsight', COMMAND, good, bad, '-k', case))}"
 
 
 def _parse(text: str) -> list[Commit]:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.model.units import count, name_some
+from pytest_nsight.model.units import count, name_cases, name_some
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.mark import is_marked
 
@@ -94,7 +94,7 @@ def describe_unmarked(unmarked: Sequence[str]) -> str:
     verb = "uses" if len(unmarked) == 1 else "use"
     return (
         f"{count(len(unmarked), 'test')} {verb} the fixture {FIXTURE} without the mark, so nothing is measured: "
-        f"{name_some(unmarked, _MOST_NAMES)}; add @pytest.mark.nsight"
+        f"{name_cases(unmarked)}; add @pytest.mark.nsight"
     )
 
 
@@ -103,7 +103,7 @@ def describe_removed(removed: Sequence[str]) -> str:
     if not removed:
         return ""
     verb = "has" if len(removed) == 1 else "have"
-    cases = name_some(removed, _MOST_NAMES)
+    cases = name_cases(removed)
     return (
         f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {cases}; "
         "if that is intended, remove them with: pytest-nsight baselines prune --delete"
@@ -125,7 +125,7 @@ def describe_affected(affected: AffectedCases | None) -> tuple[str, ...]:
     by_cause: dict[str, list[str]] = {}
     for case, cause in affected.causes.items():
         by_cause.setdefault(cause, []).append(case)
-    sentences += [f"affected by {cause}: {name_some(cases, _MOST_NAMES)}" for cause, cases in by_cause.items()]
+    sentences += [f"affected by {cause}: {name_cases(cases)}" for cause, cases in by_cause.items()]
     unseen = [f"{file} ({what})" for file, what in affected.unseen.items()]
     if unseen and affected.left_out:
         names = name_some(unseen, _MOST_NAMES)
@@ -146,5 +146,14 @@ def describe_skipped(cases: Sequence[str]) -> tuple[str, ...]:
     if not cases:
         return ()
     were = "was" if len(cases) == 1 else "were all"
-    measured = f"{count(len(cases), 'selected case')} {were} skipped ({name_some(cases, _MOST_NAMES)})"
+    measured = f"{count(len(cases), 'selected case')} {were} skipped ({name_cases(cases)})"
     return (f"nothing was measured: {measured}; pytest -rs shows why",)
+
+
+def describe_unchecked(cases: Sequence[str]) -> tuple[str, ...]:
+    """A sentence for skipped cases that have stored runs of the machine's model; none where there are none."""
+    if not cases:
+        return ()
+    were = "was" if len(cases) == 1 else "were"
+    skipped = f"{count(len(cases), 'case')} with stored runs of this model {were} skipped ({name_cases(cases)})"
+    return (f"not checked: {skipped}; pytest -rs shows why, and --deselect takes out what need not run here",)

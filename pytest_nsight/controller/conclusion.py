@@ -14,6 +14,7 @@ from pytest_nsight.controller.completeness import (
     describe_affected,
     describe_removed,
     describe_skipped,
+    describe_unchecked,
     describe_unmarked,
 )
 from pytest_nsight.controller.drill_down import Drill
@@ -38,7 +39,7 @@ from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.proofs import describe_identities, join_proofs
 from pytest_nsight.gate.saving import list_measured, list_saved, withdraw
-from pytest_nsight.gate.state import GateState, describe_leaked_state
+from pytest_nsight.gate.state import GateState, SerialisedReport, describe_leaked_state
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
@@ -46,7 +47,7 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.report import result_file, session_file
 from pytest_nsight.report.next_steps import plan_next_steps
-from pytest_nsight.report.registry import ReportFile, publish, step_summary_path
+from pytest_nsight.report.registry import ReportFile, describe_written, name_from_here, publish, step_summary_path
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +128,7 @@ def conclude(
             keep_session(session.folder)
         prune_sessions(session.folder.parent)
     kept = _describe_kept(session.folder) if settings.keep and session.collector else ""
-    reports = [f"report written: {_from_here(file.path)}" for file in settings.reports if file not in unwritten]
+    reports = [describe_written(file.path) for file in settings.reports if file not in unwritten]
     written = tuple(filter(None, [kept, *reports]))
     return Conclusion(result, _list_outcomes(settings, judged.state, result), errors, gaps, written)
 
@@ -180,7 +181,7 @@ def _check(
     timed = judge_state(state, stored)
     state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
     verdicts = drill.explain(verdicts) if drill else verdicts
-    gaps = (*_find_gaps(settings, state, collected), *describe_skipped(_find_skipped(state)))
+    gaps = (*_find_gaps(settings, state, collected), *_describe_skipped(state, stored))
     return _Judged(state, verdicts, gaps=gaps, baseline_runs=list_compared(state, stored))
 
 
@@ -224,12 +225,27 @@ def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tu
     return tuple(filter(None, [describe_unmarked(collected.unmarked), describe_removed(removed)]))
 
 
-def _find_skipped(state: GateState) -> tuple[str, ...]:
-    """The session's cases if each of them was skipped, so that none was measured."""
-    cases = state.plan.case_ids
-    reports = [last_attempt(state.reports.get(case, ())) for case in cases]
-    are_skipped = (any(report["outcome"] == "skipped" for report in own) for own in reports)
-    return tuple(cases) if all(are_skipped) and not any(map(state.has_passed, cases)) else ()
+def _describe_skipped(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
+    """Sentences on skipped cases: if nothing was measured beside them, else on those with stored runs."""
+    skipped = {case: reports for case in state.plan.case_ids if (reports := _read_skip(state, case))}
+    if len(skipped) == len(state.plan.case_ids):
+        return describe_skipped(tuple(skipped))
+    known = {run.subject.case for run in stored.all}
+    return describe_unchecked(
+        [
+            case
+            for case, reports in skipped.items()
+            # An expected failure is reported as skipped, too.
+            if case in known and not any("wasxfail" in report for report in reports)
+        ]
+    )
+
+
+def _read_skip(state: GateState, case: str) -> tuple[SerialisedReport, ...]:
+    """The reports of a case's last attempt if it was skipped, else none."""
+    reports = tuple(last_attempt(state.reports.get(case, ())))
+    is_skipped = any(report["outcome"] == "skipped" for report in reports) and not state.has_passed(case)
+    return reports if is_skipped else ()
 
 
 def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) -> dict[str, CaseOutcome]:
@@ -250,17 +266,12 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
     return outcomes
 
 
-def _from_here(path: Path) -> str:
-    """The path as the user types it, where it is below this folder."""
-    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
 def _describe_kept(folder: Path) -> str:
     """Where the traces of a session are, and what shows one."""
     runs = sorted(path for path in folder.glob("run-*") if path.is_dir())
     if not runs:
         return ""
-    return f"session kept; show a run of it: pytest-nsight show {shlex.quote(_from_here(runs[0]))}"
+    return f"session kept; show a run of it: pytest-nsight show {shlex.quote(name_from_here(runs[0]))}"
 
 
 def _describe_kept_reports(folder: Path, collector: Collector) -> str:

@@ -25,6 +25,21 @@ Profile = Callable[[str, str, Sequence[str]], tuple[KernelCounters, ...]]
 """(tree, case, kernels) -> counters."""
 
 
+def explain_no_drill(collector: str) -> tuple[str, ...]:
+    """The sentence on --nsight-drill where there is no GPU, whose counters it reads.
+
+    Args:
+        collector: as the user asked for it; "auto" has chosen one itself, so the option is no mistake.
+
+    Raises:
+        CollectorError: the one that measures CPU operators was asked for.
+    """
+    reason = "--nsight-drill reads counters of GPU kernels, and there is no CUDA device here"
+    if collector == "torch":
+        raise CollectorError(f"{reason}; leave the option out")
+    return (f"{reason}, so none are read",)
+
+
 @dataclass(frozen=True, slots=True)
 class Drill:
     """What a session may compare counters with.

@@ -7,9 +7,9 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Protocol
 
-from pytest_nsight.controller.commit_list import CommitLine
+from pytest_nsight.controller.commit_list import CommitLine, write_search
 from pytest_nsight.controller.git_revision import Revision
-from pytest_nsight.controller.revision_measurement import UnmeasurableError
+from pytest_nsight.controller.revision_measurement import AbsentCaseError, UnmeasurableError
 from pytest_nsight.gate.commit_judgement import (
     compare_launches,
     describe_time,
@@ -22,11 +22,15 @@ from pytest_nsight.model.bisection import Bisection, Commit, Criterion, Judgemen
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.identity import Identity
-from pytest_nsight.model.units import count, percent
+from pytest_nsight.model.units import percent
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _SETTLED = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.UNCHANGED)
+_REMEDIES = {
+    "GOOD": "give a later GOOD, which has it; if it had another name then, check out a commit with that name",
+    "BAD": "give an earlier BAD, which has it",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -147,7 +151,8 @@ class FirstBadCommit:
         try:
             return self.measurement.measure_launches(self.line.revision(commit))
         except UnmeasurableError as error:
-            raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}") from None
+            remedy = f"; {_REMEDIES[name]}" if isinstance(error, AbsentCaseError) else ""
+            raise UsageError(f"bisect: {name} ({commit.short}) cannot be measured: {error}{remedy}") from None
 
     def _identify_ends(self) -> None:
         """Compares GOOD's and BAD's identities: commits with identical launches need no statistics.
@@ -280,8 +285,8 @@ class FirstBadCommit:
         fork = self.line.fork_of(commit) if commit is not None else ""
         if commit is None or not fork:
             return ()
-        span = f"{fork[:12]} {commit.parents[1][:12]}"
-        return (f"it is a merge: search the branch that it brought in with pytest-nsight bisect {span}",)
+        command = write_search(fork[:12], commit.parents[1][:12], self.case)
+        return (f"it is a merge; to search the branch that it brought in, type:\n{command}",)
 
     def _describe_rest(self, first_bad: Commit) -> Sequence[str]:
         """A sentence if the launches change again between the first bad commit and BAD."""
@@ -291,10 +296,5 @@ class FirstBadCommit:
         later = compare_launches(self._runs[first_bad.hash], self._runs[bad.hash])
         if not later.differs:
             return ()
-        span = f"{first_bad.short} {bad.short}"
-        return (f"after it the launches change again: search on with pytest-nsight bisect {span}",)
-
-
-def describe_search(line: CommitLine) -> str:
-    """What is about to be searched."""
-    return f"{count(len(line.commits), 'commit')} from {line.good.short} to {line.bad.short}, along first parents"
+        command = write_search(first_bad.short, bad.short, self.case)
+        return (f"after it the launches change again; to search on, type:\n{command}",)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import sys
 from collections.abc import Mapping
@@ -19,6 +20,7 @@ from pytest_nsight.protocol.script import FIRST_PASS, FirstPass, Script
 from pytest_nsight.protocol.worker_start import start_command
 
 _LOG_LINES = 8
+_END_OF_INPUT = EOFError.__name__
 
 MEASURED = (
     "triton.testing.do_bench and perf_report, torch.utils.benchmark.Timer, flashinfer.testing.bench_gpu_time, or "
@@ -83,7 +85,8 @@ def list_calls(settings: Settings, session: Path, where: Path, variables: Mappin
         )
     found = FirstPass.read(folder)
     if not found.calls:
-        others = "".join(f"; {sentence}" for sentence in found.unmeasured)
+        sentences = (*found.unmeasured, _explain_input(script))
+        others = "".join(f"; {sentence}" for sentence in sentences if sentence)
         raise UsageError(
             f"{script.file} called nothing that can be measured{others}: it has to call {MEASURED}, in its own "
             f"process; its output is in {log}"
@@ -99,7 +102,24 @@ def _describe_failure(script: Script, code: int | None, log: Path, limit_s: floa
         )
     ended = f"failed with exit code {code}" if code > 0 else f"died with {signal.Signals(-code).name}"
     output = last_lines(log, _LOG_LINES) or "(nothing)"
+    remedy = _explain_input(script, output) or "mend it, it must end with exit code 0"
     return (
-        f"{script.file} {ended} in its first pass, in which nothing is measured: mend it, it must end with exit "
-        f"code 0; its output ({log}) ends with:\n{output}"
+        f"{script.file} {ended} in its first pass, in which nothing is measured: {remedy}; "
+        f"its output ({log}) ends with:\n{output}"
     )
+
+
+def _explain_input(script: Script, output: str = "") -> str:
+    """What to do about a script that reads its standard input; "" for one that does not seem to.
+
+    Args:
+        script: which one.
+        output: how its output ends.
+    """
+    try:
+        text = Path(script.path).read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        text = ""
+    if _END_OF_INPUT not in output and not re.search(r"\bstdin\b|\binput\(", text):
+        return ""
+    return "if it reads its standard input, that is empty in every pass: give it a file or an argument to read from"

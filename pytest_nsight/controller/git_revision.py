@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.processes.git_calls import ask_git
+from pytest_nsight.processes.git_calls import ask_git, find_work_tree
 
 _SUBMODULE = "160000"
 
@@ -79,18 +79,16 @@ def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
     Raises:
         UsageError: no git, no repository, or no such commit.
     """
-    top = ask_git(root, "rev-parse", "--show-toplevel")
-    if top.code:
-        raise UsageError(
-            f"{option} {name}: {root} is in no git repository ({top.complaint}); without one, {otherwise}"
-        )
+    tree = find_work_tree(root)
+    if tree.top is None:
+        raise UsageError(f"{option} {name}: {tree.reason}; without the commits of one, {otherwise}")
     found = ask_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
     if found.code:
         raise UsageError(
             f"{option} {name}: git knows no such commit; fetch it (a shallow clone holds few), "
             "or give a branch, a tag or a hash"
         )
-    return Revision(name, found.text.strip().splitlines()[-1], Path(top.text.strip()).resolve(), option)
+    return Revision(name, found.text.strip().splitlines()[-1], tree.top, option)
 
 
 def check_out(revision: Revision, folder: Path) -> None:

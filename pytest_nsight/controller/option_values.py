@@ -30,14 +30,16 @@ class GivenValues:
         """The value of a setting, None where neither gives one.
 
         Raises:
-            UsageError: the ini file's is no such value, or stands in quotes.
+            UsageError: the ini file's is no such value, is empty, or stands in quotes.
         """
         if self.is_option(name):
             return self._config.getoption(f"nsight_{name}")
         try:
             value = self._config.getini(f"nsight_{name}")
-        except (ValueError, pytest.UsageError) as error:  # by pytest's version
-            raise UsageError(f"nsight_{name} in the ini file: {error}; give true or false") from None
+        except (TypeError, ValueError, pytest.UsageError) as error:  # by pytest's version
+            raise UsageError(f"nsight_{name} in the ini file: {error}; {_remedy(name, str(error))}") from None
+        if isinstance(value, str) and not value.strip():
+            raise UsageError(_explain_empty(self.source(name)))
         # A command may begin and end with words in quotes of their own.
         if isinstance(value, str) and re.fullmatch(r"\"[^\"]*\"|'[^']*'", value):
             raise UsageError(
@@ -67,8 +69,20 @@ def refuse_empty(config: pytest.Config) -> None:
     for name in ("reason", "replay", "against", *pool, "affected", "shard", *VALUES):
         value = config.getoption(f"nsight_{name}")
         if value is not None and not value.strip():
-            option = f"--nsight-{name.replace('_', '-')}"
-            raise UsageError(f"{option} is empty; give it a value, or leave it out")
+            raise UsageError(_explain_empty(f"--nsight-{name.replace('_', '-')}"))
+
+
+def _explain_empty(source: str) -> str:
+    return f"{source} is empty; give it a value, or leave it out"
+
+
+def _remedy(name: str, refusal: str) -> str:
+    """What to write where pytest refuses a value; its table [tool.pytest] in a .toml file converts nothing."""
+    if "expects a string" in refusal:
+        return f'write it in quotes: nsight_{name} = "{refusal.rpartition(": ")[2]}"'
+    if "expects a list" in refusal:
+        return f'write a list of texts in quotes: nsight_{name} = ["..."]'
+    return "give true or false"
 
 
 def positive(source: str, value: object) -> int:

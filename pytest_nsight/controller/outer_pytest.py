@@ -137,7 +137,8 @@ class Controller:
         if is_wanted and not session.config.option.collectonly and not has_broken_modules:
             with interrupted_by_signals():
                 self._measure(session, items, collected)
-        if not is_wanted and not session.config.option.collectonly:
+        # A module that cannot be imported may have the marked tests.
+        if not is_wanted and not session.config.option.collectonly and not session.testsfailed:
             unmarked = describe_unmarked(collected.unmarked)
             gaps = (describe_nothing_measured(collected), *filter(None, [unmarked]))
             self._conclusion = Conclusion(gaps=gaps)

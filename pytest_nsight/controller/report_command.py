@@ -10,7 +10,14 @@ from pytest_nsight.controller.joined_shards import is_shard, join_shards
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report import terminal
-from pytest_nsight.report.registry import ReportFile, publish, read_requests, step_summary_path, workflow_commands
+from pytest_nsight.report.registry import (
+    ReportFile,
+    describe_written,
+    publish,
+    read_requests,
+    step_summary_path,
+    workflow_commands,
+)
 from pytest_nsight.report.session_file import join_sessions, read_session
 from pytest_nsight.report.session_table import list_rows, read_table, tabulate, write_table
 
@@ -37,7 +44,7 @@ class Reported:
     """What the command says.
 
     Attributes:
-        text: for the terminal; "" where only files were asked for.
+        text: for the terminal: the table, or the files that were written.
         fails: whether the gate fails.
     """
 
@@ -56,18 +63,19 @@ def report(request: ReportRequest, width: int) -> Reported:
         NsightError: a session cannot be read, shards do not fit, or a file cannot be written.
     """
     requests = [*([f"html={request.html}"] if request.html else []), *request.reports]
-    files = read_requests(requests, Path.cwd())
+    files = read_requests(requests, Path.cwd(), "--report")
     if any(is_shard(path) for path in request.sessions):
         return _report_shards(request, files, width)
+    written = _name_files(request, files)
     if request.table is not None:
         write_table(read_table(request.sessions), request.table)
         if not files:
             # A table of many sessions is no gate.
-            return Reported("", fails=False)
+            return Reported(written, fails=False)
     result = join_sessions([read_session(path) for path in request.sessions])
     _publish(result, files)
     fails = any(verdict.kind.fails_in(strict=result.strict) for verdict in result.verdicts)
-    return Reported("" if files else terminal.render(result, width), fails)
+    return Reported(written or terminal.render(result, width), fails)
 
 
 def _report_shards(request: ReportRequest, files: Sequence[ReportFile], width: int) -> Reported:
@@ -77,10 +85,16 @@ def _report_shards(request: ReportRequest, files: Sequence[ReportFile], width: i
         write_table(tabulate(list_rows(joined.result)), request.table)
     _publish(joined.result, files, step_summary_path())
     commands = workflow_commands(joined.result, Path.cwd())
-    lines = [terminal.render(joined.result, width), commands.rstrip("\n")]
+    lines = [terminal.render(joined.result, width), commands.rstrip("\n"), _name_files(request, files)]
     if joined.result.strict:
         lines += [f"FAILED --nsight-strict: {gap}" for gap in joined.gaps]
     return Reported("\n".join(line for line in lines if line), joined.fails)
+
+
+def _name_files(request: ReportRequest, files: Sequence[ReportFile]) -> str:
+    """A line for each file that is asked for, as pytest's own sessions have them."""
+    paths = [*([request.table] if request.table is not None else []), *(file.path for file in files)]
+    return "\n".join(map(describe_written, paths))
 
 
 def _publish(result: SessionResult, files: Sequence[ReportFile], step_summary: Path | None = None) -> None:

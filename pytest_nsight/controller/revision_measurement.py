@@ -47,6 +47,10 @@ class UnmeasurableError(NsightError):
     """A commit that does not build, import, have the case or pass it; the message says which."""
 
 
+class AbsentCaseError(UnmeasurableError):
+    """A commit that has no test of the case's id."""
+
+
 @dataclass(frozen=True, slots=True)
 class Invocation:
     """How the user's pytest was started, as workers repeat it.
@@ -123,7 +127,8 @@ class RevisionMeasurement:
         """What a commit launches: the run of one process, without canaries and in few rounds.
 
         Raises:
-            UnmeasurableError: the commit cannot be measured.
+            AbsentCaseError: the commit has no test of this id.
+            UnmeasurableError: the commit cannot be measured for another reason.
         """
         case = self._case.id
         live = self._live_session({OTHER_TREE: self._tree(revision)}, LAUNCH_ROUNDS, canaries=False)
@@ -142,6 +147,8 @@ class RevisionMeasurement:
         found = OtherTree().add(process.manifest, [case], process.summaries, process.problems)
         if runs := found.runs_of(Subject(case)):
             return runs
+        if found.has_no_test(case):
+            raise AbsentCaseError(f"the test {case} is not in {revision.short}")
         raise UnmeasurableError(found.explain_absent(Subject(case)))
 
     def identify(self, revision: Revision) -> Identity:

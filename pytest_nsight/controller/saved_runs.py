@@ -17,9 +17,9 @@ from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.saving import list_unfit
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.errors import NsightError
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.report.escapes import visible
-from pytest_nsight.report.shared_reasons import listed, without_figures
+from pytest_nsight.report.shared_reasons import without_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +122,7 @@ def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
         if subject.case in saved.cases:
             causes.setdefault(without_figures(why), []).append((visible(subject.label), why))
     return [
-        f"poor baseline of {count(len(found), 'case')} ({listed([name for name, _ in found])}): {found[0][1]}"
+        f"poor baseline of {count(len(found), 'case')} ({name_cases(name for name, _ in found)}): {found[0][1]}"
         f"{', of the first case' if len({why for _, why in found}) > 1 else ''}; save again when the machine is "
         "idle, else later checks may end as ENVIRONMENT"
         for found in causes.values()

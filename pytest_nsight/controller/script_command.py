@@ -60,7 +60,7 @@ def read_script(given: Sequence[str], name: str | None = None) -> Script:
         UsageError: there is no such file or module.
     """
     if given[0] == "-m":
-        module, *arguments = given[1:] or ("",)
+        module, *arguments = given[1:]
         path = find_module(module)
         if path is None:
             raise UsageError(
@@ -69,6 +69,10 @@ def read_script(given: Sequence[str], name: str | None = None) -> Script:
     else:
         module, (first, *arguments) = "", given
         path = Path(first).absolute()
+        if path.is_dir():
+            main = Path(first) / "__main__.py"
+            remedy = f"give its file, {main}" if main.is_file() else "give the script in it"
+            raise UsageError(f"{first} is a folder, which run does not take for a script; {remedy}")
         if not path.is_file():
             raise UsageError(f"there is no script {first}; {_USAGE}")
     stands_for = clean_name(shlex.join(arguments) if name is None else name)
@@ -125,6 +129,13 @@ def _without_interpreter(command: Sequence[str]) -> tuple[str, ...]:
         rest = rest[1:]
     if not rest:
         raise UsageError(f"{first} without a script; {_USAGE}")
+    if rest == ["-m"]:
+        raise UsageError(f"{first} -m without a module; {_USAGE}, or -m and a module's name")
+    if rest[0] == "-" or rest[0].startswith("-c"):
+        raise UsageError(
+            f"{first} {rest[0][:2]} has no file, and each process that measures runs the program again: write the "
+            "program to a file, and name that file"
+        )
     if rest[0].startswith("-") and rest[0] != "-m":
         raise UsageError(
             f"the option {rest[0]} of {first} does not reach the processes that measure; leave it out, or set its "

@@ -19,7 +19,7 @@ from pytest_nsight.collectors.machine import cpu_variables, gpus, measured_produ
 from pytest_nsight.controller.abandoned_sessions import begin_session
 from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import Conclusion, conclude
-from pytest_nsight.controller.drill_down import Drill, profile_with_ncu
+from pytest_nsight.controller.drill_down import Drill, explain_no_drill, profile_with_ncu
 from pytest_nsight.controller.first_pass import place_first_pass
 from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
 from pytest_nsight.controller.gpu_assignment import choose_gpus
@@ -68,6 +68,8 @@ class NsightSession:
             )
             self._collector, self._notes = choose(settings.collector, options, strict=settings.strict)
         self._gpus = () if settings.replay else gpus()
+        if settings.drill and not self._gpus:
+            self._notes += explain_no_drill(settings.collector)
         self._worker_gpus = (
             () if settings.replay else choose_gpus(settings.workers, self._gpus, settings.most_workers)
         )

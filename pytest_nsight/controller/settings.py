@@ -181,7 +181,9 @@ def read_settings(config: pytest.Config) -> Settings:
         against_build=given("against_build") or "",
         ini=config.inipath,
         reports=read_requests(
-            [*(f"{name}={path}" for name in _REPORT_OPTIONS if (path := given(name))), *given("report")], here
+            [*(f"{name}={path}" for name in _REPORT_OPTIONS if (path := given(name))), *given("report")],
+            here,
+            given.source("report"),
         ),
         timeout_s=parse_timeout(given.source("timeout"), given("timeout") or DEFAULT_TIMEOUT),
         affected=config.getoption("nsight_affected") or "",

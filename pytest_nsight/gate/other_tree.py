@@ -59,6 +59,14 @@ class OtherTree:
                 return f"{self.short_commit} measures it differently: {', '.join(differing)}"
         return ""
 
+    def has_no_test(self, case: str) -> bool:
+        """Whether the revision was found to have no test of this id."""
+        return self.absent.get(case) == self._says_absent
+
+    @property
+    def _says_absent(self) -> str:
+        return f"not in {self.short_commit}"
+
     def explain_removed(self, known: Collection[str]) -> str:
         """A sentence on tests that only the revision has, "" if there are none.
 
@@ -127,7 +135,7 @@ class OtherTree:
                     f"its file cannot be imported in {self.short_commit}: {said} (untracked files and build "
                     "products are absent there; nsight_against_build names a command that makes them)"
                 )
-        return f"not in {self.short_commit}"
+        return self._says_absent
 
 
 def _find_failure(manifest: Manifest, case: str) -> tuple[str, str] | None:

@@ -11,7 +11,7 @@ from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.roofline import Limits, measure_limits
 from pytest_nsight.model.round_timeline import RoundTimeline
-from pytest_nsight.model.units import name_some
+from pytest_nsight.model.units import name_cases, name_some
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.protocol.manifest_events import CaseWarning, LeakedState, last_attempt
@@ -174,9 +174,9 @@ def describe_leaked_state(leaked: Mapping[str, LeakedState]) -> str:
     ordered = sorted(leaked.values(), key=lambda one: one.case)
     if not ordered:
         return ""
-    cases = name_some((f"{one.case} ({', '.join(one.names)})" for one in ordered), _MOST_SHOWN, "; ")
+    cases = name_some((f"{name_cases([one.case])} ({name_some(one.names)})" for one in ordered), _MOST_SHOWN, "; ")
     stuck = sorted({name for one in leaked.values() for name in one.stuck})
-    end = f", except {', '.join(stuck)}, which cannot be put back" if stuck else ""
+    end = f", except {name_some(stuck)}, which cannot be put back and may count in later cases" if stuck else ""
     return (
         f"tests changed the state of their process and left it so: {cases}. It was put back before the next "
         f"case{end}; let the test or a fixture of it do so, for pytest alone does not"

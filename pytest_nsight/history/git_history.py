@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.processes.git_calls import ask_git
+from pytest_nsight.processes.git_calls import ask_git, find_work_tree
 
 _MISSING = "0" * 40
 
@@ -42,18 +42,22 @@ class CommitsBetween:
 
 
 class GitHistory:
-    """The history of one folder in its repository."""
+    """The history of one folder in its repository.
+
+    Attributes:
+        why_none: a sentence on why git has no history of it, "" if it has.
+    """
 
     def __init__(self, folder: Path) -> None:
-        """Looks for the repository of a folder; there may be none."""
+        """Looks for the repository of a folder; neither the repository nor the folder need exist."""
         self._folder = folder.resolve()
-        top = self._ask("rev-parse", "--show-toplevel")
-        self._top = Path(top.decode().strip()) if top else None
-
-    @property
-    def is_there(self) -> bool:
-        """Whether the folder lies in a git repository, and git is installed."""
-        return self._top is not None
+        self._where = next(path for path in (self._folder, *self._folder.parents) if path.is_dir())
+        try:
+            found = find_work_tree(self._where)
+        except UsageError as error:
+            self.why_none = str(error)
+            return
+        self.why_none = found.reason if found.has_repository else f"{folder} is in no git repository"
 
     @property
     def is_shallow(self) -> bool:
@@ -63,7 +67,9 @@ class GitHistory:
     def list_versions(self) -> Iterator[FileVersion]:
         """Every content that a JSON file of the folder has had in a commit, the newest first, each once."""
         log = self._ask(
-            *("log", "--raw", "--no-abbrev", "--no-renames", "--format=", "-z", "--diff-filter=AM", "--", "."),
+            *("log", "--raw", "--no-abbrev", "--no-renames", "--format=", "-z", "--diff-filter=AM"),
+            # The folder itself, also where it no longer exists and git is asked in one above it.
+            *("--", f":(literal){os.path.relpath(self._folder, self._where)}"),
         )
         fields = (log or b"").split(b"\0")
         versions: dict[tuple[str, bytes], None] = {}
@@ -90,9 +96,8 @@ class GitHistory:
 
     def _ask(self, *arguments: str) -> bytes | None:
         """What git prints; None where it fails, or is not installed."""
-        where = self._folder if self._folder.is_dir() else self._folder.parent
         try:
-            answer = ask_git(where, *arguments)
+            answer = ask_git(self._where, *arguments)
         except UsageError:
             return None
         return answer.output if answer.code == 0 else None

@@ -11,7 +11,6 @@ from pytest_nsight.history.history_plot import PlotLevel, PlotPoint, plot_histor
 from pytest_nsight.history.history_report import (
     FoundHistories,
     explain_changes,
-    shorten_boards,
     write_commit,
     write_remark,
 )
@@ -19,6 +18,7 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, duration, durations, percent
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_page import render_page, search_bar, table
+from pytest_nsight.report.stored_cases import shorten_boards
 
 _MOST_OPEN = 5
 

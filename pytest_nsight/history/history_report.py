@@ -18,6 +18,7 @@ from pytest_nsight.model.units import count, durations, p_value, percent
 from pytest_nsight.model.units import duration as write_duration
 from pytest_nsight.model.values import METRICS
 from pytest_nsight.report.escapes import visible
+from pytest_nsight.report.stored_cases import shorten_boards
 from pytest_nsight.report.table import Column, align, taken
 
 _LEVELS = "▁▂▃▄▅▆▇█"
@@ -178,14 +179,6 @@ def write_commit(commit: str) -> str:
     if not commit.strip("+"):
         return "unknown"
     return commit.rstrip("+")[:_SHORT_HASH] + ("+" if commit.endswith("+") else "")
-
-
-def shorten_boards(boards: Sequence[str]) -> list[str]:
-    """The shortest beginnings, from 8 signs on, that are as different as the names."""
-    for length in range(8, max(map(len, boards)) + 1):
-        if len({board[:length] for board in boards}) == len(set(boards)):
-            return [board[:length] for board in boards]
-    return list(boards)
 
 
 def write_remark(point: HistoryPoint) -> str:

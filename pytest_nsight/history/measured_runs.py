@@ -12,7 +12,7 @@ from pytest_nsight.baselines.store import model_slug, read_file
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.judge.location import has_one_level, typical_ns
-from pytest_nsight.model.errors import BaselineError, NsightError
+from pytest_nsight.model.errors import BaselineError, NsightError, UsageError
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Subject
 from pytest_nsight.report.result_file import FILE_NAME, ResultEntry, read_result
@@ -39,14 +39,32 @@ def find_runs(baselines: Path, sessions: Path, words: Sequence[str], metric: str
         sessions: the folder of sessions, `.nsight`.
         words: parts of node ids, or of names of parts.
         metric: the duration that is looked at.
+
+    Raises:
+        UsageError: there is no such folder, here or in git, and no session of such a case.
     """
     notes: list[str] = []
+    git = GitHistory(baselines)
+    if not baselines.exists() and next(git.list_versions(), None) is None:
+        return _read_sessions_alone(baselines, sessions, words, metric)
     runs = [
         *_read_files(baselines, words, metric, notes),
-        *_read_versions(baselines, words, metric, notes),
+        *_read_versions(baselines, git, words, metric, notes),
         *_read_sessions(sessions, words, metric, notes),
     ]
     return FoundRuns(tuple(runs), tuple(notes))
+
+
+def _read_sessions_alone(baselines: Path, sessions: Path, words: Sequence[str], metric: str) -> FoundRuns:
+    notes: list[str] = []
+    runs = tuple(_read_sessions(sessions, words, metric, notes))
+    missing = f"there is no folder {baselines}, and no version of it in git"
+    if not runs:
+        raise UsageError(
+            "; ".join([missing, *notes, f"nor a session of such a case in {sessions}"])
+            + ": name the folder of the baselines with --baselines, or save some with pytest --nsight --nsight-save"
+        )
+    return FoundRuns(runs, (*notes, f"{missing}, so only sessions of {sessions} are shown"))
 
 
 def _read_files(folder: Path, words: Sequence[str], metric: str, notes: list[str]) -> Iterator[HistoryRun]:
@@ -59,10 +77,11 @@ def _read_files(folder: Path, words: Sequence[str], metric: str, notes: list[str
         yield from _stored_runs(path.parent.name, stored, words, metric)
 
 
-def _read_versions(folder: Path, words: Sequence[str], metric: str, notes: list[str]) -> Iterator[HistoryRun]:
-    git = GitHistory(folder)
-    if not git.is_there:
-        notes.append(f"{folder} is in no git repository, so only the runs that it holds now are shown")
+def _read_versions(
+    folder: Path, git: GitHistory, words: Sequence[str], metric: str, notes: list[str]
+) -> Iterator[HistoryRun]:
+    if git.why_none:
+        notes.append(f"{git.why_none}; only the runs that {folder} holds now are shown")
         return
     if git.is_shallow:
         notes.append("this clone is shallow and lacks older baselines; get them with git fetch --unshallow")

@@ -12,6 +12,9 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
+_LONGEST_CASE = 120
+"""Most characters of a case's name in a sentence: a parameter's id may have thousands."""
+
 
 def duration(ns: float) -> str:
     """Three significant digits in the unit that fits: "850 ns", "24.4 us", "1.40 ms".
@@ -152,6 +155,28 @@ def name_some(texts: Iterable[str], most: int = 10, separator: str = ", ") -> st
     if len(known) <= most:
         return shown
     return f"{shown}{'; ' if ';' in separator else ' '}and {len(known) - most} more"
+
+
+def name_cases(cases: Iterable[str], most: int = 3) -> str:
+    """The first cases in a sentence, each name with its middle left out where it is long, and how many more.
+
+    Args:
+        cases: their names or node ids, the most important first.
+        most: how many of them to show.
+    """
+    return name_some((shorten(case, _LONGEST_CASE, "...") for case in cases), most)
+
+
+def shorten(text: str, width: int, ellipsis: str) -> str:
+    """The text with its middle left out, so that it has `width` characters at most.
+
+    The end keeps more than the beginning: that is where the parameters of a test stand.
+    """
+    if len(text) <= width:
+        return text
+    room = max(width - len(ellipsis), 2)
+    head = room * 2 // 5
+    return text[:head] + ellipsis + text[len(text) - (room - head) :]
 
 
 def _plural(noun: str) -> str:

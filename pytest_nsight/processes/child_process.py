@@ -7,6 +7,7 @@ import shutil
 import signal
 import stat
 import subprocess
+import textwrap
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -286,12 +287,12 @@ def read_tail(log: Path) -> str:
 
 
 def last_lines(log: Path, count: int = 5) -> str:
-    """The last lines of a log that are not blank, for a message; "" where there is no log.
+    """The last lines of a log that are not blank, their common indentation removed; "" where there is no log.
 
     Args:
         log: the log of a `ChildProcess`.
         count: how many lines at most.
     """
     # Progress bars overwrite themselves with carriage returns: each state would be a line.
-    lines = (line.rsplit("\r", 1)[-1].strip() for line in read_tail(log).replace("\r\n", "\n").split("\n"))
-    return "\n".join([line for line in lines if line][-count:])
+    lines = (line.rsplit("\r", 1)[-1].rstrip() for line in read_tail(log).replace("\r\n", "\n").split("\n"))
+    return textwrap.dedent("\n".join([line for line in lines if line][-count:]))

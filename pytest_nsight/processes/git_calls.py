@@ -14,6 +14,7 @@ from pytest_nsight.processes.watchdog import tie
 # Set where git itself runs this program, in a hook say; they would override the repository that is asked for.
 _OVERRIDES = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR")
 _MOST_CAUSES = 3
+_ADVICE = "git config "
 
 ANSWER_S = 120.0
 """How long git may take to answer: comparing every file of a large tree takes about ten seconds."""
@@ -49,6 +50,39 @@ class GitAnswer:
         return "; ".join(line.removeprefix("fatal: ").removeprefix("error: ") for line in causes[:_MOST_CAUSES])
 
 
+@dataclass(frozen=True, slots=True)
+class WorkTree:
+    """The files of a repository that a folder lies in.
+
+    Attributes:
+        top: their top folder, None where git names none.
+        reason: why git names none, with what to do about it, as a sentence; "" where it names one.
+        has_repository: whether there is a repository, though git names no files of it.
+    """
+
+    top: Path | None
+    reason: str = ""
+    has_repository: bool = True
+
+
+def find_work_tree(folder: Path) -> WorkTree:
+    """The files of the repository that a folder lies in.
+
+    Raises:
+        UsageError: there is no git, or it does not end.
+    """
+    found = ask_git(folder, "rev-parse", "--show-toplevel")
+    if found.code == 0 and found.text.strip():
+        return WorkTree(Path(found.text.strip()).resolve())
+    if "not a git repository" in found.errors:
+        return WorkTree(None, f"{folder} is in no git repository", has_repository=False)
+    if ask_git(folder, "rev-parse", "--is-bare-repository").text.strip() == "true":
+        return WorkTree(None, f"{folder} is in a bare git repository, which has no files; clone it and go there")
+    lines = (line.strip() for line in found.errors.splitlines())
+    remedy = next((f"; type: {line}" for line in lines if line.startswith(_ADVICE)), "")
+    return WorkTree(None, f"git refuses the repository of {folder}: {found.complaint}{remedy}")
+
+
 def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) -> GitAnswer:
     """The answer of a finished git command.
 
@@ -67,7 +101,8 @@ def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) 
         # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
         git = subprocess.Popen(
             ["git", "-C", str(folder), *arguments],
-            env=tie(kept),
+            # What it says is read here, so it must not be a translation.
+            env=tie({**kept, "LANGUAGE": "en"}),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,

@@ -136,7 +136,7 @@ def parse_share(where: str, value: Any) -> float:
 
 
 def parse_names(where: str, value: Any) -> tuple[str, ...]:
-    """Kernel names."""
-    if not isinstance(value, (list, tuple)) or not all(isinstance(name, str) for name in value):
+    """Kernel names, at least one: an empty list would claim nothing."""
+    if not isinstance(value, (list, tuple)) or not value or not all(isinstance(name, str) for name in value):
         raise UsageError(f"{where} is {value!r}; give a list of kernel names")
     return tuple(value)

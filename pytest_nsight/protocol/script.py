@@ -7,6 +7,7 @@ script that decides by its numbers takes the same way each time.
 
 from __future__ import annotations
 
+import hashlib
 import json
 import pickle
 import re
@@ -23,6 +24,7 @@ FIRST_PASS = "first-pass"
 _CALLS_FILE = "calls.json"
 _VALUES_FILE = "values.pickle"
 _MOST_CHARACTERS = 150
+_DIGEST_DIGITS = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,10 +69,12 @@ class FirstPass:
     Attributes:
         calls: their names, in order.
         unmeasured: sentences on what it made beside them.
+        failed: names of calls that raised, which are no cases.
     """
 
     calls: tuple[str, ...]
     unmeasured: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Writes them into the folder of the first pass."""
@@ -103,6 +107,14 @@ def read_values(folder: Path) -> dict[str, bytes]:
 
 
 def clean_name(text: str) -> str:
-    """The text as a part of a node id: printable, on one line, without the separator of node ids, not too long."""
+    """The text as a part of a node id: printable, on one line, without the separator of node ids, not too long.
+
+    A name that is cut, or has lost separators, ends with a digest of its text: other texts get other names.
+    """
     printable = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(re.sub("::+", ":", printable).split())[:_MOST_CHARACTERS]
+    line = " ".join(printable.split())
+    name = re.sub("::+", ":", line)
+    if name == line and len(name) <= _MOST_CHARACTERS:
+        return name
+    digest = f"~{hashlib.sha256(text.encode('utf-8', 'surrogatepass')).hexdigest()[:_DIGEST_DIGITS]}"
+    return name[: _MOST_CHARACTERS - len(digest)] + digest

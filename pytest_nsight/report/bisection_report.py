@@ -15,6 +15,7 @@ from pytest_nsight.report.escapes import visible
 FORMAT = 1
 
 _NARROWEST = 60
+_COMMAND = "  pytest-nsight "
 _DAY = len("2026-01-31")
 
 
@@ -41,11 +42,13 @@ def render_text(found: Bisection, width: int) -> str:
         width: the most characters that a line may have.
     """
     width = max(width, _NARROWEST)
-    lines = [*_describe_answer(found), "", *_describe_change(found), *found.sentences]
+    sentences = (visible(line) for sentence in found.sentences for line in sentence.splitlines())
+    lines = [*_describe_answer(found), "", *_describe_change(found), *sentences]
     skipped = [one for one in found.measured if one.judgement is Judgement.SKIPPED]
     lines += [f"skipped {one.commit.short}: {_first_line(one.why)}" for one in skipped]
-    measured = count(len(found.measured), "commit")
-    lines.append(f"{measured} of {found.commits + 1} measured, by {found.criterion.value}")
+    measured = count(len(found.measured) - len(skipped), "commit")
+    others = f", {len(skipped)} skipped" if skipped else ""
+    lines.append(f"{measured} of {found.commits + 1} measured{others}, by {found.criterion.value}")
     return "\n".join(part for line in lines for part in _wrap(line, width))
 
 
@@ -107,4 +110,7 @@ def _first_line(text: str) -> str:
 
 def _wrap(line: str, width: int) -> Sequence[str]:
     indent = line[: len(line) - len(line.lstrip())]
+    if line.startswith(_COMMAND):
+        # In two pieces it could not be copied.
+        return [line]
     return textwrap.wrap(line, width, subsequent_indent=indent + "  ", break_long_words=False) or [""]

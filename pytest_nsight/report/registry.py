@@ -67,19 +67,20 @@ class ReportFile:
     path: Path
 
 
-def read_requests(texts: Iterable[str], folder: Path) -> tuple[ReportFile, ...]:
+def read_requests(texts: Iterable[str], folder: Path, source: str = "--nsight-report") -> tuple[ReportFile, ...]:
     """The files that were asked for, each such as "markdown=out.md".
 
     A folder as path, or one that ends with a slash, gets the file `nsight` with the report's suffix.
 
     Args:
-        texts: what stands behind each --nsight-report.
+        texts: what is asked for.
         folder: where relative paths start.
+        source: the option or setting that asks for it, for an error.
 
     Raises:
         UsageError: one is not NAME=PATH, no report has that name, or two have the same file.
     """
-    files = tuple(_read_request(text, folder) for text in texts)
+    files = tuple(_read_request(text, folder, source) for text in texts)
     names: dict[Path, str] = {}
     for file in files:
         other = names.setdefault(file.path.resolve(), file.name)
@@ -91,18 +92,22 @@ def read_requests(texts: Iterable[str], folder: Path) -> tuple[ReportFile, ...]:
     return files
 
 
-def _read_request(text: str, folder: Path) -> ReportFile:
+def _read_request(text: str, folder: Path, source: str) -> ReportFile:
     name, equals, path = text.partition("=")
     if not equals or not name or not path:
-        raise UsageError(f"--nsight-report is {text!r}; give NAME=PATH, where NAME is {_names()}")
-    report = find_report(name)
+        raise UsageError(f"{source} is {text!r}; give NAME=PATH, where NAME is {_names()}")
+    report = find_report(name, source)
     file = folder / path
     is_folder = path.endswith("/") or file.is_dir()
     return ReportFile(name, file / f"nsight{report.suffix}" if is_folder else file)
 
 
-def find_report(name: str) -> Report:
+def find_report(name: str, source: str = "--nsight-report") -> Report:
     """The report of that name, the package's own or that of an installed one.
+
+    Args:
+        name: of the report.
+        source: the option or setting that asks for it, for an error.
 
     Raises:
         UsageError: there is none, or it cannot be imported.
@@ -111,13 +116,13 @@ def find_report(name: str) -> Report:
         return REPORTS[name]
     found = [point for point in _installed() if point.name == name]
     if not found:
-        raise UsageError(f"--nsight-report {name}: no such report; choose one of {_names()}")
+        raise UsageError(f"{source} asks for {name!r}, and there is no such report; choose one of {_names()}")
     try:
         loaded = found[0].load()
         return Report(loaded.render, loaded.suffix)
     except Exception as error:  # whatever the import of somebody else's package raises
         raise UsageError(
-            f"--nsight-report {name}: {found[0].value} of {_package(found[0])} cannot be used "
+            f"{source} asks for {name!r}: {found[0].value} of {_package(found[0])} cannot be used "
             f"({type(error).__name__}: {error}); repair or uninstall that package"
         ) from error
 
@@ -155,6 +160,16 @@ def _write(result: SessionResult, file: ReportFile, mode: str) -> str:
     except OSError as error:
         return f"{file.path} was not written ({os.strerror(error.errno or 0)}); choose another place"
     return ""
+
+
+def describe_written(path: Path) -> str:
+    """A line that names a report's file once it is written."""
+    return f"report written: {name_from_here(path)}"
+
+
+def name_from_here(path: Path) -> str:
+    """The path as the user types it, where it is below this folder."""
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 
 
 def step_summary_path() -> Path | None:

@@ -6,7 +6,7 @@ import math
 import re
 from collections.abc import Mapping, Sequence
 
-from pytest_nsight.model.units import count, name_some, percent
+from pytest_nsight.model.units import count, name_cases, percent
 from pytest_nsight.model.values import Subject, is_gpu
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.report.verdict_text import reason, reason_above_details
@@ -14,15 +14,9 @@ from pytest_nsight.report.verdict_text import reason, reason_above_details
 EXPLAINED = (VerdictKind.NO_BASELINE, VerdictKind.ENVIRONMENT)
 """What passes and still asks for something to be done, often the same for many cases."""
 
-_MOST_NAMES = 3
 # What stands behind it in a sentence is the cause, without the case's own times.
 _CAUSE = " cannot be judged: "
 _FIGURE = re.compile(r"[\d.]+")
-
-
-def listed(names: Sequence[str]) -> str:
-    """The first names, and how many more there are."""
-    return name_some(names, _MOST_NAMES)
 
 
 def without_figures(text: str) -> str:
@@ -69,7 +63,7 @@ def name_group(verdicts: Sequence[Verdict], named: Mapping[Subject, str]) -> str
     if len(names) == 1:
         return names[0]
     of_first = "" if len({reason(verdict) for verdict in verdicts}) == 1 else ", of the first"
-    return f"{count(len(names), 'case')} ({listed(names)}){of_first}"
+    return f"{count(len(names), 'case')} ({name_cases(names)}){of_first}"
 
 
 def state_wider_bands(verdicts: Sequence[Verdict], named: Mapping[Subject, str]) -> list[str]:
@@ -96,6 +90,6 @@ def state_wider_bands(verdicts: Sequence[Verdict], named: Mapping[Subject, str])
         )
     is_of_all = len(verdicts) > 1 and any(len(names) == len(verdicts) for names in cases.values())
     return [
-        f"{band} for {'all cases' if is_of_all else listed(names)}, {passes}"
+        f"{band} for {'all cases' if is_of_all else name_cases(names)}, {passes}"
         for (band, passes), names in cases.items()
     ]

@@ -6,13 +6,15 @@ from collections.abc import Sequence
 
 from pytest_nsight.baselines.inventory import StoredCase, StoredSave
 from pytest_nsight.judge.location import typical_ns
-from pytest_nsight.model.units import count, duration
+from pytest_nsight.model.units import count, duration, shorten
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import Column, align
 
 _ELLIPSIS = "..."
 _COMMIT = 10
-_BOARD = 12
+_LEAST_OF_A_UUID = 12
+_MOST_OF_A_LINE = 5
+_UUIDS = ("GPU-", "MIG-")
 _UNKNOWN = "-"
 
 
@@ -50,7 +52,7 @@ def render_saves(case: StoredCase, width: int) -> str:
         Column("reason", [visible(save.reason) or _UNKNOWN for save in saves], is_number=False),
         Column("stored", [_day(save) for save in saves], is_number=False),
         Column("commit", [_commit(save) for save in saves], is_number=False),
-        Column("board", [visible(save.board)[:_BOARD] for save in saves], is_number=False),
+        Column("board", _name_boards(saves, width), is_number=False),
         Column("runs", [str(save.runs) for save in saves]),
         Column("time", [_time(save) for save in saves]),
         Column("launches", [str(save.launches) for save in saves]),
@@ -58,6 +60,22 @@ def render_saves(case: StoredCase, width: int) -> str:
     part = f"/{case.subject.part}" if case.subject.part else ""
     head = f"{case.model}: {visible(case.subject.case + part)}, {count(case.runs, 'run')}"
     return "\n".join([head, *align(columns, width, _ELLIPSIS)])
+
+
+def _name_boards(saves: Sequence[StoredSave], width: int) -> list[str]:
+    """UUIDs by their beginnings; the name of a CPU whole where there is room, else without its middle."""
+    room = max(_LEAST_OF_A_UUID, width // _MOST_OF_A_LINE)
+    names = shorten_boards([visible(save.board) for save in saves])
+    return [shorten(name, room, _ELLIPSIS) for name in names]
+
+
+def shorten_boards(boards: Sequence[str]) -> list[str]:
+    """The shortest beginnings of UUIDs, from 12 signs on, that are as different as they are; names stay whole."""
+    uuids = {board for board in boards if board.startswith(_UUIDS)}
+    length = _LEAST_OF_A_UUID
+    while len({uuid[:length] for uuid in uuids}) < len(uuids):
+        length += 1
+    return [board[:length] if board in uuids else board for board in boards]
 
 
 def _time(save: StoredSave) -> str:

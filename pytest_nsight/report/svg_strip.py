@@ -6,7 +6,7 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.units import duration
+from pytest_nsight.model.units import duration, shorten
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.svg_elements import (
     CLOSE_SVG,
@@ -20,7 +20,6 @@ from pytest_nsight.report.svg_elements import (
     text,
     ticks,
 )
-from pytest_nsight.report.table import shorten
 
 _DOTS_PER_PIXEL = 2
 _SHORTEST_GROUP = 8

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan
-from pytest_nsight.model.units import duration
+from pytest_nsight.model.units import duration, shorten
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.svg_elements import CLOSE_SVG, WIDTH, line, open_svg, px, rect, text, ticks
-from pytest_nsight.report.table import shorten
 
 _LEFT, _RIGHT, _TOP, _ROW = 140, WIDTH - 10, 26, 22
 _LETTER = 7.0

@@ -8,6 +8,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from pytest_nsight.model.units import shorten
+
 NO_BREAK = "\N{NO-BREAK SPACE}"
 
 _GAP = "  "
@@ -69,18 +71,6 @@ def align(columns: Sequence[Column], width: int, ellipsis: str) -> list[str]:
 def taken(columns: Sequence[Column]) -> int:
     """What columns after the first take of a line's width, gaps included."""
     return sum(column.width + len(_GAP) for column in columns)
-
-
-def shorten(text: str, width: int, ellipsis: str) -> str:
-    """The text with its middle left out, so that it has `width` characters at most.
-
-    The end keeps more than the beginning: that is where the parameters of a test stand.
-    """
-    if len(text) <= width:
-        return text
-    room = max(width - len(ellipsis), 2)
-    head = room * 2 // 5
-    return text[:head] + ellipsis + text[len(text) - (room - head) :]
 
 
 def shorten_name(text: str, width: int, ellipsis: str) -> str:

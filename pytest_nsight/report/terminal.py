@@ -6,13 +6,14 @@ from collections import Counter
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import dataclass
 
+from pytest_nsight.model.units import shorten
 from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import WorkCells, limits_lines, reach_of, reach_sentence, work_cells
 from pytest_nsight.report.escapes import log_line, visible
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.shared_reasons import EXPLAINED, group_by_reason, state_reason, state_wider_bands
-from pytest_nsight.report.table import Column, align, shorten, taken, wrap
+from pytest_nsight.report.table import Column, align, taken, wrap
 from pytest_nsight.report.verdict_text import (
     MDE_LEGEND,
     Cells,

@@ -12,11 +12,10 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.model.gpu_samples import MetricMeans
-from pytest_nsight.model.units import count, duration, durations, interval, percent
+from pytest_nsight.model.units import count, duration, durations, interval, percent, shorten
 from pytest_nsight.model.values import Shape, Subject
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
-from pytest_nsight.report.table import shorten
 
 MDE_LEGEND = "MDE (minimum detectable effect): the smallest slowdown that the comparison would have found"
 
@@ -164,7 +163,10 @@ def headline(verdict: Verdict) -> str:
 
 
 def detail_lines(verdict: Verdict) -> list[str]:
-    """What changed, below the sentence: the launches that came or went, else the kernels that got slower."""
+    """What changed, below the sentence: the launches that came or went, else the kernels that got slower.
+
+    Lines of a part say so: a case and its part often fail alike, and then their lines may stand together.
+    """
     lines = [f"{change.before} -> {change.now}  {shape_text(change.shape)}" for change in verdict.changes]
     compared = verdict.comparison
     if compared is not None and len(compared.slower_kernels) > 1 and not verdict.changes:
@@ -172,7 +174,8 @@ def detail_lines(verdict: Verdict) -> list[str]:
             f"{durations(kernel.baseline_ns, kernel.now_ns)}  {_kernel_name(kernel.name)}"
             for kernel in compared.slower_kernels
         ]
-    return lines
+    where = f"in {visible(verdict.subject.part)}: " if verdict.subject.part else ""
+    return [f"{where}{line}" for line in lines]
 
 
 def shape_text(shape: Shape) -> str:

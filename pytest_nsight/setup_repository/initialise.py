@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -9,7 +10,7 @@ from enum import Enum
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.processes.git_calls import ask_git
+from pytest_nsight.processes.git_calls import ask_git, find_work_tree
 from pytest_nsight.setup_repository.project_files import explain_discovery
 from pytest_nsight.setup_repository.workflows import came_from_a_folder, install_commands, render_workflows
 
@@ -59,11 +60,13 @@ class SetUp:
         steps: what became of each file and setting, in the order of writing.
         packages: what the user adds so that the project stays installable, "" if nothing.
         uncommitted: those of the files that differ from the last commit: an earlier call may have written them.
+        way: path from the user's folder to the repository's root, where all of it was done.
     """
 
     steps: tuple[Step, ...]
     packages: str = ""
     uncommitted: frozenset[str] = frozenset()
+    way: str = "."
 
 
 def set_up(folder: Path) -> SetUp:
@@ -73,19 +76,25 @@ def set_up(folder: Path) -> SetUp:
         folder: in a git repository; everything is written at its root.
 
     Raises:
-        UsageError: the folder is in no git repository, or a file cannot be read or written.
+        UsageError: git names no files of a repository there, or a file cannot be read or written.
     """
-    found = _git(folder, "rev-parse", "--show-toplevel")
-    if not found:
+    found = find_work_tree(folder)
+    if not found.has_repository:
         raise UsageError(f"{folder} is in no git repository; run `git init` there first")
-    root = Path(found)
+    if found.top is None:
+        raise UsageError(found.reason)
+    root = found.top
     packages = explain_discovery(root)
     try:
         steps = tuple(_steps(root))
-        return SetUp(steps, packages, _find_uncommitted(root, steps))
+        way = os.path.relpath(root, folder.resolve())
+        return SetUp(steps, packages, _find_uncommitted(root, steps), way)
     except OSError as error:
+        is_file = isinstance(error, FileExistsError | NotADirectoryError)
+        remedy = "it is a file, and has to be a folder: rename it" if is_file else "mend that"
         raise UsageError(
-            f"cannot write {error.filename}: {error.strerror}; what was written before stays"
+            f"cannot write {error.filename}: {error.strerror}; {remedy}, then run `pytest-nsight init` again; what "
+            "was written before stays"
         ) from error
 
 
@@ -102,12 +111,15 @@ def render(done: SetUp) -> str:
     changed += ["pyproject.toml"] if done.packages else []
     folders = (name.split("/")[0] for name in changed if not name.startswith("git "))
     to_commit = dict.fromkeys([*folders, "baselines"])
+    is_elsewhere = done.way != "."
     return "\n".join(
         [
+            *([f"In {done.way}, the top folder of the repository:"] if is_elsewhere else []),
             *lines,
             "",
             *([done.packages, ""] if done.packages else []),
             "Next, on a machine like the one that will gate:",
+            *([f"  cd {shlex.quote(done.way)}"] if is_elsewhere else []),
             "  pytest-nsight doctor",
             f"  pytest --nsight --nsight-save {TESTS}/",
             f"  git add {' '.join(to_commit)} && git commit",

@@ -179,9 +179,13 @@ def _list_devices(trace: Trace) -> list[str]:
         used = zip(launches.process[one].tolist(), launches.device[one].tolist(), strict=True)
         boards = [(ordinal, describe_board(trace, process, ordinal)) for process, ordinal in used]
     lines = []
-    for ordinal, board in sorted(boards, key=lambda pair: pair[0]):
-        name = " ".join(filter(None, (board.name, board.uuid)))
-        lines.append(f"device {ordinal}: {printable(name) or 'a board that the recording does not name'}")
+    # A board that no process used through CUDA has no number there.
+    for ordinal, board in sorted(boards, key=lambda pair: (pair[0] is None, pair[0] or 0)):
+        name = (
+            printable(" ".join(filter(None, (board.name, board.uuid))))
+            or "a board that the recording does not name"
+        )
+        lines.append(f"unused device: {name}" if ordinal is None else f"device {ordinal}: {name}")
     return list(dict.fromkeys(lines))
 
 

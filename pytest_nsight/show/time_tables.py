@@ -46,7 +46,7 @@ def tabulate_devices(devices: Sequence[DeviceUse], *, is_part: bool) -> Section 
                 column("host waits", [time(one.sync_ns) for one in devices]),
             ],
         ],
-        "busy: kernels + copies - both; wall: busy + idle; host waits: in synchronising calls",
+        "busy: kernels + copies - both; wall: busy + idle; host waits: in calls that synchronise or block",
     )
 
 
@@ -113,6 +113,9 @@ def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = T
             hidden, left_out = node.path, left_out + 1
             continue
         rows.append(node)
+    if not rows:
+        # Many places that are all small, or children that cross their parents.
+        rows, left_out = outermost[:top], max(0, len(outermost) - top)
     names = ["  " * (len(one.path) - 1) + one.path[-1] for one in rows]
     instances = sum(one.count for one in nodes)
     note = f"; {count(left_out, 'smaller branch')} left out, which a larger --top shows" if left_out else ""
@@ -142,7 +145,7 @@ def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = T
 
 
 def tabulate_calls(calls: Sequence[CallTime], top: int) -> Section | None:
-    """CUDA calls by function, with the sum of those that wait for the device."""
+    """CUDA calls by function, with the sum of those in which the host waits."""
     if not calls:
         return None
     waits = [one for one in calls if one.waits]
@@ -155,7 +158,7 @@ def tabulate_calls(calls: Sequence[CallTime], top: int) -> Section | None:
     rows = limit(calls, top, join)
     waiting = f"{duration(sum(one.total_ns for one in waits))} in {count(sum(one.calls for one in waits), 'call')}"
     return Section(
-        f"CUDA calls: {duration(sum(one.total_ns for one in calls))}, synchronisation {waiting}",
+        f"CUDA calls: {duration(sum(one.total_ns for one in calls))}, waiting {waiting}",
         column("call", [one.name for one in rows], is_number=False),
         [
             [

@@ -62,12 +62,15 @@ def nest(place: tuple[Ints, Ints], start_ns: Ints, end_ns: Ints) -> Nesting:
     opened = np.cumsum(~is_empty) - ~is_empty
     depth = np.maximum(opened - closed, 0)
     last = np.maximum(np.searchsorted(starts, ends), np.arange(len(order)) + 1)
+    parent = _find_parents(depth, is_empty, thread)
+    while len(crossing := np.flatnonzero((parent != NO_PARENT) & (end_ns > end_ns[parent]))):
+        parent[crossing] = parent[parent[crossing]]
     return Nesting(
         order=order,
         thread=thread,
         start_ns=start_ns,
         end_ns=end_ns,
-        parent=_find_parents(depth, is_empty, thread),
+        parent=parent,
         last=last,
         bounds=np.searchsorted(thread, np.arange(threads + 1)),
     )

@@ -5,6 +5,7 @@ Its frames are hidden in tracebacks: a wrong call is shown at the user's line.
 
 from __future__ import annotations
 
+import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
@@ -80,14 +81,10 @@ class Nsight:
         Under --nsight the call is repeated, in warm-up and rounds; the result is the last round's.
 
         Raises:
-            TypeError: `function` cannot be called.
+            TypeError: `function` cannot be called, or is a coroutine function.
         """
         __tracebackhide__ = True
-        if not callable(function):
-            raise TypeError(
-                f"nsight(...) was given a {type(function).__name__} instead of a function: pass the function and "
-                "its arguments apart, as in nsight(f, x), and not the result of a call, nsight(f(x))"
-            )
+        _check_function(function)
         self.is_used = True
         return self._measurement.measure(lambda: function(*args, **kwargs), None, None, None)
 
@@ -116,9 +113,11 @@ class Nsight:
             The result of the last round.
 
         Raises:
-            TypeError: both `setup` and arguments are given, or `setup` returns something else.
+            TypeError: both `setup` and arguments are given, `setup` returns something else, or `function` is
+                nothing to measure.
         """
         __tracebackhide__ = True
+        _check_function(function)
         if setup is None:
             return self._measurement.measure(lambda: function(*args, **(kwargs or {})), None, rounds, warmup)
         if args or kwargs:
@@ -176,6 +175,33 @@ class Nsight:
         # A test without nsight(...) is measured as a whole and comes here in every round.
         elif declared != self._work:
             raise ValueError(f"nsight.work() says {declared} after {self._work}: a test has one amount of work")
+
+
+def explain_coroutine(function: Callable[..., object]) -> str:
+    """Why a coroutine function cannot be measured, "" if it is none: its call runs nothing."""
+    if not any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
+        return ""
+    name = getattr(function, "__name__", type(function).__name__)
+    return (
+        f"{name} is a coroutine function, whose call runs nothing: in an ordinary test measure an ordinary "
+        "function that runs it, as in nsight(lambda: asyncio.run(f(x)))"
+    )
+
+
+def _check_function(function: object) -> None:
+    """Refuses what is nothing to measure, with or without --nsight.
+
+    Raises:
+        TypeError: it cannot be called, or is a coroutine function.
+    """
+    __tracebackhide__ = True
+    if not callable(function):
+        raise TypeError(
+            f"nsight(...) was given a {type(function).__name__} instead of a function: pass the function and "
+            "its arguments apart, as in nsight(f, x), and not the result of a call, nsight(f(x))"
+        )
+    if why := explain_coroutine(function):
+        raise TypeError(f"nsight(...) cannot measure what it was given: {why}")
 
 
 def prepare(setup: Callable[[], Any] | None) -> tuple[tuple[Any, ...], dict[str, Any]]:

@@ -25,7 +25,7 @@ from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
 from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
-from pytest_nsight.worker.fixture import Nsight
+from pytest_nsight.worker.fixture import Nsight, explain_coroutine
 from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
@@ -53,6 +53,8 @@ class Worker:
         self._parent_pipe = parent_pipe
         self.run = MeasuredRun(job, journal, recorder, barrier, identifier)
         self._measurements: dict[str, CaseMeasurement] = {}
+        self._is_repeating = False
+        self._reported: set[str] = set()
 
     @property
     def run_id(self) -> str:
@@ -100,8 +102,17 @@ class Worker:
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
         """Records the outcome of a phase in pytest's own serialisation."""
+        if self._is_repetition(report):
+            return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
         self._journal.write("report", case=report.nodeid, report=data)
+
+    def _is_repetition(self, report: pytest.TestReport) -> bool:
+        """Whether a round reports a subtest again that the first call, or an earlier round as failed, reported."""
+        key = f"{report.nodeid} {report.outcome} {getattr(report, 'context', '')}"
+        is_new = not self._is_repeating or (report.failed and key not in self._reported)
+        self._reported.add(key)
+        return not is_new
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
         """Records that a case is over."""
@@ -155,7 +166,14 @@ class Worker:
             fixture = arguments.get("nsight")
             if isinstance(fixture, Nsight) and not fixture.is_used:
                 warnings.warn(NEVER_CALLED, pytest.PytestWarning, stacklevel=1)
-            measurement.measure_whole(lambda: pyfuncitem.obj(**arguments))
+            if why := explain_coroutine(pyfuncitem.obj):
+                # A plugin has run it, such as anyio's.
+                pytest.fail(f"the test cannot be measured as a whole: {why}", pytrace=False)
+            self._is_repeating = True
+            try:
+                measurement.measure_whole(lambda: pyfuncitem.obj(**arguments))
+            finally:
+                self._is_repeating = False
         return result
 
 

@@ -18,9 +18,11 @@ from dataclasses import asdict
 import pytest
 
 from pytest_nsight.protocol.manifest_events import Journal, LeakedState
+from pytest_nsight.worker.left_threads import LeftThreads
 from pytest_nsight.worker.process_settings import ABSENT, Setting, list_settings
 
 _VARIABLE = "environment variable "
+_ALARM, _ALARM_HANDLER = "pending alarm", "signal handler SIGALRM"
 
 # pytest, CUDA and the compilers set these themselves, each time or at their first use.
 _OWN_VARIABLES = frozenset(
@@ -117,6 +119,7 @@ class LeakedStatePlugin:
         self._expected: dict[str, object] = {}
         # Fixture -> what its setup changed, and the values before.
         self._by_fixture: dict[int, dict[str, object]] = {}
+        self._threads = LeftThreads()
         self._is_last = False
 
     @pytest.hookimpl(wrapper=True)
@@ -127,9 +130,11 @@ class LeakedStatePlugin:
         self._is_last = nextitem is None
         # Read again for each case: other plugins may set values around a case, such as its time limit.
         self._expected = self._reader.read()
+        self._threads.begin()
         modules = len(sys.modules)
         result = yield
         changed = self._put_back(has_imported=len(sys.modules) > modules)
+        changed |= {f"running thread {name}": False for name in self._threads.find()}
         names = tuple(dict.fromkeys(name for name in changed if self._reader.is_reported(name)))
         if names:
             stuck = tuple(name for name in names if not changed[name])
@@ -141,7 +146,7 @@ class LeakedStatePlugin:
         """Takes over what a fixture of a wider scope changes."""
         if fixturedef.scope == "function":
             return (yield)
-        with self._taken_over(id(fixturedef)):
+        with self._taken_over(id(fixturedef)), self._threads.taken_over():
             return (yield)
 
     @contextmanager
@@ -180,11 +185,13 @@ class LeakedStatePlugin:
         """Name of a changed value -> whether it could be put back."""
         after = self._reader.read()
         changed: dict[str, bool] = {}
+        of_limit = self._list_of_time_limit(after)
         for name in find_changes(self._expected, after):
             wanted = self._expected.get(name, self._reader.initial(name))
             if (
                 wanted == after.get(name, ABSENT)
                 or self._is_first_sight(name)
+                or name in of_limit
                 or (has_imported and self._may_be_an_imports(name, after))
             ):
                 self._expect({name: after.get(name, ABSENT)})
@@ -197,6 +204,12 @@ class LeakedStatePlugin:
         """Whether the earlier value is unknown: the module that has it was imported in this case."""
         is_setting = not name.startswith(_VARIABLE)
         return is_setting and name not in self._expected and self._reader.initial(name) is ABSENT
+
+    def _list_of_time_limit(self, after: Mapping[str, object]) -> tuple[str, ...]:
+        """What an alarm from around the case has taken with it, as pytest-timeout's does once a test has failed."""
+        if not self._expected.get(_ALARM) or after.get(_ALARM):
+            return ()
+        return (_ALARM, _ALARM_HANDLER) if after.get(_ALARM_HANDLER) == signal.SIG_DFL else (_ALARM,)
 
     def _may_be_an_imports(self, name: str, after: Mapping[str, object]) -> bool:
         """Whether the change may belong to a module imported in this case; such a change stays."""

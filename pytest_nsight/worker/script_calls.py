@@ -106,7 +106,9 @@ class CallRouter:
         call = describe()
         self._is_inside = True
         try:
-            value: T = self._handle(self._next_name(self._label or call.label or find_site(caller)), call)
+            value: T = self._handle(
+                self._next_name(self._label or clean_name(call.label) or find_site(caller)), call
+            )
             return value
         finally:
             self._is_inside = False

@@ -45,15 +45,21 @@ class Listing:
 
     Attributes:
         values: name of a call -> what it returned, pickled.
+        failed: names of calls that raised.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
+        self.failed: list[str] = []
         self._has_gpu = bool(gpu_names())
 
     def handle(self, name: str, call: Call) -> Any:
         """The value of one call. A call that raises is no case: the script handles its error."""
-        value = find_value(call, has_gpu=self._has_gpu)
+        try:
+            value = find_value(call, has_gpu=self._has_gpu)
+        except Exception:
+            self.failed.append(name)
+            raise
         self.values[name] = pickle.dumps(value)
         return value
 
@@ -72,6 +78,7 @@ class MeasuredPass:
         self._run = run
         self._script = script
         self._values = read_values(Path(script.first_pass))
+        self._failed_first = frozenset(FirstPass.read(Path(script.first_pass)).failed)
         self._has_gpu = bool(gpu_names())
         self.left = dict.fromkeys(assignment.cases)
         self.unlisted: list[str] = []
@@ -89,7 +96,8 @@ class MeasuredPass:
         """
         case = self._script.case(name)
         if name not in self._values:
-            self.unlisted.append(name)
+            if name not in self._failed_first:
+                self.unlisted.append(name)
             return find_value(call, has_gpu=self._has_gpu)
         if case in self.left:
             self._measure(case, call)
@@ -155,7 +163,7 @@ def main(folder: Path) -> int:
         print(f"Traceback (most recent call last):\n{describe_error(error)}", file=sys.stderr)  # noqa: T201
         return 1
     write_values(folder, listing.values)
-    FirstPass(tuple(listing.values), router.unmeasured).write(folder)
+    FirstPass(tuple(listing.values), router.unmeasured, tuple(listing.failed)).write(folder)
     return 0
 
 

@@ -33,6 +33,19 @@ def test_a_launch_that_was_queued_before_the_gap(tmp_path: Path) -> None:
     assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.QUEUED: 50}
 
 
+@pytest.mark.parametrize(
+    ("length_ns", "cause"), [(500, IdleCause.LAUNCH), (LONG + 500, IdleCause.LOADING)], ids=["short", "long"]
+)
+def test_a_launch_whose_call_returned_in_the_gap_was_not_queued(
+    tmp_path: Path, length_ns: int, cause: IdleCause
+) -> None:
+    """A call that began while the device still worked may load a kernel for seconds."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0)
+    trace.launch("b", length_ns + 100, length_ns + 150, api_at=150, api_ns=length_ns - 100)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, cause: length_ns - 100}
+
+
 def test_a_host_that_comes_late_without_waiting_is_launching(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).launch("b", 900, 950, api_at=800)
 
@@ -360,3 +373,13 @@ def test_a_copy_behind_a_kernel_of_another_range_is_not_exposed(tmp_path: Path) 
     assert set(causes(picture)) == {DeviceWork.OTHER}
     assert picture.bottleneck is None
     assert any("the devices did work launched elsewhere" in note for note in picture.notes)
+
+
+def test_the_host_waits_in_a_copy_that_blocks_and_not_in_one_that_does_not(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaMemcpy2D_v3020", 300, 900)
+    trace.call("cudaMemcpyAsync_v3020", 1000, 1400).call("cudaStreamSynchronize_v3020", 2000, 2050)
+
+    picture = picture_of(trace, tmp_path)
+
+    assert picture.devices[0].sync_ns == 650
+    assert {one.name for one in picture.calls if one.waits} == {"cudaMemcpy2D", "cudaStreamSynchronize"}

@@ -334,3 +334,18 @@ def test_ids_of_operators_go_and_other_numbers_stay(name: str) -> None:
 )
 def test_namespaces_count_where_the_own_name_says_nothing(full_name: str, category: str) -> None:
     assert categorise([Shape("kernel", normalise(full_name), full_name)]) == (category,)
+
+
+def test_gaps_of_a_sequence_hold_nothing_but_idle_time_and_no_instant_twice(tmp_path: Path) -> None:
+    """A copy fills a part of each gap of one stream, and the gaps of another stream lie within them."""
+    trace = TraceBuilder()
+    for at in range(0, 40_000, 10_000):
+        for stream in (7, 8):
+            trace.launch("a", at + stream, at + 1000 + stream, api_at=at, stream=stream)
+            trace.launch("b", at + 4000 + stream, at + 5000 + stream, api_at=at + 2, stream=stream)
+        trace.copy(at + 2000, at + 3000, 100, api_at=at + 4)
+
+    picture = analyse(read(trace.write(tmp_path / "trace.sqlite")))
+
+    idle_ns = picture.devices[0].idle_ns
+    assert sum(one.gap_ns for one in picture.sequences) == idle_ns < 40_000

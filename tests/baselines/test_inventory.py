@@ -129,6 +129,22 @@ def test_the_saves_of_a_case_come_with_their_reasons(folder: Path) -> None:
     assert len(lines) == 4
 
 
+@pytest.mark.parametrize(
+    ("boards", "shown"),
+    [
+        (["AMD EPYC, 2 threads"], ["AMD EPYC, 2 threads"]),
+        (["GPU-0fd549ce-aaaa", "GPU-5085d9b6-aaaa"], ["GPU-0fd549ce", "GPU-5085d9b6"]),
+        (["GPU-0fd549ce-aaaa", "GPU-0fd549ce-bbbb"], ["GPU-0fd549ce-a", "GPU-0fd549ce-b"]),
+    ],
+)
+def test_a_board_has_its_whole_name_and_a_uuid_what_tells_it_apart(boards: list[str], shown: list[str]) -> None:
+    saves = list_saves([dataclasses.replace(run(number), board=board) for number, board in enumerate(boards)])
+
+    lines = render_saves(StoredCase(MODEL, Subject(CASE), saves), 120).splitlines()
+
+    assert [name for name, line in zip(shown, lines[2:], strict=True) if f"  {name}  " in line] == shown
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
 def test_lines_fit_and_hostile_text_is_harmless(width: int) -> None:
     text = "\x1b[31m\n::stop-commands::\u202e" + "x" * 200

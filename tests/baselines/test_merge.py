@@ -196,12 +196,18 @@ def test_a_damaged_version_stays_a_conflict_that_is_explained(repository: Reposi
 
 def test_a_file_in_no_conflict_is_left_alone(repository: Repository, capsys: pytest.CaptureFixture[str]) -> None:
     repository.branch_twice()
-    before = (repository.folder / FILE).read_bytes()
+    path = repository.folder / FILE
+    before = path.read_bytes()
 
-    assert main(["merge-baselines", str(repository.folder / FILE)]) == 2
+    assert main(["merge-baselines", str(path)]) == 2
 
-    assert "git holds no two versions of" in capsys.readouterr().err
-    assert (repository.folder / FILE).read_bytes() == before
+    said = capsys.readouterr().err
+    assert "git holds no two versions of" in said
+    assert (
+        f"committed with conflict markers, take it from a commit before that, `git checkout <commit> -- {path}`"
+        in said
+    )
+    assert path.read_bytes() == before
 
 
 def test_another_number_of_files_is_a_usage_error(capsys: pytest.CaptureFixture[str]) -> None:

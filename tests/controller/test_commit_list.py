@@ -71,5 +71,5 @@ def test_what_is_no_line_of_commits_is_one_sentence(
         list_commits(repository, "nowhere", "HEAD")
     with pytest.raises(UsageError, match="bisect --all: git knows no such commit"):
         list_commits(repository, "--all", "HEAD")
-    with pytest.raises(UsageError, match=r"is in no git repository .* there is nothing to search"):
+    with pytest.raises(UsageError, match=r"is in no git repository; .* there is nothing to search"):
         list_commits(tmp_path_factory.mktemp("elsewhere"), "a", "b")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import random
+import shlex
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from pytest_nsight.controller.commit_list import CommitLine
 from pytest_nsight.controller.first_bad_commit import FirstBadCommit, SearchLimits
 from pytest_nsight.controller.git_revision import Revision
-from pytest_nsight.controller.revision_measurement import UnmeasurableError
+from pytest_nsight.controller.revision_measurement import AbsentCaseError, UnmeasurableError
 from pytest_nsight.judge.judge import SubjectRuns, judge
 from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.model.bisection import Bisection, Commit, Criterion, Judgement
@@ -224,6 +225,18 @@ def test_ends_that_cannot_be_measured_are_refused() -> None:
         search(Drawn(lambda _: ("k",), broken={8}), commits(8))
 
 
+@pytest.mark.parametrize(("at", "remedy"), [(0, "give a later GOOD"), (8, "give an earlier BAD")])
+def test_an_end_without_the_test_says_what_to_give_instead(at: int, remedy: str) -> None:
+    class Lacking(Drawn):
+        def measure_launches(self, revision: Revision) -> tuple[RunSummary, ...]:
+            if position(revision.commit) == at:
+                raise AbsentCaseError(f"the test t is not in {revision.short}")
+            return super().measure_launches(revision)
+
+    with pytest.raises(UsageError, match=rf"cannot be measured: the test t is not in 000000{at}; {remedy}"):
+        search(Lacking(lambda _: ("k",)), commits(8))
+
+
 def test_commits_that_cannot_be_measured_leave_a_range() -> None:
     measured = Drawn(lambda at: ("fused",) if at < 5 else ("a", "b"), broken={4, 5, 6})
 
@@ -234,7 +247,9 @@ def test_commits_that_cannot_be_measured_leave_a_range() -> None:
     assert {at for at, judgement in judgements(found).items() if judgement is Judgement.SKIPPED} == {4, 5, 6}
     text = render_text(found, 100)
     assert "the first bad commit is one of these 4" in text
-    assert text.count("skipped ") == 3
+    assert len(measured.seen) == 5 + 3
+    assert text.count("skipped 000000") == 3
+    assert "\n5 commits of 9 measured, 3 skipped, by structure" in text
     assert '"first_bad":""' in render_json(found)
 
 
@@ -244,7 +259,8 @@ def test_the_first_of_two_changes_is_found_and_the_next_search_is_named() -> Non
     found = search(measured, commits(8))
 
     assert found.first_bad == commits(8).commits[2]
-    assert any("the launches change again: search on with pytest-nsight bisect" in one for one in found.sentences)
+    command = f"  {shlex.join(('pytest-nsight', 'bisect', '0000003', '0000008', '-k', SUBJECT.case))}"
+    assert f"after it the launches change again; to search on, type:\n{command}\n" in render_text(found, 60)
 
 
 def test_an_autotuners_choice_is_looked_at_twice() -> None:

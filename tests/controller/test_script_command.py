@@ -28,6 +28,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
     (package / "norm.py").touch()
     (package / "__main__.py").touch()
+    (tmp_path / "empty").mkdir()
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(PATH))
     return tmp_path
@@ -51,7 +52,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     [
         (["bench.py"], "", (), ""),
         ([sys.executable, "bench.py", "--n", "4"], "", ("--n", "4"), "--n 4"),
-        ([sys.executable, "-u", "bench.py", "a b", "::"], "", ("a b", "::"), "'a b' :"),
+        ([sys.executable, "-u", "bench.py", "a b", "::"], "", ("a b", "::"), "'a b' :~e339ae8c"),
         ([sys.executable, "-m", "suite.norm", "-x"], "suite.norm", ("-x",), "-x"),
         ([sys.executable, "-m", "suite"], "suite", (), ""),
     ],
@@ -94,10 +95,23 @@ def test_a_pytest_takes_all_tests_of_pytest_benchmark(here: Path, started: list[
         (["gone.py"], "there is no script gone.py; "),
         ([sys.executable], " without a script; "),
         ([sys.executable, "-O", "bench.py"], "the option -O of "),
-        ([sys.executable, "-c", "1"], "the option -c of "),
+        (
+            [sys.executable, "-c", "1"],
+            " -c has no file, and each process that measures runs the program again: write ",
+        ),
+        ([sys.executable, "-"], " - has no file, and each process that measures runs the program again: write "),
+        (
+            [sys.executable, "suite"],
+            "suite is a folder, which run does not take for a script; give its file, suite/__m",
+        ),
+        (
+            [sys.executable, "empty"],
+            "empty is a folder, which run does not take for a script; give the script in it",
+        ),
         ([sys.executable, "-m", "suite.gone"], "there is no module 'suite.gone' that can be run"),
         ([sys.executable, "-m", "sys"], "there is no module 'sys' that can be run"),
-        ([sys.executable, "-m"], "there is no module '' that can be run"),
+        ([sys.executable, "-m"], " -m without a module; give a program of Python after --, such as: "),
+        ([sys.executable, "-m", ""], "there is no module '' that can be run"),
         (["python9.9", "bench.py"], "there is no program python9.9; "),
     ],
 )
@@ -160,7 +174,20 @@ def test_cases_of_other_arguments_and_of_tests_are_not_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "clean"), [("a\tb\n c", "a b c"), ("a::b:::c", "a:b:c"), ("x" * 500, "x" * 150), ("\x1b[1m", "[1m")]
+    ("text", "clean"), [("a\tb\n c", "a b c"), ("a:b", "a:b"), ("x" * 150, "x" * 150), ("\x1b[1m", "[1m")]
 )
 def test_names_are_fit_for_node_ids(text: str, clean: str) -> None:
     assert clean_name(text) == clean
+
+
+def test_different_texts_stay_different_names_where_they_are_cut_or_lose_separators() -> None:
+    long = "--shape 1,2,3 " * 20
+    texts = ["a:b", "a::b", "a:::b", f"{long}1", f"{long}2", "x" * 150, "x" * 151]
+
+    names = [clean_name(text) for text in texts]
+
+    assert len(set(names)) == len(texts)
+    assert all(len(name) <= 150 and "::" not in name for name in names)
+    # Stored cases are found by these names, in every process and version.
+    assert names[1] == "a:b~78f0be89"
+    assert [clean_name(name) for name in names] == names

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 
 import numpy as np
 import pytest
@@ -45,6 +46,20 @@ def test_a_step_is_found_where_it_is(size: int) -> None:
 
     assert change.index == size // 2
     assert change.p_value <= 0.05
+
+
+@pytest.mark.parametrize(("size", "first"), [(8, 2), (8, 6), (9, 2), (9, 7), (10, 2), (12, 2)])
+def test_a_step_that_chance_makes_in_one_of_twenty_orders_is_no_change(size: int, first: int) -> None:
+    """Orders in which the same observations stand apart at one of both ends: 2 of 28, 36, 45 and 66."""
+    exact = 2 / math.comb(size, first)
+    for seed in range(3):
+        values = np.random.default_rng(seed).normal(0, 0.001, size)
+        values[first:] += 1.0
+
+        found = find_change_points(values)
+
+        assert all(change.p_value >= exact for change in found)
+        assert exact <= 0.05 or not found
 
 
 def test_two_steps_are_found_even_if_the_second_takes_the_first_back() -> None:

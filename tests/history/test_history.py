@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,7 +133,55 @@ def test_without_git_the_present_baseline_counts_and_a_note_says_so(
     text = run_history(capsys, "fused")
 
     assert "1 session" in text
-    assert "note: baselines is in no git repository, so only the runs that it holds now are shown" in text
+    assert "note: baselines is in no git repository; only the runs that baselines holds now are shown" in text
+
+
+def test_a_folder_that_is_nowhere_is_an_error_and_shows_no_other_folders_runs(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for folder in ("basline", "gone/deep"):
+        assert main(["history", "fused", "--baselines", folder]) == 2
+        said = capsys.readouterr()
+        assert said.out == ""
+        assert f"there is no folder {folder}, and no version of it in git" in said.err
+        assert "--baselines" in said.err
+
+
+def test_without_the_folder_the_sessions_are_shown_with_a_note(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    write_session(repository, 11, 21_480, "")
+
+    text = run_history(capsys, "[fused]", "--baselines", "basline")
+
+    assert "1 session" in text
+    assert "note: there is no folder basline, and no version of it in git, so only sessions of .nsight are" in text
+
+
+def test_a_folder_that_only_git_has_is_shown(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (repository / "other").mkdir()
+    shutil.move(repository / "baselines", repository / "other" / "baselines")
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "move")
+    write_baseline(repository / "other", stored(20, 20_000, ""))
+    git(repository, "add", "-A")
+    git(repository, "commit", "-q", "-m", "save elsewhere")
+
+    text = run_history(capsys, "[fused]", "--baselines", "baselines")
+
+    assert "10 sessions" in text
+
+
+def test_a_repository_of_another_owner_is_noted_with_what_git_says(
+    repository: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+
+    text = " ".join(run_history(capsys, "[fused]").split())
+
+    assert "no git repository" not in text
+    assert "detected dubious ownership in repository at" in text
+    assert f"; type: git config --global --add safe.directory {repository}; only the runs that" in text
 
 
 @pytest.mark.parametrize(

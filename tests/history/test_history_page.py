@@ -120,3 +120,8 @@ def test_any_times_are_finite_svg(times: list[tuple[float, bool]], data: st.Data
 def test_nothing_is_drawn_of_times_that_are_none() -> None:
     assert plot_history([], []) == ""
     assert plot_history([PlotPoint("", "", 1e19, is_stored=True, has_reason=False)], []) == ""
+
+
+def test_the_written_page_is_named(repository: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["history", "--html", str(repository / "out" / "page.html")]) == 0
+    assert capsys.readouterr().out == "report written: out/page.html\n"

@@ -14,6 +14,7 @@ from pytest_nsight.model.units import (
     duration,
     durations,
     interval_of_logs,
+    name_cases,
     name_some,
     number,
     p_value,
@@ -165,3 +166,10 @@ def test_of_many_texts_the_first_are_named(separator: str, sentence: str) -> Non
     assert name_some("abcd", 2, separator) == sentence
     assert name_some("ab", 2) == "a, b"
     assert name_some("") == ""
+
+
+def test_a_long_name_of_a_case_is_shortened_in_a_sentence():
+    long = f"test_a[{'x' * 5000}-last]"
+
+    assert name_cases(["test_b", long, "c", "d"]) == f"test_b, {long[:46]}...{long[-71:]}, c and 1 more"
+    assert name_cases(["y" * 120]) == "y" * 120

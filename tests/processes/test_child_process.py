@@ -252,3 +252,12 @@ def test_last_lines_show_the_final_state_of_progress_bars(tmp_path):
 
     assert last_lines(log, 3).splitlines()[:2] == ["second", "[1/1] 100%"]
     assert last_lines(tmp_path / "missing") == ""
+
+
+def test_last_lines_keep_the_indentation_of_a_traceback(tmp_path):
+    log = tmp_path / "log"
+    log.write_text('Traceback:\n  File "a.py", line 1\n    1 / 0\nZeroDivisionError\n')
+
+    assert last_lines(log, 3) == '  File "a.py", line 1\n    1 / 0\nZeroDivisionError'
+    log.write_text("  one\n    two\n")
+    assert last_lines(log) == "one\n  two"

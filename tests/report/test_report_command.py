@@ -39,11 +39,14 @@ def test_sessions_are_joined_and_written_in_every_form_asked_for(
     folders = [record(tmp_path / "one", canned.full()), record(tmp_path / "two", canned.worked())]
 
     assert main(["report", *folders, "--html", "out.html", "--report", "otava=out.csv"]) == 1
-    assert capsys.readouterr().out == ""
+    assert capsys.readouterr().out == "report written: out.html\nreport written: out.csv\n"
     page = (tmp_path / "out.html").read_text()
     assert "17 verdicts" in page
     assert "test_linear[fused-b32x2048]" in page
     assert (tmp_path / "out.csv").exists()
+
+    assert main(["report", *folders, "--table", "all.csv"]) == 0
+    assert capsys.readouterr().out == "report written: all.csv\n"
 
 
 @pytest.mark.parametrize(

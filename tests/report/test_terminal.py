@@ -369,3 +369,16 @@ def test_what_failed_here_and_nowhere_else_is_followed_by_the_commands() -> None
     assert lines[check - 1] == f"    {shlex.quote(case.case)}"
     assert lines[check + 1].startswith("pytest --nsight --nsight-against 0123456789 ")
     assert "to accept" not in terminal.render(result, explained={one.subject.case for one in failing})
+
+
+def test_launches_of_a_part_are_said_to_be_the_parts() -> None:
+    changes = (ShapeChange(Shape("operator", "mul", "aten::mul"), 1, 0),)
+    whole = canned.verdict(VerdictKind.STRUCTURE, "test_x", "test_x: 1 launch less")
+    verdicts = [
+        dataclasses.replace(whole, changes=changes, subject=dataclasses.replace(whole.subject, part=part))
+        for part in ("", "forward")
+    ]
+
+    lines = [line for verdict in verdicts for line in verdict_text.detail_lines(verdict)]
+
+    assert lines == ["1 -> 0  operator mul", "in forward: 1 -> 0  operator mul"]

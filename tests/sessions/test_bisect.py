@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -226,7 +227,7 @@ def test_a_slowdown_among_32_commits_that_all_launch_the_same(tmp_path: Path) ->
         (("HEAD~1", "HEAD", "-k", "nothing_of_this_name"), "no test with the mark nsight matches"),
         (
             ("HEAD~1", "HEAD"),
-            "2 cases match: test_case.py::test_work, test_case.py::test_work_of_others; give more",
+            "2 cases match: test_case.py::test_work, test_case.py::test_work_of_others; give one",
         ),
         (("HEAD~1", "HEAD", "--nsight-save"), "run it without --nsight-save"),
         (("HEAD~1", "HEAD", "--minutes", "0"), "argument --minutes: '0' is not a number above 0"),
@@ -242,6 +243,51 @@ def test_what_cannot_be_searched_is_one_sentence(tmp_path: Path, arguments: tupl
     assert sentence in result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
     assert_clean(folder)
+
+
+PARAMETRIZED = """
+import pytest, torch
+import ops
+
+@pytest.mark.nsight(rounds=10)
+@pytest.mark.parametrize("size", [8, 300], ids=["n=3, x", "n=3, xy"])
+def test_work(nsight, size):
+    nsight(ops.work, torch.ones(size, size))
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["test_work[n=3, x]", "tests/test_case.py::test_work[n=3, x]"])
+def test_a_case_is_selected_by_each_name_that_is_printed(tmp_path: Path, name: str) -> None:
+    folder = tmp_path / "repository"
+    (folder / "tests").mkdir(parents=True)
+    make_repository(folder, 1, {0: {"src/ops.py": FUSED, "tests/test_case.py": PARAMETRIZED}})
+
+    result = bisect(folder, "HEAD~1", "HEAD", "-k", name, "--collect-only", "--quiet")
+
+    assert "tests/test_case.py::test_work[n=3, x]\n" in result.stdout, result.stdout + result.stderr
+    assert "1/2 tests collected (1 deselected)" in result.stdout
+
+
+@pytest.mark.long
+def test_the_command_printed_for_a_merge_searches_its_branch(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    (folder / "tests").mkdir(parents=True)
+    make_repository(folder, 1, {0: {"src/ops.py": FUSED, "tests/test_case.py": PARAMETRIZED}})
+    git(folder, "checkout", "--quiet", "-b", "branch")
+    for number, text in enumerate((FUSED, UNFUSED)):
+        (folder / "src/ops.py").write_text(f"{text}# {number}\n")
+        git(folder, "commit", "--quiet", "--all", "--message", f"branch {number}")
+    git(folder, "checkout", "--quiet", "main")
+    git(folder, "merge", "--quiet", "--no-ff", "--message", "the merge", "branch")
+
+    first = bisect(folder, "HEAD~1", "HEAD", "-k", "test_work[n=3, x]")
+    command = next(line for line in first.stdout.splitlines() if line.startswith("  pytest-nsight bisect "))
+    second = bisect(folder, *shlex.split(command)[2:])
+
+    assert second.returncode == 0, first.stdout + second.stdout + second.stderr
+    assert "the first bad commit is" in second.stdout
+    assert "branch 1" in second.stdout
 
 
 @pytest.mark.long
@@ -260,7 +306,8 @@ def test_ends_that_do_not_differ_or_lack_the_case_are_refused(tmp_path: Path) ->
     alike = bisect(folder, hashes[1], hashes[3], "-k", "test_work")
 
     assert without.returncode == alike.returncode == 2
-    assert f"bisect: GOOD ({hashes[0][:7]}) cannot be measured: not in {hashes[0][:7]}" in without.stderr
+    assert f"bisect: GOOD ({hashes[0][:7]}) cannot be measured: the test " in without.stderr
+    assert f"test_case.py::test_work is not in {hashes[0][:7]}; give a later GOOD" in without.stderr
     said = " ".join(alike.stderr.split())
     assert f"GOOD ({hashes[1][:7]}) and BAD ({hashes[3][:7]}) launch the same, and their times do not " in said
     assert_clean(folder)

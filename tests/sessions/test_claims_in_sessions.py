@@ -94,6 +94,73 @@ def test_failures_expected_failures_and_what_cannot_be_measured(gate: Gate) -> N
     )
 
 
+SUBTESTS = """
+CALLS = []
+
+@pytest.mark.nsight
+def test_passes(subtests):
+    for n in (1, 2):
+        with subtests.test(n=n):
+            square(torch.ones(8))
+
+@pytest.mark.nsight
+def test_fails_later(subtests):
+    CALLS.append(1)
+    for n in (1, 2):
+        with subtests.test(n=n):
+            square(torch.ones(8))
+            assert n == 1 or len(CALLS) < 9
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not hasattr(pytest, "Subtests"), reason="pytest 9 was the first with subtests")
+def test_subtests_of_a_test_that_is_measured_as_a_whole_are_reported_once(gate: Gate) -> None:
+    result = gate("-v", "--nsight-save", "--nsight-runs=1", body=SUBTESTS)
+
+    lines = [line for line in result.outlines if " SUBPASSED" in line or " SUBFAILED" in line]
+    assert [line.split()[0].rpartition("::")[2] for line in lines].count("test_passes") == 2
+    assert sum("SUBPASSED" in line for line in lines) == 4
+    assert sum("SUBFAILED" in line for line in lines if not line.startswith("SUBFAILED")) == 1
+
+
+RUNS_COROUTINES = """
+import asyncio
+import inspect
+import pytest
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_pyfunc_call(pyfuncitem):
+    if inspect.iscoroutinefunction(pyfuncitem.obj):
+        names = pyfuncitem._fixtureinfo.argnames
+        asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}))
+        return True
+"""
+
+
+@pytest.mark.slow
+def test_a_test_that_is_a_coroutine_is_told_what_to_measure(gate: Gate, pytester: pytest.Pytester) -> None:
+    """As anyio's plugin runs them; what such a test measures itself counts."""
+    pytester.makeconftest(RUNS_COROUTINES)
+    body = """
+@pytest.mark.nsight
+async def test_whole():
+    square(torch.ones(8))
+
+@pytest.mark.nsight
+async def test_measures(nsight):
+    nsight(square, torch.ones(8))
+"""
+
+    result = gate("--nsight-save", "--nsight-runs=1", body=body)
+
+    result.assert_outcomes(passed=1, failed=1)
+    result.stdout.fnmatch_lines(
+        ["the test cannot be measured as a whole: test_whole is a coroutine function, whose call runs nothing: *"]
+    )
+    assert "never awaited" not in result.stdout.str()
+
+
 @pytest.mark.slow
 def test_claims_are_of_gpu_kernels_and_do_not_fail_where_none_was_measured(gate: Gate) -> None:
     result = gate("-v", "-k", "test_claims_of_a_gpu", body=BODY.replace("kernels=1", "kernels=['mul']"))

@@ -49,6 +49,14 @@ def test_a_strict_session_that_measures_nothing_fails(gate: Gate) -> None:
     assert gate(body="def test_plain(): pass").ret == pytest.ExitCode.OK
 
 
+def test_a_module_that_cannot_be_imported_is_not_said_to_lack_the_mark(gate: Gate) -> None:
+    result = gate(body="def test_plain(:")
+
+    result.stdout.fnmatch_lines(["*SyntaxError*"])
+    assert result.ret == pytest.ExitCode.INTERRUPTED
+    assert "nothing was measured" not in result.stdout.str()
+
+
 SKIPPED = """
 @pytest.mark.nsight
 @pytest.mark.skip(reason="no driver")
@@ -83,6 +91,42 @@ def test_a_case_that_is_measured_beside_a_skipped_one_is_enough(gate: Gate) -> N
     saved.assert_outcomes(passed=1, skipped=2)
     strict.assert_outcomes(passed=1, skipped=2)
     strict.stdout.no_fnmatch_line("*nothing was measured*")
+
+
+SKIPPING = """
+is_skipping = pytest.mark.skipif("SKIP" in os.environ, reason="as it is now")
+is_failing = pytest.mark.xfail("SKIP" in os.environ, reason="known")
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", [1, pytest.param(2, marks=is_skipping), pytest.param(3, marks=is_failing)])
+def test_stored(nsight, n):
+    nsight(square, torch.ones(64, 64))
+    assert n < 3 or "SKIP" not in os.environ
+
+@pytest.mark.nsight
+@pytest.mark.skip(reason="never ran here")
+def test_of_another_machine(nsight):
+    nsight(square, torch.ones(64, 64))
+"""
+
+
+@pytest.mark.slow
+def test_a_skipped_case_with_stored_runs_is_named_and_fails_strict(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate("--nsight-save", "--nsight-runs=2", "--nsight-collector=torch", body=SKIPPING)
+    monkeypatch.setenv("SKIP", "1")
+
+    loose, strict = gate("--nsight-band=90%"), gate("--nsight-band=90%", *STRICT)
+    without = gate("--nsight-band=90%", *STRICT, "--deselect=test_case.py::test_stored[2]")
+
+    for result in (loose, strict):
+        said = " ".join(result.stdout.str().split())
+        assert (
+            "not checked: 1 case with stored runs of this model was skipped (test_case.py::test_stored[2]);" in said
+        )
+    assert (loose.ret, strict.ret) == (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
+    assert "not checked" not in without.stdout.str()
 
 
 FLAKY = """

@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import pytest
 
 from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.lookup import choose
+from pytest_nsight.controller.session import NsightSession
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.model.errors import CollectorError
 from tests.collectors.real import require_nsys
 
 pytestmark = pytest.mark.slow
@@ -52,3 +57,29 @@ def test_nsys_without_a_gpu_is_announced_before_anything_is_measured(monkeypatch
 
         assert said in " ".join(notes)
         assert bool(notes) == bool(said)
+
+
+@pytest.mark.parametrize(
+    ("asked", "refusal"),
+    [
+        (
+            {"gpu_metrics": True},
+            "--nsight-gpu-metrics needs Nsight Systems, which the collector torch does without; ",
+        ),
+        ({"drill": True}, "--nsight-drill reads counters of GPU kernels, and there is no CUDA device here; leave "),
+    ],
+)
+def test_counters_without_a_gpu_are_refused_or_announced(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, asked: dict[str, bool], refusal: str
+) -> None:
+    monkeypatch.setattr("pytest_nsight.collectors.lookup.gpu_names", lambda: ())
+    monkeypatch.setattr("pytest_nsight.controller.session.gpus", lambda: ())
+
+    def begin(**settings: Any) -> list[str]:
+        return NsightSession(Settings(tmp_path, **asked, **settings), (), tmp_path).header()
+
+    with pytest.raises(CollectorError, match=refusal):
+        begin(collector="torch")
+    with pytest.raises(CollectorError, match="--nsight-strict refuses a fallback"):
+        begin(strict=True)
+    assert refusal.split(maxsplit=1)[0] in " ".join(begin())

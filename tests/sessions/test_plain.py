@@ -20,6 +20,8 @@ WITH_A_VALUE = (
     *(name.replace("_", "-") for name in VALUES),
 )
 
+PYTEST = tuple(map(int, pytest.__version__.split(".")[:1]))
+
 PLAIN = """
 import pytest
 
@@ -74,6 +76,7 @@ def test_a_marked_test_runs_once_and_gets_its_result(pytester: pytest.Pytester) 
         ("by=1.2", "*nsight(by=...) needs faster_than=*"),
         ("faster_than='other'", "*nsight(faster_than='other') names *, and the test has no parameters*"),
         ("kernels='one'", "*nsight(kernels=...) is 'one'; give a list of kernel names*"),
+        ("kernels=[]", "*nsight(kernels=...) is []; give a list of kernel names*"),
         ("typo=1", "*test_it: nsight has no argument 'typo'; allowed are rounds, warmup,*"),
         ("3", "*nsight takes keyword arguments only, got 3; allowed are rounds*"),
     ],
@@ -120,6 +123,29 @@ def test_a_switch_in_the_ini_file_that_is_neither_is_named(pytester: pytest.Pyte
     result.stderr.fnmatch_lines(["ERROR: nsight_strict in the ini file: *'maybe'; give true or false"])
 
 
+@pytest.mark.skipif(PYTEST < (9,), reason="pytest 9 was the first with the table [tool.pytest]")
+@pytest.mark.parametrize(
+    ("setting", "remedy"),
+    [
+        ("nsight_rounds = 5", 'write it in quotes: nsight_rounds = "5"'),
+        ('nsight_affected_by = "a"', 'write a list of texts in quotes: nsight_affected_by = ["..."]'),
+        ("nsight_affected_by = [1]", 'write a list of texts in quotes: nsight_affected_by = ["..."]'),
+        ('nsight_strict = "true"', "give true or false"),
+    ],
+)
+def test_a_value_of_another_type_in_a_toml_table_is_refused_with_what_to_write(
+    pytester: pytest.Pytester, setting: str, remedy: str
+) -> None:
+    pytester.makepyprojecttoml(f"[tool.pytest]\n{setting}\n")
+
+    result = pytester.runpytest_inprocess("-p", "no:cacheprovider", "--nsight")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    (said,) = [line for line in result.stderr.lines if line.startswith("ERROR: ")]
+    assert said.startswith(f"ERROR: {setting.partition(' ')[0]} in the ini file: ")
+    assert said.endswith(f"; {remedy}")
+
+
 @pytest.mark.parametrize(
     ("setting", "said"),
     [
@@ -131,6 +157,9 @@ def test_a_switch_in_the_ini_file_that_is_neither_is_named(pytester: pytest.Pyte
         ("nsight_band = abc", "is 'abc'; give a percentage such as 2%, or a ratio such as 0.02"),
         ("nsight_rounds = 0", "is '0'; give a whole number of at least 1"),
         ("nsight_collector = nvprof", "is 'nvprof'; choose one of *"),
+        ("nsight_report = foo", "is 'foo'; give NAME=PATH, where NAME is json, *"),
+        ("nsight_report = foo=bar", "asks for 'foo', and there is no such report; choose one of json, *"),
+        *((f"nsight_{name} =", "is empty; give it a value, or leave it out") for name in VALUES),
     ],
 )
 def test_a_wrong_value_in_the_ini_file_names_the_setting(

@@ -58,4 +58,6 @@ def test_a_report_that_nobody_knows_ends_the_session_before_it_begins(gate: Gate
     result = gate("--nsight-report=nosuch=x", body=SUITE)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
-    result.stderr.fnmatch_lines(["*--nsight-report nosuch: no such report; choose one of json, markdown, html, *"])
+    result.stderr.fnmatch_lines(
+        ["*--nsight-report asks for 'nosuch', and there is no such report; choose one of json, markdown, html, *"]
+    )

@@ -157,6 +157,11 @@ def test_the_points_of_a_report_are_cases_and_may_be_selected(gate: Gate, pytest
         ("raise ValueError('no such size')", "*bench.py failed with exit code 1 in its first pass*ends with:"),
         ("sys.exit(3)", "*bench.py failed with exit code 3 in its first pass*"),
         ("os.kill(os.getpid(), 11)", "*bench.py died with SIGSEGV in its first pass*"),
+        (
+            "input()",
+            "*in its first pass, *: if it reads its standard input, that is empty in every pass: give it a file*",
+        ),
+        ("list(sys.stdin)", "*called nothing that can be measured; if it reads its standard input, that is empty*"),
         ("os._exit(0)", "*bench.py left its process with exit code 0 before Python could end it*sys.exit*"),
         ("print('nothing here')", "*bench.py called nothing that can be measured: it has to call triton.testing*"),
     ],
@@ -167,7 +172,9 @@ def test_a_script_that_fails_or_measures_nothing_gets_a_sentence(gate: Gate, scr
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
     if "ValueError" in script:
-        assert "ValueError: no such size" in result.errlines
+        at = result.errlines.index("ValueError: no such size")
+        assert result.errlines[at - 2].startswith('  File "')
+        assert result.errlines[at - 1] == "    raise ValueError('no such size')"
         assert not any("pytest_nsight" in line for line in result.errlines[1:])
 
 
@@ -230,6 +237,28 @@ def test_a_script_that_makes_other_calls_each_time_is_found_out(
     )
     result.stdout.fnmatch_lines_random([sentence])
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.OK)
+
+
+@pytest.mark.long
+def test_a_call_whose_error_the_script_catches_is_no_case_and_no_warning(gate: Gate) -> None:
+    script = """
+def broken():
+    return do_bench(lambda: 1 / 0)
+
+def alpha():
+    return do_bench(lambda: x + x)
+
+try:
+    broken()
+except ZeroDivisionError:
+    print("too large for this board")
+alpha()
+"""
+    result = gate(*CLOCK, "-v", script=script)
+
+    assert result.ret == 0
+    result.assert_outcomes(passed=1, warnings=0)
+    assert "did not make" not in result.stdout.str()
 
 
 @pytest.mark.long

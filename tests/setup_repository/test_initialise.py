@@ -188,12 +188,34 @@ def test_a_folder_without_git_is_an_error_with_a_remedy(tmp_path, monkeypatch, c
     assert list(tmp_path.iterdir()) == []
 
 
+def test_a_repository_of_another_owner_is_an_error_with_gits_reason(repository, monkeypatch, capsys):
+    monkeypatch.setenv("GIT_TEST_ASSUME_DIFFERENT_OWNER", "1")
+    monkeypatch.chdir(repository)
+
+    assert main(["init"]) == 2
+    said = capsys.readouterr().err
+    assert f"git refuses the repository of {repository}: detected dubious ownership in repository at " in said
+    assert f"; type: git config --global --add safe.directory {repository}\n" in said
+    assert "git init" not in said
+
+
+def test_a_bare_repository_is_an_error_with_a_remedy(repository, monkeypatch, capsys):
+    bare = repository / "bare.git"
+    git(repository, "init", "--quiet", "--bare", str(bare))
+    monkeypatch.chdir(bare)
+
+    assert main(["init"]) == 2
+    assert "is in a bare git repository, which has no files; clone it and go there" in capsys.readouterr().err
+
+
 def test_a_file_in_the_way_is_named(repository, monkeypatch, capsys):
     (repository / "perf_tests").write_text("a file where a folder must be")
     monkeypatch.chdir(repository)
 
     assert main(["init"]) == 2
-    assert "cannot write" in capsys.readouterr().err
+    said = capsys.readouterr().err
+    assert f"cannot write {repository}/perf_tests: " in said
+    assert "it is a file, and has to be a folder: rename it, then run `pytest-nsight init` again" in said
     assert (repository / "perf_tests").read_text() == "a file where a folder must be"
 
 
@@ -206,6 +228,24 @@ def test_the_output_says_what_to_type_next(repository, monkeypatch, capsys):
     assert "created   perf_tests/test_example.py" in said
     assert "git add perf_tests pytest.ini .gitattributes .github baselines && git commit" in said
     assert render(SetUp((Step("a", Outcome.KEPT),))).startswith("kept      a\n")
+
+
+def test_the_commands_that_are_printed_work_from_the_folder_of_the_call(repository, monkeypatch, capsys):
+    inside = repository / "src" / "package"
+    inside.mkdir(parents=True)
+    (repository / "baselines").mkdir()
+    (repository / "baselines/kept").touch()
+    monkeypatch.chdir(inside)
+
+    assert main(["init"]) == 0
+
+    said = capsys.readouterr().out
+    assert said.startswith("In ../.., the top folder of the repository:\n")
+    commands = [line.strip() for line in said.splitlines() if line.startswith(("  cd ", "  git add "))]
+    assert len(commands) == 2
+    script = "\n".join(["set -e", *(line.partition(" && ")[0] for line in commands)])
+    subprocess.run(["sh", "-c", script], check=True, cwd=inside)
+    assert "perf_tests/test_example.py" in git(repository, "ls-files")
 
 
 @needs_torch

@@ -220,6 +220,7 @@ def test_every_launch_is_in_a_range_or_listed_as_unattributed(recording: Recordi
 def test_the_reference_lists_every_column() -> None:
     text = (Path(__file__).parents[2] / "docs/reference.md").read_text(encoding="utf-8")
 
+    text = text.partition("### Tables of show")[2].partition("\n## ")[0]
     for name, columns in COLUMNS.items():
         (row,) = re.findall(rf"^\| `{name}` \| [^|]+ \| (.+) \|$", text, re.MULTILINE)
         assert row == ", ".join(f"`{column}`" for column in columns)

@@ -197,7 +197,7 @@ def test_calls_show_the_synchronisation_of_all(tmp_path):
     calls = section(page(two_steps(), tmp_path), "CUDA calls: ")
 
     assert calls["cudaDeviceSynchronize"] == ["2", "8.00 us", "4.00 us", "4.00 us"]
-    assert "synchronisation 8.00 us in 2 calls" in page(two_steps(), tmp_path)
+    assert "waiting 8.00 us in 2 calls" in page(two_steps(), tmp_path)
 
 
 def test_launches_in_no_range_are_listed(tmp_path):
@@ -512,3 +512,41 @@ def test_a_table_has_at_least_one_row(top, capsys):
 def test_a_rate_without_time_is_none():
     assert bandwidth(8, 0) == "-"
     assert bandwidth(4190, 1) == "4190"
+
+
+def test_boards_that_no_process_used_have_no_number(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = TraceBuilder().range("work", 0, 100)
+    for number, uuid in enumerate(("GPU-a", "GPU-b")):
+        trace.row("TARGET_INFO_GPU", id=number, name="NVIDIA H200", cuDevice=None, uuid=uuid)
+
+    assert main(["show", str(trace.write(tmp_path / "trace.sqlite"))]) == 0
+
+    assert "unused device: NVIDIA H200" in capsys.readouterr().out
+
+
+def test_ranges_that_cross_are_siblings_and_have_rows(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trace = TraceBuilder()
+    for at in range(0, 10_000, 1000):
+        trace.range("outer", at, at + 500).range("crossing", at + 300, at + 900)
+        trace.launch("small", at + 20, at + 30, api_at=at + 10)
+        trace.launch("large", at + 620, at + 890, api_at=at + 600)
+
+    assert main(["show", "--csv", "ranges", str(trace.write(tmp_path / "trace.sqlite"))]) == 0
+
+    rows = capsys.readouterr().out.splitlines()[1:]
+    assert [row.partition(",")[0] for row in rows] == ["crossing", "outer"]
+
+
+def test_a_tree_of_many_small_places_shows_the_first_of_them(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    trace = TraceBuilder()
+    for number in range(300):
+        name = f"{chr(97 + number // 26 % 26)}{chr(97 + number % 26)}{'x' * (number // 676 + 1)}"
+        trace.range(name, 100 * number, 100 * number + 50)
+
+    assert main(["show", "--top", "5", str(trace.write(tmp_path / "trace.sqlite"))]) == 0
+
+    table = capsys.readouterr().out.partition("Ranges: 300 instances in 300 places")[2].partition("\n\n")[0]
+    assert len([line for line in table.splitlines() if re.match(r"[a-z]{2}x ", line)]) == 5
+    assert "295 smaller branches left out" in table

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
+from collections.abc import Callable
+
 import pytest
 
 from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
@@ -19,3 +23,26 @@ def test_it_calls_the_function_and_returns_its_result() -> None:
 def test_the_result_of_a_call_in_place_of_a_function_is_refused(value: object) -> None:
     with pytest.raises(TypeError, match=r"pass the function and its arguments apart, as in nsight\(f, x\)"):
         Nsight(PlainMeasurement())(value)  # type: ignore[arg-type]
+
+
+class Service:
+    async def __call__(self) -> None: ...
+
+    async def work(self) -> None: ...
+
+
+@pytest.mark.parametrize("function", [Service(), Service().work, functools.partial(Service().work)])
+def test_a_coroutine_function_is_refused_with_what_to_measure_instead(function: Callable[[], object]) -> None:
+    said = r"is a coroutine function, whose call runs nothing: .* as in nsight\(lambda: asyncio\.run\(f\(x\)\)\)"
+
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement())(function)
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement()).pedantic(function)
+
+
+def test_a_class_and_what_runs_a_coroutine_are_measured() -> None:
+    nsight = Nsight(PlainMeasurement())
+
+    service = nsight(Service)
+    assert nsight(lambda: asyncio.run(service.work())) is None

@@ -7,6 +7,9 @@ import os
 import re
 import subprocess
 import sys
+import threading
+import time
+from concurrent.futures import ThreadPoolExecutor
 from itertools import takewhile
 from types import SimpleNamespace
 
@@ -15,6 +18,7 @@ import pytest
 from pytest_nsight.gate.state import describe_leaked_state
 from pytest_nsight.protocol.manifest_events import LeakedState
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin, StateReader
+from pytest_nsight.worker.left_threads import LeftThreads
 from pytest_nsight.worker.process_settings import ABSENT
 
 pytestmark = pytest.mark.slow
@@ -244,6 +248,130 @@ def test_what_cannot_be_put_back_is_said() -> None:
     assert "t.py::t (umask, signal handler SIGTERM)" in sentence
     assert "except signal handler SIGTERM, which cannot be put back" in sentence
     assert describe_leaked_state({}) == ""
+
+
+def test_of_many_changed_values_the_first_are_named() -> None:
+    names = tuple(f"environment variable {number:02}" for number in range(40))
+    leaked = {"t.py::t": LeakedState("t.py::t", names, names)}
+
+    sentence = describe_leaked_state(leaked)
+
+    assert "environment variable 08, environment variable 09 and 30 more)" in sentence
+    assert "environment variable 09 and 30 more, which cannot be put back" in sentence
+    assert "environment variable 10" not in sentence
+
+
+LIMITED = """
+import signal
+import pytest
+
+def ring(*_):
+    raise TimeoutError
+
+def cancel():
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    signal.signal(signal.SIGALRM, signal.SIG_DFL)
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, 600)
+    try:
+        return (yield)
+    finally:
+        cancel()
+
+def pytest_exception_interact():
+    cancel()
+"""
+
+
+def test_a_time_limit_that_ends_with_a_failing_test_is_not_the_tests_doing(pytester: pytest.Pytester) -> None:
+    """As pytest-timeout's does."""
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\n")
+    pytester.makeconftest(LIMITED)
+    body = """
+@pytest.mark.nsight
+def test_a():
+    assert False
+
+@pytest.mark.nsight
+def test_b(nsight):
+    nsight(torch.exp, X)
+    signal.signal(signal.SIGALRM, signal.SIG_IGN)
+"""
+    pytester.makepyfile(test_case=HEAD + body)
+
+    result = pytester.runpytest_subprocess(*OPTIONS)
+
+    result.assert_outcomes(passed=1, failed=1)
+    assert "left it so: test_case.py::test_b (signal handler SIGALRM). It was put back before" in read_note(result)
+
+
+THREADS = """
+import threading, time
+from concurrent.futures import ThreadPoolExecutor
+
+def poll():
+    while True:
+        time.sleep(0.01)
+
+@pytest.fixture(scope="module")
+def pool():
+    with ThreadPoolExecutor(1) as pool:
+        yield pool
+
+@pytest.fixture
+def ended():
+    stop = threading.Event()
+    thread = threading.Thread(target=stop.wait)
+    thread.start()
+    yield
+    stop.set()
+
+@pytest.mark.nsight
+def test_leaves(nsight):
+    threading.Thread(target=poll, name="poller", daemon=True).start()
+    nsight(torch.exp, X)
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", [1, 2])
+def test_pool(nsight, pool, ended, n):
+    nsight(lambda: pool.submit(torch.exp, X).result())
+"""
+
+
+def test_a_thread_that_a_test_leaves_running_is_named_and_a_pool_of_a_fixture_is_not(
+    pytester: pytest.Pytester,
+) -> None:
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\n")
+    pytester.makepyfile(test_case=HEAD + THREADS)
+
+    result = pytester.runpytest_subprocess(*OPTIONS)
+
+    result.assert_outcomes(passed=3)
+    said = read_note(result)
+    assert "left it so: test_case.py::test_leaves (running thread poller). It was put back" in said
+    assert "except running thread poller, which cannot be put back and may count in later cases" in said
+
+
+def test_threads_of_wider_fixtures_of_libraries_and_of_idle_pools_are_nobodys() -> None:
+    threads, stop = LeftThreads(), threading.Event()
+    with threads.taken_over():
+        threading.Thread(target=stop.wait, name="of a fixture").start()
+    of_library = threading.Thread(target=stop.wait, name="of torch")
+    of_library.__module__ = "torch.utils.data"
+    of_library.start()
+    with ThreadPoolExecutor(2, "pool") as pool:
+        pool.submit(int).result()
+        assert threads.find() == ()
+        pool.submit(stop.wait)
+        threading.Thread(target=stop.wait, name="left").start()
+        threading.Thread(target=time.sleep, args=(0.01,), name="about to end").start()
+        assert threads.find() == ("left", "pool_0")
+        threads.begin()
+        assert threads.find() == ()
+        stop.set()
 
 
 class Journal:

@@ -107,8 +107,8 @@ def test_calls_of_other_threads_pass_and_are_mentioned(recorder: Recorder) -> No
 
 def test_labels_replace_places_and_are_made_fit_for_node_ids(recorder: Recorder) -> None:
     with recorder.router.labelled("soft\nmax::[N=64]"):
-        assert recorder.bench(label="ignored") == "soft max:[N=64]"
-        assert recorder.bench() == "soft max:#2[N=64]"
+        assert recorder.bench(label="ignored") == "soft max:[N=64]~2da6b265"
+        assert recorder.bench() == "soft max:#2[N=64]~2da6b265"
     assert recorder.bench(label="add[first]") == "add[first]"
 
 
@@ -149,3 +149,12 @@ def test_without_a_gpu_the_rounds_own_durations_stand_in_for_what_the_library_wo
     assert find_value(call, has_gpu=False) == [0] * 5
     assert log == ["set up", "body"] * 6
     assert find_value(Call(body=lambda: None, original=lambda: "everywhere"), has_gpu=False) == "everywhere"
+
+
+def test_a_label_is_fit_for_node_ids_and_other_labels_are_other_cases(recorder: Recorder) -> None:
+    recorder.bench(label="norm::fused\n")
+    recorder.bench(label="norm:fused")
+    recorder.bench(label="n" * 200)
+
+    assert len(set(recorder.names)) == 3
+    assert all("::" not in name and "\n" not in name and len(name) <= 150 for name in recorder.names)

@@ -71,12 +71,17 @@ _KEPT = KeptFiles("trace-*.json.gz", "torch.profiler", lambda paths: build_trace
 class _TorchFactory:
     """Makes what measures with torch.profiler."""
 
-    def make_collector(self, options: RecordingOptions) -> TorchCollector:  # noqa: ARG002 - it records all ranges
-        """The collector.
+    def make_collector(self, options: RecordingOptions) -> TorchCollector:
+        """The collector; it records all ranges.
 
         Raises:
-            CollectorError: there is no torch.
+            CollectorError: there is no torch, or it cannot do what is asked for.
         """
+        if options.gpu_metrics:
+            raise CollectorError(
+                "--nsight-gpu-metrics needs Nsight Systems, which the collector torch does without; leave the "
+                "option out, or measure with --nsight-collector nsys"
+            )
         if importlib.util.find_spec("torch") is None:
             raise CollectorError("the torch collector needs PyTorch: pip install 'pytest-nsight[gpu]'")
         has_gpu = bool(gpu_names())

@@ -1,0 +1,144 @@
+"""Which changes between two traces are regressions, and what was not judged and why. Pure."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from pytest_nsight.compare.changes import Change
+from pytest_nsight.compare.range_changes import RangeChange
+from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.units import name_some, percent
+
+TOTALS = ("kernel time", "copy time", "operator time")
+_COPIES = "copy time"
+_MICROSECOND_NS = 1000
+_PART = 0.5
+"""Of the band, which a range has to add to the whole."""
+_CLEAR = 5
+"""Bands by which a small part of the trace has to slow: an interval does not know how processes differ. In eight
+recordings of unchanged code on one H200, the kernel of a softmax took 270 to 324 us (20 %), a product of matrices
+differed by 10 %, and neither changed the whole by more than 2 %."""
+
+
+@dataclass(frozen=True, slots=True)
+class JudgedChanges:
+    """What fails, and what the reader should know of it.
+
+    Attributes:
+        regressions: one sentence for each.
+        notes: sentences on what has no interval, or is not judged.
+    """
+
+    regressions: tuple[str, ...]
+    notes: tuple[str, ...]
+
+
+def judge_changes(
+    totals: Sequence[Change],
+    ranges: Sequence[RangeChange],
+    launches: tuple[Mapping[str, int], Mapping[str, int]],
+    tick_ns: int,
+    band: float,
+) -> JudgedChanges:
+    """Which of the changes are regressions.
+
+    A range with an interval is one if the whole interval lies above the band, and the range adds at least half the
+    band to the device time of the whole. A range that adds less is one if it launches kernels and the whole
+    interval lies above five bands: the time of a copy depends on the host, too. A total is one if its sum lies
+    above the band, and so is a range without an interval that adds at least half the band to the whole. Beside
+    ranges with intervals a sum is judged only if it is over equally many launches in both traces: other numbers
+    come from other numbers of steps, too. Where no range has an interval, the totals are all that can be judged,
+    and more launches may be a lost fusion. The sum of the copies is judged only there.
+
+    Args:
+        totals: those of TOTALS that the traces have.
+        ranges: the ranges of both traces.
+        launches: of each total, before and after.
+        tick_ns: see `find_tick`; a smaller change of each launch is no change.
+        band: change that counts, as a ratio.
+    """
+    repeated = [change for change in ranges if change.row.low is not None]
+    part_ns = _PART * band * sum(row.before or 0 for row in totals)
+    slower = [_describe(change.row, band) for change in repeated if _is_slower(change, part_ns, tick_ns, band)]
+    notes = [] if repeated else ["no range is repeated in both traces, so no change has an interval"]
+    for row in totals:
+        old, new = (counts.get(row.name, 0) for counts in launches)
+        if repeated and row.name == _COPIES:
+            continue
+        if old != new and repeated:
+            notes.append(
+                f"{row.name} is not judged: it is the sum of {old:,} launches in the baseline and of {new:,} in "
+                "the optimized trace, which may have run another number of steps; record the same number in both"
+            )
+        elif _is_above(row, band, tick_ns * old):
+            slower.append(_describe_sum(row, (old, new), band))
+    single, unjudged = _judge_single(ranges, part_ns, tick_ns, band)
+    if unjudged:
+        notes.append(
+            f"ranges that are slower but not judged, as the traces differ in the number of their launches: "
+            f"{name_some(unjudged)}; record the same number of steps in both"
+        )
+    return JudgedChanges((*slower, *single), tuple(notes))
+
+
+def _is_slower(change: RangeChange, part_ns: float, tick_ns: int, band: float) -> bool:
+    """Whether a range with an interval is slower, and no small part of the trace or very much so."""
+    count, floor_ns = change.count[0], tick_ns * change.launches[0]
+    if _is_above(change.row, band, max(floor_ns, part_ns) / count):
+        return True
+    return change.has_kernels and _is_above(change.row, _CLEAR * band, floor_ns / count)
+
+
+def _judge_single(
+    ranges: Sequence[RangeChange], part_ns: float, tick_ns: int, band: float
+) -> tuple[list[str], list[str]]:
+    """The regressions among the ranges without an interval, and the labels of slower ones with other launches."""
+    slower, unjudged = [], []
+    for change in ranges:
+        row, count = change.row, change.count[0]
+        if row.low is not None or row.before is None or row.after is None:
+            continue
+        is_same_size = change.count[1] == count and change.launches[0] == change.launches[1]
+        floor_ns = max(tick_ns * change.launches[0], part_ns) / count
+        if _is_above(row, band, floor_ns):
+            if is_same_size:
+                slower.append(_describe_sum(row, change.launches, band))
+            else:
+                unjudged.append(row.name)
+    return slower, unjudged
+
+
+def find_tick(*traces: Trace) -> int:
+    """The unit of the times in ns: 1000 where all launches take whole microseconds, as of older Kineto; else 0.
+
+    A kernel of 4.98 us becomes one of 5.02 us, and its rounded times differ by 25 % in every launch.
+    """
+    whole = all(
+        bool(np.all((one.launches.end_ns - one.launches.start_ns) % _MICROSECOND_NS == 0)) for one in traces
+    )
+    return _MICROSECOND_NS if whole else 0
+
+
+def _is_above(row: Change, band: float, floor_ns: float) -> bool:
+    """Whether a time grew by more than the band and the floor; from 0, by more than the floor."""
+    if row.before is None or row.after is None or row.after - row.before <= floor_ns:
+        return False
+    lowest = row.low if row.low is not None else row.ratio
+    return lowest is None or lowest > 1 + band
+
+
+def _describe(row: Change, band: float) -> str:
+    interval = f" ({percent((row.low or 1) - 1)} to {percent((row.high or 1) - 1)})" if row.low is not None else ""
+    return f"{row.name}: {percent((row.ratio or 1) - 1)}{interval}, band {percent(band, signed=False)}"
+
+
+def _describe_sum(row: Change, launches: tuple[int, int], band: float) -> str:
+    before, after = launches
+    if before != after:
+        what = f"the sums of {before:,} and {after:,} launches"
+    else:
+        what = f"the sum of {before:,} launches" if before != 1 else "one launch"
+    return f"{_describe(row, band)}; judged by {what}, without an interval"

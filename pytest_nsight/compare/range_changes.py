@@ -1,0 +1,181 @@
+"""The ranges of two traces side by side, with an interval where both repeat them. Pure."""
+
+from __future__ import annotations
+
+import hashlib
+import math
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from pytest_nsight.analysis.range_tree import RangeTable
+from pytest_nsight.compare.changes import Change, Group, Quantity
+from pytest_nsight.judge.contrast import upper_quantile
+from pytest_nsight.judge.location import Floats
+from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.nesting import NO_PARENT
+
+FEWEST_REPETITIONS = 5
+_MOST_BLOCKS = 20
+"""Schmeiser (1982) finds that 10 to 30 batches do, whatever the number of observations."""
+_FEWEST_EFFECTIVE = 2.0
+"""Where a single block holds most of the time, there is nothing that it could be compared with."""
+_TAIL = 0.025
+"""Of the 95 % interval, on each side."""
+
+
+@dataclass(frozen=True, slots=True)
+class RangeChange:
+    """The ranges with one label in both traces.
+
+    Attributes:
+        row: of the table, with means; without an interval where one of the traces does not repeat them, or lacks
+            them.
+        count: how many of them each trace has.
+        launches: how many kernels and copies they launch in each trace.
+        has_kernels: whether they launch kernels, or operators, in both traces.
+    """
+
+    row: Change
+    count: tuple[int, int]
+    launches: tuple[int, int]
+    has_kernels: bool
+
+
+@dataclass(frozen=True, slots=True)
+class _Repetitions:
+    """The ranges with one label by order of start, shape (ranges,) each.
+
+    Attributes:
+        device_ns: time of the kernels and copies of each, above 0 in one of them at least.
+        work: a number that is the same for two ranges that launch the same names equally often.
+        launches: how many kernels and copies each has.
+        kernels: how many kernels, graphs and operators.
+    """
+
+    device_ns: Ints
+    work: Ints
+    launches: Ints
+    kernels: Ints
+
+
+def compare_ranges(before: Trace, after: Trace) -> list[RangeChange]:
+    """Mean device time of the ranges with each label; with a 95 % interval of the ratio where both repeat them.
+
+    Where the ranges of both traces do the same work one by one, each is compared with the one in its place:
+    they may be the layers of a model, whose times differ by what they do. See `pair_interval`. Elsewhere
+    each trace's ranges count as repetitions of one thing, which gives Welch's interval.
+
+    Args:
+        before: the baseline.
+        after: the optimized trace.
+
+    Returns:
+        One for each label, those with the most device time in the baseline first.
+
+    Raises:
+        TraceError: the times of a trace are too far apart to be added up.
+    """
+    old, new = _collect_labels(before), _collect_labels(after)
+    return [_compare_label(label, old.get(label), new.get(label)) for label in dict.fromkeys((*old, *new))]
+
+
+def _compare_label(label: str, before: _Repetitions | None, after: _Repetitions | None) -> RangeChange:
+    both = (before, after)
+    old, new = (float(one.device_ns.mean()) if one else None for one in both)
+    count_old, count_new = (len(one.device_ns) if one else 0 for one in both)
+    launches_old, launches_new = (int(one.launches.sum()) if one else 0 for one in both)
+    row = Change.of(Group.RANGE, label, Quantity.TIME, old, new)
+    if before and after and min(count_old, count_new) >= FEWEST_REPETITIONS:
+        is_same_work = np.array_equal(before.work, after.work)
+        ends = (pair_interval if is_same_work else welch_interval)(before.device_ns, after.device_ns)
+        if ends is not None:
+            row = replace(row, low=ends[0], high=ends[1])
+    has_kernels = all(one is not None and one.kernels.any() for one in both)
+    return RangeChange(row, (count_old, count_new), (launches_old, launches_new), has_kernels)
+
+
+def pair_interval(before: Ints, after: Ints) -> tuple[float, float] | None:
+    """The 95 % interval of the ratio of the sums, from the log ratios of pairs.
+
+    Neighbours in a recording share clocks and caches, so they form at most 20 blocks of consecutive pairs, each
+    with the log ratio of its sums (batch means: Schmeiser 1982, Operations Research 30, 556-568). The log ratio of
+    the whole is exactly the mean of the blocks' log ratios with the weights of the logarithmic mean Divisia index
+    (Ang 2004, Energy Policy 32, 1131-1139): a block counts by its time. The interval is Student's around that mean,
+    with Kish's effective number of blocks. A change that differs between the pairs makes it wider.
+
+    Args:
+        before: shape (pairs,), by order of start.
+        after: shape (pairs,), of the same pairs.
+
+    Returns:
+        Its lower and its upper end; None where one block holds nearly all of the time.
+    """
+    edges = np.linspace(0, len(before), min(len(before), _MOST_BLOCKS) + 1).astype(np.int64)[:-1]
+    old, new = (np.add.reduceat(times, edges).astype(np.float64) for times in (before, after))
+    is_timed = (old > 0) & (new > 0)
+    old, new = old[is_timed], new[is_timed]
+    if len(old) < FEWEST_REPETITIONS:
+        return None
+    logs = np.log(new / old)
+    sums = np.array([old.sum()]), np.array([new.sum()])
+    weights = _logarithmic_mean(old, new) / _logarithmic_mean(*sums)
+    effective = float(weights.sum() ** 2 / (weights**2).sum())
+    if effective < _FEWEST_EFFECTIVE:
+        return None
+    change = float(weights @ logs)
+    error = math.sqrt(float((weights**2) @ (logs - change) ** 2) * effective / (effective - 1))
+    half = upper_quantile(_TAIL, effective - 1) * error
+    return math.exp(change - half), math.exp(change + half)
+
+
+def _logarithmic_mean(one: Floats, other: Floats) -> Floats:
+    """(a - b) / log(a / b), which lies between both, element by element."""
+    is_equal = one == other
+    mean: Floats = np.where(is_equal, one, (other - one) / np.log(np.where(is_equal, 2.0, other / one)))
+    return mean
+
+
+def welch_interval(before: Ints, after: Ints) -> tuple[float, float]:
+    """The 95 % interval of the ratio of the means of two groups (Welch's, by the delta method).
+
+    Args:
+        before: shape (repetitions,).
+        after: shape (other repetitions,).
+    """
+    parts = [float(times.var(ddof=1)) / len(times) / float(times.mean()) ** 2 for times in (before, after)]
+    variance = sum(parts)
+    half = 0.0
+    if variance:
+        degrees = variance**2 / sum(
+            part**2 / (len(times) - 1) for part, times in zip(parts, (before, after), strict=True)
+        )
+        half = upper_quantile(_TAIL, degrees) * math.sqrt(variance)
+    ratio = float(after.mean()) / float(before.mean())
+    return ratio * math.exp(-half), ratio * math.exp(half)
+
+
+def _collect_labels(trace: Trace) -> dict[str, _Repetitions]:
+    """Every outermost range, and every one directly inside it, by label; the longest in total first."""
+    details = LaunchDetails.of(trace)
+    table = RangeTable.of(trace, details, np.arange(len(trace.ranges)))
+    costs, outer = table.costs, table.parent == NO_PARENT
+    near = np.flatnonzero(outer | outer[table.parent]) if len(table.rows) else np.empty(0, np.int64)
+    near = near[np.argsort(trace.ranges.start_ns[table.rows[near]], kind="stable")]
+    device_ns, launches = costs.kernel_ns + costs.copy_ns, costs.launches + costs.copies
+    # Sums of hashes of names do not depend on the order, which differs between streams. They may wrap around.
+    hashes = np.array([_hash(f"{shape.kind} {shape.name}") for shape in trace.shapes] or [0], np.int64)
+    work = costs.members.sum_of(hashes[trace.launches.shape[costs.placed]])
+    found: dict[str, _Repetitions] = {}
+    for number, label in enumerate(table.labels):
+        rows = near[table.label[near] == number]
+        if device_ns[rows].any():
+            found[label] = _Repetitions(device_ns[rows], work[rows], launches[rows], costs.launches[rows])
+    return dict(sorted(found.items(), key=lambda item: -int(item[1].device_ns.sum())))
+
+
+def _hash(text: str) -> int:
+    """A number of 64 bits with a sign, the same in every process."""
+    digest = hashlib.blake2b(text.encode("utf-8", "surrogatepass"), digest_size=8).digest()
+    return int.from_bytes(digest, "little", signed=True)

@@ -1,0 +1,154 @@
+"""Ranges of two traces: layers are paired, sums are judged, and unchanged code is no regression."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pytest_nsight.compare.changes import Changes, Group
+from pytest_nsight.compare.compare_command import compare
+from pytest_nsight.compare.range_changes import pair_interval, welch_interval
+from tests.trace.trace_builder import TraceBuilder
+
+LAYERS_NS = (500, 900, 20_000, 3000, 70_000, 1500, 8000, 40_000, 600, 5000)
+"""Device times of the layers of one model."""
+
+
+def layers(path: Path, times_ns: Sequence[float], *, label: str = "linear", kernels: int = 1) -> Path:
+    """A range for each time, with kernels that share it."""
+    trace = TraceBuilder()
+    for number, time_ns in enumerate(times_ns):
+        at = 200_000 * number
+        trace.range(label, at, at + 100_000, domain="torch")
+        for part in range(kernels):
+            start = at + 10 + part * 20_000
+            trace.launch("gemm_kernel", start, start + round(time_ns / kernels), api_at=at + 1 + part)
+    return trace.write(path)
+
+
+def interval_of(changes: Changes, label: str) -> tuple[float | None, float | None]:
+    (row,) = [row for row in changes.rows if row.group is Group.RANGE and row.name == label]
+    return row.low, row.high
+
+
+def test_layers_of_different_lengths_are_compared_one_by_one(tmp_path: Path) -> None:
+    before = layers(tmp_path / "a.sqlite", LAYERS_NS)
+    after = layers(tmp_path / "b.sqlite", [2 * time for time in LAYERS_NS])
+    changes = compare(before, after)
+
+    assert interval_of(changes, "linear") == pytest.approx((2, 2))
+    assert [text.partition(":")[0] for text in changes.regressions] == ["linear", "kernel time"]
+
+
+def test_unchanged_layers_have_a_narrow_interval(tmp_path: Path) -> None:
+    noise = np.random.default_rng(1).normal(1, 0.01, len(LAYERS_NS))
+    before = layers(tmp_path / "a.sqlite", LAYERS_NS)
+    after = layers(tmp_path / "b.sqlite", (noise * LAYERS_NS).tolist())
+    changes = compare(before, after)
+    low, high = interval_of(changes, "linear")
+
+    assert low is not None
+    assert high is not None
+    assert 0.95 < low < 1 < high < 1.05
+    assert changes.regressions == ()
+
+
+def test_ranges_that_launch_other_work_are_no_pairs(tmp_path: Path) -> None:
+    """Two kernels in one place and one in another: the layers' spread is all that is known."""
+    before = layers(tmp_path / "a.sqlite", LAYERS_NS)
+    low, high = interval_of(compare(before, layers(tmp_path / "b.sqlite", LAYERS_NS, kernels=2)), "linear")
+
+    assert low is not None
+    assert high is not None
+    assert low < 0.6
+    assert high > 1.6
+
+
+def test_a_doubled_total_fails_where_a_range_repeats_without_change(tmp_path: Path) -> None:
+    def record(name: str, other_ns: int) -> Path:
+        trace = TraceBuilder()
+        for number in range(10):
+            at = 10_000 * number
+            trace.range(f"step#{number}", at, at + 5000).launch("a", at + 10, at + 1010, api_at=at + 1)
+            trace.launch("b", at + 5100, at + 5100 + other_ns, api_at=at + 5050)
+        return trace.write(tmp_path / name)
+
+    (sentence,) = compare(record("a.sqlite", 1000), record("b.sqlite", 3001)).regressions
+
+    assert sentence == "kernel time: +100 %, band 5 %; judged by the sum of 20 launches, without an interval"
+
+
+def test_totals_of_other_numbers_of_steps_are_not_judged_and_a_note_says_why(tmp_path: Path) -> None:
+    before = layers(tmp_path / "a.sqlite", [5000] * 10)
+    changes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 20))
+
+    assert changes.regressions == ()
+    (note,) = [note for note in changes.notes if "not judged" in note]
+    assert "kernel time is not judged: it is the sum of 10 launches in the baseline and of 20 in" in note
+    assert "record the same number in both" in note
+
+
+def test_a_single_range_is_judged_by_its_sum(tmp_path: Path) -> None:
+    def record(name: str, forward_ns: int, rest_ns: int, extra: int = 0) -> Path:
+        trace = TraceBuilder().range("forward", 0, 100).launch("a", 200, 200 + forward_ns, api_at=1)
+        for number in range(extra):
+            trace.launch("a", 20_000 + 20 * number, 20_010 + 20 * number, api_at=2 + number)
+        return trace.launch("b", 60_000, 60_000 + rest_ns, api_at=200).write(tmp_path / name)
+
+    before = record("a.sqlite", 10_000, 30_000)
+    (sentence,) = compare(before, record("b.sqlite", 12_001, 28_000)).regressions
+    fewer = compare(before, record("c.sqlite", 12_001, 28_000, extra=2))
+
+    assert sentence == "forward: +20.0 %, band 5 %; judged by one launch, without an interval"
+    assert fewer.regressions == ()
+    assert any("slower but not judged" in note and "forward" in note for note in fewer.notes)
+
+
+def test_a_small_part_that_processes_time_differently_is_no_regression(tmp_path: Path) -> None:
+    """As of the softmax of h200_back_to_back: +20 % in another process of the same code, 0.5 % of the whole."""
+
+    def record(name: str, small_ns: int) -> Path:
+        trace = TraceBuilder()
+        for number in range(20):
+            at = 300_000 * number
+            trace.range(f"softmax#{number}", at, at + 90).launch("s", at + 100, at + 100 + small_ns, api_at=at + 1)
+            trace.range(f"rest#{number}", at + 9000, at + 9090)
+            trace.launch("r", at + 9100, at + 209_101, api_at=at + 9001)
+        return trace.write(tmp_path / name)
+
+    before = record("a.sqlite", 5000)
+
+    assert compare(before, record("b.sqlite", 6000)).regressions == ()
+    assert len(compare(before, record("c.sqlite", 7000)).regressions) == 1
+
+
+def test_times_in_whole_microseconds_may_differ_by_one(tmp_path: Path) -> None:
+    before = layers(tmp_path / "a.sqlite", [3000] * 10)
+
+    assert compare(before, layers(tmp_path / "b.sqlite", [4000] * 10)).regressions == ()
+    assert len(compare(before, layers(tmp_path / "c.sqlite", [5000] * 10)).regressions) == 2
+    assert len(compare(before, layers(tmp_path / "d.sqlite", [4001] * 10)).regressions) == 2
+
+
+def test_the_paired_interval_holds_the_truth_as_often_as_it_says() -> None:
+    generator = np.random.default_rng(7)
+    held = 0
+    for _ in range(1000):
+        before = generator.uniform(20_000, 80_000, 30)
+        old = (before * generator.lognormal(0, 0.02, 30)).astype(np.int64)
+        new = (1.1 * before * generator.lognormal(0, 0.02, 30)).astype(np.int64)
+        found = pair_interval(old, new)
+        assert found is not None
+        held += found[0] <= 1.1 <= found[1]
+
+    assert 925 <= held <= 972
+
+
+def test_one_layer_with_nearly_all_the_time_has_no_interval() -> None:
+    times = np.array([10, 10, 10, 10, 10, 1_000_000], np.int64)
+
+    assert pair_interval(times, 2 * times) is None
+    assert welch_interval(times, 2 * times)[0] < 2
