@@ -10,10 +10,10 @@ import numpy as np
 from pytest_nsight.compare.changes import Change
 from pytest_nsight.compare.range_changes import RangeChange
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.model.units import name_some, percent
+from pytest_nsight.model.units import count, name_some, percent
 
 TOTALS = ("kernel time", "copy time", "operator time")
-_COPIES = "copy time"
+_COPIES, _OPERATORS = TOTALS[1:]
 _MICROSECOND_NS = 1000
 _PART = 0.5
 """Of the band, which a range has to add to the whole."""
@@ -63,6 +63,7 @@ def judge_changes(
     repeated = [change for change in ranges if change.row.low is not None]
     part_ns = _PART * band * sum(row.before or 0 for row in totals)
     slower = [_describe(change.row, band) for change in repeated if _is_slower(change, part_ns, tick_ns, band)]
+    noun = "operator" if any(row.name == _OPERATORS for row in totals) else "launch"
     notes = [] if repeated else ["no range is repeated in both traces, so no change has an interval"]
     for row in totals:
         old, new = (counts.get(row.name, 0) for counts in launches)
@@ -70,12 +71,12 @@ def judge_changes(
             continue
         if old != new and repeated:
             notes.append(
-                f"{row.name} is not judged: it is the sum of {old:,} launches in the baseline and of {new:,} in "
+                f"{row.name} is not judged: it is the sum of {count(old, noun)} in the baseline and of {new:,} in "
                 "the optimized trace, which may have run another number of steps; record the same number in both"
             )
         elif _is_above(row, band, tick_ns * old):
-            slower.append(_describe_sum(row, (old, new), band))
-    single, unjudged = _judge_single(ranges, part_ns, tick_ns, band)
+            slower.append(_describe_sum(row, (old, new), noun, band))
+    single, unjudged = _judge_single(ranges, part_ns, tick_ns, noun, band)
     if unjudged:
         notes.append(
             f"ranges that are slower but not judged, as the traces differ in the number of their launches: "
@@ -93,7 +94,7 @@ def _is_slower(change: RangeChange, part_ns: float, tick_ns: int, band: float) -
 
 
 def _judge_single(
-    ranges: Sequence[RangeChange], part_ns: float, tick_ns: int, band: float
+    ranges: Sequence[RangeChange], part_ns: float, tick_ns: int, noun: str, band: float
 ) -> tuple[list[str], list[str]]:
     """The regressions among the ranges without an interval, and the labels of slower ones with other launches."""
     slower, unjudged = [], []
@@ -105,7 +106,7 @@ def _judge_single(
         floor_ns = max(tick_ns * change.launches[0], part_ns) / count
         if _is_above(row, band, floor_ns):
             if is_same_size:
-                slower.append(_describe_sum(row, change.launches, band))
+                slower.append(_describe_sum(row, change.launches, noun, band))
             else:
                 unjudged.append(row.name)
     return slower, unjudged
@@ -135,10 +136,10 @@ def _describe(row: Change, band: float) -> str:
     return f"{row.name}: {percent((row.ratio or 1) - 1)}{interval}, band {percent(band, signed=False)}"
 
 
-def _describe_sum(row: Change, launches: tuple[int, int], band: float) -> str:
+def _describe_sum(row: Change, launches: tuple[int, int], noun: str, band: float) -> str:
     before, after = launches
     if before != after:
-        what = f"the sums of {before:,} and {after:,} launches"
+        what = f"the sums of {before:,} and {count(after, noun)}"
     else:
-        what = f"the sum of {before:,} launches" if before != 1 else "one launch"
+        what = f"the sum of {count(before, noun)}" if before != 1 else f"one {noun}"
     return f"{_describe(row, band)}; judged by {what}, without an interval"
