@@ -59,7 +59,7 @@ def load_trace(path: str | Path) -> Trace:
     start = _peek(path, Path.open)
     if start.startswith(_XZ) or path.suffix == ".xz":
         return _load_packed(path, _peek(path, lzma.open), unpack_xz)
-    # JSON is unpacked as it is read; what is damaged is told there.
+    # JSON is unpacked as it is read; damage is reported there.
     if start.startswith(_GZIP) and (inside := _peek(path, gzip.open)) and not _is_json(path, inside):
         return _load_packed(path, inside, unpack_gzip)
     return _load_plain(path, start)

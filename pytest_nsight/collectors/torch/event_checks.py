@@ -75,7 +75,7 @@ def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
 
 
 def _is_timeless(event: Event) -> bool:
-    # Not "==" alone: False is 0, and what is no number is told later.
+    # Not "==" alone: False is 0, and what is no number is reported later.
     return event["cat"] in _ON_DEVICE and _is_zero(event.get("ts")) and _is_zero(event.get("dur"))
 
 
