@@ -81,6 +81,8 @@ _OF_PROFILER = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.C
 _PROFILERS = ("PyTorch profiler", "torch.profiler")
 _PROGRAM = re.compile(r"python|\bpt_main_thread\b|^ray::|ipykernel|jupyter", re.IGNORECASE)
 _RANGE = re.compile(r"\baten::|\bautograd::|\btorch\.|Torch-Compiled|\.py\b")
+_MOST_NAMES = 10_000
+"""A program may name a million ranges, each in its own way; the first of them show what it is."""
 _KERNEL = re.compile(r"\bat::native::|^triton_")
 
 
@@ -105,7 +107,7 @@ class RecordedProgram:
             or OWN_DOMAIN in trace.strings
             or any(map(_PROGRAM.search, trace.programs))
             or any(_KERNEL.search(shape.full_name) for shape in trace.shapes)
-            or any(map(_RANGE.search, trace.strings))
+            or any(map(_RANGE.search, trace.strings[:_MOST_NAMES]))
         )
         return cls(is_python, has_profiler)
 
