@@ -89,7 +89,8 @@ def test_a_case_that_is_measured_beside_a_skipped_one_is_enough(gate: Gate) -> N
     strict = gate(*STRICT, "--nsight-band=90%")
 
     saved.assert_outcomes(passed=1, skipped=2)
-    strict.assert_outcomes(passed=1, skipped=2)
+    # Whether its time can be judged depends on what else the machine does.
+    strict.stdout.fnmatch_lines(["1 verdict: *"])
     strict.stdout.no_fnmatch_line("*nothing was measured*")
 
 
