@@ -84,6 +84,8 @@ def _compare_values(before: str, after: str) -> str:
         whats = [what for what in ("alignment", "allocation") if old[what] != new[what]]
         changed = ", ".join(f"{what} {old[what]} -> {new[what]}" for what in whats)
         return f": {changed}" if changed else _ELSEWHERE
+    if not old and not new and all(_POINTER.match(text) for text in (before, after)):
+        return ", which holds pointers, differs"
     if old or new or max(len(before), len(after)) > _LONGEST_VALUE:
         return " differs"
     return f": {before} -> {after}"

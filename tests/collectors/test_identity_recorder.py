@@ -55,7 +55,7 @@ class Driver:
 
 
 class Process:
-    """Runs cases of two rounds with a launch each."""
+    """Runs cases of two rounds."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch, cubin: bytes) -> None:
         self._cupti = Cupti()
@@ -72,18 +72,22 @@ class Process:
         kernel: str,
         *second_arguments: bytes,
         kernels: Sequence[str] = (),
+        lengths: Sequence[int] = (1, 1),
         ahead_ns: int = 0,
         has_calls: bool = True,
     ) -> None:
-        """Runs a case; its rounds differ in the second argument, and in the kernel where several are named.
+        """Runs a case; its launches differ in the second argument, and in the kernel where several are named.
 
+        Each round has as many of them as `lengths` says.
         With `ahead_ns` the device's clock is ahead of the host's, and calls are recorded if it has them.
         """
         self.recorder.start()
         self._activities = []
+        begins = [sum(lengths[:number]) for number in range(len(lengths))]
         for correlation, argument in enumerate(second_arguments):
             kernel = kernels[correlation] if kernels else kernel
-            self.recorder.push("round", 0)
+            if correlation in begins:
+                self.recorder.push("round", 0)
             values = {0: struct.pack("<Q", MEMORY), 1: argument}
             self._capture.launches[correlation] = ObservedLaunch(correlation, 0, kernel, values)
             now = self._cupti.now_ns()
@@ -92,7 +96,8 @@ class Process:
                 self._activities.append(Activity("runtime", "211", now, now, correlation))
             start = now + ahead_ns
             self._activities.append(Activity("kernel", kernel, start, start + 1, correlation, registers=registers))
-            self.recorder.pop()
+            if correlation + 1 in (*begins, sum(lengths)):
+                self.recorder.pop()
         self.recorder.stop()
         self.recorder.keep(case, "round")
         self.recorder.forget()
@@ -159,6 +164,12 @@ def test_other_kernels_in_the_next_round_are_no_identity(process: Process) -> No
     process.run("changing", "add", with_padding(1), bytes(4), kernels=("add", "scale"))
 
     assert "its rounds differ: kernel of launch 1" in process.recorder.identify()["changing"].why_none
+
+
+def test_another_number_of_launches_in_the_next_round_is_no_identity(process: Process) -> None:
+    process.run("changing", "add", *[with_padding(1)] * 3, lengths=(1, 2))
+
+    assert process.recorder.identify()["changing"].why_none == "its rounds differ: number of launches (1, then 2)"
 
 
 def test_cases_are_kept_until_there_are_many_kernels_to_disassemble(

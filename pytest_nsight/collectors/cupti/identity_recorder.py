@@ -207,7 +207,8 @@ def _hold_both(launch: LaunchIdentity, difference: Difference) -> LaunchIdentity
 
 def _say(difference: Difference) -> str:
     """Where two rounds differ; the values only if they are short enough to read."""
-    place = f"{difference.what} of launch {difference.launch + 1}"
+    is_count = difference.launch < 0
+    place = f"number of {difference.what}" if is_count else f"{difference.what} of launch {difference.launch + 1}"
     values = (difference.before, difference.after)
     return place if max(map(len, values)) > _LONGEST_TEXT else f"{place} ({values[0]}, then {values[1]})"
 
