@@ -19,6 +19,7 @@ from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
 from pytest_nsight.model.errors import NsightError, RecordingError, TraceError, UsageError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.report import session_file
 from pytest_nsight.report.result_file import FILE_NAME, ResultEntry, read_result
 from pytest_nsight.report.session_table import COMPARED, read_table
 from pytest_nsight.show.records import list_tables
@@ -164,7 +165,7 @@ def verdicts(result: str | Path) -> pd.DataFrame:
     """The verdicts of a session, one row for each case and part.
 
     Args:
-        result: a session's folder, its result.json, or a file that --nsight-json wrote.
+        result: a session's folder, its result.json or session.json, or a file that --nsight-json wrote.
 
     Returns:
         "case", "part", "verdict", "fails", "metric", "now_ns", "sentence", and of the comparison "baseline_ns",
@@ -179,7 +180,8 @@ def verdicts(result: str | Path) -> pd.DataFrame:
         RecordingError: the file is no result of pytest-nsight.
     """
     path = Path(result)
-    path = path / FILE_NAME if path.is_dir() else path
+    if path.is_dir() or path.name == session_file.FILE_NAME:
+        path = (path if path.is_dir() else path.parent) / FILE_NAME
     rows = [_flatten(entry) for entry in read_result(path).entries]
     table: pd.DataFrame = pd.DataFrame(rows, columns=[*_VERDICT_COLUMNS, *_COMPARISON_COLUMNS])
     return table

@@ -26,12 +26,10 @@ class Occupancy:
     Attributes:
         ratio: resident warps over the most that a multiprocessor holds, at most 1.
         limited_by: "warps", "blocks", "registers" or "shared memory".
-        blocks: resident blocks of a multiprocessor.
     """
 
     ratio: float
     limited_by: str
-    blocks: int
 
 
 def estimate_occupancy(shape: Shape, limits: MultiprocessorLimits) -> Occupancy | None:
@@ -56,7 +54,7 @@ def estimate_occupancy(shape: Shape, limits: MultiprocessorLimits) -> Occupancy 
     limited_by, blocks = min(allowed.items(), key=lambda item: item[1])
     if blocks <= 0:
         return None
-    return Occupancy(min(blocks * warps / limits.warps, 1.0), limited_by, blocks)
+    return Occupancy(min(blocks * warps / limits.warps, 1.0), limited_by)
 
 
 def _round_up(number: int, unit: int) -> int:

@@ -12,6 +12,7 @@ from pytest_nsight.analysis.range_mix import find_outermost
 from pytest_nsight.analysis.range_tree import RangeTable
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.units import name_some
 
 _FORM = re.compile(r"(?P<name>.+)=(?P<amount>\d+(\.\d*)?([eE][+-]?\d+)?)\s*(?P<unit>[A-Za-z]+)")
 
@@ -128,6 +129,6 @@ def _find_ranges(
     fitting = [number for number, label in enumerate(table.labels) if label in (name, f"{name}#*", f"{name}*")]
     positions = np.flatnonzero(np.isin(table.label, fitting) & outer)
     if not len(positions):
-        known = ", ".join(map(repr, table.labels[:8])) or "none"
+        known = name_some(map(repr, table.labels), 8) or "none"
         raise UsageError(f"--work names ranges {name!r}, and there are none; the recording has {known}")
     return positions

@@ -13,6 +13,7 @@ from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.model.units import name_some
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.nesting import NO_PARENT
@@ -28,13 +29,11 @@ class Selection:
         launches: rows of ``trace.launches``.
         calls: shape (calls,), which calls of the CUDA API.
         window: when, on the axis of the timeline.
-        is_chosen: whether the user chose ranges.
     """
 
     launches: Ints
     calls: Flags
     window: TimeSet
-    is_chosen: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,10 +94,10 @@ def select(trace: Trace, timeline: Timeline, table: RangeTable, *, is_chosen: bo
     launches, calls = trace.launches, trace.calls
     if not is_chosen:
         every = np.ones(len(calls), np.bool_)
-        return Selection(np.arange(len(launches)), every, timeline.whole(), is_chosen)
+        return Selection(np.arange(len(launches)), every, timeline.whole())
     called = attribute(trace, table.rows, calls.process, calls.thread, calls.start_ns).covered
     window = find_window(trace, timeline, table, np.arange(len(table.rows)))
-    return Selection(np.flatnonzero(table.costs.is_inside), called, window, is_chosen)
+    return Selection(np.flatnonzero(table.costs.is_inside), called, window)
 
 
 def find_window(trace: Trace, timeline: Timeline, table: RangeTable, positions: Ints) -> TimeSet:
@@ -162,5 +161,4 @@ def _explain_none(trace: Trace, name: str, domain: str | None) -> str:
 
 
 def _list(names: list[str]) -> str:
-    listed = ", ".join(map(repr, names[:_MOST_LISTED]))
-    return f"{listed} and {len(names) - _MOST_LISTED} others" if len(names) > _MOST_LISTED else listed
+    return name_some(map(repr, names), _MOST_LISTED)

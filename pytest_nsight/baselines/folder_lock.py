@@ -14,6 +14,7 @@ from pathlib import Path
 
 from pytest_nsight.baselines.atomic_files import explaining
 from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.processes.regular_files import is_open_at
 
 FILE_NAME = ".lock"
 
@@ -44,7 +45,7 @@ def locked(folder: Path, longest_wait_s: float = LONGEST_WAIT_S) -> Iterator[Non
         try:
             _wait(descriptor, path, deadline)
             # The holder before us removed the file while we waited: then we hold a lock on nothing.
-            if not _is_same_file(descriptor, path):
+            if not is_open_at(descriptor, path):
                 continue
             try:
                 with explaining("write", path):
@@ -86,10 +87,3 @@ def _read_holder(descriptor: int) -> str:
         return f"process {int(holder['process'])} on {str(holder['host'])!a} since {str(holder['since'])!a}"
     except (OSError, ValueError, KeyError, TypeError):
         return "another process"
-
-
-def _is_same_file(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

@@ -10,9 +10,8 @@ from pytest_nsight.baselines.atomic_files import explaining, read_regular_file, 
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import NewerFormatError, Runs, by_age
-from pytest_nsight.baselines.store import KEPT_RUNS
 from pytest_nsight.model.errors import BaselineError, UsageError
-from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.values import KEPT_RUNS, RunSummary
 from pytest_nsight.processes.git_calls import ask_git
 
 _VERSIONS = ("the common ancestor's version", "our version", "their version")

@@ -25,10 +25,7 @@ from pytest_nsight.baselines.file_format import MergeConflictError, NewerFormatE
 from pytest_nsight.baselines.folder_lock import FILE_NAME as LOCK_FILE
 from pytest_nsight.baselines.folder_lock import locked
 from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.values import CANARIES, RunSummary, Subject
-
-KEPT_RUNS = 20
-"""Newest runs of a subject that a save keeps."""
+from pytest_nsight.model.values import CANARIES, KEPT_RUNS, RunSummary, Subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,7 @@ def _nvml() -> Check:
             "NVML",
             ok=False,
             detail="the package nvidia-ml-py is missing: no clocks, no power, no slowdown reasons",
-            remedy="pip install 'pytest-nsight[gpu]'",
+            remedy="pip install nvidia-ml-py",
         )
     import pynvml  # noqa: PLC0415 - an optional dependency
 

@@ -72,7 +72,7 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
 
 
 def _compare_whole(old: Mapping[str, float | None], new: Mapping[str, float | None]) -> list[Change]:
-    """The seeds' improvement table."""
+    """Sums over the whole trace, before and after."""
     return [
         Change.of(Group.WHOLE, name, _UNITS.get(name, Quantity.TIME), old.get(name), new.get(name))
         for name in dict.fromkeys((*old, *new))

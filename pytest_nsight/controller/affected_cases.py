@@ -20,10 +20,8 @@ from pytest_nsight.controller.changed_files import ChangedFiles
 from pytest_nsight.controller.import_graph import ImportGraph
 from pytest_nsight.model.values import CANARIES, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
+from pytest_nsight.protocol.conditions import LIBRARIES
 from pytest_nsight.protocol.mark import find_partners
-
-_LIBRARIES = ("torch", "triton", "jax", "cupy", "numba")
-"""Fields of a stored run's environment that name what compiles or holds the kernels."""
 
 _CONFTEST = "conftest.py"
 
@@ -156,7 +154,7 @@ def _folders(items: Iterable[pytest.Item]) -> set[Path]:
 def _installed() -> dict[str, str]:
     """The versions of libraries, read as a worker reads them where the tests have imported them."""
     found = {}
-    for name in _LIBRARIES:
+    for name in LIBRARIES:
         module = sys.modules.get(name)
         try:
             found[name] = str(getattr(module, "__version__", "")) or version(name)

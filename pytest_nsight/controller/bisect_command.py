@@ -19,6 +19,7 @@ from pytest_nsight.controller.revision_measurement import Invocation, RevisionMe
 from pytest_nsight.controller.settings import Settings, read_settings
 from pytest_nsight.model.bisection import Bisection
 from pytest_nsight.model.errors import NsightError, UsageError
+from pytest_nsight.model.units import name_some
 from pytest_nsight.model.values import Case, Policy
 from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.protocol.mark import is_marked, read_mark
@@ -203,9 +204,8 @@ def _choose_case(items: Sequence[pytest.Item], name: str, settings: Settings) ->
             "out a commit that has the test, or give its node id, its name or an expression of pytest -k"
         )
     if len(found) > 1:
-        names = ", ".join(item.nodeid for item in found[:_MOST_SHOWN])
-        more = ", ..." if len(found) > _MOST_SHOWN else ""
-        raise UsageError(f"bisect: {len(found)} cases match: {names}{more}; give one of these names to -k")
+        names = name_some((item.nodeid for item in found), _MOST_SHOWN)
+        raise UsageError(f"bisect: {len(found)} cases match: {names}; give one of these names to -k")
     (item,) = found
     mark = read_mark(item)
     if mark.ranks > 1:

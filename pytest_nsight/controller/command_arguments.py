@@ -103,7 +103,13 @@ def add_verify_arguments(parser: argparse.ArgumentParser) -> None:
 
 def add_report_arguments(parser: argparse.ArgumentParser) -> None:
     """Declares what `pytest-nsight report` takes."""
-    parser.add_argument("sessions", nargs="+", type=Path, metavar="SESSION", help="a folder below .nsight/")
+    parser.add_argument(
+        "sessions",
+        nargs="+",
+        type=Path,
+        metavar="SESSION",
+        help="a session's folder below .nsight/, or its session.json",
+    )
     parser.add_argument("--html", metavar="PATH", help="write one HTML page")
     text = "write a report, as --nsight-report does"
     parser.add_argument("--report", action="append", default=[], metavar="NAME=PATH", help=text)

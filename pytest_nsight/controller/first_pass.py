@@ -102,7 +102,7 @@ def _describe_failure(script: Script, code: int | None, log: Path, limit_s: floa
         )
     ended = f"failed with exit code {code}" if code > 0 else f"died with {signal.Signals(-code).name}"
     output = last_lines(log, _LOG_LINES) or "(nothing)"
-    remedy = _explain_input(script, output) or "mend it, it must end with exit code 0"
+    remedy = _explain_input(script, output) or "correct it so that it ends with exit code 0"
     return (
         f"{script.file} {ended} in its first pass, in which nothing is measured: {remedy}; "
         f"its output ({log}) ends with:\n{output}"

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.units import short_commit
 from pytest_nsight.processes.git_calls import ask_git, find_work_tree
 
 _SUBMODULE = "160000"
@@ -32,7 +33,7 @@ class Revision:
     @property
     def short(self) -> str:
         """The hash as people read it."""
-        return self.commit[:7]
+        return short_commit(self.commit)
 
 
 def resolve(root: Path, name: str, *, may_build: bool) -> Revision:

@@ -45,20 +45,20 @@ def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> t
     return tuple(gpu.uuid for gpu in gpus[:wanted])
 
 
-def share_cases(cases: Sequence[Case], worker_gpus: int) -> dict[str, int]:
+def share_cases(cases: Sequence[Case], workers: int) -> dict[str, int]:
     """Shares cases out, the same way in every run of a session, so that the runs of a case are of one board.
 
     A case and the one that it claims to beat stay together: on two boards the claim would be about the boards.
 
     Args:
         cases: in the order of collection.
-        worker_gpus: number of workers; 0 counts as 1.
+        workers: number of workers; 0 counts as 1.
 
     Returns:
         Case -> number of its worker, from 0. The largest group goes first, each to the worker with the fewest
         cases so far.
     """
-    loads = [0] * max(worker_gpus, 1)
+    loads = [0] * max(workers, 1)
     worker_of: dict[str, int] = {}
     claims = {case.id: case.policy.faster_than for case in cases}
     for group in sorted(group_by_claims(claims), key=len, reverse=True):

@@ -10,7 +10,7 @@ import pytest
 VALUES = {
     "collector": (
         "NAME",
-        "what records the kernels: auto (default, the best that works), nsys, torch, or one of another package",
+        "what records the kernels: auto (default, the best that works), nsys, cupti, torch, or another package's",
     ),
     "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
     "runs": (

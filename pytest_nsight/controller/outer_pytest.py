@@ -70,7 +70,7 @@ class Controller:
         if is_one_of_many(os.environ):
             raise NsightError(
                 "--nsight under torchrun would measure all on every rank: run pytest once, without torchrun, "
-                "and mark parallel tests with nsight(ranks=...), which starts their ranks"
+                "and mark parallel tests with @pytest.mark.nsight(ranks=...), which starts their ranks"
             )
         arguments = worker_arguments(config)
         check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))

@@ -109,15 +109,15 @@ class ParallelSource:
 
     def _plan(self, cases: Sequence[str]) -> WorkerPlan:
         """One stage for the workers on a GPU of their own, then one for each number of ranks."""
-        worker_gpus: dict[int, list[str]] = {}
+        cases_of: dict[int, list[str]] = {}
         ranked: dict[int, list[str]] = {}
         for case in cases:
             if case in self._worker_of:
-                worker_gpus.setdefault(self._worker_of[case], []).append(case)
+                cases_of.setdefault(self._worker_of[case], []).append(case)
             else:
                 ranked.setdefault(self._ranks[case], []).append(case)
         side_by_side = tuple(
-            WorkerGroup(tuple(worker_gpus[number]), (self._worker_spec(number),)) for number in sorted(worker_gpus)
+            WorkerGroup(tuple(cases_of[number]), (self._worker_spec(number),)) for number in sorted(cases_of)
         )
         together = tuple(
             (WorkerGroup(tuple(ranked[ranks]), self._rank_members(ranks)),) for ranks in sorted(ranked)

@@ -23,6 +23,7 @@ from pytest_nsight.controller.option_values import (
 )
 from pytest_nsight.controller.shards import parse_shard, refuse_other_divider
 from pytest_nsight.gate.shard_file import Shard, ShardBy
+from pytest_nsight.judge.looks import SAVED_AT_ONCE
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import DEFAULT_BAND
@@ -30,10 +31,8 @@ from pytest_nsight.protocol.mark_values import parse_band, parse_timeout
 from pytest_nsight.protocol.script import Script
 from pytest_nsight.report.registry import ReportFile, read_requests
 
-DEFAULT_TIMEOUT = "30min"
 DEFAULT_TIMEOUT_S = 1800.0
 RUNS_TO_CHECK = 1
-RUNS_TO_SAVE = 5
 RUNS_OF_EACH_TREE = FIRST_PAIRS
 
 # Reports with an option of their own.
@@ -140,8 +139,8 @@ def read_settings(config: pytest.Config) -> Settings:
         )
     save = bool(config.getoption("nsight_save"))
     against = config.getoption("nsight_against") or ""
-    default_runs = RUNS_OF_EACH_TREE if against else RUNS_TO_SAVE if save else RUNS_TO_CHECK
-    rounds = given("rounds")
+    default_runs = RUNS_OF_EACH_TREE if against else SAVED_AT_ONCE if save else RUNS_TO_CHECK
+    rounds, timeout = given("rounds"), given("timeout")
     replay = config.getoption("nsight_replay")
     here = config.invocation_params.dir
     pool = config.getoption("nsight_pool")
@@ -185,7 +184,7 @@ def read_settings(config: pytest.Config) -> Settings:
             here,
             given.source("report"),
         ),
-        timeout_s=parse_timeout(given.source("timeout"), given("timeout") or DEFAULT_TIMEOUT),
+        timeout_s=parse_timeout(given.source("timeout"), timeout) if timeout else DEFAULT_TIMEOUT_S,
         affected=config.getoption("nsight_affected") or "",
         affected_by=tuple(given("affected_by")),
         shard=shard,

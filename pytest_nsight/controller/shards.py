@@ -121,7 +121,7 @@ def refuse_other_divider(config: pytest.Config) -> None:
 
 
 def read_durations(baselines: Path, session: Path | None, cases: Iterable[str]) -> CaseDurations:
-    """CaseDurations of cases: those of one session, else those that the baselines of all GPU models hold.
+    """Durations of cases: those of one session, else those that the baselines of all GPU models hold.
 
     All models' count, so that machines with different GPUs divide alike.
 

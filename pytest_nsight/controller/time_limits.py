@@ -69,7 +69,7 @@ class Overdue:
             )
         return (
             f"{self.case} took longer than {limit} and was ended; where it stood is in {log}; give it more time "
-            'with nsight(timeout="...") or the ini setting nsight_timeout'
+            'with @pytest.mark.nsight(timeout="...") or the ini setting nsight_timeout'
         )
 
 

@@ -27,7 +27,7 @@ from pytest_nsight.controller.tree_evidence import (
     read_evidence,
 )
 from pytest_nsight.model.errors import RecordingError, UsageError
-from pytest_nsight.model.units import count, name_some
+from pytest_nsight.model.units import count, name_some, short_commit
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
@@ -36,8 +36,6 @@ from pytest_nsight.report.escapes import visible
 
 BELONGS, DOES_NOT, CANNOT = 0, 1, 4
 """Exit codes: the session belongs to the tree and the gate passes; it does not, or the gate fails; cannot say."""
-
-_SHORT = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,9 +190,9 @@ def _describe_session(evidence: TreeEvidence, manifests: Sequence[Manifest], tre
     device = next((one.device for one in manifests if one.device), "nothing")
     boards = dict.fromkeys(one.board for one in manifests if one.board)
     rounds = [Subject(one.case).is_canary for manifest in manifests for one in manifest.rounds]
-    commit = evidence.commit.removesuffix("+")[:_SHORT] or "unknown"
+    commit = short_commit(evidence.commit.removesuffix("+")) or "unknown"
     dirty = " with uncommitted changes" if evidence.commit.endswith("+") else ""
-    here = describe_commit(tree)[:_SHORT]
+    here = short_commit(describe_commit(tree).removesuffix("+"))
     return visible(
         f"session of {device} ({name_some(boards, 2)}): {count(len(manifests), 'process')}, "
         f"{count(len(rounds) - sum(rounds), 'round')}, {sum(rounds)} of canaries; commit {commit}{dirty}"

@@ -57,7 +57,7 @@ def _describe_failure(process: MeasuredProcess) -> str:
     if 0 < len(cases) <= _MOST_NAMED:
         launches = f"launches of {', '.join(Subject(case).label for case in cases)}"
     return (
-        f"{launches} were not identified, so all that they would have settled is timed: {fault} "
+        f"{launches} were not identified, so these cases are timed: {fault} "
         "(--nsight-no-identity leaves the pass out)"
     )
 

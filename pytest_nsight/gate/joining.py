@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TypeVar
 
 from pytest_nsight.gate.other_tree import OtherTree
-from pytest_nsight.gate.state import GateState
+from pytest_nsight.gate.state import GateState, is_strict_xpass
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, RunSummary, Subject
 
@@ -72,7 +72,7 @@ def find_own_failures(state: GateState) -> dict[str, str]:
 def expects_failure(state: GateState, case: str) -> bool:
     """Whether the test is marked xfail, so that a failing verdict is what was expected."""
     reports = state.reports.get(case, ())
-    return any("wasxfail" in report or report["outcome"] == "failed" for report in reports)
+    return any("wasxfail" in report or is_strict_xpass(report.get("longrepr")) for report in reports)
 
 
 def _join_other_trees(trees: Sequence[OtherTree]) -> OtherTree:

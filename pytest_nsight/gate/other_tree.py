@@ -8,12 +8,11 @@ from typing import Any
 
 from pytest_nsight.baselines.comparability import BLOCKING
 from pytest_nsight.model.identity import Identity
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_cases, short_commit
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import last_attempt
 
-_SHORT = 7
 _MOST_NAMES = 3
 
 
@@ -40,7 +39,7 @@ class OtherTree:
     @property
     def short_commit(self) -> str:
         """The commit as people read it."""
-        return self.commit[:_SHORT]
+        return short_commit(self.commit)
 
     def runs_of(self, subject: Subject) -> tuple[RunSummary, ...]:
         """The revision's runs of a subject."""
@@ -76,8 +75,7 @@ class OtherTree:
         gone = [case for case in self.only_there if case not in known]
         if not gone:
             return ""
-        names = ", ".join(gone[:_MOST_NAMES]) + (", ..." if len(gone) > _MOST_NAMES else "")
-        return f"{count(len(gone), 'test')} of {self.short_commit} not here any more: {names}"
+        return f"{count(len(gone), 'test')} of {self.short_commit} not here any more: {name_cases(gone)}"
 
     def add(
         self, manifest: Manifest, cases: Sequence[str], summaries: Sequence[RunSummary], problems: Mapping[str, str]

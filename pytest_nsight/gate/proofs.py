@@ -15,7 +15,7 @@ from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.identity import DEVICE_METRICS, Identity
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.roofline import measure_limits
-from pytest_nsight.model.units import count, percent
+from pytest_nsight.model.units import count, name_cases, percent, short_commit
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.protocol.manifest_events import last_attempt
@@ -99,7 +99,7 @@ def _is_of(run: RunSummary, identity: Identity) -> bool:
 
 
 def _name_baseline(run: RunSummary) -> str:
-    commit = f" ({run.commit[:7]})" if run.commit else ""
+    commit = f" ({short_commit(run.commit)})" if run.commit else ""
     return f"its baseline of {run.recorded[:10]}{commit}"
 
 
@@ -208,8 +208,7 @@ def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:
             # The values that differ are each case's own.
             by_reason.setdefault(identity.why_none.partition(" (")[0], []).append(Subject(case).label)
     notes = [
-        f"{count(len(cases), 'case')} without an identity ({', '.join(cases[:_MOST_NAMED])}"
-        f"{', ...' if len(cases) > _MOST_NAMED else ''}): {why}"
+        f"{count(len(cases), 'case')} without an identity ({name_cases(cases)}): {why}"
         for why, cases in by_reason.items()
     ]
     # One note is enough for all reasons.

@@ -14,7 +14,7 @@ from pytest_nsight.history.change_points import FEWEST_OBSERVATIONS
 from pytest_nsight.history.git_history import CommitsBetween, GitHistory
 from pytest_nsight.history.measured_runs import find_runs
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.units import count, durations, p_value, percent
+from pytest_nsight.model.units import count, durations, p_value, percent, short_commit
 from pytest_nsight.model.units import duration as write_duration
 from pytest_nsight.model.values import METRICS
 from pytest_nsight.report.escapes import visible
@@ -24,7 +24,6 @@ from pytest_nsight.report.table import Column, align, taken
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = "_.-=+*%#"
 _WIDEST_LINE = 40
-_SHORT_HASH = 7
 
 
 @dataclass(frozen=True, slots=True)
@@ -176,9 +175,7 @@ def draw_sparkline(values: Sequence[float], *, unicode: bool) -> str:
 
 def write_commit(commit: str) -> str:
     """A commit as people read it, with its "+" for a tree with changes; "unknown" for none."""
-    if not commit.strip("+"):
-        return "unknown"
-    return commit.rstrip("+")[:_SHORT_HASH] + ("+" if commit.endswith("+") else "")
+    return short_commit(commit) if commit.strip("+") else "unknown"
 
 
 def write_remark(point: HistoryPoint) -> str:

@@ -15,7 +15,7 @@ from pytest_nsight.judge.location import Location
 from pytest_nsight.judge.looks import equality_margin, may_differ
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
-from pytest_nsight.judge.structure import LAUNCH_KINDS, identify
+from pytest_nsight.judge.structure import LAUNCH_KINDS, comparable_shape
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.model.comparison import Basis, Look, NoiseLevel, RunLevel, SlowerKernel
 from pytest_nsight.model.values import RunSummary, Shape
@@ -168,7 +168,7 @@ def _median_times(runs: Sequence[RunSummary]) -> dict[Shape, float]:
         totals: dict[Shape, int] = {}
         for use in run.shapes:
             if use.shape.kind in LAUNCH_KINDS:
-                shape = identify(use.shape)
+                shape = comparable_shape(use.shape)
                 totals[shape] = totals.get(shape, 0) + use.median_ns
         for shape, total in totals.items():
             times.setdefault(shape, []).append(total)

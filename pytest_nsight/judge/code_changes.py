@@ -41,7 +41,7 @@ def describe_change(before: Identity | None, after: Identity | None) -> str:
     if before.reading != after.reading:
         return ""
     if not before.launches or not after.launches:
-        return "other launches; there are too many to keep which"
+        return "other launches, too many to be stored one by one"
     phrases = list(dict.fromkeys(_list_phrases(list(before.expand()), list(after.expand()))))
     # Pointers are numbered within a round: one that points elsewhere changes the number of all new ones after it.
     elsewhere = [phrase for phrase in phrases if phrase.endswith(_ELSEWHERE)]

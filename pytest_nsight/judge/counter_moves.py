@@ -35,7 +35,7 @@ class CounterMove:
 
     @property
     def text(self) -> str:
-        """The move in words: "local memory 0 -> 12.6 MB"."""
+        """The move in words: "spilled registers and local arrays 0 B -> 12.6 MB"."""
         label, write = _LABELS[self.counter]
         return f"{label} {write(self.before)} -> {write(self.now)}"
 

@@ -11,6 +11,7 @@ import math
 
 from pytest_nsight.judge.contrast import Contrast, upper_quantile, upper_tail
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS
+from pytest_nsight.model.values import KEPT_RUNS
 
 FALSE_DISCOVERY_RATE = 0.005
 """The chance, over all subjects of a session without changes, that any fails; and that any improves."""
@@ -27,8 +28,6 @@ however often it was measured.
 
 SAVED_AT_ONCE = 5
 """Runs that --nsight-save stores."""
-
-_MOST_STORED_RUNS = 20
 
 CPU_BAND = 0.5
 """Smallest band between sessions on a CPU, as a ratio.
@@ -110,7 +109,7 @@ def may_settle(contrast: Contrast) -> bool:
 
 def runs_to_settle(contrast: Contrast) -> int | None:
     """The number of stored runs that brings the interval inside the margin, in whole saves; None if 20 do not."""
-    for stored in range(SAVED_AT_ONCE, _MOST_STORED_RUNS + 1, SAVED_AT_ONCE):
+    for stored in range(SAVED_AT_ONCE, KEPT_RUNS + 1, SAVED_AT_ONCE):
         if stored <= contrast.baseline_runs:
             continue
         sessions = stored / SAVED_AT_ONCE

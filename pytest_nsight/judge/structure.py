@@ -53,7 +53,7 @@ class StructureFinding:
 
 
 @lru_cache(maxsize=2**14)
-def identify(shape: Shape) -> Shape:
+def comparable_shape(shape: Shape) -> Shape:
     """The shape with only what is compared; cached, since every run has the same shapes."""
     return replace(shape, full_name="", registers=0, shared_bytes=0)
 
@@ -63,7 +63,7 @@ def count_shapes(run: RunSummary) -> Counter[Shape]:
     counts: Counter[Shape] = Counter()
     for use in run.shapes:
         if use.count > 0:
-            counts[identify(use.shape)] += use.count
+            counts[comparable_shape(use.shape)] += use.count
     return counts
 
 
@@ -178,5 +178,5 @@ def _resources(run: RunSummary, what: str) -> dict[Shape, set[int]]:
     found: dict[Shape, set[int]] = {}
     for use in run.shapes:
         if use.count > 0:
-            found.setdefault(identify(use.shape), set()).add(getattr(use.shape, what))
+            found.setdefault(comparable_shape(use.shape), set()).add(getattr(use.shape, what))
     return found

@@ -6,6 +6,7 @@ import enum
 from dataclasses import dataclass
 
 from pytest_nsight.model.comparison import Comparison
+from pytest_nsight.model.units import short_commit
 from pytest_nsight.model.verdicts import ShapeChange
 
 
@@ -46,7 +47,7 @@ class Commit:
     @property
     def short(self) -> str:
         """The hash as people read it."""
-        return self.hash[:7]
+        return short_commit(self.hash)
 
 
 @dataclass(frozen=True, slots=True)

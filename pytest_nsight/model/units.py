@@ -13,6 +13,7 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
 _LONGEST_CASE = 120
+_COMMIT_DIGITS = 7
 """Most characters of a case's name in a sentence: a parameter's id may have thousands."""
 
 
@@ -165,6 +166,11 @@ def name_cases(cases: Iterable[str], most: int = 3) -> str:
         most: how many of them to show.
     """
     return name_some((shorten(case, _LONGEST_CASE, "...") for case in cases), most)
+
+
+def short_commit(commit: str) -> str:
+    """The commit as people read it; the "+" of a tree with uncommitted changes stays."""
+    return commit.removesuffix("+")[:_COMMIT_DIGITS] + ("+" if commit.endswith("+") else "")
 
 
 def shorten(text: str, width: int, ellipsis: str) -> str:

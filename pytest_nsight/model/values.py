@@ -22,6 +22,9 @@ wall: length of the range on the host · launch: host time in launch calls.
 CANARIES = "nsight_canaries"
 """Module part of the node ids of the canaries, the plugin's own cases: `nsight_canaries::copy`."""
 
+KEPT_RUNS = 20
+"""Newest runs of a subject that a baseline keeps."""
+
 DEFAULT_BAND = 0.01
 """Relative change that counts where the user does not say; docs/validation says why."""
 

@@ -20,6 +20,7 @@ from datetime import datetime, timezone
 from pathlib import Path
 
 from pytest_nsight.model.errors import NsysError
+from pytest_nsight.processes.regular_files import is_open_at
 
 IN_USE = "in-use"
 _PREFIX = "pytest-nsight-"
@@ -107,7 +108,7 @@ def claim(folder: Path, *, keeps: bool = False, mode: int = 0o777) -> Claim:
             os.close(descriptor)
             path.unlink(missing_ok=True)
             return Claim(folder, -1, owner)
-        if _is_at(descriptor, path):
+        if is_open_at(descriptor, path):
             os.ftruncate(descriptor, 0)
             os.write(descriptor, json.dumps(asdict(owner)).encode())
             return Claim(folder, descriptor, owner)
@@ -141,7 +142,7 @@ def seize(folder: Path) -> Claim | Owner | None:
         except OSError:
             os.close(descriptor)
             return owner or Owner(0, "?", "?")
-        if _is_at(descriptor, folder / IN_USE):
+        if is_open_at(descriptor, folder / IN_USE):
             return Claim(folder, descriptor, owner)
     os.close(descriptor)
     return None
@@ -219,10 +220,3 @@ def _read_owner(descriptor: int) -> Owner | None:
         )
     except (OSError, ValueError, KeyError, TypeError, RecursionError):
         return None
-
-
-def _is_at(descriptor: int, path: Path) -> bool:
-    try:
-        return os.path.samestat(os.fstat(descriptor), path.stat())
-    except FileNotFoundError:
-        return False

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import gzip
 import lzma
+import os
 import stat
 import zlib
 from collections.abc import Callable
@@ -23,6 +24,14 @@ _CHUNK_BYTES = 1024**2
 _REMEDY = "give the path of a recording, such as an .sqlite export"
 _GZIP = b"\x1f\x8b"
 _POINTER = b"version https://git-lfs"
+
+
+def is_open_at(descriptor: int, path: Path) -> bool:
+    """Whether an open file is still the one at this path: another process may have removed or replaced it."""
+    try:
+        return os.path.samestat(os.fstat(descriptor), path.stat())
+    except FileNotFoundError:
+        return False
 
 
 def check_regular(path: Path, *, follows_links: bool) -> None:

@@ -6,6 +6,9 @@ from dataclasses import dataclass
 
 from pytest_nsight.model.decoding import Count
 
+LIBRARIES = ("torch", "triton", "cupy", "jax", "numba")
+"""What compiles or holds the kernels of tests: an environment names their versions."""
+
 
 @dataclass(frozen=True, slots=True)
 class CpuTimes:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from pytest_nsight.judge.location import typical_ns
 from pytest_nsight.model.comparison import Comparison, RunLevel
-from pytest_nsight.model.units import duration
+from pytest_nsight.model.units import duration, short_commit
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.report.escapes import html_text
@@ -70,7 +70,7 @@ def _strip_of_run(run: RunSummary, metric: str, level: RunLevel | None, *, is_ne
     reason = f", {run.reason}" if run.reason else ""
     return StripRun(
         title=f"{run.run}: {duration(ns)}, {run.board}, {commit}, {run.recorded}{reason}",
-        group="this session" if is_new else f"{run.recorded[:10]} {run.commit[:8]}",
+        group="this session" if is_new else f"{run.recorded[:10]} {short_commit(run.commit)}",
         is_new=is_new,
         is_compared=level is None or level.is_compared,
         rounds_ns=run.rounds[metric],

@@ -7,14 +7,16 @@ import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, short_commit
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.escapes import visible
 
 _ACCEPTABLE = (VerdictKind.STRUCTURE, VerdictKind.REGRESSION)
 _MOST_CASES = 8
-_COMMIT = 10
+_TYPED_DIGITS = 10
+"""Of a commit in a command: fewer may be ambiguous in a large repository."""
+
 _BOARD = 12
 _LONGEST_LINE = 80
 
@@ -74,7 +76,7 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
     where = [f"--nsight-baselines {shlex.quote(visible(folder))}"] if folder else []
     # Of a tree with uncommitted changes the commit alone may lack what was measured.
     is_known = _is_commit(newest.commit)
-    again = [f"{start} --nsight-against {newest.commit[:_COMMIT]}"] if is_known else [start, *where]
+    again = [f"{start} --nsight-against {newest.commit[:_TYPED_DIGITS]}"] if is_known else [start, *where]
     return NextSteps(
         origin=describe_origin(stored),
         accept=_command([f'{start} --nsight-save --nsight-reason "why"', *where, *targets]),
@@ -93,8 +95,7 @@ def describe_origin(runs: Sequence[RunSummary]) -> str:
     boards = count(len({run.board for run in runs}), "board")
     each = count(len({run.run for run in runs}), "run")
     day = f" of {visible(newest.recorded)[:10]}" if newest.recorded else ""
-    changed = "+" if newest.commit.endswith("+") else ""
-    commit = f" from commit {visible(newest.commit)[:_COMMIT].rstrip('+')}{changed}" if newest.commit else ""
+    commit = f" from commit {short_commit(visible(newest.commit))}" if newest.commit else ""
     reason = f" ({visible(newest.reason)})" if newest.reason else ""
     return f"{each} on {boards}, the newest{day}{commit} on {_shorten_board(newest.board)}{reason}"
 

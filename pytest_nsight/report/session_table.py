@@ -92,8 +92,7 @@ def write_table(table: pd.DataFrame, path: Path) -> None:
             table.to_parquet(path, engine="pyarrow", index=False)
     except ImportError:
         raise UsageError(
-            f"--table {path}: Parquet needs pyarrow; pip install 'pytest-nsight[parquet]', or give a name that "
-            "ends in .csv"
+            f"--table {path}: Parquet needs pyarrow; pip install pyarrow, or give a name that ends in .csv"
         ) from None
     except OSError as error:
         raise UsageError(

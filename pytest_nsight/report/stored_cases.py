@@ -6,12 +6,11 @@ from collections.abc import Sequence
 
 from pytest_nsight.baselines.inventory import StoredCase, StoredSave
 from pytest_nsight.judge.location import typical_ns
-from pytest_nsight.model.units import count, duration, shorten
+from pytest_nsight.model.units import count, duration, short_commit, shorten
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import Column, align
 
 _ELLIPSIS = "..."
-_COMMIT = 10
 _LEAST_OF_A_UUID = 12
 _MOST_OF_A_LINE = 5
 _UUIDS = ("GPU-", "MIG-")
@@ -87,5 +86,4 @@ def _day(save: StoredSave) -> str:
 
 
 def _commit(save: StoredSave) -> str:
-    commit = visible(save.commit)
-    return commit[:_COMMIT] + ("+" if commit.endswith("+") else "") if commit else _UNKNOWN
+    return short_commit(visible(save.commit)) or _UNKNOWN

@@ -211,6 +211,6 @@ def check_boards(manifest: Manifest, trace: Trace, measured: Measured) -> tuple[
         elif one.id in split:
             notes[one.case] = (
                 f"{one.case} launches on several boards from one process: only {manifest.board} has its cache "
-                "emptied and its clock read; measure with nsight(ranks=...) where each should count"
+                "emptied and its clock read; measure with @pytest.mark.nsight(ranks=...) where each should count"
             )
     return problems, tuple(notes.values())

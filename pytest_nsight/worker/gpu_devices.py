@@ -6,21 +6,18 @@ import os
 import sys
 from collections.abc import Mapping
 from functools import cached_property
-from typing import Any, Final
+from typing import Any
 
 from pytest_nsight.protocol.conditions import BoardActivity
 from pytest_nsight.protocol.manifest_events import NvmlSample
 from pytest_nsight.worker.allocator_state import LeftRoom
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.compiled_canaries import VERSION, make_compiled_canaries
-from pytest_nsight.worker.cuda_driver import CudaDriver, DeviceBuffer, load_driver
+from pytest_nsight.worker.cuda_driver import CudaDriver, DeviceBuffer
 from pytest_nsight.worker.host_state import library_versions
 from pytest_nsight.worker.nvml import Nvml, list_foreign_processes, name_of, parent_of
 
 MOST_KEPT_BYTES = 4 << 30
-
-USES_TORCH_CANARIES: Final = True
-"""Whether a test that uses torch gets canaries of its operators; docs/decisions/0021 says what would change it."""
 
 
 class TorchGpu:
@@ -46,13 +43,9 @@ class TorchGpu:
             **self._nvml.environment(),
             **library_versions(),
         }
-        self.canaries: tuple[Canary, ...] = ()
+        # Not the compiled ones, which would do: stored runs are compared by canaries of torch's (decision 22).
+        self.canaries: tuple[Canary, ...] = make_canaries(torch, "cuda", self._l2_bytes)
         self.why_no_canaries = ""
-        if USES_TORCH_CANARIES:
-            self.canaries = make_canaries(torch, "cuda", self._l2_bytes)
-        elif driver := load_driver():
-            compiled = make_compiled_canaries(driver)
-            self.canaries, self.why_no_canaries = compiled.canaries, compiled.why_none
 
     @cached_property
     def _spill(self) -> Any:

@@ -16,18 +16,15 @@ from pathlib import Path
 import psutil
 
 from pytest_nsight import __version__
-from pytest_nsight.protocol.conditions import CpuTimes
+from pytest_nsight.protocol.conditions import LIBRARIES, CpuTimes
 
 _TASKS = Path("/proc/self/task")
-
-_LIBRARIES = ("torch", "triton", "cupy", "jax", "numba")
-"""Libraries whose versions are recorded, because a test may measure their kernels or generated code."""
 
 
 def library_versions() -> dict[str, str]:
     """Versions of Python, of this plugin and of the libraries that the process has imported."""
     versions = {"python": platform.python_version(), "plugin": __version__}
-    for name in _LIBRARIES:
+    for name in LIBRARIES:
         if name in sys.modules:
             versions[name] = str(getattr(sys.modules[name], "__version__", ""))
     return versions

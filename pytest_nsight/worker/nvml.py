@@ -35,7 +35,7 @@ class Nvml:
             self._handle = pynvml.nvmlDeviceGetHandleByUUID(uuid)
             self._nvml = pynvml
         except ImportError:
-            self.missing = "nvidia-ml-py is not installed (pip install 'pytest-nsight[gpu]')"
+            self.missing = "nvidia-ml-py is not installed (pip install nvidia-ml-py)"
         except Exception as error:
             self.missing = f"NVML: {error}"
         else:

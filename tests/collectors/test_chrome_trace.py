@@ -248,7 +248,7 @@ def test_a_length_below_zero_counts_as_none(tmp_path: Path) -> None:
     content["traceEvents"].append(event("cpu_op", "aten::wrong", 30, -0.001))
     trace = load_trace(write(tmp_path, content))
 
-    assert trace.notes == ("1 event ends before it starts; it counts as without length",)
+    assert trace.notes == ("1 event ends before it starts; its length counts as 0",)
     assert {one.path: one.kernel_ns for one in analyse(trace).ranges}["step",] == 30_250
 
 

@@ -51,8 +51,8 @@ def test_registers_choose_and_records_say_16_of_fewer() -> None:
     [
         ([], 16, "the machine code of k was not seen"),
         ([known("a"), known("b", 24)], 40, "no loaded module has a kernel k with 40 registers"),
-        ([known("a"), known("b")], 20, "2 loaded modules have a kernel k, each with another code"),
-        ([known("a"), known("b", 24)], None, "2 loaded modules have a kernel k, each with another code"),
+        ([known("a"), known("b")], 20, "2 loaded modules have a kernel k, each with different code"),
+        ([known("a"), known("b", 24)], None, "2 loaded modules have a kernel k, each with different code"),
     ],
 )
 def test_what_cannot_be_chosen_is_said(found: list[KernelCode], registers: int | None, reason: str) -> None:
@@ -76,7 +76,7 @@ def test_a_kernel_that_reads_its_modules_constants_has_two_codes(modules: list[d
     first, second = (module["look_up"] for module in modules)
     assert first.text == second.text
 
-    with pytest.raises(UnidentifiedError, match="each with another code"):
+    with pytest.raises(UnidentifiedError, match="each with different code"):
         choose_code("look_up", [first, second], 16)
 
 
@@ -97,7 +97,7 @@ def test_codes_that_are_compiled_for_other_launches_are_two(before: str, now: st
     first, second = (read_kernels(image)["count"] for image in images)
     assert first.text == second.text
 
-    with pytest.raises(UnidentifiedError, match="each with another code"):
+    with pytest.raises(UnidentifiedError, match="each with different code"):
         choose_code("count", [first, second], 16)
 
 
@@ -113,5 +113,5 @@ def test_codes_that_differ_in_the_kernels_own_are_two(modules: list[dict[str, Ke
         "attributes": replace(first, code=code, attributes="others"),
     }[change]
 
-    with pytest.raises(UnidentifiedError, match="each with another code"):
+    with pytest.raises(UnidentifiedError, match="each with different code"):
         choose_code("scale", [first, other], 16)

@@ -225,7 +225,7 @@ def test_a_pass_that_fails_is_one_note_and_all_is_timed() -> None:
     assert timed_by(machine) == set(IDS)
     (note,) = (note for note in state.notes if "cuptiSubscribe" in note)
     assert note == (
-        "launches were not identified, so all that they would have settled is timed: cuptiSubscribe: refused (39) "
+        "launches were not identified, so these cases are timed: cuptiSubscribe: refused (39) "
         "(--nsight-no-identity leaves the pass out)"
     )
 

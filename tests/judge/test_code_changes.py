@@ -146,7 +146,7 @@ def test_of_very_many_different_launches_only_the_digest_is_kept() -> None:
 
     assert not before.launches
     assert before.digest != after.digest
-    assert describe_change(before, after) == "other launches; there are too many to keep which"
+    assert describe_change(before, after) == "other launches, too many to be stored one by one"
     assert "too many" not in describe_proof(before, "it")
 
 

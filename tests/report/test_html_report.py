@@ -73,7 +73,7 @@ def test_the_page_says_how_to_accept_or_check_what_failed() -> None:
     text = html_report.render(with_baseline())
 
     assert "pytest --nsight --nsight-save --nsight-reason" in text
-    assert "from commit 4be90d0c" in text
+    assert "from commit 4be90d0" in text
     assert "<pre>pytest --nsight \\\n    " in text
     assert "What to do" not in html_report.render(canned.quiet())
 
@@ -274,7 +274,7 @@ def test_all_rounds_of_baseline_and_new_runs_are_drawn_run_by_run() -> None:
 
     assert len(old) == len(new) == 2
     assert all(group.count("h0") == 5 for group in (*old, *new))
-    assert "2026-02-01 4be90d0c" in case
+    assert "2026-02-01 4be90d0" in case
 
 
 def test_without_the_baselines_rounds_its_levels_are_drawn() -> None:

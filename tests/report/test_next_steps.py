@@ -44,7 +44,7 @@ def test_a_failed_case_has_its_baseline_and_both_commands(kind: VerdictKind) -> 
 
     assert steps is not None
     assert steps.origin == (
-        "2 runs on 2 boards, the newest of 2026-03-01 from commit 0a1b2c3d4e on GPU-2222-333 (exact exp)"
+        "2 runs on 2 boards, the newest of 2026-03-01 from commit 0a1b2c3 on GPU-2222-333 (exact exp)"
     )
     assert as_shell_reads(steps.accept) == [
         *("pytest", "--nsight", "--nsight-save", "--nsight-reason", "why", CASE),

@@ -247,7 +247,7 @@ def test_the_option_and_the_setting_turn_it_off(gate: Gate, pytester: pytest.Pyt
 @pytest.mark.parametrize(
     ("fault", "note"),
     [
-        ("REFUSES", "launches were not identified, so all that they would have settled is timed: cuptiSubscribe: "),
+        ("REFUSES", "launches were not identified, so these cases are timed: cuptiSubscribe: "),
         ("LOSES", "launches have no record: another profiler takes CUPTI's records"),
     ],
 )

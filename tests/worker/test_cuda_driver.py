@@ -15,7 +15,7 @@ from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.ranks import no_barrier
-from pytest_nsight.worker import compiled_canaries, gpu_devices, measured_case, nvrtc
+from pytest_nsight.worker import compiled_canaries, measured_case, nvrtc
 from pytest_nsight.worker.canaries import NAMES, Canary
 from pytest_nsight.worker.compiled_canaries import SOURCE, make_compiled_canaries
 from pytest_nsight.worker.cuda_driver import CudaDriver, CudaDriverError, DeviceBuffer
@@ -269,7 +269,3 @@ assert "torch" not in sys.modules, "imported"
     subprocess.run(
         [sys.executable, "-c", code], check=True, timeout=100, env=environ, cwd=Path(__file__).parents[2]
     )
-
-
-def test_torchs_own_canaries_are_in_force_until_the_others_are_proven() -> None:
-    assert gpu_devices.USES_TORCH_CANARIES

@@ -27,7 +27,7 @@ _TRIAL = (
     "from pytest_nsight.collectors.cupti.availability import try_library\n"
     "print(try_library(sys.argv[1]), flush=True)\n"
 )
-_REMEDY = "install the one of your CUDA's major version (pip install 'pytest-nsight[cupti]' has CUDA 12's)"
+_REMEDY = "install the one of your CUDA's major version (pip install nvidia-cuda-cupti-cu12 has CUDA 12's)"
 
 
 @dataclass(frozen=True, slots=True)

@@ -55,7 +55,7 @@ def choose_code(name: str, found: Sequence[KernelCode], registers: int | None) -
         return next(iter(codes.values()))
     joined = _join(list(codes.values()))
     if joined is None:
-        raise UnidentifiedError(f"{len(codes)} loaded modules have a kernel {name}, each with another code")
+        raise UnidentifiedError(f"{len(codes)} loaded modules have a kernel {name}, each with different code")
     return joined
 
 

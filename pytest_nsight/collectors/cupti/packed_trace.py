@@ -163,7 +163,7 @@ def _line(value: object, what: str) -> str:
     """A text for a message: what cannot be printed would do something to the terminal."""
     text = _text(value, what)
     if not text.isprintable():
-        raise _PackedTraceError(f"{what} has signs that cannot be printed")
+        raise _PackedTraceError(f"{what} has characters that cannot be printed")
     return text
 
 

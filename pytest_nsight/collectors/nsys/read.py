@@ -209,7 +209,7 @@ def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
         wrong = (columns["end"] < columns["start"]) & is_closed
         if wrong.any():
             columns["end"] = np.maximum(columns["start"], columns["end"])
-            notes.append(f"{wrong.sum()} rows of {table} end before they start; they count as without length")
+            notes.append(f"{wrong.sum()} rows of {table} end before they start; their length counts as 0")
     return notes
 
 

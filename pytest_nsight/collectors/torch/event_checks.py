@@ -68,8 +68,8 @@ def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
         )
     is_negative = [_is_time(event.get("dur")) and event["dur"] < 0 for event in kept]
     if wrong := sum(is_negative):
-        what = count(wrong, "event ends before it starts; it counts", "events end before they start; they count")
-        notes.append(f"{what} as without length")
+        what = count(wrong, "event ends before it starts; its", "events end before they start; their")
+        notes.append(f"{what} length counts as 0")
         kept = [{**event, "dur": 0} if bad else event for event, bad in zip(kept, is_negative, strict=True)]
     return kept, notes
 

@@ -83,7 +83,7 @@ class _TorchFactory:
                 "option out, or measure with --nsight-collector nsys"
             )
         if importlib.util.find_spec("torch") is None:
-            raise CollectorError("the torch collector needs PyTorch: pip install 'pytest-nsight[gpu]'")
+            raise CollectorError("the torch collector needs PyTorch: pip install torch")
         has_gpu = bool(gpu_names())
         launches = "CUDA kernels" if has_gpu else "CPU operators"
         return TorchCollector(f"torch ({launches} through torch.profiler)", times_cpu=not has_gpu)
