@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 
 from pytest_nsight.baselines.comparability import describe_changes
 from pytest_nsight.gate.state import GateState
-from pytest_nsight.gate.stored_runs import StoredRuns
+from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.judge.judge import judge, suspects
@@ -15,7 +15,7 @@ from pytest_nsight.judge.wording import write_names
 from pytest_nsight.model.identity import DEVICE_METRICS, READING
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count
-from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.model.values import Policy, Subject
 from pytest_nsight.model.verdicts import Verdict
 
 _CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kernels, and no GPU was measured"
@@ -49,7 +49,7 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
     limits, other = state.limits, state.other
     subjects = []
     for subject, new in sorted(
-        _group(state.accepted).items(), key=lambda item: (order[item[0].case], item[0].part)
+        group_by_subject(state.accepted).items(), key=lambda item: (order[item[0].case], item[0].part)
     ):
         environment = new[-1].environment
         if other.commit:
@@ -129,15 +129,8 @@ def _describe_unidentified(state: GateState, stored: StoredRuns) -> str:
 def _list_canaries(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:
     """New and compared runs of each canary, in the order of their names."""
     canaries = []
-    for subject, new in sorted(_group(state.canaries).items()):
+    for subject, new in sorted(group_by_subject(state.canaries).items()):
         compared = StoredRuns({subject: state.other.runs_of(subject)}) if state.other.commit else stored
         found = compared.of(subject, new[-1].environment)
         canaries.append(SubjectRuns(subject, Policy(), found.runs, new, found.why_none))
     return tuple(canaries)
-
-
-def _group(summaries: Sequence[RunSummary]) -> dict[Subject, tuple[RunSummary, ...]]:
-    groups: dict[Subject, list[RunSummary]] = {}
-    for summary in summaries:
-        groups.setdefault(summary.subject, []).append(summary)
-    return {subject: tuple(runs) for subject, runs in groups.items()}

@@ -62,7 +62,6 @@ def choose_timed(state: GateState) -> tuple[str, ...]:
 
 def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
     """Case -> what its launches are identical with."""
-    known = _list_newest(stored)
     found = {}
     for case in state.plan.cases:
         identity = state.identities.get(case.id)
@@ -74,7 +73,7 @@ def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
             other = state.other.identities.get(case.id)
             if other is not None and other.digest == identity.digest:
                 found[case.id] = state.other.short_commit
-        elif (newest := known.get(case.id, ())) and all(_is_of(run, identity) for run in newest):
+        elif (newest := stored.newest_session(case.id)) and all(_is_of(run, identity) for run in newest):
             found[case.id] = _name_baseline(newest[-1])
     return found
 
@@ -82,15 +81,6 @@ def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
 def _has_passed_once(state: GateState, case: str) -> bool:
     reports = last_attempt(state.identity_reports.get(case, ()))
     return bool(reports) and all(report["outcome"] == "passed" for report in reports)
-
-
-def _list_newest(stored: StoredRuns) -> dict[str, list[RunSummary]]:
-    """Case -> its runs of the newest session that stored some, because the last save is what was accepted."""
-    runs: dict[str, list[RunSummary]] = {}
-    for run in sorted(stored.all, key=lambda run: (run.recorded, run.run)):
-        if not run.subject.part:
-            runs.setdefault(run.subject.case, []).append(run)
-    return {case: [run for run in own if run.session == own[-1].session] for case, own in runs.items()}
 
 
 def _is_of(run: RunSummary, identity: Identity) -> bool:
@@ -117,7 +107,6 @@ def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequ
         return unsettled | {case.id for case in claiming if there.get(case.id) != here.get(case.id)}
     if not claiming:
         return unsettled
-    known = _list_newest(stored)
     limits = measure_limits([run for run in stored.all if run.subject.is_canary])
     wanted = {one for case in claiming for one in (case.id, case.policy.faster_than) if one is not None}
     subjects = [
@@ -125,7 +114,7 @@ def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequ
             Subject(case.id),
             case.policy,
             (),
-            tuple(known[case.id]),
+            stored.newest_session(case.id),
             limits=limits,
         )
         for case in identical

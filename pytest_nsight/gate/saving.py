@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import replace
 
 from pytest_nsight.gate.judging import list_subjects
 from pytest_nsight.gate.state import GateState
-from pytest_nsight.gate.stored_runs import StoredRuns
+from pytest_nsight.gate.stored_runs import StoredRuns, newest_session
 from pytest_nsight.judge.environment_checks import explain_unfit
 from pytest_nsight.judge.location import explain_no_level, typical_ns
 from pytest_nsight.judge.structure import compare_structure
@@ -15,7 +15,7 @@ from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, duration, durations, percent
-from pytest_nsight.model.values import RunSummary, Subject
+from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 
@@ -69,7 +69,7 @@ def _describe(subject: SubjectRuns) -> Verdict:
     now_ns = typical_ns(subject.new, metric)
     runs = count(len(subject.new), "run")
     label = subject.subject.label
-    newest = _newest_session([run for run in subject.baseline if metric in run.rounds])
+    newest = newest_session([run for run in subject.baseline if metric in run.rounds])
     if not newest:
         sentence = f"{label}: {runs} of {duration(now_ns)} stored, the first for this case"
         return Verdict(subject.subject, VerdictKind.SAVED, sentence, now_ns, metric=metric)
@@ -88,8 +88,3 @@ def _describe(subject: SubjectRuns) -> Verdict:
         before_ns=before_ns,
         listing=diff,
     )
-
-
-def _newest_session(runs: Sequence[RunSummary]) -> list[RunSummary]:
-    newest = max(runs, key=lambda run: (run.recorded, run.run), default=None)
-    return [run for run in runs if newest is not None and run.session == newest.session]

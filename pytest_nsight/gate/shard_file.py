@@ -12,11 +12,11 @@ from pathlib import Path
 
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SerialisedReport, SessionPlan
-from pytest_nsight.gate.stored_runs import StoredRuns
+from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.gpu_samples import MetricMeans
 from pytest_nsight.model.round_timeline import RoundTimeline
-from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary, Subject
+from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
 
@@ -132,7 +132,7 @@ class ShardFile:
             problems=self.problems,
             canaries=self.canaries,
             pairs=self.pairs,
-            other=OtherTree(self.other_commit, self.absent, _by_subject(self.other_runs)),
+            other=OtherTree(self.other_commit, self.absent, group_by_subject(self.other_runs)),
             notes=self.notes,
             device=self.device,
             environment=self.environment,
@@ -235,10 +235,3 @@ def _shorten(report: SerialisedReport) -> dict[str, object]:
         longrepr = (longrepr.get("reprcrash") or {}).get("message", "")
     text = str(longrepr or "").strip().partition("\n")[0]
     return {**kept, "longrepr": text[:_MOST_CHARACTERS]}
-
-
-def _by_subject(runs: Sequence[RunSummary]) -> dict[Subject, tuple[RunSummary, ...]]:
-    found: dict[Subject, tuple[RunSummary, ...]] = {}
-    for run in runs:
-        found[run.subject] = (*found.get(run.subject, ()), run)
-    return found

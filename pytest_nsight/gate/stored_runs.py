@@ -34,6 +34,10 @@ class StoredRuns:
             self._comparable[key] = find_comparable(self._runs.get(subject, ()), environment)
         return self._comparable[key]
 
+    def newest_session(self, case: str) -> tuple[RunSummary, ...]:
+        """The runs of the whole case that the last save stored, which are what was accepted, oldest first."""
+        return newest_session(self._runs.get(Subject(case), ()))
+
     def newest_identity(self, case: str) -> Identity | None:
         """The identity of the newest stored run that has one, comparable or not."""
         found = [run.identity for run in self._runs.get(Subject(case), ()) if run.identity is not None]
@@ -41,10 +45,23 @@ class StoredRuns:
 
     def lacks_identity(self, case: str) -> bool:
         """Whether the newest session that stored runs of the case stored some without an identity."""
-        runs = self._runs.get(Subject(case), ())
-        return any(run.identity is None for run in runs if run.session == runs[-1].session)
+        return any(run.identity is None for run in self.newest_session(case))
 
     @property
     def has_identities(self) -> bool:
         """Whether a run has an identity that a new one can be compared with."""
         return any(run.identity is not None and run.identity.reading == READING for run in self.all)
+
+
+def newest_session(runs: Sequence[RunSummary]) -> tuple[RunSummary, ...]:
+    """Those of the session that stored the newest of these runs, oldest first."""
+    ordered = sorted(runs, key=lambda run: (run.recorded, run.run))
+    return tuple(run for run in ordered if run.session == ordered[-1].session)
+
+
+def group_by_subject(runs: Sequence[RunSummary]) -> dict[Subject, tuple[RunSummary, ...]]:
+    """Subject -> its runs, in their order."""
+    found: dict[Subject, list[RunSummary]] = {}
+    for run in runs:
+        found.setdefault(run.subject, []).append(run)
+    return {subject: tuple(own) for subject, own in found.items()}
