@@ -220,13 +220,15 @@ def _check_factor(given: SubjectRuns, partner: SubjectRuns | None, prior: Prior)
 
 
 def _conclude_factor(found: _Estimate, label: str, by: float, where: str = "") -> ClaimFinding:
-    factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
-    phrase = (
-        f"{number(factor)}x as fast as {label}, {by:g}x claimed "
-        f"(95 % CI {number(low)} to {number(high)}x, {count(found.runs, 'run')}{where})"
-    )
+    low, high = exp(found.low), exp(found.high)
+    phrase = _say_factor(found, label, by, f"{count(found.runs, 'run')}{where}")
     is_close = low <= by < high and found.runs < LOOKS[-1]
     return ClaimFinding(ClaimState.HELD if low > by else ClaimState.FAILED, phrase, is_close)
+
+
+def _say_factor(found: _Estimate, label: str, by: float, source: str) -> str:
+    factor, low, high = (number(exp(value)) for value in (found.mean, found.low, found.high))
+    return f"{factor}x as fast as {label}, {by:g}x claimed (95 % CI {low} to {high}x, {source})"
 
 
 def _sessions(locations: Sequence[Location]) -> set[str]:
@@ -271,13 +273,9 @@ def _check_pairs(estimates: Sequence[PairEstimate], label: str, given: SubjectRu
         expected = _run_variance(own.locations, prior) + _run_variance(other.locations, prior)
         errors = [one.standard_error**2 for one in estimates]
         found = _estimate([one.mean for one in estimates], expected, prior, errors)
-    factor, low, high = (exp(value) for value in (found.mean, found.low, found.high))
     total = sum(one.pairs for one in estimates)
-    phrase = (
-        f"{number(factor)}x as fast as {label}, {given.policy.by:g}x claimed "
-        f"(95 % CI {number(low)} to {number(high)}x, {count(total, 'interleaved pair')} in "
-        f"{count(len(estimates), 'run')})"
-    )
+    source = f"{count(total, 'interleaved pair')} in {count(len(estimates), 'run')}"
+    phrase = _say_factor(found, label, given.policy.by, source)
     is_near = found.low <= by + NEAR_CLAIM and found.high >= by - NEAR_CLAIM
     is_open = found.low <= by < found.high
     is_close = (is_near and len(estimates) < RUNS_NEAR_CLAIM) or (is_open and len(estimates) < LOOKS[-1])

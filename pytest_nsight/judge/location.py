@@ -157,11 +157,16 @@ def low_percentile(values: Floats) -> Floats:
     return np.asarray(np.quantile(values, LOW_SHARE, axis=-1), dtype=np.float64)
 
 
+def batch_means(values: Floats, batches: int, statistic: Callable[[Floats], Floats]) -> Floats:
+    """The location of each successive batch of equal size; the first values that do not fill one are left out."""
+    size = values.size // batches
+    return statistic(values[values.size - batches * size :].reshape(batches, size))
+
+
 def within_run_error(log_durations: Floats, statistic: Callable[[Floats], Floats] = midmean) -> float:
     """The standard error of a run's location by batch means.
 
-    There are 6 successive batches, fewer below 12 rounds. Batches keep the autocorrelation of neighbouring
-    rounds inside. The first rounds that do not fill a batch are left out.
+    There are 6 batches, fewer below 12 rounds. Batches keep the autocorrelation of neighbouring rounds inside.
 
     Args:
         log_durations: logarithms of the rounds.
@@ -170,8 +175,7 @@ def within_run_error(log_durations: Floats, statistic: Callable[[Floats], Floats
     batches = min(BATCHES, log_durations.size // 2)
     if batches < 2:
         return 0.0
-    size = log_durations.size // batches
-    means = statistic(log_durations[log_durations.size - batches * size :].reshape(batches, size))
+    means = batch_means(log_durations, batches, statistic)
     return float(means.std(ddof=1) / math.sqrt(batches))
 
 

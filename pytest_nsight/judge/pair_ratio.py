@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.judge.location import Unlocated, locate, midmean
+from pytest_nsight.judge.location import Unlocated, batch_means, locate, midmean
 from pytest_nsight.model.values import InterleavedPairs
 
 BLOCKS = 8
@@ -70,7 +70,6 @@ def estimate_pair(pairs: InterleavedPairs, metric: str) -> PairEstimate | None:
     blocks = min(BLOCKS, differences.size // 2)
     if blocks < 2:
         return None
-    size = differences.size // blocks
-    means = midmean(differences[differences.size - blocks * size :].reshape(blocks, size))
+    means = batch_means(differences, blocks, midmean)
     error = float(means.std(ddof=1)) / math.sqrt(blocks)
     return PairEstimate(float(means.mean()), error, float(blocks - 1), differences.size)
