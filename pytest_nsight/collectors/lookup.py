@@ -54,14 +54,14 @@ def choose(wanted: str, options: RecordingOptions, *, strict: bool) -> tuple[Col
         return _make(wanted, options), _warn_of_no_gpu(wanted)
     if not gpu_names():
         obstacle = "no CUDA device here, so CPU operators are measured instead of kernels"
-        _refuse_fallback(obstacle, strict=strict)
+        _refuse_fallback(obstacle, "torch", strict=strict)
         return _make("torch", replace(options, gpu_metrics=False)), (obstacle, *_warn_of_no_metrics(options))
     try:
         return _make("nsys", options), ()
     except NsysError as error:
         reason = str(error)
     obstacle = f"CUPTI in the measuring process instead of Nsight Systems: {reason}"
-    _refuse_fallback(obstacle, strict=strict)
+    _refuse_fallback(obstacle, "cupti", strict=strict)
     try:
         return _make("cupti", options), (obstacle,)
     except CollectorError as error:
@@ -81,9 +81,10 @@ def _warn_of_no_gpu(wanted: str) -> tuple[str, ...]:
     return (f"{note}; without --nsight-collector nsys CPU operators are measured",)
 
 
-def _refuse_fallback(obstacle: str, *, strict: bool) -> None:
+def _refuse_fallback(obstacle: str, name: str, *, strict: bool) -> None:
     if strict:
-        raise CollectorError(f"--nsight-strict refuses a fallback collector: {obstacle}")
+        remedy = f"to accept that, give --nsight-collector {name}"
+        raise CollectorError(f"--nsight-strict refuses a fallback collector: {obstacle}; {remedy}")
 
 
 def find_factory(name: str) -> CollectorFactory:

@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from pytest_nsight.baselines import store
+from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate.state import GateState, SerialisedReport
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count, name_cases, name_some
 from pytest_nsight.model.verdicts import AffectedCases
+from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.protocol.mark import is_marked
 
 FIXTURE = "nsight"
@@ -22,14 +28,16 @@ class Collected:
 
     Attributes:
         known: node ids of every test of this tree, selected or not.
+        without_mark: of those the ones that were looked at and are not marked.
         unmarked: of those selected ones that use the fixture without the mark: they run, and nothing is measured.
-        partial: files whose tests the command line names one by one, so that their others are unknown.
+        partial: files that were not collected as a whole, so that their other tests are unknown.
         affected: which marked tests were chosen by what has changed, None where all are measured.
         fingerprint: of the division among shards, "" where this plugin has divided nothing.
         scope: where a script was measured: the node id of its cases, less their own names; else "".
     """
 
     known: frozenset[str] = frozenset()
+    without_mark: frozenset[str] = frozenset()
     unmarked: tuple[str, ...] = ()
     partial: frozenset[str] = frozenset()
     affected: AffectedCases | None = None
@@ -38,26 +46,26 @@ class Collected:
 
     @classmethod
     def of(
-        cls, items: Sequence[pytest.Item], deselected: Iterable[str], arguments: Iterable[str], scope: str = ""
+        cls, items: Sequence[pytest.Item], others: Iterable[str], config: pytest.Config, scope: str = ""
     ) -> Collected:
         """The facts of a collection.
 
         Args:
             items: the selected tests.
-            deselected: node ids of the others.
-            arguments: what pytest was asked to collect.
+            others: node ids of tests that were deselected, or that a conftest has left out.
+            config: says what pytest was asked to collect.
             scope: of the script that was run, "" for tests.
         """
-        named = [argument.partition("::")[0] for argument in arguments if "::" in argument]
         files = {item.nodeid.partition("::")[0] for item in items}
         return cls(
-            known=frozenset((*(item.nodeid for item in items), *deselected)),
+            known=frozenset((*(item.nodeid for item in items), *others)),
+            without_mark=frozenset(item.nodeid for item in items if not is_marked(item)),
             unmarked=tuple(
                 item.nodeid
                 for item in items
                 if FIXTURE in getattr(item, "fixturenames", ()) and not is_marked(item)
             ),
-            partial=frozenset(file for file in files if any(file.endswith(Path(name).name) for name in named)),
+            partial=frozenset(file for file in files if _is_partial(file, config)),
             scope=scope,
         )
 
@@ -83,6 +91,22 @@ class Collected:
                 removed.append(case)
         return tuple(removed)
 
+    def find_without_mark(self, stored: Iterable[str]) -> tuple[str, ...]:
+        """The cases that are in the baselines and whose tests have lost the mark, sorted.
+
+        Args:
+            stored: node ids that baselines hold.
+        """
+        return tuple(sorted(self.without_mark.intersection(stored).difference(self.unmarked)))
+
+
+def _is_partial(file: str, config: pytest.Config) -> bool:
+    """Whether the command line names tests of the file one by one, or leaves those out that have not failed."""
+    named = [argument.partition("::")[0] for argument in config.args if "::" in argument]
+    if getattr(config.option, "lf", False) or (named and config.option.pyargs):
+        return True
+    return any(file.endswith(Path(name).name) for name in named)
+
 
 NOTHING_COLLECTED = Collected()
 
@@ -107,6 +131,29 @@ def describe_removed(removed: Sequence[str]) -> str:
     return (
         f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {cases}; "
         "if that is intended, remove them with: pytest-nsight baselines prune --delete"
+    )
+
+
+def describe_without_mark(cases: Sequence[str]) -> str:
+    """A sentence on stored cases whose tests are no longer marked, "" if there are none."""
+    if not cases:
+        return ""
+    return (
+        f"{count(len(cases), 'stored case')} without the mark nsight any more, so nothing checks "
+        f"{'it' if len(cases) == 1 else 'them'}: {name_cases(cases)}; put the mark back, or remove the stored runs "
+        f"with: pytest-nsight baselines prune --delete {' '.join(map(shlex.quote, cases[:_MOST_NAMES]))}"
+    )
+
+
+def describe_lost_parts(parts: Sequence[str]) -> str:
+    """A sentence on stored parts of measured cases that have no range any more, "" if there are none."""
+    if not parts:
+        return ""
+    verb = "has" if len(parts) == 1 else "have"
+    return (
+        f"{count(len(parts), 'stored part')} {verb} no range any more, so nothing checks "
+        f"{'it' if len(parts) == 1 else 'them'}: {name_cases(parts)}; put the range back, or accept the case as it "
+        "is with --nsight-save"
     )
 
 
@@ -157,3 +204,60 @@ def describe_unchecked(cases: Sequence[str]) -> tuple[str, ...]:
     were = "was" if len(cases) == 1 else "were"
     skipped = f"{count(len(cases), 'case')} with stored runs of this model {were} skipped ({name_cases(cases)})"
     return (f"not checked: {skipped}; pytest -rs shows why, and --deselect takes out what need not run here",)
+
+
+def find_gaps(settings: Settings, state: GateState, collected: Collected) -> tuple[str, ...]:
+    """Sentences on tests that measure nothing, and on stored cases without a test."""
+    removed: tuple[str, ...] = ()
+    without_mark: tuple[str, ...] = ()
+    if state.device and not settings.against and not settings.replay:
+        stored = store.load(settings.baselines, store.model_slug(state.device)).runs
+        cases = {subject.case for subject in stored if not subject.is_canary}
+        removed = collected.find_removed(cases, settings.root)
+        without_mark = collected.find_without_mark(cases)
+    found = (
+        describe_unmarked(collected.unmarked),
+        describe_without_mark(without_mark),
+        describe_removed(removed),
+    )
+    return tuple(filter(None, found))
+
+
+def _find_lost_parts(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
+    """Parts that the last save of a measured case stored and that no run of it has now."""
+    measured = {run.subject for run in state.summaries}
+    return tuple(
+        part.label
+        for case in sorted({subject.case for subject in measured})
+        for part in stored.parts_of_newest_session(case)
+        if part not in measured
+    )
+
+
+def find_unchecked(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
+    """Sentences on stored parts without a range, and on skipped cases: all, or those that have stored runs."""
+    lost = tuple(filter(None, [describe_lost_parts(_find_lost_parts(state, stored))]))
+    return (*lost, *_describe_skipped(state, stored))
+
+
+def _describe_skipped(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
+    """Sentences on skipped cases: if nothing was measured beside them, else on those with stored runs."""
+    skipped = {case: reports for case in state.plan.case_ids if (reports := _read_skip(state, case))}
+    if len(skipped) == len(state.plan.case_ids):
+        return describe_skipped(tuple(skipped))
+    known = {run.subject.case for run in stored.all}
+    return describe_unchecked(
+        [
+            case
+            for case, reports in skipped.items()
+            # An expected failure is reported as skipped, too.
+            if case in known and not any("wasxfail" in report for report in reports)
+        ]
+    )
+
+
+def _read_skip(state: GateState, case: str) -> tuple[SerialisedReport, ...]:
+    """The reports of a case's last attempt if it was skipped, else none."""
+    reports = tuple(last_attempt(state.reports.get(case, ())))
+    is_skipped = any(report["outcome"] == "skipped" for report in reports) and not state.has_passed(case)
+    return reports if is_skipped else ()

@@ -7,16 +7,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.completeness import (
-    Collected,
-    describe_affected,
-    describe_removed,
-    describe_skipped,
-    describe_unchecked,
-    describe_unmarked,
-)
+from pytest_nsight.controller.completeness import Collected, describe_affected, find_gaps, find_unchecked
 from pytest_nsight.controller.drill_down import Drill
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.saved_runs import (
@@ -39,12 +31,11 @@ from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.proofs import describe_identities, join_proofs
 from pytest_nsight.gate.saving import list_measured, list_saved, withdraw
-from pytest_nsight.gate.state import GateState, SerialisedReport, describe_leaked_state
+from pytest_nsight.gate.state import GateState, describe_leaked_state
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
-from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.report import result_file, session_file
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.registry import ReportFile, describe_written, name_from_here, publish, step_summary_path
@@ -100,7 +91,7 @@ def conclude(
     if settings.pool is not None:
         judged = _Judged(state, list_saved(state, StoredRuns()))
     elif is_shard:
-        judged = _Judged(state, list_measured(state, stored), gaps=_find_gaps(settings, state, collected))
+        judged = _Judged(state, list_measured(state, stored), gaps=find_gaps(settings, state, collected))
     elif settings.save:
         judged = _save(session, settings, state, stored, drill if is_whole else None, is_whole=is_whole)
     else:
@@ -181,7 +172,7 @@ def _check(
     timed = judge_state(state, stored)
     state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
     verdicts = drill.explain(verdicts) if drill else verdicts
-    gaps = (*_find_gaps(settings, state, collected), *_describe_skipped(state, stored))
+    gaps = (*find_gaps(settings, state, collected), *find_unchecked(state, stored))
     return _Judged(state, verdicts, gaps=gaps, baseline_runs=list_compared(state, stored))
 
 
@@ -212,40 +203,6 @@ def _make_result(
         baselines_option=settings.baselines_option,
     )
     return add_measured(result, state)
-
-
-def _find_gaps(settings: Settings, state: GateState, collected: Collected) -> tuple[str, ...]:
-    """Sentences on tests that measure nothing, and on stored cases without a test."""
-    removed: tuple[str, ...] = ()
-    if state.device and not settings.against and not settings.replay:
-        stored = store.load(settings.baselines, store.model_slug(state.device)).runs
-        removed = collected.find_removed(
-            {subject.case for subject in stored if not subject.is_canary}, settings.root
-        )
-    return tuple(filter(None, [describe_unmarked(collected.unmarked), describe_removed(removed)]))
-
-
-def _describe_skipped(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
-    """Sentences on skipped cases: if nothing was measured beside them, else on those with stored runs."""
-    skipped = {case: reports for case in state.plan.case_ids if (reports := _read_skip(state, case))}
-    if len(skipped) == len(state.plan.case_ids):
-        return describe_skipped(tuple(skipped))
-    known = {run.subject.case for run in stored.all}
-    return describe_unchecked(
-        [
-            case
-            for case, reports in skipped.items()
-            # An expected failure is reported as skipped, too.
-            if case in known and not any("wasxfail" in report for report in reports)
-        ]
-    )
-
-
-def _read_skip(state: GateState, case: str) -> tuple[SerialisedReport, ...]:
-    """The reports of a case's last attempt if it was skipped, else none."""
-    reports = tuple(last_attempt(state.reports.get(case, ())))
-    is_skipped = any(report["outcome"] == "skipped" for report in reports) and not state.has_passed(case)
-    return reports if is_skipped else ()
 
 
 def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) -> dict[str, CaseOutcome]:

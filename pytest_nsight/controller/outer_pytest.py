@@ -77,6 +77,7 @@ class Controller:
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._conclusion = Conclusion()
+        self._collected: dict[str, None] = {}
         self._deselected: list[pytest.Item] = []
         self._chosen = ChosenTests(settings)
         self._header: list[str] = []
@@ -108,13 +109,18 @@ class Controller:
         """Remembers what this tree has and the user did not select."""
         self._deselected += items
 
-    @pytest.hookimpl(trylast=True)
-    def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
-        """Leaves the cases that are affected, and those of this shard."""
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_collection_modifyitems(
+        self, config: pytest.Config, items: list[pytest.Item]
+    ) -> Generator[None, object, object]:
+        """Leaves the cases that are affected, and those of this shard; what a conftest leaves out still exists."""
+        self._collected.update(dict.fromkeys(item.nodeid for item in items))
+        result = yield
         try:
             self._chosen.apply(config, items)
         except NsightError as error:
             raise pytest.UsageError(str(error)) from None
+        return result
 
     def pytest_report_collectionfinish(self) -> list[str]:
         """Says how many cases that leaves."""
@@ -124,11 +130,11 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Has the marked tests measured, then lets pytest run its loop."""
         items = [item for item in session.items if is_marked(item)]
-        deselected = [item.nodeid for item in self._deselected]
+        others = (*self._collected, *(item.nodeid for item in self._deselected))
         script = self._settings.script
         scope = script.scope if script is not None else ""
         collected = replace(
-            Collected.of(session.items, deselected, session.config.args, scope),
+            Collected.of(session.items, others, session.config, scope),
             affected=self._chosen.affected,
             fingerprint=self._chosen.fingerprint,
         )

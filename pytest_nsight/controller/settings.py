@@ -211,6 +211,10 @@ def _refuse_combinations(config: pytest.Config) -> None:
         given = [name for name in excluded if config.getoption(f"nsight_{name}")]
         if given and config.getoption(f"nsight_{option}"):
             raise UsageError(f"--nsight-{option} {why}; run it without --nsight-{given[0]}")
+    for option in ("setupplan", "setuponly"):
+        if getattr(config.option, option, False):
+            name = f"--setup-{option.removeprefix('setup')}"
+            raise UsageError(f"{name} runs no test, so nothing can be measured; run it without --nsight")
 
 
 def take_workers(config: pytest.Config) -> None:

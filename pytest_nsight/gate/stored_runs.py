@@ -38,6 +38,12 @@ class StoredRuns:
         """The runs of the whole case that the last save stored, which are what was accepted, oldest first."""
         return newest_session(self._runs.get(Subject(case), ()))
 
+    def parts_of_newest_session(self, case: str) -> tuple[Subject, ...]:
+        """The parts of the case that the last save stored, sorted."""
+        sessions = {run.session for run in self.newest_session(case)}
+        parts = (subject for subject in self._runs if subject.case == case and subject.part)
+        return tuple(sorted(one for one in parts if sessions & {run.session for run in self._runs[one]}))
+
     def newest_identity(self, case: str) -> Identity | None:
         """The identity of the newest stored run that has one, comparable or not."""
         found = [run.identity for run in self._runs.get(Subject(case), ()) if run.identity is not None]

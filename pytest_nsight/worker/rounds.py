@@ -6,10 +6,12 @@ import gc
 import itertools
 import statistics
 import threading
-import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+
+# Bound here, because tests replace time.sleep and its clocks.
+from time import perf_counter_ns, sleep, time_ns
 from typing import Any, TypeVar, cast
 
 from pytest_nsight.collectors.base import Recorder
@@ -124,14 +126,14 @@ class Stopwatch:
             settled_ns = self._settle(plan)
             pacer = self._pacer(busy_ns, plan)
             first_ns, walls_ns = pacer.rest_ns, list[int]()
-            before, began_ns = self.device.read_activity(), time.perf_counter_ns()
+            before, began_ns = self.device.read_activity(), perf_counter_ns()
             result = cast("T", None)
             run_sd = self.device.run_sd
-            while not is_over(walls_ns, plan.rounds, overhead_ns, run_sd, time.perf_counter_ns() - began_ns):
+            while not is_over(walls_ns, plan.rounds, overhead_ns, run_sd, perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)
-            elapsed_ns, after = time.perf_counter_ns() - began_ns, self.device.read_activity()
+            elapsed_ns, after = perf_counter_ns() - began_ns, self.device.read_activity()
         finally:
             self._recorder.stop()
         self._highest_mhz = pacer.highest_mhz
@@ -207,7 +209,7 @@ class Stopwatch:
             self._highest_mhz = higher_mhz(reading, self._highest_mhz)
             if not is_slowed(reading, self._highest_mhz):
                 break
-            time.sleep(SETTLING_NS / 1e9)
+            sleep(SETTLING_NS / 1e9)
             waited_ns += SETTLING_NS
         return waited_ns
 
@@ -216,10 +218,10 @@ class Stopwatch:
         if self._overhead_ns is None:
             samples = []
             for _ in range(_OVERHEAD_SAMPLES):
-                start_ns = time.perf_counter_ns()
+                start_ns = perf_counter_ns()
                 self.device.launch_little()
                 self.device.synchronize()
-                samples.append(time.perf_counter_ns() - start_ns)
+                samples.append(perf_counter_ns() - start_ns)
             self._overhead_ns = int(statistics.median(samples))
         return self._overhead_ns
 
@@ -235,13 +237,13 @@ class Stopwatch:
         for number in range(plan.warmup):
             args, kwargs = prepare(setup)
             self.device.synchronize()
-            start_ns = time.perf_counter_ns()
+            start_ns = perf_counter_ns()
             if plan.cold_cache:
                 self.device.flush()
             with tuned.watch() if number < WATCHED_ROUNDS else nullcontext():
                 body(*args, **kwargs)
             self.device.synchronize()
-            busy_ns = time.perf_counter_ns() - start_ns
+            busy_ns = perf_counter_ns() - start_ns
         return busy_ns
 
     def _round(
@@ -258,7 +260,7 @@ class Stopwatch:
         args, kwargs = prepare(setup)
         self.device.synchronize()
         pause_ns = pacer.rest_ns
-        time.sleep(pause_ns / 1e9)
+        sleep(pause_ns / 1e9)
         if cold_cache:
             self.device.flush()
         self.device.synchronize()
@@ -269,15 +271,15 @@ class Stopwatch:
         gc.disable()
         try:
             self._barrier()
-            epoch_ns = time.time_ns()
-            start_ns = time.perf_counter_ns()
+            epoch_ns = time_ns()
+            start_ns = perf_counter_ns()
             self._recorder.push(label, payload)
             try:
                 result = body(*args, **kwargs)
                 # Inside the range, so that everything a round launches also ends in it.
                 self.device.synchronize()
                 # Before the range is closed: a recorder may then collect what it has recorded.
-                wall_ns = time.perf_counter_ns() - start_ns
+                wall_ns = perf_counter_ns() - start_ns
             finally:
                 self._recorder.pop()
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Callable
 
 import pytest
@@ -232,6 +233,105 @@ def test_a_stored_case_whose_test_is_gone_is_named_and_fails_strict(gate: Gate, 
     # Of a file that is not collected as a whole nobody knows what it holds.
     named = gate("test_case.py::test_other", body=body)
     assert "has no test any more" not in named.stdout.str()
+
+
+TWO = ONE + ONE.replace("test_one", "test_two")
+
+
+@pytest.fixture
+def saved_two(gate: Gate) -> Gate:
+    """A project with two stored cases."""
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=TWO)
+    return gate
+
+
+def say(result: pytest.RunResult) -> str:
+    """The output of a session, without its line breaks."""
+    return " ".join(result.stdout.str().split())
+
+
+def test_a_stored_case_whose_test_has_lost_the_mark_fails_strict_until_it_is_removed(
+    saved_two: Gate, pytester: pytest.Pytester
+) -> None:
+    body = TWO.replace("@pytest.mark.nsight\ndef test_two", "def test_two")
+
+    result = saved_two(*STRICT, body=body)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    remedy = "pytest-nsight baselines prune --delete test_case.py::test_two"
+    assert "1 stored case without the mark nsight any more, so nothing checks it: test_case.py::test_two" in say(
+        result
+    )
+    assert remedy in say(result)
+    pytester.run(sys.executable, "-m", "pytest_nsight.cli", *remedy.split()[1:])
+    assert "any more" not in say(saved_two(*STRICT))
+
+
+def test_a_stored_part_without_a_range_fails_strict_until_the_case_is_saved(gate: Gate) -> None:
+    body = """
+@pytest.mark.nsight
+def test_parts(nsight):
+    def work(x):
+        with nsight.range("a"):
+            square(x)
+        with nsight.range("b"):
+            square(x)
+    nsight(work, torch.ones(1000))
+"""
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=body)
+    assert "any more" not in say(gate(*STRICT))
+
+    result = gate(*STRICT, body=body.replace('with nsight.range("b")', "if True"))
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "1 stored part has no range any more, so nothing checks it: test_parts/b" in say(result)
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch")
+    assert "any more" not in say(gate(*STRICT))
+
+
+LEAVES_TWO_OUT = """
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if item.name != "test_two"]
+"""
+
+
+@pytest.mark.parametrize("arguments", [("--pyargs", "test_case::test_one"), ("--lf",), ()])
+def test_a_test_that_is_there_and_was_not_asked_for_is_not_gone(
+    saved_two: Gate, pytester: pytest.Pytester, arguments: tuple[str, ...]
+) -> None:
+    if arguments == ("--lf",):
+        failing = TWO.replace("square(torch.ones(1000))", "assert False", 1)
+        assert saved_two("-p", "no:nsight", body=failing, nsight=False).ret == pytest.ExitCode.TESTS_FAILED
+    elif not arguments:
+        pytester.makeconftest(LEAVES_TWO_OUT)
+
+    result = saved_two(*STRICT, *arguments, body=TWO)
+
+    assert re.search(r"\b1 verdict:", say(result))
+    assert "any more" not in say(result)
+
+
+@pytest.mark.parametrize("option", ["--setup-plan", "--setup-only"])
+def test_an_option_that_runs_no_test_is_refused(gate: Gate, option: str) -> None:
+    result = gate(option, body=ONE)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"*{option} runs no test, so nothing can be measured; run it without --nsight"])
+
+
+def test_a_test_that_replaces_sleep_and_the_clock_is_measured_like_others(gate: Gate) -> None:
+    body = """
+import time
+
+@pytest.mark.nsight
+def test_one(nsight, monkeypatch):
+    monkeypatch.setattr(time, "sleep", lambda seconds: 1 / 0)
+    monkeypatch.setattr(time, "perf_counter_ns", lambda: 0)
+    nsight(square, torch.ones(1000))
+"""
+    result = gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=body)
+
+    assert "1 saved" in say(result)
 
 
 @pytest.mark.slow

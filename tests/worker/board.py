@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -91,9 +90,6 @@ class Board:
 
     def keep_time(self, monkeypatch: pytest.MonkeyPatch) -> None:
         """Makes the rounds run on the board's time."""
-        clock = SimpleNamespace(
-            perf_counter_ns=lambda: self.now_ns,
-            time_ns=lambda: self.now_ns,
-            sleep=lambda seconds: self.pass_time(seconds * 1e9),
-        )
-        monkeypatch.setattr(rounds, "time", clock)
+        monkeypatch.setattr(rounds, "perf_counter_ns", lambda: self.now_ns)
+        monkeypatch.setattr(rounds, "time_ns", lambda: self.now_ns)
+        monkeypatch.setattr(rounds, "sleep", lambda seconds: self.pass_time(seconds * 1e9))

@@ -8,7 +8,7 @@ import os
 import sys
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -107,7 +107,9 @@ def _of_all_threads() -> Any:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Keeps Kineto, which announces each start and stop on stderr, out of the tests' captured output."""
-    sys.stderr.flush()
+    # A test may have closed it.
+    with suppress(ValueError):
+        sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)
     try:
