@@ -157,6 +157,15 @@ def describe_lost_parts(parts: Sequence[str]) -> str:
     )
 
 
+def describe_expected(cases: Sequence[str]) -> str:
+    """A sentence on failing verdicts that are expected, "" if there are none."""
+    if not cases:
+        return ""
+    tests = "its test is" if len(cases) == 1 else "their tests are"
+    named = name_cases(sorted(cases))
+    return f"{count(len(cases), 'case')} with a failing verdict did not fail, as {tests} marked xfail: {named}"
+
+
 def describe_affected(affected: AffectedCases | None) -> tuple[str, ...]:
     """Sentences on the cases that --nsight-affected has chosen, and why; none where all are measured."""
     if affected is None:

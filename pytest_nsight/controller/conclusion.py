@@ -8,7 +8,13 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.completeness import Collected, describe_affected, find_gaps, find_unchecked
+from pytest_nsight.controller.completeness import (
+    Collected,
+    describe_affected,
+    describe_expected,
+    find_gaps,
+    find_unchecked,
+)
 from pytest_nsight.controller.drill_down import Drill
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.saved_runs import (
@@ -28,6 +34,7 @@ from pytest_nsight.controller.session_result import (
     write_shard,
 )
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.gate.joining import expects_failure
 from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.proofs import describe_identities, join_proofs
 from pytest_nsight.gate.saving import list_measured, list_saved, withdraw
@@ -173,6 +180,8 @@ def _check(
     state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
     verdicts = drill.explain(verdicts) if drill else verdicts
     gaps = (*find_gaps(settings, state, collected), *find_unchecked(state, stored))
+    failing = {one.subject.case for one in verdicts if one.kind.fails_in(strict=settings.strict)}
+    state = state.with_notes(describe_expected([case for case in failing if expects_failure(state, case)]))
     return _Judged(state, verdicts, gaps=gaps, baseline_runs=list_compared(state, stored))
 
 

@@ -289,6 +289,20 @@ def test_parts(nsight):
     assert "any more" not in say(gate(*STRICT))
 
 
+def test_a_failing_verdict_that_xfail_expects_is_named(gate: Gate) -> None:
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE)
+    body = ONE.replace("@pytest.mark.nsight", "@pytest.mark.nsight\n@pytest.mark.xfail").replace(
+        "1000))", "1000)).exp()"
+    )
+
+    result = gate("--nsight-collector=torch", body=body)
+
+    assert "1 structure change" in say(result)
+    assert "1 case with a failing verdict did not fail, as its test is marked xfail: test_case.py::test_one" in say(
+        result
+    )
+
+
 LEAVES_TWO_OUT = """
 def pytest_collection_modifyitems(items):
     items[:] = [item for item in items if item.name != "test_two"]
