@@ -313,7 +313,10 @@ def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]}', "ts"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -Infinity}]}', "dur"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": NaN}]}', "ts"),
-        (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "k", "ts": 1, "pid": "p"}]}', "pid"),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "k", "ts": 1, "pid": 9999999999999999999}]}',
+            "pid",
+        ),
     ],
 )
 def test_what_is_no_trace_is_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:

@@ -7,8 +7,11 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.collectors.open_recording import load_trace
+from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.trace import Trace
 
 Row = tuple[int, int, int, int]
@@ -120,6 +123,40 @@ def test_operators_of_several_processes_without_a_gpu_are_all_counted(tmp_path: 
     trace = read(tmp_path, operators)
 
     assert trace.launches.process.tolist() == [11, 22]
+
+
+def test_processes_and_threads_with_names_are_numbered(tmp_path: Path) -> None:
+    """SGLang merges ranks so."""
+    merged = [
+        {**one, "pid": f"[TP{rank:02d}] {one['pid']}", "tid": f"thread {one['tid']}"}
+        for rank in range(3)
+        for one in events_of([(100 + rank, 0, 1000 * rank + at, 100 * at) for at in range(1, 6)])
+    ]
+    trace = read(tmp_path, merged)
+
+    assert launches_of(trace) == {"aten::mm": 5, "aten::add": 5, "aten::mul": 5}
+    assert len(set(trace.launches.process.tolist())) == len(analyse(trace).devices) == 3
+    assert trace.programs[:2] == ("[TP00] 100", "[TP00] 0")
+    assert not analyse(trace).notes
+
+
+def test_numbers_of_names_are_no_number_that_another_process_has(tmp_path: Path) -> None:
+    operator = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 5, "dur": 15}
+    places: list[dict[str, object]] = [{"pid": 1, "tid": 2}, {"pid": "a", "tid": "a"}, {"pid": "3", "tid": 2}]
+    trace = read(tmp_path, [{**operator, **place} for place in places])
+
+    assert trace.ranges.process.tolist() == [1, 4, 3]
+    assert trace.ranges.thread.tolist() == [2, 5, 2]
+
+
+@pytest.mark.parametrize("value", [True, None, 1.5, [1], {}])
+def test_a_process_that_is_neither_a_number_nor_a_name_is_refused(tmp_path: Path, value: object) -> None:
+    operator = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 5, "dur": 15}
+
+    with pytest.raises(
+        TraceError, match=r"in event 1, pid is .*, neither a number nor a name; write numbers or texts"
+    ):
+        read(tmp_path, [operator, {**operator, "pid": value}])
 
 
 def test_what_the_file_says_of_its_devices_decides(tmp_path: Path) -> None:

@@ -15,7 +15,14 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events, mend_events, parse_written
+from pytest_nsight.collectors.torch.event_checks import (
+    PREFIX,
+    Event,
+    check_events,
+    mend_events,
+    number_places,
+    parse_written,
+)
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.collectors.torch.listed_boards import read_boards, read_owners
 from pytest_nsight.model.errors import TraceError
@@ -50,6 +57,7 @@ _COPY = re.compile(r"Memcpy (\w+) \((\w+) -> (\w+)\)")
 _WRITTEN = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds"}
 """Of these keys a trace of the PyTorch profiler has one at least."""
 _OTHER = "give a file that `profiler.export_chrome_trace(path)` of torch.profiler wrote"
+_NUMBER = "write numbers or texts there in the script that merges or changes traces"
 _AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
 
 
@@ -68,6 +76,10 @@ def read_chrome_trace(path: Path) -> Trace:
         raise TraceError(f"{path} is no trace of the PyTorch profiler: {_explain_other(document)}; {_OTHER}")
     events, notes = mend_events([_keep(event) for event in listed if _is_kept(event)])
     try:
+        events, programs = number_places(events)
+    except ValueError as error:
+        raise TraceError(f"{path} cannot be read: {error}; {_NUMBER}") from None
+    try:
         check_events(events)
     except ValueError as error:
         raise TraceError(f"{path} cannot be read: {error}; {_AGAIN}") from None
@@ -80,7 +92,8 @@ def read_chrome_trace(path: Path) -> Trace:
     return dataclasses.replace(
         trace,
         shapes=tuple(map(_name_copy, trace.shapes)),
-        devices=read_boards(document, trace) or trace.devices,
+        devices=read_boards(document, trace),
+        programs=programs,
         notes=(*notes, *_note_missing_kernels(trace)),
         tool="PyTorch profiler",
         epoch_ns=_read_epoch(document, first_us),

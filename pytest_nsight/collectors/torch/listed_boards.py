@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import MultiprocessorLimits, Trace, TraceDevice
 
 _PROPERTIES = ("deviceProperties", "computeProperties")
@@ -19,11 +20,16 @@ _BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
 def read_boards(document: object, trace: Trace) -> tuple[TraceDevice, ...]:
     """The boards that the profiler lists, as its process numbers them; a field that it lacks is unknown.
 
+    Where it lists none, those of the trace, or none if several processes may have numbered them differently.
+
     Args:
         document: decoded JSON.
         trace: what the events of the document say.
     """
     listed = _list(document)
+    if not listed:
+        is_shared = not trace.is_of_cpu and len(distinct(trace.launches.process)) > 1
+        return () if is_shared else trace.devices
     # A list of several processes has one number for several boards.
     is_of_one = len({one["id"] for one in listed}) == len(listed)
     process = int(trace.launches.process[0]) if is_of_one and len(trace.launches) else None
