@@ -27,6 +27,7 @@ from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.collectors.torch.listed_boards import read_boards, read_owners
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.kernel_names import launches_kernel
+from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ranges, Trace
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Shape
@@ -50,6 +51,8 @@ _ARGUMENTS = (
 )  # fmt: skip
 _EARLIEST_US = 10**15
 """In 2001: a trace that counts from 1970 is later, one that counts from the start of the machine is not."""
+_INTEL_CALL = re.compile(r"(ur|ze|pi)[A-Z]")
+"""Calls of oneAPI's Unified Runtime, of Level Zero, and of the plugin interface before it."""
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _FRACTION = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
@@ -94,7 +97,7 @@ def read_chrome_trace(path: Path) -> Trace:
         shapes=tuple(map(_name_copy, trace.shapes)),
         devices=read_boards(document, trace),
         programs=programs,
-        notes=(*notes, *_note_missing_kernels(trace)),
+        notes=(*notes, *_note_missing_kernels(trace), *_note_intel(trace)),
         tool="PyTorch profiler",
         epoch_ns=_read_epoch(document, first_us),
     )
@@ -204,6 +207,17 @@ def _note_missing_kernels(trace: Trace) -> list[str]:
     reason = f"the trace holds {count(launched, 'launch', 'launches')} and no kernel: the profiler recorded none"
     activities = "`activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]`"
     return [f"{reason}; record with {activities}, and without another profiler (nsys, ncu, proton) in the program"]
+
+
+def _note_intel(trace: Trace) -> list[str]:
+    """A note where an Intel GPU was used."""
+    calls = (trace.strings[number] for number in distinct(trace.calls.name).tolist())
+    found = next(filter(_INTEL_CALL.match, calls), None)
+    if found is None:
+        return []
+    reason = f"the trace is of an Intel GPU (it calls {found}), which pytest-nsight does not support"
+    unknown = "calls that wait for it, such as urQueueFinish, are not recognised, and idle time has wrong causes"
+    return [f"{reason}: {unknown}; use the times of kernels and copies only"]
 
 
 def _name_copy(shape: Shape) -> Shape:
