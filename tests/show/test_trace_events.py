@@ -65,7 +65,7 @@ def test_ranges_keep_the_launches_inside_them(trace: Trace, tmp_path: Path) -> N
 
 
 def test_boards_and_processes_are_told_apart_when_read_again(tmp_path: Path) -> None:
-    """Two boards that two processes both call 0, one of which three further processes use."""
+    """Two boards that two processes both call 0; further processes use them, too."""
     recorded = load_trace(RECORDING.parent / "h200_two_gpus" / "trace.sqlite.xz")
     write_trace_events(recorded, tmp_path / "out.json")
     again = load_trace(tmp_path / "out.json")

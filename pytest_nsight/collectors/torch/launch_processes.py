@@ -61,7 +61,7 @@ def assign_processes(
     """The launches of one file with the process of their call.
 
     Args:
-        launches: of a device; their process is that of launches whose own cannot be told.
+        launches: of a device; their process is that of launches whose own stays unknown.
         calls: of the same file, of several processes.
         strings: the names that the calls point into.
         track: shape (launches,), the process id that the file gives each launch: one of its device.
