@@ -27,6 +27,9 @@ OWN_DOMAIN = "pytest_nsight"
 ANY_THREAD = -1
 """Thread of a range that is bound to no thread (NVTX start/end ranges)."""
 
+SHARED_CORRELATION = -(2**40)
+"""Correlation of a launch whose own id calls of several processes have, so that its call is unknown."""
+
 COMPUTE_KINDS = ("kernel", "graph", "operator")
 COPY_KINDS = ("memcpy", "memset")
 
@@ -140,7 +143,8 @@ class Launches(Table):
         stream: int64.
         process: int64.
         correlation: int64, that of the call that launched it; the nodes of a CUDA graph share one; 0 where
-            unknown. An operator without a call is taken as launched where it starts.
+            unknown, SHARED_CORRELATION where calls of several processes may have made it. An
+            operator without a call is taken as launched where it starts.
         bytes_moved: int64, by copies and sets; 0 for others.
         graph_node: int64, id of the CUDA graph's node; 0 where it was launched on its own.
     """

@@ -81,18 +81,25 @@ def _write(trace: Trace, file: TextIO) -> int:
 
 def _list_devices(trace: Trace) -> list[dict[str, object]]:
     """The boards that were used, or, where nothing ran, that were there, as the profiler lists them."""
-    used = [describe_board(trace, *place) for place in _list_places(trace)] or trace.devices
     listed: list[dict[str, object]] = []
-    for device in map(_describe_device, used):
+    numbers = {(one.process, one.ordinal): number for number, one in enumerate(trace.devices)}
+    tracks = sorted(_number_tracks(trace).items(), key=lambda item: numbers.get(item[0], len(numbers)))
+    for (process, ordinal), track in tracks:
+        board = describe_board(trace, process, ordinal)
+        # A process may call a board by another number than the one by which the recording knows it.
+        owner = {"id": ordinal, "process": process, "track": track}
+        listed.append(_describe_device(board) | owner | ({"uuid": board.uuid} if board.uuid else {}))
+    for device in map(_describe_device, () if listed else trace.devices):
         if device not in listed:
             listed.append(device)
     return listed
 
 
-def _list_places(trace: Trace) -> list[tuple[int, int]]:
-    """Process and ordinal of each device that something ran on, in order."""
+def _number_tracks(trace: Trace) -> dict[tuple[int, int], int]:
+    """Process and ordinal of each device that something ran on, in order -> process id of its events."""
     launches = trace.launches
-    return sorted(set(zip(launches.process.tolist(), launches.device.tolist(), strict=True)))
+    places = sorted(set(zip(launches.process.tolist(), launches.device.tolist(), strict=True)))
+    return {place: track for track, place in enumerate(places, _FIRST_DEVICE)}
 
 
 def _describe_device(device: TraceDevice) -> dict[str, object]:
@@ -105,11 +112,13 @@ def _describe_device(device: TraceDevice) -> dict[str, object]:
             "maxThreadsPerMultiprocessor": 32 * limits.warps, "regsPerMultiprocessor": limits.registers,
             "sharedMemPerMultiprocessor": limits.shared_bytes,
         }  # fmt: skip
+    if device.multiprocessors:
+        known["numSms"] = device.multiprocessors
     return known
 
 
 def _list_events(trace: Trace, zero_ns: int) -> Iterator[str]:
-    tracks = {pair: _FIRST_DEVICE + place for place, pair in enumerate(_list_places(trace))}
+    tracks = _number_tracks(trace)
     yield from _name_tracks(trace, tracks)
     yield from _list_ranges(trace, zero_ns)
     called, events = _list_calls(trace, zero_ns)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.model.sorted_keys import distinct, rank_values
-from pytest_nsight.model.trace import Flags, Ints, Trace
+from pytest_nsight.model.trace import SHARED_CORRELATION, Flags, Ints, Trace
 from pytest_nsight.trace.launch_table import sum_by
 
 
@@ -18,6 +18,7 @@ class UnattributedReason(enum.Enum):
 
     OUTSIDE = "outside every range"
     EARLIER = "launched before the recording"
+    SHARED = "calls of several processes have its id"
     NO_CALL = "no API call"
     MIGRATION = "migration of managed memory"
 
@@ -58,6 +59,7 @@ def find_unattributed(
     cases = (
         (UnattributedReason.OUTSIDE, is_placed[rows]),
         (UnattributedReason.MIGRATION, is_migration[trace.launches.shape[rows]]),
+        (UnattributedReason.SHARED, trace.launches.correlation[rows] == SHARED_CORRELATION),
         (UnattributedReason.EARLIER, _is_earlier(trace, rows)),
     )
     otherwise = _REASONS.index(UnattributedReason.NO_CALL)
@@ -100,6 +102,11 @@ def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: in
     """
     remedies = (
         (UnattributedReason.EARLIER, "were launched before the recording began", "record from an earlier moment"),
+        (
+            UnattributedReason.SHARED,
+            "have correlation ids that calls of several processes share,",
+            "merge ranks with distinct ids, or show one rank's file",
+        ),
         (
             UnattributedReason.NO_CALL,
             "have no API call in the recording",

@@ -278,6 +278,24 @@ def test_launches_without_kernels_are_told(tmp_path: Path) -> None:
     assert not load_trace(write(tmp_path, document())).notes
 
 
+@pytest.mark.parametrize(
+    "call", ["urEnqueueKernelLaunch", "zeCommandListAppendLaunchKernel", "piEnqueueKernelLaunch"]
+)
+def test_a_trace_of_an_intel_gpu_is_told_to_be_unsupported(tmp_path: Path, call: str) -> None:
+    content = document()
+    for one in content["traceEvents"]:
+        if one.get("cat") == "cuda_runtime":
+            one["cat"] = "xpu_runtime"
+            one["name"] = {"cudaLaunchKernel": call, "cudaDeviceSynchronize": "urQueueFinish"}.get(
+                one["name"], "urEnqueueUSMMemcpy"
+            )
+    (note,) = load_trace(write(tmp_path, content)).notes
+
+    assert note.startswith("the trace is of an Intel GPU (it calls ")
+    assert "does not support: calls that wait for it, such as urQueueFinish, are not recognised" in note
+    assert note.endswith("use the times of kernels and copies only")
+
+
 def test_idle_time_without_a_cause_gets_the_advice_of_the_profiler(tmp_path: Path) -> None:
     kernels = [event("kernel", "gemm", at, 10, pid=0, args={"device": 0}) for at in (0, 1000)]
     found = analyse(load_trace(write(tmp_path, {"schemaVersion": 1, "traceEvents": kernels}))).bottleneck
@@ -313,7 +331,10 @@ def test_a_real_trace_of_this_machine_is_shown(tmp_path: Path) -> None:
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": "soon"}]}', "ts"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": 1, "dur": -Infinity}]}', "dur"),
         (b'{"traceEvents": [{"ph": "X", "cat": "kernel", "name": "k", "ts": NaN}]}', "ts"),
-        (b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "k", "ts": 1, "pid": "p"}]}', "pid"),
+        (
+            b'{"traceEvents": [{"ph": "X", "cat": "cpu_op", "name": "k", "ts": 1, "pid": 9999999999999999999}]}',
+            "pid",
+        ),
     ],
 )
 def test_what_is_no_trace_is_one_sentence(tmp_path: Path, content: bytes, words: str) -> None:

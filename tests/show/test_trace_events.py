@@ -64,6 +64,24 @@ def test_ranges_keep_the_launches_inside_them(trace: Trace, tmp_path: Path) -> N
     assert costs(load_trace(tmp_path / "out.json.gz")).items() >= costs(trace).items()
 
 
+def test_boards_and_processes_are_told_apart_when_read_again(tmp_path: Path) -> None:
+    """Two boards that two processes both call 0; further processes use them, too."""
+    recorded = load_trace(RECORDING.parent / "h200_two_gpus" / "trace.sqlite.xz")
+    write_trace_events(recorded, tmp_path / "out.json")
+    again = load_trace(tmp_path / "out.json")
+    before, after = analyse(recorded), analyse(again)
+
+    assert kinds(again) == kinds(recorded)
+    assert sorted(again.launches.process.tolist()) == sorted(recorded.launches.process.tolist())
+    assert [(one.device.uuid, one.device.multiprocessors, one.busy_ns, one.sync_ns) for one in after.devices] == [
+        (one.device.uuid, one.device.multiprocessors, one.busy_ns, one.sync_ns) for one in before.devices
+    ]
+    assert [(one.state, one.total_ns) for one in after.states] == [
+        (one.state, one.total_ns) for one in before.states
+    ]
+    assert not after.notes
+
+
 def test_every_event_is_one_that_the_format_knows_and_arrows_have_both_ends(trace: Trace, tmp_path: Path) -> None:
     number = write_trace_events(trace, tmp_path / "out.json.gz")
 

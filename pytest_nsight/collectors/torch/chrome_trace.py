@@ -15,20 +15,25 @@ from pathlib import Path
 
 import numpy as np
 
-from pytest_nsight.collectors.torch.event_checks import PREFIX, Event, check_events, mend_events, parse_written
+from pytest_nsight.collectors.torch.event_checks import (
+    PREFIX,
+    Event,
+    check_events,
+    mend_events,
+    number_places,
+    parse_written,
+)
 from pytest_nsight.collectors.torch.events import build_trace
+from pytest_nsight.collectors.torch.listed_boards import read_boards, read_owners
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.kernel_names import launches_kernel
-from pytest_nsight.model.trace import MultiprocessorLimits, Ranges, Trace, TraceDevice
+from pytest_nsight.model.sorted_keys import distinct
+from pytest_nsight.model.trace import Ranges, Trace
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import Shape
 from pytest_nsight.processes.regular_files import read_bounded
 
 _MOST_BYTES = 4 * 1024**3
-_WARP = 32
-_MOST_MULTIPROCESSORS = 2**16
-_BLOCKS = {(7, 5): 16, (8, 6): 16, (8, 7): 16, (8, 9): 24, (12, 0): 24}
-"""Most resident blocks by compute capability, where they are not 32."""
 
 _CATEGORIES = {
     "Operator": "cpu_op", "Runtime": "cuda_runtime", "Kernel": "kernel", "Memcpy": "gpu_memcpy",
@@ -44,10 +49,10 @@ _NUMBERS = ("ts", "dur", "pid", "tid")
 _ARGUMENTS = (
     "device", "stream", "correlation", "grid", "block", "registers per thread", "shared memory", "bytes",
 )  # fmt: skip
-_PROPERTIES = ("deviceProperties", "computeProperties")
-"""Where the boards are listed; the second is the name of the first versions."""
 _EARLIEST_US = 10**15
 """In 2001: a trace that counts from 1970 is later, one that counts from the start of the machine is not."""
+_INTEL_CALL = re.compile(r"(ur|ze|pi)[A-Z]")
+"""Calls of oneAPI's Unified Runtime, of Level Zero, and of the plugin interface before it."""
 _HEXADECIMAL = re.compile(r"0x[0-9a-fA-F]{1,16}")
 _WHOLE = re.compile(r"-?[0-9]{1,18}")
 _FRACTION = re.compile(r"-?[0-9]{1,18}\.[0-9]{1,18}")
@@ -55,6 +60,7 @@ _COPY = re.compile(r"Memcpy (\w+) \((\w+) -> (\w+)\)")
 _WRITTEN = {"schemaVersion", "deviceProperties", "computeProperties", "baseTimeNanoseconds"}
 """Of these keys a trace of the PyTorch profiler has one at least."""
 _OTHER = "give a file that `profiler.export_chrome_trace(path)` of torch.profiler wrote"
+_NUMBER = "write numbers or texts there in the script that merges or changes traces"
 _AGAIN = "export it again with `profiler.export_chrome_trace(path)`"
 
 
@@ -73,6 +79,10 @@ def read_chrome_trace(path: Path) -> Trace:
         raise TraceError(f"{path} is no trace of the PyTorch profiler: {_explain_other(document)}; {_OTHER}")
     events, notes = mend_events([_keep(event) for event in listed if _is_kept(event)])
     try:
+        events, programs = number_places(events)
+    except ValueError as error:
+        raise TraceError(f"{path} cannot be read: {error}; {_NUMBER}") from None
+    try:
         check_events(events)
     except ValueError as error:
         raise TraceError(f"{path} cannot be read: {error}; {_AGAIN}") from None
@@ -81,12 +91,13 @@ def read_chrome_trace(path: Path) -> Trace:
     # Older profilers count from 1970: in nanoseconds a double would be 256 ns coarse.
     first_us = math.floor(min(event["ts"] for event in events))
     events = [{**event, "ts": event["ts"] - first_us} for event in events]
-    trace = _add_ranges(build_trace([events]), events)
+    trace = _add_ranges(build_trace([events], read_owners(document)), events)
     return dataclasses.replace(
         trace,
         shapes=tuple(map(_name_copy, trace.shapes)),
-        devices=_read_devices(document, trace) or trace.devices,
-        notes=(*notes, *_note_missing_kernels(trace)),
+        devices=read_boards(document, trace),
+        programs=programs,
+        notes=(*notes, *_note_missing_kernels(trace), *_note_intel(trace)),
         tool="PyTorch profiler",
         epoch_ns=_read_epoch(document, first_us),
     )
@@ -198,6 +209,17 @@ def _note_missing_kernels(trace: Trace) -> list[str]:
     return [f"{reason}; record with {activities}, and without another profiler (nsys, ncu, proton) in the program"]
 
 
+def _note_intel(trace: Trace) -> list[str]:
+    """A note where an Intel GPU was used."""
+    calls = (trace.strings[number] for number in distinct(trace.calls.name).tolist())
+    found = next(filter(_INTEL_CALL.match, calls), None)
+    if found is None:
+        return []
+    reason = f"the trace is of an Intel GPU (it calls {found}), which pytest-nsight does not support"
+    unknown = "calls that wait for it, such as urQueueFinish, are not recognised, and idle time has wrong causes"
+    return [f"{reason}: {unknown}; use the times of kernels and copies only"]
+
+
 def _name_copy(shape: Shape) -> Shape:
     """The shape with the name that copies and sets have in every trace."""
     if shape.kind == "memset":
@@ -208,41 +230,6 @@ def _name_copy(shape: Shape) -> Shape:
     direction, source, target = match.groups()
     name = f"memcpy {direction}"
     return dataclasses.replace(shape, name=name, full_name=f"{name} ({source.lower()} to {target.lower()})")
-
-
-def _read_devices(document: object, trace: Trace) -> tuple[TraceDevice, ...]:
-    """The boards that the profiler lists, as its process numbers them; a field that it lacks is unknown."""
-    tables = [document.get(key) for key in _PROPERTIES] if isinstance(document, dict) else []
-    properties = next((table for table in tables if isinstance(table, list)), [])
-    listed = [one for one in properties if isinstance(one, dict) and isinstance(one.get("id"), int)]
-    # A list of several processes, as `show --perfetto` writes it, has one number for several boards.
-    is_of_one = len({one["id"] for one in listed}) == len(listed)
-    process = int(trace.launches.process[0]) if is_of_one and len(trace.launches) else None
-    return tuple(
-        TraceDevice(
-            process, one["id"], "", str(one.get("name", "")), None, _read_limits(one), _read_multiprocessors(one)
-        )
-        for one in listed
-    )
-
-
-def _read_multiprocessors(device: Mapping[str, object]) -> int:
-    count = device.get("numSms")
-    return count if isinstance(count, int) and 0 < count < _MOST_MULTIPROCESSORS else 0
-
-
-def _read_limits(device: Mapping[str, object]) -> MultiprocessorLimits | None:
-    names = (
-        "maxThreadsPerMultiprocessor", "regsPerMultiprocessor", "sharedMemPerMultiprocessor", "computeMajor",
-        "computeMinor",
-    )  # fmt: skip
-    values = [device.get(name) for name in names]
-    numbers = [value for value in values if isinstance(value, int) and value >= 0]
-    if len(numbers) < len(names) or not all(numbers[:4]):
-        return None
-    threads, registers, shared_bytes, major, minor = numbers
-    blocks = _BLOCKS.get((major, minor), 32)
-    return MultiprocessorLimits(threads // _WARP, blocks, registers, shared_bytes, (major, minor))
 
 
 def _read_epoch(document: object, first_us: int) -> int | None:

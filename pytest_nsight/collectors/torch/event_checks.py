@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from collections.abc import Callable, Mapping, Sequence
@@ -21,6 +22,7 @@ _LATEST_US = 2.0**52
 _ON_DEVICE = ("kernel", "gpu_memcpy", "gpu_memset")
 _LARGEST = 2**62
 _LARGEST_SMALL = 2**31
+_PLACES = ("pid", "tid")
 _MOST_DIGITS = 18
 """Every number of so many digits fits in 64 bits."""
 
@@ -72,6 +74,43 @@ def mend_events(events: Sequence[Event]) -> tuple[list[Event], list[str]]:
         notes.append(f"{what} length counts as 0")
         kept = [{**event, "dur": 0} if bad else event for event, bad in zip(kept, is_negative, strict=True)]
     return kept, notes
+
+
+def number_places(events: list[Event]) -> tuple[list[Event], tuple[str, ...]]:
+    """The events with numbers for processes and threads that have names, as merged ranks do, and the names.
+
+    Args:
+        events: decoded JSON, unchecked but for their categories.
+
+    Returns:
+        The events, and the names of processes in order of their numbers, which no other process or thread has.
+
+    Raises:
+        ValueError: a process or a thread is neither a number nor a text; it says which event, and which value.
+    """
+    kinds = {type(event[field]) for field in _PLACES for event in events if field in event}
+    if kinds <= {int}:
+        return events, ()
+    if wrong := kinds - {int, str}:
+        where = (
+            (number, field, event[field])
+            for number, event in enumerate(events)
+            for field in _PLACES
+            if field in event
+        )
+        number, field, value = next(found for found in where if type(found[2]) in wrong)
+        raise ValueError(f"in event {number}, {field} is {str(value)[:60]!r}, neither a number nor a name")
+    used = {event[field] for field in _PLACES for event in events if field in event}
+    free = (number for number in itertools.count(1) if number not in used)
+    numbers: dict[str, dict[str, int]] = {field: {} for field in _PLACES}
+    named: list[Event] = []
+    for event in events:
+        given = {field: event[field] for field in _PLACES if isinstance(event.get(field), str)}
+        for field, name in given.items():
+            if name not in numbers[field]:
+                numbers[field][name] = next(free)
+        named.append({**event, **{field: numbers[field][name] for field, name in given.items()}})
+    return named, tuple(numbers["pid"])
 
 
 def _is_timeless(event: Event) -> bool:

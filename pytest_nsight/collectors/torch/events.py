@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 
 from pytest_nsight.collectors.torch.event_checks import PREFIX, Event
+from pytest_nsight.collectors.torch.launch_processes import assign_processes
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Trace, TraceDevice
+from pytest_nsight.model.trace import OWN_DOMAIN, Calls, Launches, Ranges, Table, Trace, TraceDevice
 from pytest_nsight.model.values import Shape
 
 _Value = TypeVar("_Value")
+_Table = TypeVar("_Table", bound=Table)
 
 _LAUNCH_KINDS = {"kernel": "kernel", "gpu_memcpy": "memcpy", "gpu_memset": "memset"}
 _CALL_CATEGORIES = ("cuda_runtime", "cuda_driver")
+_HOST_CATEGORIES = ("cpu_op", "user_annotation", *_CALL_CATEGORIES)
 
 # Operators that only look at memory differently, or get some: they do no work of their own.
 _VIEWS = {
@@ -36,28 +39,27 @@ class _Index(dict[_Value, int]):
         return number
 
 
-def build_trace(records: Iterable[Sequence[Event]]) -> Trace:
+def build_trace(records: Iterable[Sequence[Event]], owners: Mapping[int, int] | None = None) -> Trace:
     """Translates profiler events.
 
     Args:
         records: checked events of each profiled stretch; all on one clock.
+        owners: process id that events of a device have -> process that launched them, where the file says it.
 
     Returns:
         A trace whose launches are the device's, or, where there are none, the outermost operators that the
         CPU ran.
     """
-    events = [event for record in records for event in record]
-    host = [event for event in events if event["cat"] in ("cpu_op", "user_annotation", *_CALL_CATEGORIES)]
-    process = next((int(event.get("pid", 0)) for event in host), 0)
     strings: _Index[str] = _Index()
     shapes: _Index[Shape] = _Index()
     domain = strings[OWN_DOMAIN]
-    on_device = [event for event in events if event["cat"] in _LAUNCH_KINDS]
-    calls = [event for event in events if event["cat"] in _CALL_CATEGORIES]
-    if on_device:
-        launches = [_device_launch(event, shapes, process) for event in on_device]
+    kept = list(records)
+    events = [event for record in kept for event in record]
+    if any(event["cat"] in _LAUNCH_KINDS for event in events):
+        parts = [_read_record(record, strings, shapes, owners or {}) for record in kept]
     else:
-        launches = [_operator(event, shapes, process) for event in _outermost(events)]
+        operators = [_operator(event, shapes) for event in _outermost(events)]
+        parts = [(_read_calls(events, strings), _read_launches(operators))]
     ranges = [
         _range(event, strings, domain)
         for event in events
@@ -65,13 +67,44 @@ def build_trace(records: Iterable[Sequence[Event]]) -> Trace:
     ]
     return Trace(
         ranges=Ranges(*_columns(ranges, (0, 0, 1, 1, 0, 0, 0, 2))),
-        calls=Calls(*_columns([_call(event, strings) for event in calls], (0, 0, 1, 0, 0, 0))),
-        launches=Launches(*_columns(launches, (0, 0, 1, 1, 0, 0, 0, 0, 0))),
+        calls=_join(Calls, [calls for calls, _ in parts]),
+        launches=_join(Launches, [launches for _, launches in parts]),
         shapes=tuple(shapes),
         strings=tuple(strings),
         devices=(TraceDevice(None, 0, "", ""),),
         tool="torch.profiler",
     )
+
+
+def _read_record(
+    events: Sequence[Event], strings: _Index[str], shapes: _Index[Shape], owners: Mapping[int, int]
+) -> tuple[Calls, Launches]:
+    """The calls of one stretch and what they launched; correlation ids begin anew in each."""
+    hosts = dict.fromkeys(event.get("pid", 0) for event in events if event["cat"] in _HOST_CATEGORIES)
+    on_device = [event for event in events if event["cat"] in _LAUNCH_KINDS]
+    first = int(next(iter(hosts), 0))
+    calls = _read_calls(events, strings)
+    launches = _read_launches([_device_launch(event, shapes, first) for event in on_device])
+    if len(hosts) > 1 or owners:
+        track = np.array([event.get("pid", 0) for event in on_device], np.int64)
+        launches = assign_processes(launches, calls, tuple(strings), track, owners)
+    return calls, launches
+
+
+def _read_calls(events: Sequence[Event], strings: _Index[str]) -> Calls:
+    rows = [_call(event, strings) for event in events if event["cat"] in _CALL_CATEGORIES]
+    return Calls(*_columns(rows, (0, 0, 1, 0, 0, 0)))
+
+
+def _read_launches(rows: Sequence[Sequence[int]]) -> Launches:
+    return Launches(*_columns(rows, (0, 0, 1, 1, 0, 0, 0, 0, 0)))
+
+
+def _join(kind: type[_Table], tables: Sequence[_Table]) -> _Table:
+    if len(tables) == 1:
+        return tables[0]
+    columns = {name: [getattr(table, name) for table in tables] for name in kind.column_names()}
+    return kind(**{name: np.concatenate(parts) for name, parts in columns.items()})
 
 
 def _columns(rows: Sequence[Sequence[int]], types: Sequence[int]) -> Iterator[Any]:
@@ -125,11 +158,12 @@ def _device_launch(event: Event, shapes: _Index[Shape], process: int) -> tuple[i
     )
 
 
-def _operator(event: Event, shapes: _Index[Shape], process: int) -> tuple[int, ...]:
+def _operator(event: Event, shapes: _Index[Shape]) -> tuple[int, ...]:
     name = event["name"]
     short = "compiled_region" if name.startswith(_COMPILED_REGION) else name.rpartition("::")[2]
     shape = Shape(kind="operator", name=short, full_name=name)
-    return (_start_ns(event), _end_ns(event), shapes[shape], 0, int(event.get("tid", 0)), process, 0, 0, 0)
+    place = (int(event.get("tid", 0)), int(event.get("pid", 0)))
+    return (_start_ns(event), _end_ns(event), shapes[shape], 0, *place, 0, 0, 0)
 
 
 def _triple(value: Sequence[int] | None) -> tuple[int, int, int]:
@@ -146,10 +180,11 @@ def _is_operator(event: Event) -> bool:
 
 def _outermost(events: Sequence[Event]) -> Iterator[Event]:
     """Operators that no other operator called, without those that move no data."""
-    by_thread: dict[int, list[Event]] = {}
+    by_thread: dict[tuple[int, int], list[Event]] = {}
     for event in events:
         if _is_operator(event):
-            by_thread.setdefault(int(event.get("tid", 0)), []).append(event)
+            thread = (int(event.get("pid", 0)), int(event.get("tid", 0)))
+            by_thread.setdefault(thread, []).append(event)
     for operators in by_thread.values():
         operators.sort(key=lambda event: (_start_ns(event), -_end_ns(event)))
         outer: Event | None = None
