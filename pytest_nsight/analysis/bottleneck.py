@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_nsight.analysis.categories import COMMUNICATION, COMPUTE_BOUND, MEMORY_BOUND
+from pytest_nsight.analysis.categories import COMMUNICATION, COMPUTE_BOUND, MEMORY_BOUND, VECTORS
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.kernel_mix import TINY_NS, KernelMix
 from pytest_nsight.analysis.limit_classes import CLASS_OF, BottleneckClass, KernelLimit, RecordedProgram
@@ -116,7 +116,9 @@ def judge_kernels(mix: KernelMix) -> KernelLimit:
             weights[KernelLimit.BANDWIDTH] += time_ns
         elif category != COMMUNICATION:
             weights[KernelLimit.UNNAMED] += time_ns
-    return max(weights, key=lambda one: weights[one])
+    limit = max(weights, key=lambda one: weights[one])
+    is_of_vectors = mix.by_category.get(VECTORS, 0) > _MOSTLY * weights[KernelLimit.BANDWIDTH]
+    return KernelLimit.VECTORS if limit is KernelLimit.BANDWIDTH and is_of_vectors else limit
 
 
 def _describe_kernels(mix: KernelMix, limit: KernelLimit) -> str:

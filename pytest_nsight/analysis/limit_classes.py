@@ -31,6 +31,8 @@ class KernelLimit(enum.Enum):
 
     ARITHMETIC = "arithmetic"
     BANDWIDTH = "bandwidth"
+    VECTORS = "vectors"
+    """The bandwidth, in products of matrices with vectors."""
     MIGRATION = "migration"
     """Pages of managed memory move meanwhile."""
     LENGTH = "length"
@@ -44,6 +46,7 @@ class KernelLimit(enum.Enum):
 CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
     KernelLimit.ARITHMETIC: BottleneckClass.COMPUTE,
     KernelLimit.BANDWIDTH: BottleneckClass.MEMORY,
+    KernelLimit.VECTORS: BottleneckClass.MEMORY,
     KernelLimit.MIGRATION: BottleneckClass.TRANSFER,
     KernelLimit.LENGTH: BottleneckClass.LATENCY,
     KernelLimit.BLOCKS: BottleneckClass.LATENCY,
@@ -52,6 +55,7 @@ CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
 
 _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
     KernelLimit.MIGRATION: "prefetch managed memory (cudaMemPrefetchAsync) or use device memory",
+    KernelLimit.VECTORS: "increase the batch size so that each load of a weight serves more, or quantise weights",
     KernelLimit.BLOCKS: "launch more blocks: split the work over the whole device",
     BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",
     BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",

@@ -119,6 +119,7 @@ def test_a_program_without_pytest_reads_counters_with_nsys() -> None:
         ({"other": 30, "GEMM": 60, "memory": 10}, BottleneckClass.COMPUTE),
         ({"other": 30, "GEMM": 25, "softmax": 45}, BottleneckClass.MEMORY),
         ({"MoE": 70, "GEMM": 30}, BottleneckClass.KERNELS),
+        ({"GEMV": 60, "GEMM": 40}, BottleneckClass.MEMORY),
     ],
 )
 def test_what_most_of_the_time_is_known_to_need_is_the_limit(mix: dict[str, int], limit: BottleneckClass) -> None:
@@ -126,6 +127,15 @@ def test_what_most_of_the_time_is_known_to_need_is_the_limit(mix: dict[str, int]
 
     assert found is not None
     assert found.limit is limit
+
+
+def test_a_program_of_products_with_vectors_is_limited_by_memory(tmp_path: Path) -> None:
+    """As where a language model decodes: each weight is loaded for 2 FLOP."""
+    trace = TraceBuilder().launch("void gemvNSP_kernel<float, 1, 32>(cublasGemvParamsEx)", 0, 9 * MS, api_at=0)
+    found = bottleneck_of(trace, tmp_path)
+
+    assert found.limit is BottleneckClass.MEMORY
+    assert found.remedy.startswith("increase the batch size")
 
 
 def late(*, domain: str = "", name: str = "solve") -> TraceBuilder:
