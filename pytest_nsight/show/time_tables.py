@@ -227,6 +227,7 @@ def describe_state(one: StateTime) -> str:
         DeviceWork.KERNEL: "kernels",
         DeviceWork.COMMUNICATION: "communication only",
         DeviceWork.COPY: "copies only",
+        DeviceWork.SET: "sets of memory only",
         DeviceWork.OTHER: "work launched elsewhere",
     }
     return names[one.state]
