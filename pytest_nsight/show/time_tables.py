@@ -169,17 +169,17 @@ def tabulate_calls(calls: Sequence[CallTime], top: int) -> Section | None:
     """CUDA calls by function, with the sum of those in which the host waits."""
     if not calls:
         return None
-    waits = [one for one in calls if one.waits]
 
     def join(left_out: Sequence[CallTime], name: str) -> CallTime:
         sums = sum(one.calls for one in left_out), sum(one.total_ns for one in left_out)
         longest_ns = max(one.longest_ns for one in left_out)
-        return CallTime(name, *sums, 0.0, longest_ns, waits=False)
+        return CallTime(name, *sums, 0.0, longest_ns, waits=False, waiting_calls=0, waiting_ns=0)
 
     rows = limit(calls, top, join)
-    waiting = f"{duration(sum(one.total_ns for one in waits))} in {count(sum(one.calls for one in waits), 'call')}"
+    waiting_ns, waits = sum(one.waiting_ns for one in calls), sum(one.waiting_calls for one in calls)
     return Section(
-        f"CUDA calls: {duration(sum(one.total_ns for one in calls))}, waiting {waiting}",
+        f"CUDA calls: {duration(sum(one.total_ns for one in calls))}, "
+        f"waiting {duration(waiting_ns)} in {count(waits, 'call')}",
         column("call", [one.name for one in rows], is_number=False),
         [
             [
