@@ -153,7 +153,7 @@ def picture(
 
     Raises:
         TypeError: this is a path; `load_trace` reads it.
-        UsageError: no range has this name and domain.
+        UsageError: no range has this name and domain, or an amount of work is not above 0 and at most 1e30.
     """
     _check_loaded(trace, Trace)
     works = [DeclaredRangeWork(label, amount, unit) for label, (amount, unit) in work.items()]

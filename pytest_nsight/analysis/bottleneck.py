@@ -1,10 +1,10 @@
 """What limits a trace or a range, with the evidence and the remedy. Pure.
 
-The class is the largest part of the wall time: kernels, exposed communication, exposed copies, or one of the causes
-of idle time. Kernels are divided further: they may wait for pages of managed memory, be short, or leave most of the
-device without a block; else it is what their categories usually need, arithmetic or memory bandwidth, and where
-most have no category, nothing is asserted. Work that was launched elsewhere limits the ranges that it belongs to,
-and is left out.
+The class is the largest part of the wall time: kernels, exposed communication, exposed copies or sets of
+memory, or one of the causes of idle time. Kernels are divided further: they may wait for pages of managed
+memory, be short, or leave most of the device without a block; else it is what their categories usually need,
+arithmetic or memory bandwidth, and where most have no category, nothing is asserted. Work that was launched
+elsewhere limits the ranges that it belongs to, and is left out.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from pytest_nsight.analysis.categories import COMMUNICATION, COMPUTE_BOUND, MEMORY_BOUND
+from pytest_nsight.analysis.categories import COMMUNICATION, COMPUTE_BOUND, MEMORY_BOUND, VECTORS
 from pytest_nsight.analysis.idle_causes import IdleCause
 from pytest_nsight.analysis.kernel_mix import TINY_NS, KernelMix
 from pytest_nsight.analysis.limit_classes import CLASS_OF, BottleneckClass, KernelLimit, RecordedProgram
@@ -23,6 +23,7 @@ _MOSTLY = 0.5
 _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     DeviceWork.COMMUNICATION: BottleneckClass.COMMUNICATION,
     DeviceWork.COPY: BottleneckClass.TRANSFER,
+    DeviceWork.SET: BottleneckClass.MEMORY,
     IdleCause.LAUNCH: BottleneckClass.LATENCY,
     IdleCause.QUEUED: BottleneckClass.LATENCY,
     IdleCause.SYNCHRONISATION: BottleneckClass.SYNCHRONISATION,
@@ -91,7 +92,11 @@ def classify(
             f"; work launched elsewhere, {100 * other_ns / (wall_ns + other_ns):.1f} % of the window, is left out"
         )
     # The remedy is that of the largest part.
-    particular = {DeviceWork.KERNEL: of_kernels, IdleCause.MIGRATION: KernelLimit.MIGRATION}
+    particular = {
+        DeviceWork.KERNEL: of_kernels,
+        DeviceWork.SET: KernelLimit.CLEARING,
+        IdleCause.MIGRATION: KernelLimit.MIGRATION,
+    }
     return Bottleneck(limit, share, evidence, program.remedy(particular.get(next(iter(parts)), limit)))
 
 
@@ -116,7 +121,9 @@ def judge_kernels(mix: KernelMix) -> KernelLimit:
             weights[KernelLimit.BANDWIDTH] += time_ns
         elif category != COMMUNICATION:
             weights[KernelLimit.UNNAMED] += time_ns
-    return max(weights, key=lambda one: weights[one])
+    limit = max(weights, key=lambda one: weights[one])
+    is_of_vectors = mix.by_category.get(VECTORS, 0) > _MOSTLY * weights[KernelLimit.BANDWIDTH]
+    return KernelLimit.VECTORS if limit is KernelLimit.BANDWIDTH and is_of_vectors else limit
 
 
 def _describe_kernels(mix: KernelMix, limit: KernelLimit) -> str:
@@ -142,6 +149,7 @@ def _describe(state: TimeState, program: RecordedProgram) -> str:
         DeviceWork.KERNEL: "kernels run",
         DeviceWork.COMMUNICATION: "only communication runs",
         DeviceWork.COPY: "only copies run",
+        DeviceWork.SET: "memory is set and nothing else runs",
         IdleCause.HOST: f"idle, {program.host_words}",
     }
     return names.get(state, f"idle, {state.value}")

@@ -18,9 +18,10 @@ from pytest_nsight.model.values import Shape
 MEMORY = "memory"
 COMMUNICATION = "communication"
 OTHER = "other"
+VECTORS = "GEMV"
 COMPUTE_BOUND = frozenset({"GEMM", "attention", "convolution"})
 """Categories whose kernels reuse what they load, so that arithmetic usually limits them."""
-MEMORY_BOUND = frozenset({"softmax", "normalisation", "optimizer", MEMORY, "reduction", "elementwise"})
+MEMORY_BOUND = frozenset({VECTORS, "softmax", "normalisation", "optimizer", MEMORY, "reduction", "elementwise"})
 """Categories whose kernels load what they use once, so that the bandwidth of the memory usually limits them."""
 
 
@@ -83,7 +84,8 @@ normalisation=layer_?norm|rms_?norm|batch_?norm|group_?norm|instance_?norm|\bbn_
 normalisation=RowwiseMoments|Compute(Backward)?FusedParams|ComputeInternalGradients
 convolution=conv(?!er)|implicit_|wgrad|dgrad|fprop|winograd|im2(d2)?col|col2im|[a-z]\d*cudnn_|igemm_(fwd|bwd|wrw)_gtc
 convolution=bwd_(weight|data)|compute\w{0,40}OffsetsKernel|\bfft2d_[rc]2[rc]
-GEMM=gemm|gemv|nvjet|cutlass(?!::\w+_t\b)|mat(rix)?_?mul|mul_mat|marlin|(\b|_)mm(\b|_)|xmma|cublas|dot_kernel|\bbmm|split_?k|wgmma
+GEMV=gemv|(?<!for)mat(rix)?_?vec
+GEMM=gemm|nvjet|cutlass(?!::\w+_t\b)|mat(rix)?_?mul|mul_mat|marlin|(\b|_)mm(\b|_)|xmma|cublas|dot_kernel|\bbmm|split_?k|wgmma
 GEMM=::linear|addmm|addbmm|::einsum
 memory=copy|memcpy|memset|(?<!pre)fill|transpose|permut|concat|\bcat_|CatArray|gather|scatter|index|(?<!rotary_)(?<!rotary)embedding
 memory=aten::(to|clone|cat|stack|roll|repeat|reshape|(un)?flatten|zeros|ones|zero|full|new_\w+)(_like)?_?\b|\bsplit|\bpad|nonzero|contiguous|unfold|arange|triu|tril|upsample|n(chw|hwc)To

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.idle_causes import flag_calls, is_synchronisation
+from pytest_nsight.analysis.host_waits import flag_calls, is_synchronisation
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails

@@ -10,7 +10,7 @@ from pytest_nsight.analysis.host_calls import find_waiting
 from pytest_nsight.analysis.intervals import TimeSet
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import Trace, TraceDevice
+from pytest_nsight.model.trace import Flags, Trace, TraceDevice
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,11 +46,12 @@ class DeviceUse:
         return self.busy_ns / self.wall_ns if self.wall_ns else 0.0
 
 
-def measure_devices(trace: Trace, timeline: Timeline, window: TimeSet) -> tuple[DeviceUse, ...]:
+def measure_devices(trace: Trace, waits: Flags, timeline: Timeline, window: TimeSet) -> tuple[DeviceUse, ...]:
     """The headline of each device, in order of its number.
 
     Args:
         trace: the trace.
+        waits: shape (calls,), in which calls the host waits.
         timeline: of its devices.
         window: the times that count, on the axis of the timeline.
     """
@@ -58,7 +59,7 @@ def measure_devices(trace: Trace, timeline: Timeline, window: TimeSet) -> tuple[
     kernel_ns = _overlap(window, timeline.kernels)
     copy_ns = _overlap(window, timeline.copies)
     busy_ns = _overlap(window, TimeSet.merged(timeline.kernels, timeline.copies))
-    waiting = find_waiting(trace).by_line().tolist()
+    waiting = find_waiting(trace, waits).by_line().tolist()
     processes = distinct(trace.calls.process).tolist()
     uses = []
     for line, device in enumerate(timeline.devices):

@@ -5,7 +5,7 @@ device's work and the call of that launch is the cause:
 
 * The call had returned before the gap: the launch was queued, and the device itself took the time. Of a copy, whose
   call may wait for it, the begin of the call counts.
-* The thread was in a synchronising or copying call: the host waited for the device and could not launch ahead. This
+* The thread was in a call that synchronises, or waits for a copy: the host waited and could not launch ahead. This
   accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA.
 * The thread was mostly in calls that allocate or free memory, or that load kernels: this is what it did.
 * The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data.
@@ -19,13 +19,14 @@ from __future__ import annotations
 
 import enum
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.analysis.host_waits import flag_calls, flag_waits, is_copy_call
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.model.sorted_keys import distinct, rank_groups
+from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -67,21 +68,6 @@ class _Gaps:
     """When the call returned that launches a kernel, or the gap ended; when it began for all other launches."""
 
 
-def is_synchronisation(name: str) -> bool:
-    """Whether a CUDA call of this name waits for the device."""
-    return "Synchronize" in name
-
-
-def is_wait(name: str) -> bool:
-    """Whether the host waits in a CUDA call of this name: for the device, or for a copy, as in `cudaMemcpy`."""
-    return is_synchronisation(name) or (is_copy_call(name) and "Async" not in name)
-
-
-def is_copy_call(name: str) -> bool:
-    """Whether a CUDA call of this name copies, and may wait for the copy."""
-    return "Memcpy" in name
-
-
 def is_allocation(name: str) -> bool:
     """Whether a CUDA or HIP call of this name allocates, frees or registers memory."""
     return _ALLOCATION.match(name) is not None
@@ -95,19 +81,6 @@ def is_kernel_launch(name: str) -> bool:
 def is_loading(name: str) -> bool:
     """Whether a CUDA or HIP call of this name loads, links or looks up kernels."""
     return _LOADING.match(name) is not None
-
-
-def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
-    """Which calls have a name that fits, shape (calls,). A trace may have a million names of ranges, few of calls.
-
-    Args:
-        trace: the trace.
-        is_wanted: whether a name fits.
-    """
-    numbers = distinct(trace.calls.name)
-    fitting = [number for number in numbers.tolist() if is_wanted(trace.strings[number])]
-    flags: Flags = np.isin(trace.calls.name, fitting)
-    return flags
 
 
 def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Ints) -> dict[IdleCause, TimeSet]:
@@ -143,7 +116,7 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
         IdleCause.LOADING: np.flatnonzero(flag_calls(trace, is_loading)),
     }
     inside = {cause: _find_time_inside(trace, number, threads, gaps, rows) for cause, rows in chosen.items()}
-    pieces = _split(gaps, _find_waits(trace, number, gaps), inside)
+    pieces = _split(gaps, _find_waits(trace, flag_waits(trace, details), number, gaps), inside)
     found = {
         cause: TimeSet.union(
             idle.axis,
@@ -183,11 +156,11 @@ class _Waits:
     is_copy: Flags
 
 
-def _find_waits(trace: Trace, number: Ints, gaps: _Gaps) -> tuple[_Waits, _Waits]:
+def _find_waits(trace: Trace, is_wait: Flags, number: Ints, gaps: _Gaps) -> tuple[_Waits, _Waits]:
     """The last waiting call before the gap, if it lasted into it, and the last one before the next launch."""
     calls = trace.calls
     copies = flag_calls(trace, is_copy_call)
-    rows = np.flatnonzero(flag_calls(trace, is_synchronisation) | copies)
+    rows = np.flatnonzero(is_wait)
     if not len(rows) or not len(gaps.line):
         none = _Waits(gaps.start_ns, gaps.start_ns, np.zeros(len(gaps.line), np.bool_))
         return none, none

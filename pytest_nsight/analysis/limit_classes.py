@@ -27,12 +27,16 @@ class BottleneckClass(enum.Enum):
 
 
 class KernelLimit(enum.Enum):
-    """What limits the time in which kernels run."""
+    """What limits the time in which kernels run, or memory is set."""
 
     ARITHMETIC = "arithmetic"
     BANDWIDTH = "bandwidth"
+    VECTORS = "vectors"
+    """The bandwidth, in products of matrices with vectors."""
     MIGRATION = "migration"
     """Pages of managed memory move meanwhile."""
+    CLEARING = "clearing"
+    """Memory is set, and no kernel runs."""
     LENGTH = "length"
     """Most of the kernels are short."""
     BLOCKS = "blocks"
@@ -44,6 +48,8 @@ class KernelLimit(enum.Enum):
 CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
     KernelLimit.ARITHMETIC: BottleneckClass.COMPUTE,
     KernelLimit.BANDWIDTH: BottleneckClass.MEMORY,
+    KernelLimit.VECTORS: BottleneckClass.MEMORY,
+    KernelLimit.CLEARING: BottleneckClass.MEMORY,
     KernelLimit.MIGRATION: BottleneckClass.TRANSFER,
     KernelLimit.LENGTH: BottleneckClass.LATENCY,
     KernelLimit.BLOCKS: BottleneckClass.LATENCY,
@@ -52,6 +58,8 @@ CLASS_OF: Mapping[KernelLimit, BottleneckClass] = {
 
 _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
     KernelLimit.MIGRATION: "prefetch managed memory (cudaMemPrefetchAsync) or use device memory",
+    KernelLimit.VECTORS: "increase the batch size so that each load of a weight serves more, or quantise weights",
+    KernelLimit.CLEARING: "set less memory, or set it in the kernel that writes there",
     KernelLimit.BLOCKS: "launch more blocks: split the work over the whole device",
     BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",
     BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",

@@ -12,6 +12,7 @@ from pytest_nsight.analysis.categories import COMMUNICATION, CategoryRule, categ
 from pytest_nsight.analysis.critical_path import PathTime, find_critical_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
+from pytest_nsight.analysis.host_waits import flag_waits
 from pytest_nsight.analysis.kernel_mix import KernelTimes
 from pytest_nsight.analysis.kernel_use import (
     CategoryTime,
@@ -161,12 +162,12 @@ def analyse(
     is_chosen = bool(name) or domain is not None
     selection = select(trace, timeline, table, is_chosen=is_chosen)
     kernels = tabulate_kernels(trace, selection.launches, categories)
-    inside = table.costs.is_inside
+    inside, waits = table.costs.is_inside, flag_waits(trace, details)
     unattributed = find_unattributed(trace, ~inside, details.is_placed, details.duration_ns)
     states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
     wall_ns = selection.window.total_ns
     picture = Picture(
-        devices=measure_devices(trace, timeline, selection.window),
+        devices=measure_devices(trace, waits, timeline, selection.window),
         states=tuple(
             StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0, program)
             for state, time_ns in states.items()
@@ -179,7 +180,7 @@ def analyse(
         kernels=kernels,
         categories=sum_categories(kernels),
         copies=tabulate_copies(trace, selection.launches, timeline),
-        calls=tabulate_calls(trace, selection.calls),
+        calls=tabulate_calls(trace, selection.calls, waits),
         sequences=find_sequences(trace, selection.launches, timeline, categories),
         path=_find_path(trace, details, table),
         unattributed=() if is_chosen else unattributed,

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.display_names import fold_list
-from pytest_nsight.analysis.idle_causes import flag_calls, is_wait
+from pytest_nsight.analysis.host_waits import flag_waits
 from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
 from pytest_nsight.trace.attribution import Membership, attribute
@@ -85,7 +85,7 @@ def cost_ranges(trace: Trace, details: LaunchDetails, rows: Ints) -> RangeCosts:
     is_inside = np.zeros(len(launches), np.bool_)
     is_inside[placed] = members.covered
     is_compute, duration_ns = details.is_compute[placed], details.duration_ns[placed]
-    waits = np.flatnonzero(flag_calls(trace, is_wait))
+    waits = np.flatnonzero(flag_waits(trace, details))
     waiting = attribute(trace, rows, calls.process[waits], calls.thread[waits], calls.start_ns[waits])
     return RangeCosts(
         kernel_ns=members.sum_of(duration_ns * is_compute),

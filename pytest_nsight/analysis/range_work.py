@@ -15,6 +15,8 @@ from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import name_some
 
 _FORM = re.compile(r"(?P<name>.+)=(?P<amount>\d+(\.\d*)?([eE][+-]?\d+)?)\s*(?P<unit>[A-Za-z]+)")
+_MOST = 1e30
+"""Rates of larger amounts would leave the range of floating-point numbers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,24 +27,34 @@ class DeclaredRangeWork:
         name: of the ranges, without a number that only counts.
         amount: of one range.
         unit: what is counted: "tokens", "FLOP", "B".
+
+    Raises:
+        UsageError: the amount is not above 0 and at most 1e30.
     """
 
     name: str
     amount: float
     unit: str
 
+    def __post_init__(self) -> None:
+        if not 0 < self.amount <= _MOST:
+            raise UsageError(
+                f"the work of ranges {self.name!r} is {self.amount:g} {self.unit}; give an amount above 0 and at "
+                "most 1e30"
+            )
+
     @classmethod
     def parse(cls, text: str) -> DeclaredRangeWork:
         """The declaration in "attention_scores=8.05e8 FLOP".
 
         Raises:
-            UsageError: it has another form.
+            UsageError: it has another form, or the amount is not above 0 and at most 1e30.
         """
         match = _FORM.fullmatch(text.strip())
-        if match is None or not float(match["amount"]) > 0:
+        if match is None or not 0 < float(match["amount"]) <= _MOST:
             raise UsageError(
-                f"--work is {text!r}; give RANGE=AMOUNT UNIT for one range, such as infer=512tokens or "
-                "attention_scores=8.05e8FLOP"
+                f"--work is {text!r}; give RANGE=AMOUNT UNIT for one range, the amount above 0 and at most 1e30, "
+                "such as infer=512tokens or attention_scores=8.05e8FLOP"
             )
         return cls(match["name"], float(match["amount"]), match["unit"])
 

@@ -1,4 +1,4 @@
-"""What each device did at every instant: run a kernel, only communicate, only copy, or idle and why. Pure.
+"""What each device did at every instant: run a kernel, only communicate, copy or set, or idle and why. Pure.
 
 The states of a device partition the wall time, so their lengths add up to it exactly.
 """
@@ -30,7 +30,9 @@ class DeviceWork(enum.Enum):
     COMMUNICATION = "communication"
     """Kernels that communicate run, and no other."""
     COPY = "copy"
-    """A copy or set runs, and no kernel, not even one that is not chosen."""
+    """A copy runs, and no kernel, not even one that is not chosen."""
+    SET = "set"
+    """Memory is set, and neither a kernel nor a copy runs."""
     OTHER = "other"
     """Only launches run that are not chosen: queued before the chosen ones, or on other streams."""
 
@@ -45,12 +47,14 @@ class OwnWork:
     Attributes:
         kernels: when at least one kernel of theirs computes.
         communication: when at least one kernel of theirs communicates.
-        copies: when at least one copy or set does.
+        copies: when at least one copy runs.
+        sets: when at least one set of memory does.
     """
 
     kernels: TimeSet
     communication: TimeSet
     copies: TimeSet
+    sets: TimeSet
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +66,7 @@ class Timeline:
         devices: the board of each line; one that the recording does not identify has no uuid.
         device: shape (launches,), line of each launch.
         communicates: shape (launches,), whether each launch is a kernel that communicates.
+        sets: shape (launches,), whether each launch sets memory.
         kernels: when at least one kernel runs.
         copies: when at least one copy or set runs.
         busy: when either does.
@@ -73,6 +78,7 @@ class Timeline:
     devices: tuple[TraceDevice, ...]
     device: Ints
     communicates: Flags
+    sets: Flags
     kernels: TimeSet
     copies: TimeSet
     busy: TimeSet
@@ -88,12 +94,13 @@ class Timeline:
         found: dict[TimeState, int] = {state: window.common(times) for state, times in self.states.items()}
         found[IdleCause.UNKNOWN] += window.total_ns - sum(found.values())
         if own is not None:
-            left_ns = sum(found[state] for state in (DeviceWork.KERNEL, DeviceWork.COMMUNICATION, DeviceWork.COPY))
+            left_ns = sum(found[state] for state in DeviceWork if state is not DeviceWork.OTHER)
             found[DeviceWork.KERNEL] = window.common(own.kernels)
             left_ns -= found[DeviceWork.KERNEL]
             for state, times in (
                 (DeviceWork.COMMUNICATION, own.communication),
                 (DeviceWork.COPY, own.copies),
+                (DeviceWork.SET, own.sets),
             ):
                 # The clocks of host and device differ a little: a launch may seem to start before its range.
                 found[state] = min(times.common(self.states[state]), left_ns)
@@ -112,8 +119,8 @@ class Timeline:
         if len(rows) == len(trace.launches):
             return None
         start_ns, end_ns = trace.launches.start_ns, trace.launches.end_ns
-        is_compute, communicates = details.is_compute[rows], self.communicates[rows]
-        kinds = (rows[is_compute & ~communicates], rows[communicates], rows[~is_compute])
+        is_compute, communicates, sets = details.is_compute[rows], self.communicates[rows], self.sets[rows]
+        kinds = (rows[is_compute & ~communicates], rows[communicates], rows[~is_compute & ~sets], rows[sets])
         return OwnWork(
             *(TimeSet.union(self.axis, self.device[part], start_ns[part], end_ns[part]) for part in kinds)
         )
@@ -145,16 +152,19 @@ def build_timeline(trace: Trace, details: LaunchDetails, communicates: Flags) ->
     def unite(chosen: Flags) -> TimeSet:
         return TimeSet.union(axis, device[chosen], start_ns[chosen], end_ns[chosen])
 
+    sets = np.array([shape.kind == "memset" for shape in trace.shapes] or [False], np.bool_)[launches.shape]
     kernels, copies = unite(is_compute), unite(~is_compute)
+    moves = unite(~is_compute & ~sets) if sets.any() else copies
     computing = unite(is_compute & ~communicates) if communicates.any() else kernels
     busy = TimeSet.union(axis, device, start_ns, end_ns) if len(copies.start) else kernels
-    timeline = Timeline(axis, devices, device, communicates, kernels, copies, busy, {})
+    timeline = Timeline(axis, devices, device, communicates, sets, kernels, copies, busy, {})
     idle = busy.complement(timeline.whole())
     causes = explain_gaps(trace, details, idle, _find_next(timeline, trace, idle))
     states: dict[TimeState, TimeSet] = {
         DeviceWork.KERNEL: computing,
         DeviceWork.COMMUNICATION: kernels.minus(computing),
-        DeviceWork.COPY: copies.minus(kernels),
+        DeviceWork.COPY: moves.minus(kernels),
+        DeviceWork.SET: copies.minus(moves).minus(kernels),
     }
     states |= dict(causes.items())
     return replace(timeline, states=states)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_nsight.analysis.idle_causes import flag_calls, is_kernel_launch
+from pytest_nsight.analysis.host_waits import flag_calls
+from pytest_nsight.analysis.idle_causes import is_kernel_launch
 from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import COMPUTE_KINDS, Trace

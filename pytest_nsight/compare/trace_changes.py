@@ -94,7 +94,7 @@ def _sum_up(trace: Trace, picture: Picture) -> dict[str, float | None]:
         "kernel time": sum(one.total_ns for one in picture.kernels),
         "copy time": copied_ns,
         "idle time": sum(one.idle_ns for one in picture.devices),
-        "synchronisation": sum(one.total_ns for one in picture.calls if one.waits),
+        "synchronisation": sum(one.waiting_ns for one in picture.calls),
         "launches": sum(one.calls for one in picture.kernels),
         "GPU utilisation": sum(one.busy_ns for one in picture.devices) / wall_ns if wall_ns else None,
         "copy bandwidth": 1e9 * moved / copied_ns if copied_ns else None,

@@ -168,7 +168,10 @@ def _describe_date(trace: Trace) -> str:
 
 
 def _list_devices(trace: Trace) -> list[str]:
-    """One line for each board that was used, or, where nothing ran, that was there."""
+    """One line for each board that was used, or, where nothing ran, that was there.
+
+    Boards without a uuid that would have equal lines have the process that used them as well.
+    """
     launches = trace.launches
     if trace.is_of_cpu or not len(launches):
         boards = [(one.ordinal, one) for one in trace.devices if one.name]
@@ -178,6 +181,7 @@ def _list_devices(trace: Trace) -> list[str]:
         one[ranks] = np.arange(len(ranks))
         used = zip(launches.process[one].tolist(), launches.device[one].tolist(), strict=True)
         boards = [(ordinal, describe_board(trace, process, ordinal)) for process, ordinal in used]
+    unidentified = [(ordinal, board.name) for ordinal, board in boards if not board.uuid]
     lines = []
     # A board that no process used through CUDA has no number there.
     for ordinal, board in sorted(boards, key=lambda pair: (pair[0] is None, pair[0] or 0)):
@@ -185,6 +189,8 @@ def _list_devices(trace: Trace) -> list[str]:
             printable(" ".join(filter(None, (board.name, board.uuid))))
             or "a board that the recording does not name"
         )
+        if board.process is not None and not board.uuid and unidentified.count((ordinal, board.name)) > 1:
+            name += f" (process {board.process})"
         lines.append(f"unused device: {name}" if ordinal is None else f"device {ordinal}: {name}")
     return list(dict.fromkeys(lines))
 

@@ -66,7 +66,7 @@ COLUMNS: Mapping[str, tuple[str, ...]] = {
     ),
     "categories": ("category", "calls", "total_ns", "share"),
     "copies": ("name", "memory", "count", "total_ns", "bytes_moved", "overlapped_ns", "median_ns"),
-    "calls": ("name", "calls", "total_ns", "median_ns", "longest_ns", "waits"),
+    "calls": ("name", "calls", "total_ns", "median_ns", "longest_ns", "waits", "waiting_calls", "waiting_ns"),
     "sequences": ("names", "count", "kernel_ns", "gap_ns", "is_fusible"),
     "critical_path": ("step", "step_ns", "part", "name", "count", "total_ns"),
     "metrics": (

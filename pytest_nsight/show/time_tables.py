@@ -15,6 +15,10 @@ from pytest_nsight.model.units import count, duration
 from pytest_nsight.show.layout import Section, column, limit, share, time
 
 _WHOLE = "from the first start to the last end of all launches"
+_ROUNDING_NS, _ROUNDING_SHARE = 1000, 0.0005
+"""Unknown idle time below both is what rounding leaves between other states."""
+_UUID_START = 12
+"""Characters of a board's uuid by which it differs from others: "GPU-" and 8 digits."""
 _LEAST_SHARE = 0.01
 """Ranges with less of all device time, or of all wall time where nothing ran, are summed up."""
 
@@ -51,10 +55,10 @@ def tabulate_devices(devices: Sequence[DeviceUse], *, is_part: bool) -> Section 
 
 
 def tabulate_states(states: Sequence[StateTime]) -> Section | None:
-    """The wall time of all devices by state."""
-    if not any(one.total_ns for one in states):
+    """The wall time of all devices by state, without unknown idle time that only rounding leaves."""
+    shown = [one for one in states if one.total_ns and not _is_rounding(one)]
+    if not shown:
         return None
-    shown = [one for one in states if one.total_ns]
     return Section(
         f"Wall time of all devices: {duration(sum(one.total_ns for one in states))}",
         column("state", [describe_state(one) for one in shown], is_number=False),
@@ -131,7 +135,8 @@ def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = T
     ]
     ranges = column("range", names, is_number=False)
     if not on_device:
-        return Section(title, ranges, [both, kernels], f"share: of the parent's kernel time{note}")
+        shares = _explain_shares(nodes, rows, "kernel time")
+        return Section(title, ranges, [both, kernels], f"share: {shares}{note}")
     copies = [
         column("copies", [time(one.copy_ns) for one in rows]),
         column("waits", [time(one.sync_ns) for one in rows]),
@@ -140,25 +145,41 @@ def tabulate_ranges(nodes: Sequence[RangeNode], top: int, *, on_device: bool = T
         title,
         ranges,
         [[*both, column("device", [time(one.device_ns) for one in rows])], [*kernels, *copies]],
-        f"share: of the parent's device time; device: kernels and copies of all instances{note}",
+        f"share: {_explain_shares(nodes, rows, 'device time')}; device: kernels and copies of all instances{note}",
     )
+
+
+def _explain_shares(nodes: Sequence[RangeNode], rows: Sequence[RangeNode], own_time: str) -> str:
+    """What the shares of the rows are shares of.
+
+    Args:
+        nodes: all of the tree.
+        rows: those that are shown.
+        own_time: what the time of the launches is called.
+    """
+    device_ns = {one.path: one.device_ns for one in nodes}
+    outermost_of_host = any(one.share and not one.device_ns for one in nodes if len(one.path) == 1)
+    of_host = [not device_ns[above] if (above := one.path[:-1]) in device_ns else outermost_of_host for one in rows]
+    if all(of_host):
+        return "of the parent's host time"
+    return f"of the parent's {own_time}{', or of its host time where it has none' if any(of_host) else ''}"
 
 
 def tabulate_calls(calls: Sequence[CallTime], top: int) -> Section | None:
     """CUDA calls by function, with the sum of those in which the host waits."""
     if not calls:
         return None
-    waits = [one for one in calls if one.waits]
 
     def join(left_out: Sequence[CallTime], name: str) -> CallTime:
         sums = sum(one.calls for one in left_out), sum(one.total_ns for one in left_out)
         longest_ns = max(one.longest_ns for one in left_out)
-        return CallTime(name, *sums, 0.0, longest_ns, waits=False)
+        return CallTime(name, *sums, 0.0, longest_ns, waits=False, waiting_calls=0, waiting_ns=0)
 
     rows = limit(calls, top, join)
-    waiting = f"{duration(sum(one.total_ns for one in waits))} in {count(sum(one.calls for one in waits), 'call')}"
+    waiting_ns, waits = sum(one.waiting_ns for one in calls), sum(one.waiting_calls for one in calls)
     return Section(
-        f"CUDA calls: {duration(sum(one.total_ns for one in calls))}, waiting {waiting}",
+        f"CUDA calls: {duration(sum(one.total_ns for one in calls))}, "
+        f"waiting {duration(waiting_ns)} in {count(waits, 'call')}",
         column("call", [one.name for one in rows], is_number=False),
         [
             [
@@ -206,14 +227,25 @@ def describe_state(one: StateTime) -> str:
         DeviceWork.KERNEL: "kernels",
         DeviceWork.COMMUNICATION: "communication only",
         DeviceWork.COPY: "copies only",
+        DeviceWork.SET: "sets of memory only",
         DeviceWork.OTHER: "work launched elsewhere",
     }
     return names[one.state]
 
 
+def _is_rounding(one: StateTime) -> bool:
+    return one.state is IdleCause.UNKNOWN and one.total_ns < _ROUNDING_NS and one.share < _ROUNDING_SHARE
+
+
 def _name(device: TraceDevice, devices: Sequence[DeviceUse]) -> str:
-    """Number and name; with the process if only that distinguishes a board whose uuid is unknown."""
+    """Number and name; where others have both, the start of the uuid, or the process if the uuid is unknown."""
     text = f"{device.ordinal} {device.name}".strip()
-    names = [(one.device.ordinal, one.device.name) for one in devices]
-    is_clear = device.name and names.count((device.ordinal, device.name)) == 1
-    return text if device.uuid or is_clear or device.process is None else f"{text} (process {device.process})"
+    alike = [
+        one.device for one in devices if (one.device.ordinal, one.device.name) == (device.ordinal, device.name)
+    ]
+    if device.uuid:
+        starts = [one.uuid[:_UUID_START] for one in alike]
+        start = device.uuid[:_UUID_START]
+        return text if len(alike) == 1 else f"{text} {start if starts.count(start) == 1 else device.uuid}"
+    is_clear = device.name and len(alike) == 1
+    return text if is_clear or device.process is None else f"{text} (process {device.process})"

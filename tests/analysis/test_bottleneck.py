@@ -119,6 +119,7 @@ def test_a_program_without_pytest_reads_counters_with_nsys() -> None:
         ({"other": 30, "GEMM": 60, "memory": 10}, BottleneckClass.COMPUTE),
         ({"other": 30, "GEMM": 25, "softmax": 45}, BottleneckClass.MEMORY),
         ({"MoE": 70, "GEMM": 30}, BottleneckClass.KERNELS),
+        ({"GEMV": 60, "GEMM": 40}, BottleneckClass.MEMORY),
     ],
 )
 def test_what_most_of_the_time_is_known_to_need_is_the_limit(mix: dict[str, int], limit: BottleneckClass) -> None:
@@ -126,6 +127,44 @@ def test_what_most_of_the_time_is_known_to_need_is_the_limit(mix: dict[str, int]
 
     assert found is not None
     assert found.limit is limit
+
+
+def test_a_program_of_products_with_vectors_is_limited_by_memory(tmp_path: Path) -> None:
+    """As where a language model decodes: each weight is loaded for 2 FLOP."""
+    trace = TraceBuilder().launch("void gemvNSP_kernel<float, 1, 32>(cublasGemvParamsEx)", 0, 9 * MS, api_at=0)
+    found = bottleneck_of(trace, tmp_path)
+
+    assert found.limit is BottleneckClass.MEMORY
+    assert found.remedy.startswith("increase the batch size")
+
+
+def test_memory_that_is_set_is_no_transfer(tmp_path: Path) -> None:
+    """Nothing crosses the bus: the memory of the device limits it."""
+    found = bottleneck_of(TraceBuilder().memset(0, 9 * MS, 1 << 30, api_at=0), tmp_path)
+
+    assert found.limit is BottleneckClass.MEMORY
+    assert found.evidence == "100.0 % of the wall time: memory is set and nothing else runs 100.0 %"
+    assert found.remedy == "set less memory, or set it in the kernel that writes there"
+
+
+def test_sets_of_memory_are_a_state_behind_kernels_and_copies(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("gemm", 0, 100, api_at=0).copy(50, 300, 64, api_at=1)
+    picture = analyse(read(trace.memset(80, 500, 64, api_at=2).write(tmp_path / "trace.sqlite")))
+
+    totals = {one.state: one.total_ns for one in picture.states if one.total_ns}
+    assert totals == {DeviceWork.KERNEL: 100, DeviceWork.COPY: 200, DeviceWork.SET: 200}
+    assert picture.devices[0].copy_ns == 450
+
+
+def test_a_range_has_its_own_sets_of_memory(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("clear", 0, 10).range("move", 20, 30)
+    trace.memset(5, 9 * MS, 64, api_at=5).copy(9 * MS, 10 * MS, 64, api_at=25)
+    trace.write(tmp_path / "trace.sqlite")
+    clear, move = (analyse(read(tmp_path / "trace.sqlite"), name=name) for name in ("clear", "move"))
+
+    assert clear.bottleneck is not None
+    assert move.bottleneck is not None
+    assert (clear.bottleneck.limit, move.bottleneck.limit) == (BottleneckClass.MEMORY, BottleneckClass.TRANSFER)
 
 
 def late(*, domain: str = "", name: str = "solve") -> TraceBuilder:

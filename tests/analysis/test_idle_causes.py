@@ -383,3 +383,39 @@ def test_the_host_waits_in_a_copy_that_blocks_and_not_in_one_that_does_not(tmp_p
 
     assert picture.devices[0].sync_ns == 650
     assert {one.name for one in picture.calls if one.waits} == {"cudaMemcpy2D", "cudaStreamSynchronize"}
+
+
+@pytest.mark.parametrize(
+    ("returned_ns", "is_pageable", "waits"),
+    [(980_000, True, True), (1_010_000, True, True), (15_000, True, False), (1_010_000, False, False)],
+    ids=["about with the copy", "behind the copy", "at its begin", "pinned"],
+)
+def test_the_host_waits_in_an_asynchronous_copy_of_pageable_memory_that_returns_with_it(
+    returned_ns: int, is_pageable: bool, waits: bool, tmp_path: Path
+) -> None:
+    """The last part may be on its way when the call returns; a copy of pinned memory does not block."""
+    trace = TraceBuilder().range("load", 0, 2_000_000)
+    trace.copy(10_000, 1_000_000, 1 << 20, api_at=100, api_ns=returned_ns - 100, is_pageable=is_pageable)
+    picture = picture_of(trace, tmp_path)
+
+    waited = (returned_ns - 100) * waits
+    assert (picture.devices[0].sync_ns, picture.ranges[0].sync_ns) == (waited, waited)
+    (call,) = picture.calls
+    assert (call.waits, call.waiting_calls, call.waiting_ns) == (waits, int(waits), waited)
+
+
+@pytest.mark.parametrize(("is_pageable", "cause"), [(True, IdleCause.BLOCKING_COPY), (False, IdleCause.LAUNCH)])
+def test_the_cause_of_idle_time_follows_the_same_rule(is_pageable: bool, cause: IdleCause, tmp_path: Path) -> None:
+    trace = TraceBuilder().copy(100, 200, 64, api_at=0, api_ns=260, is_pageable=is_pageable)
+    trace.launch("b", 900, 950, api_at=800)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.COPY: 100, cause: 700, DeviceWork.KERNEL: 50}
+    assert (picture_of(trace, tmp_path).devices[0].sync_ns > 0) is is_pageable
+
+
+def test_only_the_calls_of_a_function_that_wait_are_counted(tmp_path: Path) -> None:
+    trace = TraceBuilder().copy(10, 1000, 64, api_at=0, api_ns=1001, is_pageable=True)
+    (call,) = picture_of(trace.copy(3000, 4000, 64, api_at=2000, api_ns=5, is_pageable=True), tmp_path).calls
+
+    assert (call.calls, call.total_ns) == (2, 1006)
+    assert (call.waits, call.waiting_calls, call.waiting_ns) == (True, 1, 1001)

@@ -84,10 +84,29 @@ def test_shares_are_among_ranges_of_one_unit(trace: Trace) -> None:
     assert (step.work_share, forward.work_share) == (0.25, 0.75)
 
 
-@pytest.mark.parametrize("text", ["step", "step=", "step=0tokens", "step=tokens", "=5tokens", "step=5", "step=-1B"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "step",
+        "step=",
+        "step=0tokens",
+        "step=tokens",
+        "=5tokens",
+        "step=5",
+        "step=-1B",
+        "step=1e400FLOP",
+        "step=1e308B",
+    ],
+)
 def test_a_declaration_in_another_form_is_refused(text: str) -> None:
     with pytest.raises(UsageError, match="give RANGE=AMOUNT UNIT"):
         DeclaredRangeWork.parse(text)
+
+
+@pytest.mark.parametrize("amount", [0, -1.0, float("inf"), float("nan"), 1e308])
+def test_the_library_refuses_an_amount_that_has_no_rate(amount: float, trace: Trace) -> None:
+    with pytest.raises(UsageError, match="give an amount above 0 and at most 1e30"):
+        api.picture(trace, work={"step": (amount, "tokens")})
 
 
 def test_work_of_a_range_that_is_not_there_is_refused_with_those_that_are(trace: Trace) -> None:

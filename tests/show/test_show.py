@@ -113,6 +113,53 @@ def test_devices_stand_in_order_of_their_number(tmp_path):
     assert list(section(text, "Devices, "))[1:3] == ["0 H200", "1 H200"]
 
 
+def test_boards_with_one_number_and_one_name_are_told_apart_by_their_uuids(tmp_path):
+    trace = TraceBuilder().board("GPU-aaaaaaaa-1111", "H200", process=100)
+    trace.board("GPU-bbbbbbbb-2222", "H200", process=200)
+    trace.launch("k", 0, 9, api_at=0).launch("k", 0, 9, api_at=0, process=200)
+    text = page(trace, tmp_path)
+
+    assert set(section(text, "Devices, ")) >= {"0 H200 GPU-aaaaaaaa", "0 H200 GPU-bbbbbbbb"}
+    assert "device 0: H200 GPU-aaaaaaaa-1111\ndevice 0: H200 GPU-bbbbbbbb-2222\n" in text
+
+
+def test_boards_of_two_processes_without_a_uuid_are_told_apart_by_the_process(tmp_path):
+    """An export before 2025 does not say which board a process calls 0."""
+    trace = TraceBuilder("2024.2").board("aaaa", "H200").board("bbbb", "H200")
+    trace.launch("k", 0, 9, api_at=0).launch("k", 0, 9, api_at=0, process=200)
+    text = page(trace, tmp_path)
+
+    assert set(section(text, "Devices, ")) >= {"0 H200 (process 100)", "0 H200 (process 200)"}
+    assert "device 0: H200 (process 100)\ndevice 0: H200 (process 200)\n" in text
+
+
+@pytest.mark.parametrize(("apart_ns", "is_shown"), [(900, False), (1500, True)])
+def test_unknown_idle_time_that_rounding_leaves_has_no_row(apart_ns, is_shown, tmp_path):
+    """Of 10 ms a gap before a kernel without a call; JSON keeps it, and the states add up to the wall time."""
+    trace = TraceBuilder().launch("a", 0, 9_000_000, api_at=0).launch("b", 9_000_000 + apart_ns, 10_000_000)
+    text = page(trace, tmp_path)
+    tables = json.loads(write_json(View().analyse(load_trace(tmp_path / "trace.sqlite"))))
+
+    states = {one["state"]: one["total_ns"] for one in tables["states"]}
+    assert ("idle: unknown" in text) is is_shown
+    assert states["unknown"] == apart_ns
+    assert sum(states.values()) == tables["devices"][0]["wall_ns"] == 10_000_000
+
+
+def test_unknown_idle_time_of_a_short_recording_is_no_rounding(tmp_path):
+    assert "idle: unknown" in page(TraceBuilder().launch("a", 0, 500, api_at=0).launch("b", 900, 1000), tmp_path)
+
+
+def test_the_table_of_ranges_says_what_its_shares_are_of(tmp_path):
+    trace = TraceBuilder().range("step", 0, 1000).range("load", 10, 400).range("read", 20, 200)
+    nothing_ran = page(trace, tmp_path)
+    some_ran = page(trace.launch("a", 600, 700, api_at=500), tmp_path)
+
+    assert "share: of the parent's host time; " in nothing_ran
+    assert section(nothing_ran, "Ranges: ")["load"][1] == "39.0 %"
+    assert "share: of the parent's device time, or of its host time where it has none; " in some_ran
+
+
 def test_ranges_form_a_tree_with_shares_of_the_parent(tmp_path):
     trace = TraceBuilder().range("step", 0, 1000).range("forward", 10, 400).range("backward", 410, 900)
     trace.launch("a", 20, 120, api_at=15).launch("b", 500, 800, api_at=450).copy(900, 1000, 64, api_at=950)

@@ -195,12 +195,21 @@ class TraceBuilder:
         return self.row("CUPTI_ACTIVITY_KIND_GRAPH_TRACE", graphId=1, graphExecId=1, **place)
 
     def copy(
-        self, start: int, end: int, bytes_moved: int, *, api_at: int, kind: str = "HtoD", process: int = 100
+        self,
+        start: int,
+        end: int,
+        bytes_moved: int,
+        *,
+        api_at: int,
+        api_ns: int = 2,
+        kind: str = "HtoD",
+        is_pageable: bool = False,
+        process: int = 100,
     ) -> TraceBuilder:
-        """A memory copy from pinned host memory, or between devices."""
-        link = self._call(api_at, 2, "cudaMemcpyAsync_v3020", process, process, None)
+        """A memory copy from pinned or pageable host memory, or between devices."""
+        link = self._call(api_at, api_ns, "cudaMemcpyAsync_v3020", process, process, None)
         place = _place(start, end, link, process, 7, 0)
-        kinds = {"copyKind": COPY_KINDS[kind], "srcKind": 1, "dstKind": 2}
+        kinds = {"copyKind": COPY_KINDS[kind], "srcKind": 0 if is_pageable else 1, "dstKind": 2}
         return self.row("CUPTI_ACTIVITY_KIND_MEMCPY", bytes=bytes_moved, **kinds, **place)
 
     def migration(self, start: int, end: int, bytes_moved: int, *, kind: str = "UVM HtoD") -> TraceBuilder:

@@ -1,0 +1,69 @@
+"""Which CUDA calls wait on the host: for the device, or for a copy. Pure.
+
+One rule for all tables: calls that synchronise and copies such as `cudaMemcpy` wait. `cudaMemcpyAsync` of pageable
+memory waits as well, and only its times show it: it returns about when its copy ends, while one that does not wait
+returns before most of the copy is done. Copies between pinned memory and devices never wait in such a call.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from pytest_nsight.model.sorted_keys import distinct
+from pytest_nsight.model.trace import Flags, Trace
+from pytest_nsight.model.values import Shape
+from pytest_nsight.trace.attribution import NO_CALL
+from pytest_nsight.trace.launch_table import LaunchDetails
+
+
+def is_synchronisation(name: str) -> bool:
+    """Whether a CUDA call of this name waits for the device."""
+    return "Synchronize" in name
+
+
+def is_copy_call(name: str) -> bool:
+    """Whether a CUDA call of this name copies, and may wait for the copy."""
+    return "Memcpy" in name
+
+
+def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
+    """Which calls have a name that fits, shape (calls,). A trace may have a million names of ranges, few of calls.
+
+    Args:
+        trace: the trace.
+        is_wanted: whether a name fits.
+    """
+    numbers = distinct(trace.calls.name)
+    fitting = [number for number in numbers.tolist() if is_wanted(trace.strings[number])]
+    flags: Flags = np.isin(trace.calls.name, fitting)
+    return flags
+
+
+def flag_waits(trace: Trace, details: LaunchDetails) -> Flags:
+    """In which calls the host waits, shape (calls,).
+
+    An asynchronous copy waits if it returned when at least half of its copy was done: the last part of pageable
+    memory may still be on its way then, and the clocks of host and device differ by microseconds.
+
+    Args:
+        trace: the trace.
+        details: of its launches.
+    """
+    flags = flag_calls(trace, lambda name: is_synchronisation(name) or (is_copy_call(name) and "Async" not in name))
+    is_asynchronous = flag_calls(trace, lambda name: is_copy_call(name) and "Async" in name)
+    if not is_asynchronous.any() or not len(trace.launches):
+        return flags
+    may_wait = np.array([_may_wait(shape) for shape in trace.shapes], np.bool_)[trace.launches.shape]
+    rows = np.flatnonzero(may_wait & (details.call != NO_CALL))
+    call, start_ns = details.call[rows], trace.launches.start_ns[rows]
+    is_late = trace.calls.end_ns[call] - start_ns >= (details.duration_ns[rows] + 1) // 2
+    flags[call[is_late & is_asynchronous[call]]] = True
+    return flags
+
+
+def _may_wait(shape: Shape) -> bool:
+    """Whether it is a copy that has a side in pageable memory, or in memory that the recording does not name."""
+    memory = shape.full_name.removeprefix(shape.name).strip(" ()")
+    return shape.kind == "memcpy" and (not memory or "pageable" in memory or "unknown" in memory)
