@@ -76,7 +76,9 @@ def read_devices(export: Export) -> tuple[TraceDevice, ...]:
     }
     devices = [TraceDevice(None, row[1], *by_id[row[0]]) for row in boards]
     if export.has("TARGET_INFO_CUDA_DEVICE", "gpuId", "cudaId", "pid"):
-        mapping = export.query("SELECT DISTINCT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE")
+        mapping = export.query(
+            "SELECT DISTINCT pid, cudaId, gpuId FROM TARGET_INFO_CUDA_DEVICE ORDER BY pid, cudaId"
+        )
         devices = [
             TraceDevice(process, ordinal, *by_id[board]) for process, ordinal, board in mapping if board in by_id
         ] or devices
