@@ -86,7 +86,7 @@ def test_totals_of_other_numbers_of_steps_are_not_judged_and_a_note_says_why(tmp
     changes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 20))
 
     assert changes.regressions == ()
-    (note,) = [note for note in changes.notes if "not judged" in note]
+    (note,) = [note for note in changes.notes if "kernel time is not judged" in note]
     assert "kernel time is not judged: it is the sum of 10 launches in the baseline and of 20 in" in note
     assert "record the same number in both" in note
 
