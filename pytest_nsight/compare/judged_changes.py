@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.compare.changes import Change
-from pytest_nsight.compare.range_changes import RangeChange
+from pytest_nsight.compare.range_changes import FEWEST_REPETITIONS, RangeChange
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import count, name_some, percent
 
@@ -48,10 +48,12 @@ def judge_changes(
     A range with an interval is one if the whole interval lies above the band, and the range adds at least half the
     band to the device time of the whole. A range that adds less is one if it launches kernels and the whole
     interval lies above five bands: the time of a copy depends on the host, too. A total is one if its sum lies
-    above the band, and so is a range without an interval that adds at least half the band to the whole. Beside
-    ranges with intervals a sum is judged only if it is over equally many launches in both traces: other numbers
-    come from other numbers of steps, too. Where no range has an interval, the totals are all that can be judged,
-    and more launches may be a lost fusion. The sum of the copies is judged only there.
+    above the band; a range without an interval is judged by its mean, see `_judge_single`.
+
+    A sum over other numbers of launches may come from other numbers of steps, or from a lost fusion. It is judged
+    only where no range has an interval, and the repeated range with the most device time, which is the step if
+    there is one, occurs equally often in both traces. The sum of the copies is judged only where no range has an
+    interval.
 
     Args:
         totals: those of TOTALS that the traces have.
@@ -64,23 +66,22 @@ def judge_changes(
     part_ns = _PART * band * sum(row.before or 0 for row in totals)
     slower = [_describe(change.row, band) for change in repeated if _is_slower(change, part_ns, tick_ns, band)]
     noun = "operator" if any(row.name == _OPERATORS for row in totals) else "launch"
-    notes = [] if repeated else ["no range is repeated in both traces, so no change has an interval"]
+    steps = next((change for change in ranges if min(change.count) > 0 and max(change.count) > 1), None)
+    is_other_count = steps is not None and steps.count[0] != steps.count[1]
+    notes = [] if repeated else [_explain_no_interval(ranges, steps)]
     for row in totals:
         old, new = (counts.get(row.name, 0) for counts in launches)
         if repeated and row.name == _COPIES:
             continue
-        if old != new and repeated:
-            notes.append(
-                f"{row.name} is not judged: it is the sum of {count(old, noun)} in the baseline and of {new:,} in "
-                "the optimized trace, which may have run another number of steps; record the same number in both"
-            )
+        if old != new and steps is not None and (repeated or is_other_count):
+            notes.append(_explain_unjudged_sum(row.name, (old, new), noun, steps))
         elif _is_above(row, band, tick_ns * old):
             slower.append(_describe_sum(row, (old, new), noun, band))
     single, unjudged = _judge_single(ranges, part_ns, tick_ns, noun, band)
     if unjudged:
         notes.append(
-            f"ranges that are slower but not judged, as the traces differ in the number of their launches: "
-            f"{name_some(unjudged)}; record the same number of steps in both"
+            "ranges that are slower but not judged, as they have no interval and the traces differ in the number "
+            f"of their launches: {name_some(unjudged)}; record each at least {FEWEST_REPETITIONS} times in both"
         )
     return JudgedChanges((*slower, *single), tuple(notes))
 
@@ -96,19 +97,26 @@ def _is_slower(change: RangeChange, part_ns: float, tick_ns: int, band: float) -
 def _judge_single(
     ranges: Sequence[RangeChange], part_ns: float, tick_ns: int, noun: str, band: float
 ) -> tuple[list[str], list[str]]:
-    """The regressions among the ranges without an interval, and the labels of slower ones with other launches."""
+    """The regressions among the ranges without an interval, and the labels of slower ones that are not judged.
+
+    A range is judged if its mean adds at least half the band to the whole. If it occurs in another number, or
+    launches other numbers of kernels, each one has to be slower by more than the band, see `RangeChange.least`. One
+    that occurs once in a trace may hold another number of steps, so each has to launch as many kernels there.
+    """
     slower, unjudged = [], []
     for change in ranges:
-        row, count = change.row, change.count[0]
+        row, (old, new), launches = change.row, change.count, change.launches
         if row.low is not None or row.before is None or row.after is None:
             continue
-        is_same_size = change.count[1] == count and change.launches[0] == change.launches[1]
-        floor_ns = max(tick_ns * change.launches[0], part_ns) / count
-        if _is_above(row, band, floor_ns):
-            if is_same_size:
-                slower.append(_describe_sum(row, change.launches, noun, band))
-            else:
-                unjudged.append(row.name)
+        if not _is_above(row, band, max(tick_ns * launches[0], part_ns) / old):
+            continue
+        is_like = launches[0] * new == launches[1] * old
+        if old == new and is_like:
+            slower.append(_describe_sum(row, launches, noun, band))
+        elif (is_like or min(old, new) > 1) and (change.least or 0) > 1 + band:
+            slower.append(_describe_means(row, change.count, band))
+        else:
+            unjudged.append(row.name)
     return slower, unjudged
 
 
@@ -143,3 +151,43 @@ def _describe_sum(row: Change, launches: tuple[int, int], noun: str, band: float
     else:
         what = f"the sum of {count(before, noun)}" if before != 1 else f"one {noun}"
     return f"{_describe(row, band)}; judged by {what}, without an interval"
+
+
+def _describe_means(row: Change, counts: tuple[int, int], band: float) -> str:
+    before, after = counts
+    what = f"{before:,} and {after:,} ranges" if before != after else f"{before:,} ranges each"
+    return f"{_describe(row, band)}; judged by the means of {what}, without an interval"
+
+
+def _explain_no_interval(ranges: Sequence[RangeChange], steps: RangeChange | None) -> str:
+    """Why none of the ranges has an interval.
+
+    Args:
+        ranges: the ranges of both traces.
+        steps: the repeated range with the most device time, None where none is repeated.
+    """
+    if any(min(change.count) >= FEWEST_REPETITIONS for change in ranges):
+        return "no change has an interval, as a few of the repetitions of each range hold nearly all of its time"
+    found = f": {_count_ranges(steps)}" if steps else ""
+    return (
+        f"no change has an interval, as no range occurs at least {FEWEST_REPETITIONS} times in both traces{found}"
+    )
+
+
+def _explain_unjudged_sum(name: str, launches: tuple[int, int], noun: str, steps: RangeChange) -> str:
+    text = (
+        f"{name} is not judged: it is the sum of {count(launches[0], noun)} in the baseline and of {launches[1]:,} "
+        "in the optimized trace"
+    )
+    before, after = steps.count
+    if before == after:
+        return (
+            f"{text}; the ranges are judged instead, as both traces hold {steps.row.name} {before:,} times, and "
+            "work in no range is not judged"
+        )
+    return f"{text}, which hold other numbers of ranges: {_count_ranges(steps)}; record the same number in both"
+
+
+def _count_ranges(change: RangeChange) -> str:
+    before, after = change.count
+    return f"{change.row.name} occurs {before:,} and {after:,} times"

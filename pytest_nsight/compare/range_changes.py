@@ -35,12 +35,15 @@ class RangeChange:
         count: how many of them each trace has.
         launches: how many kernels and copies they launch in each trace.
         has_kernels: whether they launch kernels, or operators, in both traces.
+        least: the smallest ratio of one in the optimized trace to one of the baseline: to the one in its place if
+            both traces have as many, to the longest if not. None where one of the traces lacks them.
     """
 
     row: Change
     count: tuple[int, int]
     launches: tuple[int, int]
     has_kernels: bool
+    least: float | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +96,16 @@ def _compare_label(label: str, before: _Repetitions | None, after: _Repetitions 
         if ends is not None:
             row = replace(row, low=ends[0], high=ends[1])
     has_kernels = all(one is not None and one.kernels.any() for one in both)
-    return RangeChange(row, (count_old, count_new), (launches_old, launches_new), has_kernels)
+    least = _least_ratio(before.device_ns, after.device_ns) if before and after else None
+    return RangeChange(row, (count_old, count_new), (launches_old, launches_new), has_kernels, least)
+
+
+def _least_ratio(before: Ints, after: Ints) -> float:
+    """See `RangeChange.least`; a range without device time in both traces has no ratio."""
+    old = before if len(before) == len(after) else np.full(len(after), before.max())
+    is_timed = (old > 0) | (after > 0)
+    old, new = old[is_timed].astype(np.float64), after[is_timed].astype(np.float64)
+    return float(np.divide(new, old, out=np.full(len(new), np.inf), where=old > 0).min())
 
 
 def pair_interval(before: Ints, after: Ints) -> tuple[float, float] | None:

@@ -12,6 +12,7 @@ from pytest_nsight.compare.judged_changes import TOTALS, find_tick, judge_change
 from pytest_nsight.compare.range_changes import compare_ranges
 from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.model.units import percent
 
 BAND = 0.05
 """Traces of unchanged code differ by several percent, as clocks and caches differ between processes."""
@@ -65,6 +66,7 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         notes=(
             *quote_notes(before, (*before.trace.notes, *old.notes), after, (*after.trace.notes, *new.notes)),
             *judgement.notes,
+            *_note_wall(whole, band),
             *_note_kernels(kernels, "operators" if of_operators else "kernels"),
         ),
         of_operators=of_operators,
@@ -146,6 +148,24 @@ def _compare_times(group: Group, before: Mapping[str, int], after: Mapping[str, 
         for name in dict.fromkeys((*before, *after))
     ]
     return sorted(rows, key=lambda row: (-abs((row.after or 0) - (row.before or 0)), row.name))
+
+
+def _note_wall(whole: Iterable[Change], band: float) -> tuple[str, ...]:
+    """Says that the wall time is not judged, where it changed by more than the band."""
+    rows = {row.name: row for row in whole}
+    ratio = rows["wall time"].ratio
+    if ratio is None or 1 - band <= ratio <= 1 + band:
+        return ()
+    text = (
+        f"wall time: {percent(ratio - 1)}, band {percent(band, signed=False)}; not judged, as it depends on the "
+        "host and on the number of steps"
+    )
+    idle = rows["idle time"].ratio if "idle time" in rows else None
+    return (
+        f"{text}; idle time: {percent(idle - 1)}, whose causes are among the shares of the wall time"
+        if idle
+        else text,
+    )
 
 
 def _note_kernels(kernels: Iterable[Change], what: str) -> tuple[str, ...]:

@@ -80,6 +80,29 @@ def test_the_seeds_table_has_times_idle_time_and_bandwidth(tmp_path: Path) -> No
     assert row_of(rows, Group.CATEGORY, "GEMM").ratio == 0.5
 
 
+def test_a_changed_wall_time_is_not_judged_and_a_note_says_so(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def record(name: str, apart: int) -> str:
+        trace = TraceBuilder()
+        for number in range(10):
+            at = apart * number
+            trace.range(f"step#{number}", at, at + 5000).launch("k", at + 100, at + 2100, api_at=at + 10)
+        return str(trace.write(tmp_path / name))
+
+    before, same, slower = record("a.sqlite", 10_000), record("b.sqlite", 10_100), record("c.sqlite", 40_000)
+
+    assert main(["compare", before, slower, "--format", "json"]) == 0
+    (note,) = [note for note in json.loads(capsys.readouterr().out)["notes"] if "wall time" in note]
+    assert note == (
+        "wall time: +293 %, band 5 %; not judged, as it depends on the host and on the number of steps; "
+        "idle time: +375 %, whose causes are among the shares of the wall time"
+    )
+    assert any("wall time: -74.6 %, " in note for note in compare(Path(slower), Path(before)).notes)
+    assert not any("wall time" in note for note in compare(Path(before), Path(same)).notes)
+    assert not any("wall time" in note for note in compare(Path(before), Path(slower), band=4.0).notes)
+
+
 def test_kernels_gained_and_lost_are_named(tmp_path: Path) -> None:
     changes = compare(steps(tmp_path, "a", 2000), steps(tmp_path, "b", 2000, kernel="fused_kernel"))
 

@@ -86,9 +86,89 @@ def test_totals_of_other_numbers_of_steps_are_not_judged_and_a_note_says_why(tmp
     changes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 20))
 
     assert changes.regressions == ()
-    (note,) = [note for note in changes.notes if "not judged" in note]
+    (note,) = [note for note in changes.notes if "kernel time is not judged" in note]
     assert "kernel time is not judged: it is the sum of 10 launches in the baseline and of 20 in" in note
     assert "record the same number in both" in note
+
+
+@pytest.mark.parametrize(("old", "new"), [(3, 4), (4, 3), (4, 5), (4, 6), (1, 3), (5, 6)])
+def test_equal_steps_in_other_numbers_are_no_regression(tmp_path: Path, old: int, new: int) -> None:
+    before = layers(tmp_path / "a.sqlite", [5000] * old)
+    changes = compare(before, layers(tmp_path / "b.sqlite", [5000] * new))
+
+    assert changes.regressions == ()
+    (note,) = [note for note in changes.notes if "kernel time is not judged" in note]
+    assert f"linear occurs {old} and {new} times; record the same number in both" in note
+
+
+def test_the_note_on_missing_intervals_gives_the_numbers_of_the_ranges(tmp_path: Path) -> None:
+    before = layers(tmp_path / "a.sqlite", [5000] * 3)
+    notes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 4)).notes
+
+    assert (
+        "no change has an interval, as no range occurs at least 5 times in both traces: linear occurs 3 and 4 times"
+        in notes
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "kernels"), [(3, 3, 4), (4, 3, 4), (4, 3, 1), (3, 4, 4), (1, 3, 1), (6, 3, 1)]
+)
+def test_fewer_than_five_slower_steps_are_judged_by_their_means(
+    tmp_path: Path, old: int, new: int, kernels: int
+) -> None:
+    before = layers(tmp_path / "a.sqlite", [8000, 8100, 7900, 8000, 8050, 8000][:old])
+    after = layers(tmp_path / "b.sqlite", [10_000, 10_200, 9900, 10_000][:new], kernels=kernels)
+    (sentence, *others) = (text for text in compare(before, after).regressions if text.startswith("linear"))
+
+    assert not others
+    assert sentence.endswith(
+        "ranges each, without an interval" if old == new else f"{new} ranges, without an interval"
+    )
+
+
+def test_a_lost_fusion_in_three_steps_is_found_though_its_children_have_intervals(tmp_path: Path) -> None:
+    def record(name: str, parts: int) -> Path:
+        trace = TraceBuilder()
+        for number in range(3):
+            at = 1_000_000 * number
+            trace.range(f"ProfilerStep#{number}", at, at + 900_000)
+            for layer in range(4):
+                start = at + 10 + 100_000 * layer
+                trace.range("mm", start, start + 50).launch("mm", start + 100, start + 10_100, api_at=start + 1)
+                for part in range(parts):
+                    end = start + 20_000 + 10_000 * part
+                    trace.launch("mul", end - 6000, end, api_at=start + 60 + part)
+        return trace.write(tmp_path / name)
+
+    changes = compare(record("a.sqlite", 1), record("b.sqlite", 4))
+
+    assert changes.regressions == (
+        "ProfilerStep#*: +112 %, band 5 %; judged by the means of 3 ranges each, without an interval",
+    )
+    (note,) = [note for note in changes.notes if "not judged" in note]
+    assert "both traces hold ProfilerStep#* 3 times" in note
+    assert "record the same number" not in note
+
+
+def test_a_step_that_one_trace_cut_off_is_no_regression(tmp_path: Path) -> None:
+    """The mean is higher in the other trace, but the steps that both have whole are equal."""
+    before = layers(tmp_path / "a.sqlite", [8000, 8000, 10])
+    whole = layers(tmp_path / "b.sqlite", [8000, 8000, 8000], kernels=2)
+    longer = layers(tmp_path / "c.sqlite", [8000] * 4)
+
+    for after in (whole, longer):
+        changes = compare(before, after)
+        assert not any(text.startswith("linear") for text in changes.regressions)
+        assert any("slower but not judged" in note and "linear" in note for note in changes.notes)
+
+
+def test_other_mixtures_of_layers_are_no_regression(tmp_path: Path) -> None:
+    before = layers(tmp_path / "a.sqlite", [1000, 9000, 1000])
+    changes = compare(before, layers(tmp_path / "b.sqlite", [1000, 9000, 1000, 9000]))
+
+    assert changes.regressions == ()
+    assert any("slower but not judged" in note for note in changes.notes)
 
 
 def test_a_single_range_is_judged_by_its_sum(tmp_path: Path) -> None:
