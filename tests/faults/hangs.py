@@ -17,7 +17,10 @@ def _hang(name: str, body: str, *, is_fast: bool = False) -> Fault:
         name=f"a test that never ends {name}",
         test=f"{SOUND}\n@pytest.mark.nsight(timeout='2s')\ndef test_hangs(nsight):\n    {body}\n",
         code=1,
-        says=("test_hangs took longer than 2.00 s and was ended", 'give it more time with nsight(timeout="...")'),
+        says=(
+            "test_hangs took longer than 2.00 s and was ended",
+            'give it more time with @pytest.mark.nsight(timeout="...")',
+        ),
         never=("test_sound[0] took", "FAILED test_case.py::test_sound"),
         is_fast=is_fast,
     )

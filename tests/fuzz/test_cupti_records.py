@@ -141,7 +141,7 @@ def test_new_seeds(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
         ({"strings": []}, r"the name of a range is 0"),
         ({"shapes": [["graph", "x", "x", [0] * 3, [0] * 3, 0, 0]] * 2}, r"the kind of a shape is 'graph'"),
         ({"shapes": [["kernel", "x", "x", [0] * 2, [0] * 3, 0, 0]] * 2}, r"a grid has no three numbers"),
-        ({"damage": "two\nlines"}, r"damage has signs that cannot be printed"),
+        ({"damage": "two\nlines"}, r"damage has characters that cannot be printed"),
     ],
 )
 def test_a_hostile_header_is_refused_with_what_is_wrong(
