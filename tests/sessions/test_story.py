@@ -132,7 +132,7 @@ def test_from_an_empty_repository_to_a_merged_change(repository: Repository) -> 
     for text in (one.replace(" \\\n    ", " ") for one in (red, comment)):
         assert accept in text
         assert check in text
-        assert f"from commit {measured[:10]}" in text
+        assert f"from commit {measured[:7]}" in text
 
     # The change is intended. It is accepted on the branch, with a reason: green.
     saved = repository.gate("--nsight-save", "--nsight-runs=1", f"--nsight-reason={REASON}")
