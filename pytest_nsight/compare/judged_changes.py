@@ -52,8 +52,8 @@ def judge_changes(
 
     A sum over other numbers of launches may come from other numbers of steps, or from a lost fusion. It is judged
     only where no range has an interval, and the repeated range with the most device time, which is the step if
-    there is one, occurs equally often in both traces. The sum of the copies is judged only where no range has an
-    interval.
+    there is one, occurs equally often in both traces or has less than half of that time. The sum of the copies is
+    judged only where no range has an interval.
 
     Args:
         totals: those of TOTALS that the traces have.
@@ -63,11 +63,13 @@ def judge_changes(
         band: change that counts, as a ratio.
     """
     repeated = [change for change in ranges if change.row.low is not None]
-    part_ns = _PART * band * sum(row.before or 0 for row in totals)
+    whole_ns = sum(row.before or 0 for row in totals)
+    part_ns = _PART * band * whole_ns
     slower = [_describe(change.row, band) for change in repeated if _is_slower(change, part_ns, tick_ns, band)]
     noun = "operator" if any(row.name == _OPERATORS for row in totals) else "launch"
     steps = next((change for change in ranges if min(change.count) > 0 and max(change.count) > 1), None)
-    is_other_count = steps is not None and steps.count[0] != steps.count[1]
+    steps_ns = (steps.row.before or 0) * steps.count[0] if steps is not None else 0
+    is_other_count = steps is not None and steps.count[0] != steps.count[1] and 2 * steps_ns > whole_ns
     notes = [] if repeated else [_explain_no_interval(ranges, steps)]
     for row in totals:
         old, new = (counts.get(row.name, 0) for counts in launches)

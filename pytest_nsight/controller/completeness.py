@@ -134,14 +134,20 @@ def describe_removed(removed: Sequence[str]) -> str:
     )
 
 
-def describe_without_mark(cases: Sequence[str]) -> str:
-    """A sentence on stored cases whose tests are no longer marked, "" if there are none."""
+def describe_without_mark(cases: Sequence[str], folder: str) -> str:
+    """A sentence on stored cases whose tests are no longer marked, "" if there are none.
+
+    Args:
+        cases: their node ids.
+        folder: of all baselines as the user gave it, "" for the one that the ini file or the default names.
+    """
     if not cases:
         return ""
+    where = f" --baselines {shlex.quote(folder)}" if folder else ""
     return (
         f"{count(len(cases), 'stored case')} without the mark nsight any more, so nothing checks "
         f"{'it' if len(cases) == 1 else 'them'}: {name_cases(cases)}; put the mark back, or remove the stored runs "
-        f"with: pytest-nsight baselines prune --delete {' '.join(map(shlex.quote, cases[:_MOST_NAMES]))}"
+        f"with: pytest-nsight baselines prune --delete{where} {' '.join(map(shlex.quote, cases))}"
     )
 
 
@@ -226,15 +232,17 @@ def find_gaps(settings: Settings, state: GateState, collected: Collected) -> tup
         without_mark = collected.find_without_mark(cases)
     found = (
         describe_unmarked(collected.unmarked),
-        describe_without_mark(without_mark),
+        describe_without_mark(without_mark, settings.baselines_option),
         describe_removed(removed),
     )
     return tuple(filter(None, found))
 
 
 def _find_lost_parts(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
-    """Parts that the last save of a measured case stored and that no run of it has now."""
+    """Parts that the last save of a measured case stored, or the other tree has, and that no run of it has now."""
     measured = {run.subject for run in state.summaries}
+    if state.other.commit:
+        stored = StoredRuns(state.other.runs)
     return tuple(
         part.label
         for case in sorted({subject.case for subject in measured})

@@ -12,8 +12,8 @@ _UNITS = ((1e9, "s"), (1e6, "ms"), (1e3, "us"), (1.0, "ns"))
 
 _PREFIXES = ((1e15, "P"), (1e12, "T"), (1e9, "G"), (1e6, "M"), (1e3, "k"), (1.0, ""))
 
-_LONGEST_CASE = 120
 _COMMIT_DIGITS = 7
+_LONGEST_CASE = 120
 """Most characters of a case's name in a sentence: a parameter's id may have thousands."""
 
 

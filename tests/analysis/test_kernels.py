@@ -129,6 +129,8 @@ def test_kernels_have_a_category(name: str, category: str) -> None:
         ("void gemvNSP_kernel<float, 1, 32>(cublasGemvParamsEx)", "GEMV"),
         ("void gemv2T_kernel_val<int, int, float>(T1)", "GEMV"),
         ("void mul_mat_vec_q<(ggml_type)2, 1>(void const*)", "GEMV"),
+        ("bmat_vectorized_elementwise_kernel", "elementwise"),
+        ("matrix_vector_add_elementwise", "elementwise"),
         ("void cutlass::Kernel<cutlass::gemm::kernel::Gemv<float> >(X)", "GEMV"),
         ("void mul_mat_q<(ggml_type)2, 64>(char const*)", "GEMM"),
         ("void format_vectors(float*)", "other"),

@@ -57,6 +57,21 @@ def is_right(trace: Trace) -> bool:
     return all(name == f"kernel_{process}" for name, process in owners(trace))
 
 
+def test_without_calls_launches_keep_the_process_that_the_file_states(tmp_path: Path) -> None:
+    events = [one for one in events_of([(11, 0, 1, 100), (22, 0, 2, 200)]) if one["cat"] != "cuda_runtime"]
+    stated = [{"id": 0, "name": "board", "process": 22, "track": 0}]
+
+    assert [process for _, process in owners(read(tmp_path, events, deviceProperties=stated))] == [22, 22]
+    assert len(read(tmp_path, events).launches) == 2
+
+
+def test_each_board_is_of_the_process_that_launched_on_it(tmp_path: Path) -> None:
+    boards = [{"id": 0, "name": "one"}, {"id": 1, "name": "other"}, {"id": 2, "name": "unused"}]
+    trace = read(tmp_path, events_of([(11, 0, 1, 100), (22, 1, 2, 200)]), deviceProperties=boards)
+
+    assert [(one.name, one.process) for one in trace.devices] == [("one", 11), ("other", 22), ("unused", None)]
+
+
 def test_merged_ranks_keep_their_own_launches(tmp_path: Path) -> None:
     rows = [(pid, pid - 100, 1000 * pid + at, 100 * at) for pid in (100, 101, 102) for at in range(1, 6)]
     trace = read(tmp_path, events_of(rows))
@@ -154,7 +169,7 @@ def test_a_process_that_is_neither_a_number_nor_a_name_is_refused(tmp_path: Path
     operator = {"ph": "X", "cat": "cpu_op", "name": "aten::mm", "ts": 5, "dur": 15}
 
     with pytest.raises(
-        TraceError, match=r"in event 1, pid is .*, neither a number nor a name; write numbers or texts"
+        TraceError, match=r"in event 1, pid is .*, neither a whole number nor a text; write numbers or texts"
     ):
         read(tmp_path, [operator, {**operator, "pid": value}])
 

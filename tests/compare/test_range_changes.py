@@ -101,6 +101,21 @@ def test_equal_steps_in_other_numbers_are_no_regression(tmp_path: Path, old: int
     assert f"linear occurs {old} and {new} times; record the same number in both" in note
 
 
+def test_short_ranges_in_other_numbers_hide_no_lost_fusion(tmp_path: Path) -> None:
+    def record(name: str, kernels: int, short: int) -> Path:
+        trace = TraceBuilder().range("run", 0, 900_000)
+        for number in range(kernels):
+            trace.launch("mul", 30_000 * number, 30_000 * number + 20_000, api_at=10 + number)
+        for number in range(short):
+            at = 1_000_000 + 1000 * number
+            trace.range("opt", at, at + 500).launch("add", at + 600, at + 900, api_at=at + 1)
+        return trace.write(tmp_path / name)
+
+    changes = compare(record("a.sqlite", 10, 2), record("b.sqlite", 20, 4))
+
+    assert any(text.startswith("kernel time: +100 %") for text in changes.regressions)
+
+
 def test_the_note_on_missing_intervals_gives_the_numbers_of_the_ranges(tmp_path: Path) -> None:
     before = layers(tmp_path / "a.sqlite", [5000] * 3)
     notes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 4)).notes

@@ -99,7 +99,7 @@ def number_places(events: list[Event]) -> tuple[list[Event], tuple[str, ...]]:
             if field in event
         )
         number, field, value = next(found for found in where if type(found[2]) in wrong)
-        raise ValueError(f"in event {number}, {field} is {str(value)[:60]!r}, neither a number nor a name")
+        raise ValueError(f"in event {number}, {field} is {str(value)[:60]!r}, neither a whole number nor a text")
     used = {event[field] for field in _PLACES for event in events if field in event}
     free = (number for number in itertools.count(1) if number not in used)
     numbers: dict[str, dict[str, int]] = {field: {} for field in _PLACES}

@@ -77,6 +77,8 @@ def assign_processes(
     for one, owner in owners.items():
         stated |= track == one
         process[track == one] = owner
+    if not len(calls):
+        return dataclasses.replace(launches, process=process)
     tracks, number = rank_groups(track, launches.device.astype(np.int64))
     processes, ranks = rank_values(calls.process)
     makes_many = np.array(["Graph" in name for name in strings] or [False], np.bool_)[calls.name]

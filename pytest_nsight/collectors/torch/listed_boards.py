@@ -32,10 +32,12 @@ def read_boards(document: object, trace: Trace) -> tuple[TraceDevice, ...]:
         return () if is_shared else trace.devices
     # A list of several processes has one number for several boards.
     is_of_one = len({one["id"] for one in listed}) == len(listed)
-    process = int(trace.launches.process[0]) if is_of_one and len(trace.launches) else None
+    process_of = _find_processes(trace) if is_of_one else {}
+    processes = distinct(trace.launches.process).tolist()
+    only = processes[0] if is_of_one and len(processes) == 1 else None
     return tuple(
         TraceDevice(
-            one["process"] if _is_number(one.get("process")) else process,
+            one["process"] if _is_number(one.get("process")) else process_of.get(one["id"], only),
             one["id"],
             str(one.get("uuid", "")) if _is_number(one.get("process")) else "",
             str(one.get("name", "")),
@@ -55,6 +57,16 @@ def read_owners(document: object) -> dict[int, int]:
     """
     stated = [one for one in _list(document) if _is_number(one.get("track")) and _is_number(one.get("process"))]
     return {one["track"]: one["process"] for one in stated}
+
+
+def _find_processes(trace: Trace) -> dict[int, int]:
+    """Number of a device -> the process that launched on it, where just one did."""
+    launches = trace.launches
+    users: dict[int, set[int]] = {}
+    for process in distinct(launches.process).tolist():
+        for device in distinct(launches.device[launches.process == process]).tolist():
+            users.setdefault(device, set()).add(process)
+    return {device: processes.pop() for device, processes in users.items() if len(processes) == 1}
 
 
 def _list(document: object) -> list[dict[str, Any]]:
