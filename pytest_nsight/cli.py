@@ -28,6 +28,10 @@ from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.report.table import speaks_unicode, terminal_width
 from pytest_nsight.show.show_command import add_show_arguments, write_shown
 
+_TRIM_THRESHOLD, _MMAP_THRESHOLD, _ARENA_MAX = -1, -3, -8
+_MALLOC_SETTINGS = ((_TRIM_THRESHOLD, 2**31 - 1), (_MMAP_THRESHOLD, 2**30), (_ARENA_MAX, 1))
+"""Parameters of mallopt(3): memory is given back from 2 GiB on, and all threads share it."""
+
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Runs one command.
@@ -257,14 +261,32 @@ def _history(options: argparse.Namespace) -> int:
 
 
 def _show(options: argparse.Namespace) -> int:
+    _keep_freed_memory()
     _print(write_shown(options))
     return 0
 
 
 def _compare(options: argparse.Namespace) -> int:
+    _keep_freed_memory()
     changes = compare(options.before, options.after, options.band)
     _print(write_changes(changes, options.format, options.top))
     return 1 if changes.regressions else 0
+
+
+def _keep_freed_memory() -> None:
+    """Makes glibc reuse the memory of freed arrays; other C libraries lack the function.
+
+    By default it gives each back to the kernel and gets the next one page by page: a tenth of the CPU time of `show`
+    on a million kernels.
+    """
+    import ctypes  # noqa: PLC0415
+
+    if sys.platform != "linux":
+        return
+    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
+    if mallopt is not None:
+        for parameter, value in _MALLOC_SETTINGS:
+            mallopt(parameter, value)
 
 
 def _print(text: str) -> None:

@@ -36,9 +36,11 @@ def flag_calls(trace: Trace, is_wanted: Callable[[str], bool]) -> Flags:
         is_wanted: whether a name fits.
     """
     numbers = distinct(trace.calls.name)
-    fitting = [number for number in numbers.tolist() if is_wanted(trace.strings[number])]
-    flags: Flags = np.isin(trace.calls.name, fitting)
-    return flags
+    if not len(numbers):
+        return np.zeros(0, np.bool_)
+    fits = np.zeros(int(numbers[-1]) + 1, np.bool_)
+    fits[numbers] = [is_wanted(trace.strings[number]) for number in numbers.tolist()]
+    return fits[trace.calls.name]
 
 
 def flag_waits(trace: Trace, details: LaunchDetails) -> Flags:

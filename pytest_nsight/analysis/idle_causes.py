@@ -97,19 +97,12 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
     known, call = np.flatnonzero(is_known), call[is_known]
     calls = trace.calls
     number, threads = rank_groups(calls.process, calls.thread)
-    start_ns = idle.start_ns
-    gaps = _Gaps(
-        line=idle.line[known],
-        start_ns=start_ns[known],
-        end_ns=(start_ns + idle.length_ns)[known],
-        thread=number[call],
-        called_ns=calls.start_ns[call],
-        launched_ns=np.where(
-            flag_calls(trace, is_kernel_launch)[call],
-            np.minimum(calls.end_ns[call], (start_ns + idle.length_ns)[known]),
-            calls.start_ns[call],
-        ),
-    )
+    with_call = TimeSet(idle.axis, idle.start[known], idle.end[known])
+    line, start_ns, called_ns = with_call.line, with_call.start_ns, calls.start_ns[call]
+    end_ns = start_ns + with_call.length_ns
+    is_kernel = flag_calls(trace, is_kernel_launch)[call]
+    launched_ns = np.where(is_kernel, np.minimum(calls.end_ns[call], end_ns), called_ns)
+    gaps = _Gaps(line, start_ns, end_ns, number[call], called_ns, launched_ns)
     chosen: dict[IdleCause, Ints | slice] = {
         IdleCause.LAUNCH: slice(None),
         IdleCause.ALLOCATION: np.flatnonzero(flag_calls(trace, is_allocation)),

@@ -43,7 +43,8 @@ def distinct(values: npt.NDArray[np.integer[Any]]) -> Ints:
         values: shape (rows,).
     """
     if _are_close(values):
-        return rank_values(values)[0]
+        lowest = values.min()
+        return np.flatnonzero(np.bincount(values - lowest)) + int(lowest)
     # numpy.unique does the same, but imports masked arrays: a twentieth of the time of `show` on a small file.
     ordered = np.sort(values).astype(np.int64, copy=False)
     is_first = np.ones(len(ordered), bool)

@@ -8,6 +8,9 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from pytest_nsight.model.sorted_keys import rank_values
+from pytest_nsight.model.trace import Ints
+
 WORD_BITS = 63
 LOWEST, HIGHEST = -(2**63), 2**63 - 1
 """The bounds of SQLite's integers."""
@@ -103,27 +106,34 @@ def unpack(values: npt.NDArray[np.int64], word: Word) -> dict[str, npt.NDArray[n
     return arrays
 
 
-def group_rows(columns: Sequence[npt.NDArray[Any]], rows: int) -> tuple[npt.NDArray[np.intp], npt.NDArray[np.intp]]:
-    """The distinct combinations of values, numbered.
+def group_rows(columns: Sequence[npt.NDArray[Any]], rows: int) -> tuple[Ints, Ints]:
+    """The distinct combinations of values, numbered in order of their first row.
 
     Args:
         columns: shape (rows,) each, integers.
         rows: their length.
 
     Returns:
-        Shape (rows,), the number of each row's combination; and one row of each combination.
+        Shape (rows,), the number of each row's combination; and the first row of each combination.
     """
-    if not rows or not columns:
-        return np.zeros(rows, np.intp), np.zeros(min(rows, 1), np.intp)
-    # Sorting rows of eleven columns would take longer than reading them; a hash takes a few passes.
-    mixed = np.zeros(rows, np.uint64)
-    for column in columns:
-        mixed = (mixed ^ column.astype(np.uint64)) * np.uint64(0x9E3779B97F4A7C15)
-        mixed ^= mixed >> np.uint64(29)
-    _, examples, codes = np.unique(mixed, return_index=True, return_inverse=True)
-    by_appearance = np.argsort(examples)
-    examples, codes = examples[by_appearance], np.argsort(by_appearance)[codes]
-    if all((column == column[examples][codes]).all() for column in columns):
-        return codes, examples
-    _, examples, codes = np.unique(np.column_stack(columns), axis=0, return_index=True, return_inverse=True)
-    return codes.ravel(), examples
+    # One number stands for the values so far. Ranks keep it below the number of rows, where counting replaces
+    # sorting; most columns hold one value, or few that lie close together.
+    key, size = np.zeros(rows, np.int64), 1
+    for column in columns if rows else ():
+        lowest = column.min()
+        span = int(column.max()) - int(lowest) + 1
+        if span == 1:
+            continue
+        places = column - lowest if span <= rows else None
+        if size * span > rows:
+            values, key = rank_values(key)
+            size = len(values)
+        if places is None or size * span > rows:
+            values, places = rank_values(column)
+            span = len(values)
+        key, size = key * span + places, size * span
+    values, codes = rank_values(key)
+    first = np.zeros(len(values), np.int64)
+    first[codes[::-1]] = np.arange(rows - 1, -1, -1)
+    order = np.argsort(first)
+    return np.argsort(order)[codes], first[order]
