@@ -7,10 +7,10 @@ writes them). On each it runs, one after the other, each in a separate process:
 - ``pytest-nsight show EXPORT``: the whole picture;
 - plain pandas: it reads kernels, calls and ranges, and adds each up by name;
 - ``nsys-ai summary EXPORT``, after a first one has built its cache, which is not counted. (``nsys-ai warm`` also
-  finds the kernels of each range, which the summary does not use: of version 0.3.0 it did not end on nested ranges
-  in six minutes.) Install it into an environment of its own. It loads an extension of DuckDB from the network; where
-  there is none, install duckdb-extension-sqlite-scanner and the duckdb of the same version, and ``INSTALL`` the file
-  that it holds.
+  finds the kernels of each range, which the summary does not use; that of version 0.3.0 did not end on nested
+  ranges in six minutes.) Install it into an environment of its own. It loads an extension of DuckDB from the
+  network; where there is none, install duckdb-extension-sqlite-scanner and the duckdb of the same version, and
+  ``INSTALL`` the file that it holds.
 
 CPU time counts, children included: on a busy machine it is less wrong than the wall time. The cheapest of
 --repeat rounds counts, and the tools alternate, so that a busy moment meets all of them.

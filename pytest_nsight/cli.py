@@ -276,8 +276,8 @@ def _compare(options: argparse.Namespace) -> int:
 def _keep_freed_memory() -> None:
     """Makes glibc reuse the memory of freed arrays; other C libraries lack the function.
 
-    By default it gives each back to the kernel and gets the next one page by page: a tenth of the CPU time of `show`
-    on a million kernels.
+    By default it gives each back to the kernel and gets the next one page by page: a tenth of the CPU time of
+    `show` on a million kernels.
     """
     import ctypes  # noqa: PLC0415
 
