@@ -122,15 +122,20 @@ def describe_unmarked(unmarked: Sequence[str]) -> str:
     )
 
 
+def _them(things: Sequence[str]) -> str:
+    """The pronoun that stands for so many."""
+    return "it" if len(things) == 1 else "them"
+
+
 def describe_removed(removed: Sequence[str]) -> str:
     """A sentence on stored cases whose tests are gone, "" if there are none."""
     if not removed:
         return ""
     verb = "has" if len(removed) == 1 else "have"
-    cases = name_cases(removed)
+    them = _them(removed)
     return (
-        f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks them: {cases}; "
-        "if that is intended, remove them with: pytest-nsight baselines prune --delete"
+        f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks {them}: "
+        f"{name_cases(removed)}; if that is intended, remove {them} with: pytest-nsight baselines prune --delete"
     )
 
 
@@ -146,7 +151,7 @@ def describe_without_mark(cases: Sequence[str], folder: str) -> str:
     where = f" --baselines {shlex.quote(folder)}" if folder else ""
     return (
         f"{count(len(cases), 'stored case')} without the mark nsight any more, so nothing checks "
-        f"{'it' if len(cases) == 1 else 'them'}: {name_cases(cases)}; put the mark back, or remove the stored runs "
+        f"{_them(cases)}: {name_cases(cases)}; put the mark back, or remove the stored runs "
         f"with: pytest-nsight baselines prune --delete{where} {' '.join(map(shlex.quote, cases))}"
     )
 
@@ -158,7 +163,7 @@ def describe_lost_parts(parts: Sequence[str]) -> str:
     verb = "has" if len(parts) == 1 else "have"
     return (
         f"{count(len(parts), 'stored part')} {verb} no range any more, so nothing checks "
-        f"{'it' if len(parts) == 1 else 'them'}: {name_cases(parts)}; put the range back, or accept the case as it "
+        f"{_them(parts)}: {name_cases(parts)}; put the range back, or accept the case as it "
         "is with --nsight-save"
     )
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_nsight.controller.completeness import describe_affected
+from pytest_nsight.controller.completeness import describe_affected, describe_expected, find_unchecked
 from pytest_nsight.controller.session_result import add_measured, list_compared, name_environment
 from pytest_nsight.gate.joining import expects_failure, find_own_failures, join_states, join_stored
 from pytest_nsight.gate.judging import judge_state, list_notes
@@ -73,8 +73,11 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
     )
     state = state.with_notes(*list_notes(state, stored))
     verdicts = judge_state(state, stored)
+    gaps += find_unchecked(state, stored)
     affected = _join_affected(shards)
     strict = shards[0].options.get("--nsight-strict") == "on"
+    failing, expected = _find_failing(state, verdicts, strict=strict)
+    state = state.with_notes(describe_expected(expected))
     result = SessionResult(
         session=" + ".join(file.session for file in shards),
         recorded=min(file.recorded for file in shards),
@@ -88,9 +91,7 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
         affected=affected,
         baselines_option=shards[0].baselines_option if len({f.baselines_option for f in shards}) == 1 else "",
     )
-    return JoinedSession(
-        add_measured(result, state), {**_find_failing(state, verdicts, strict=strict), **own_failures}, gaps
-    )
+    return JoinedSession(add_measured(result, state), failing | own_failures, gaps)
 
 
 def _check_numbers(shards: Sequence[ShardFile]) -> None:
@@ -161,12 +162,15 @@ def _join_affected(shards: Sequence[ShardFile]) -> AffectedCases | None:
     return replace(found[0], causes=causes, left_out=tuple(left_out), unseen=unseen)
 
 
-def _find_failing(state: GateState, verdicts: Sequence[Verdict], *, strict: bool) -> dict[str, str]:
-    """Case -> the sentence of a verdict that fails it; a test that is expected to fail must."""
+def _find_failing(
+    state: GateState, verdicts: Sequence[Verdict], *, strict: bool
+) -> tuple[dict[str, str], tuple[str, ...]]:
+    """Case -> the sentence of what fails it, and the cases whose failing verdict xfail expects."""
     failing = {
         verdict.subject.case: verdict.sentence for verdict in verdicts if verdict.kind.fails_in(strict=strict)
     }
-    found = {case: sentence for case, sentence in failing.items() if not expects_failure(state, case)}
+    expected = tuple(case for case in failing if expects_failure(state, case))
+    found = {case: sentence for case, sentence in failing.items() if case not in expected}
     for case, reports in state.reports.items():
         if (
             any(report["outcome"] == "failed" for report in reports)
@@ -174,7 +178,7 @@ def _find_failing(state: GateState, verdicts: Sequence[Verdict], *, strict: bool
             and case not in failing
         ):
             found[case] = "it is expected to fail, strictly, and passes"
-    return found
+    return found, expected
 
 
 def _describe_failures(failures: dict[str, str]) -> str:

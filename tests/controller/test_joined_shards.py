@@ -11,8 +11,10 @@ import pytest
 from pytest_nsight.cli import main
 from pytest_nsight.gate.shard_file import FILE_NAME, Shard, ShardBy, ShardIdentity, render_shard
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
+from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import AffectedCases
-from tests.gate.test_joining import NAMES, SLOWER, cases, state, stored
+from tests.gate.test_joining import NAMES, SLOWER, cases, runs, state, stored
 
 pytestmark = pytest.mark.slow
 
@@ -27,6 +29,7 @@ class Made:
     state: Mapping[str, object] = field(default_factory=dict)
     gaps: tuple[str, ...] = ()
     affected: AffectedCases | None = None
+    lost_part_of: str = ""
 
 
 def unslowed() -> GateState:
@@ -42,7 +45,13 @@ def write(folder: Path, number: int, made: Made = Made(), *, slower: bool = Fals
     own = replace(own, **dict(made.state))  # type: ignore[arg-type]
     path = folder / f"{number}-{len(list(folder.iterdir()))}"
     path.mkdir()
-    (path / FILE_NAME).write_text(render_shard(identity, own, stored(), made.gaps, made.affected))
+    known = stored()
+    if made.lost_part_of:
+        part = Subject(made.lost_part_of, "fused")
+        known = StoredRuns(
+            group_by_subject([*known.all, *(replace(run, subject=part) for run in runs(part.case, "old", 5))])
+        )
+    (path / FILE_NAME).write_text(render_shard(identity, own, known, made.gaps, made.affected))
     return str(path)
 
 
@@ -92,6 +101,48 @@ def test_a_gap_fails_a_strict_union(tmp_path: Path, capsys: pytest.CaptureFixtur
 
     assert main(["report", one, write(tmp_path, 2, Made(strict))]) == 1
     assert "FAILED --nsight-strict: 1 stored case has no test any more" in capsys.readouterr().out
+
+
+SKIPPED = ({"outcome": "skipped", "longrepr": ["test.py", 3, "Skipped: no time"]},)
+
+
+def test_a_skipped_case_with_stored_runs_fails_a_strict_union(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = {"options": {"--nsight-strict": "on"}}
+    left = tuple(run for run in unslowed().summaries if run.subject.case != NAMES[0])
+    one = write(tmp_path, 1, Made(strict, {"reports": {NAMES[0]: SKIPPED}, "summaries": left}))
+
+    assert main(["report", one, write(tmp_path, 2, Made(strict))]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert (
+        f"FAILED --nsight-strict: not checked: 1 case with stored runs of this model was skipped ({NAMES[0]})"
+        in said
+    )
+
+
+def test_a_stored_part_without_a_range_fails_a_strict_union(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    strict = {"options": {"--nsight-strict": "on"}}
+    one = write(tmp_path, 1, Made(strict, lost_part_of=NAMES[0]))
+
+    assert main(["report", one, write(tmp_path, 2, Made(strict))]) == 1
+    said = " ".join(capsys.readouterr().out.split())
+    assert "FAILED --nsight-strict: 1 stored part has no range any more, so nothing checks it: " in said
+
+
+def test_a_failing_verdict_that_xfail_expects_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    reports = state(cases()).reports
+    expected = {case: ({"outcome": "passed", "when": "call", "wasxfail": "known"},) for case in SLOWER}
+    shards = []
+    for number in (1, 2):
+        own = {case: (reports | expected)[case] for case in NAMES[number - 1 :: 2]}
+        shards.append(write(tmp_path, number, Made(state={"reports": own}), slower=True))
+
+    assert main(["report", *shards]) == 0
+    said = " ".join(capsys.readouterr().out.split())
+    assert "2 cases with a failing verdict did not fail, as their tests are marked xfail" in said
 
 
 def test_an_empty_shard_is_one_of_them(tmp_path: Path) -> None:

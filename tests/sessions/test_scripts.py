@@ -300,7 +300,7 @@ def test_a_recorded_session_is_judged_again_and_a_call_that_is_gone_is_named(
 
     assert gone.ret == 0
     text = " ".join(" ".join(gone.outlines).split())
-    assert "1 stored case has no test any more, so nothing checks them: bench.py::gamma;" in text
+    assert "1 stored case has no test any more, so nothing checks it: bench.py::gamma;" in text
 
 
 @pytest.mark.long
