@@ -4,7 +4,7 @@ The class is the largest part of the wall time: kernels, exposed communication, 
 memory, or one of the causes of idle time. Kernels are divided further: they may wait for pages of managed
 memory, be short, or leave most of the device without a block; else it is what their categories usually need,
 arithmetic or memory bandwidth, and where most have no category, nothing is asserted. Work that was launched
-elsewhere limits the ranges that it belongs to, and is left out.
+elsewhere limits the ranges that it belongs to, and is left out; a range that mostly waits for it synchronises.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ _BY_STATE: Mapping[TimeState, BottleneckClass] = {
     DeviceWork.SET: BottleneckClass.MEMORY,
     IdleCause.LAUNCH: BottleneckClass.LATENCY,
     IdleCause.QUEUED: BottleneckClass.LATENCY,
+    IdleCause.DEPENDENCY: BottleneckClass.DEPENDENCY,
     IdleCause.SYNCHRONISATION: BottleneckClass.SYNCHRONISATION,
     IdleCause.BLOCKING_COPY: BottleneckClass.TRANSFER,
     IdleCause.ALLOCATION: BottleneckClass.ALLOCATION,
     IdleCause.LOADING: BottleneckClass.LOADING,
     IdleCause.HOST: BottleneckClass.HOST,
     IdleCause.MIGRATION: BottleneckClass.TRANSFER,
+    IdleCause.FINISHED: BottleneckClass.IMBALANCE,
     IdleCause.UNKNOWN: BottleneckClass.UNKNOWN,
 }
 
@@ -54,7 +56,7 @@ class Bottleneck:
 
 
 def classify(
-    states: Mapping[TimeState, int], mix: KernelMix, program: RecordedProgram | None = None
+    states: Mapping[TimeState, int], mix: KernelMix, program: RecordedProgram | None = None, waiting: float = 0.0
 ) -> Bottleneck | None:
     """The bottleneck of a window; None for an empty one.
 
@@ -62,6 +64,7 @@ def classify(
         states: how long the devices are in each state.
         mix: of the kernels in the window.
         program: that was recorded; one in Python where None.
+        waiting: share of the time of the window's ranges during which their host waits.
     """
     program = program or RecordedProgram()
     other_ns = states.get(DeviceWork.OTHER, 0)
@@ -69,6 +72,10 @@ def classify(
     wall_ns = sum(states.values())
     if not wall_ns:
         return None
+    if other_ns > wall_ns and waiting > _MOSTLY:
+        evidence = f"{100 * waiting:.1f} % of its time: the host waits for work that was launched elsewhere"
+        limit = BottleneckClass.SYNCHRONISATION
+        return Bottleneck(limit, waiting, evidence, program.remedy(limit))
     of_kernels = judge_kernels(mix)
     weight: dict[BottleneckClass, int] = {}
     for state, time_ns in states.items():

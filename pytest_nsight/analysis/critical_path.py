@@ -1,8 +1,8 @@
 """The critical path of one step: the chain of host and device work that its length consists of. Pure.
 
 The walk begins at the end and goes back. Work of the device waited either for other work of the device, or for the
-call that launched it. In the second case the host is on the path, back to the last synchronising call; before it,
-the device work for which that call waited is. The walk covers the whole step, so the parts add up to its length.
+call that launched it. In the second case the host is on the path, back to the last call that waited; before it, the
+device work for which that call waited is. The walk covers the whole step, so the parts add up to its length.
 """
 
 from __future__ import annotations
@@ -14,8 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.host_waits import flag_calls, is_synchronisation
-from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
 
@@ -56,19 +55,20 @@ class _StepLaunches:
 
 
 def find_critical_path(
-    trace: Trace, details: LaunchDetails, rows: Ints, window_ns: tuple[int, int]
+    trace: Trace, details: LaunchDetails, waits: Flags, rows: Ints, window_ns: tuple[int, int]
 ) -> tuple[PathTime, ...]:
     """The parts of the critical path by kind, the longest first; their lengths add up to the window.
 
     Args:
         trace: the trace.
         details: of its launches.
+        waits: shape (calls,), in which calls the host waits.
         rows: shape (launches,), rows of the launches of the step.
         window_ns: start and end of the step.
     """
     low_ns, high_ns = window_ns
     step = _list(trace, details, rows)
-    returns_ns = _find_returns(trace, low_ns, high_ns)
+    returns_ns = _find_returns(trace, waits, low_ns, high_ns)
     found: dict[tuple[PathPart, str], tuple[int, int]] = {}
 
     def book(part: PathPart, name: str, start_ns: int, end_ns: int) -> None:
@@ -114,10 +114,10 @@ def _list(trace: Trace, details: LaunchDetails, rows: Ints) -> _StepLaunches:
     )
 
 
-def _find_returns(trace: Trace, low_ns: int, high_ns: int) -> list[int]:
-    """When the synchronising calls of the window returned, in order."""
+def _find_returns(trace: Trace, waits: Flags, low_ns: int, high_ns: int) -> list[int]:
+    """When the calls of the window that waited returned, in order."""
     calls = trace.calls
-    rows = flag_calls(trace, is_synchronisation) & (calls.end_ns < high_ns) & (calls.end_ns > low_ns)
+    rows = waits & (calls.end_ns < high_ns) & (calls.end_ns > low_ns)
     ends: list[int] = np.sort(calls.end_ns[rows]).tolist()
     return ends
 

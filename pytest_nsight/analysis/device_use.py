@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -24,7 +25,8 @@ class DeviceUse:
         copy_ns: time during which at least one copy or set runs.
         overlap_ns: part of both, so that kernel and copy time less this is the busy time.
         idle_ns: time during which nothing runs.
-        sync_ns: host time in calls that wait, for the device or for a copy, of the processes that use the device.
+        sync_ns: host time in calls that wait, for the device or for a copy, of the processes that use the device;
+            of chosen ranges, within the window.
     """
 
     device: TraceDevice
@@ -59,11 +61,13 @@ def measure_devices(trace: Trace, waits: Flags, timeline: Timeline, window: Time
     kernel_ns = _overlap(window, timeline.kernels)
     copy_ns = _overlap(window, timeline.copies)
     busy_ns = _overlap(window, TimeSet.merged(timeline.kernels, timeline.copies))
-    waiting = find_waiting(trace, waits).by_line().tolist()
+    waiting = find_waiting(trace, waits)
     processes = distinct(trace.calls.process).tolist()
+    is_whole = window.total_ns == timeline.whole().total_ns
     uses = []
     for line, device in enumerate(timeline.devices):
         owners = set(distinct(trace.launches.process[timeline.device == line]).tolist())
+        own = [number for number, process in enumerate(processes) if process in owners]
         uses.append(
             DeviceUse(
                 device=device,
@@ -72,10 +76,25 @@ def measure_devices(trace: Trace, waits: Flags, timeline: Timeline, window: Time
                 copy_ns=copy_ns[line],
                 overlap_ns=kernel_ns[line] + copy_ns[line] - busy_ns[line],
                 idle_ns=wall_ns[line] - busy_ns[line],
-                sync_ns=sum(time for one, time in zip(processes, waiting, strict=True) if one in owners),
+                sync_ns=_sum_waiting(waiting, own, None if is_whole else (window, line)),
             )
         )
     return tuple(sorted(uses, key=lambda use: (use.device.ordinal, use.device.process or 0)))
+
+
+def _sum_waiting(waiting: TimeSet, processes: Sequence[int], within: tuple[TimeSet, int] | None) -> int:
+    """Waiting time of processes; within the intervals of one line of a window, if one is given."""
+    if within is None:
+        return int(waiting.by_line()[processes].sum())
+    window, line = within
+    rows = np.flatnonzero(window.line == line)
+    start_ns = window.start_ns[rows]
+    end_ns = start_ns + window.length_ns[rows]
+    place = waiting.axis.place
+    return sum(
+        int(waiting.covered(place(np.full(len(rows), one), start_ns), place(np.full(len(rows), one), end_ns)).sum())
+        for one in processes
+    )
 
 
 def _overlap(window: TimeSet, times: TimeSet) -> list[int]:

@@ -5,11 +5,15 @@ device's work and the call of that launch is the cause:
 
 * The call had returned before the gap: the launch was queued, and the device itself took the time. Of a copy, whose
   call may wait for it, the begin of the call counts.
+* The call had returned more than HOST_GAP_NS before the launch began: since then the launch waited for work of
+  another stream, device or process, however late it was launched.
 * The thread was in a call that synchronises, or waits for a copy: the host waited and could not launch ahead. This
-  accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA.
+  accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA. If the thread
+  made no call meanwhile, it goes on where the thread waited that launched what ran before the gap.
 * The thread was mostly in calls that allocate or free memory, or that load kernels: this is what it did.
 * The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data.
-* The call of the launch itself took more than HOST_GAP_NS of the gap: CUDA loads a kernel as it is first launched.
+* The call of a kernel's first launch itself took more than HOST_GAP_NS of the gap: CUDA loads the kernel.
+* No launch ends the gap: the device had no further work, while others had.
 * The gap ends with a migration of managed memory, which has no call: its pages were wanted elsewhere. If the gap is
   longer than HOST_GAP_NS, the host did something else meanwhile.
 * Otherwise the thread was on its way to the next launch: launching limits the device.
@@ -20,13 +24,21 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.analysis.host_waits import flag_calls, flag_waits, is_copy_call
+from pytest_nsight.analysis.gap_launches import (
+    NO_LAUNCH,
+    Gaps,
+    HostThreads,
+    Waits,
+    describe_gaps,
+    find_launches,
+    find_threads_before,
+    find_waits,
+)
+from pytest_nsight.analysis.host_waits import flag_calls, flag_waits
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -46,26 +58,15 @@ class IdleCause(enum.Enum):
 
     LAUNCH = "launching"
     QUEUED = "between queued launches"
+    DEPENDENCY = "launched and not started"
     SYNCHRONISATION = "synchronisation"
     BLOCKING_COPY = "blocking copy"
     ALLOCATION = "allocating memory"
     LOADING = "loading kernels"
     HOST = "Python or data loading"
     MIGRATION = "migration of managed memory"
+    FINISHED = "no further work"
     UNKNOWN = "unknown"
-
-
-@dataclass(frozen=True, slots=True)
-class _Gaps:
-    """The gaps whose next launch has a call, shape (gaps,) each."""
-
-    line: Ints
-    start_ns: Ints
-    end_ns: Ints
-    thread: Ints
-    called_ns: Ints
-    launched_ns: Ints
-    """When the call returned that launches a kernel, or the gap ended; when it began for all other launches."""
 
 
 def is_allocation(name: str) -> bool:
@@ -73,43 +74,41 @@ def is_allocation(name: str) -> bool:
     return _ALLOCATION.match(name) is not None
 
 
-def is_kernel_launch(name: str) -> bool:
-    """Whether a CUDA or HIP call of this name launches one kernel."""
-    return "Launch" in name and "Graph" not in name
-
-
 def is_loading(name: str) -> bool:
     """Whether a CUDA or HIP call of this name loads, links or looks up kernels."""
     return _LOADING.match(name) is not None
 
 
-def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Ints) -> dict[IdleCause, TimeSet]:
+def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, device: Ints) -> dict[IdleCause, TimeSet]:
     """The idle time of all devices by cause.
 
     Args:
         trace: the trace.
         details: of its launches.
         idle: the gaps; one line for each device.
-        nexts: shape (gaps,), the launch that ends each gap, -1 for none.
+        device: shape (launches,), line of each launch.
     """
+    nexts = find_launches(trace, device, idle)
     call = details.call[nexts] if len(details.call) else np.full(len(nexts), NO_CALL)
-    is_known = (nexts >= 0) & (call != NO_CALL)
-    known, call = np.flatnonzero(is_known), call[is_known]
-    calls = trace.calls
-    number, threads = rank_groups(calls.process, calls.thread)
-    with_call = TimeSet(idle.axis, idle.start[known], idle.end[known])
-    line, start_ns, called_ns = with_call.line, with_call.start_ns, calls.start_ns[call]
-    end_ns = start_ns + with_call.length_ns
-    is_kernel = flag_calls(trace, is_kernel_launch)[call]
-    launched_ns = np.where(is_kernel, np.minimum(calls.end_ns[call], end_ns), called_ns)
-    gaps = _Gaps(line, start_ns, end_ns, number[call], called_ns, launched_ns)
+    is_known = (nexts != NO_LAUNCH) & (call != NO_CALL)
+    known = TimeSet(idle.axis, idle.start[is_known], idle.end[is_known])
+    threads = HostThreads.of(trace)
+    gaps = describe_gaps(trace, threads, known, nexts[is_known], call[is_known])
     chosen: dict[IdleCause, Ints | slice] = {
         IdleCause.LAUNCH: slice(None),
         IdleCause.ALLOCATION: np.flatnonzero(flag_calls(trace, is_allocation)),
         IdleCause.LOADING: np.flatnonzero(flag_calls(trace, is_loading)),
     }
-    inside = {cause: _find_time_inside(trace, number, threads, gaps, rows) for cause, rows in chosen.items()}
-    pieces = _split(gaps, _find_waits(trace, flag_waits(trace, details), number, gaps), inside)
+    inside = {cause: _find_time_inside(trace, threads, gaps, rows) for cause, rows in chosen.items()}
+    is_wait, until = flag_waits(trace, details), (gaps.start_ns, gaps.called_ns)
+    first, last = find_waits(trace, is_wait, threads, gaps, gaps.thread, until)
+    if threads.count > 1:
+        previous = find_launches(trace, device, known, before=True)
+        thread = find_threads_before(trace, details, threads, gaps, previous)
+        is_silent = _measure_inside(inside[IdleCause.LAUNCH], gaps, gaps.start_ns, gaps.called_ns) == 0
+        is_handed = (thread != gaps.thread) & is_silent
+        others = find_waits(trace, is_wait, threads, gaps, thread, until)
+        first, last = (own.replaced(other, is_handed) for own, other in zip((first, last), others, strict=True))
     found = {
         cause: TimeSet.union(
             idle.axis,
@@ -117,16 +116,17 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
             np.concatenate([start for _, start, _ in parts] or [gaps.line[:0]]),
             np.concatenate([end for _, _, end in parts] or [gaps.line[:0]]),
         )
-        for cause, parts in pieces.items()
+        for cause, parts in _split(gaps, (first, last), inside).items()
     }
     is_migration = np.array([shape.is_migration for shape in trace.shapes] or [False], np.bool_)
-    moves = ~is_known & (nexts >= 0)
+    moves = ~is_known & (nexts != NO_LAUNCH)
     moves[moves] = is_migration[trace.launches.shape[nexts[moves]]]
     is_long = idle.length_ns > HOST_GAP_NS
     rest = (
         (IdleCause.MIGRATION, moves & ~is_long),
         (IdleCause.HOST, moves & is_long),
-        (IdleCause.UNKNOWN, ~is_known & ~moves),
+        (IdleCause.FINISHED, nexts == NO_LAUNCH),
+        (IdleCause.UNKNOWN, ~is_known & ~moves & (nexts != NO_LAUNCH)),
     )
     for cause, flags in rest:
         gap = TimeSet(idle.axis, idle.start[flags], idle.end[flags])
@@ -134,82 +134,51 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, nexts: Int
     return found
 
 
-@dataclass(frozen=True, slots=True)
-class _Waits:
-    """A waiting call of the thread in each gap, shape (gaps,) each.
-
-    Attributes:
-        began_ns: when the call began, or the gap if that was later.
-        returned_ns: when it returned, not before it began; the gap's start where there was no such call.
-        is_copy: whether it copied.
-    """
-
-    began_ns: Ints
-    returned_ns: Ints
-    is_copy: Flags
-
-
-def _find_waits(trace: Trace, is_wait: Flags, number: Ints, gaps: _Gaps) -> tuple[_Waits, _Waits]:
-    """The last waiting call before the gap, if it lasted into it, and the last one before the next launch."""
-    calls = trace.calls
-    copies = flag_calls(trace, is_copy_call)
-    rows = np.flatnonzero(is_wait)
-    if not len(rows) or not len(gaps.line):
-        none = _Waits(gaps.start_ns, gaps.start_ns, np.zeros(len(gaps.line), np.bool_))
-        return none, none
-    low_ns, high_ns = int(calls.start_ns.min()), int(calls.end_ns.max())
-    axis = Axis.over(low_ns, high_ns, int(number.max()) + 1)
-    key = axis.place(number[rows], calls.start_ns[rows])
-    order = np.argsort(key, kind="stable")
-
-    def find_before(time_ns: Ints) -> _Waits:
-        at = np.searchsorted(key[order], axis.place(gaps.thread, time_ns)) - 1
-        row = rows[order[np.maximum(at, 0)]]
-        fits = (at >= 0) & (number[row] == gaps.thread) & (calls.end_ns[row] > gaps.start_ns)
-        returned_ns = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
-        began_ns = np.where(fits, np.clip(calls.start_ns[row], gaps.start_ns, returned_ns), gaps.start_ns)
-        return _Waits(began_ns, returned_ns, fits & copies[row])
-
-    return find_before(gaps.start_ns), find_before(gaps.called_ns)
-
-
-def _find_time_inside(trace: Trace, number: Ints, threads: int, gaps: _Gaps, rows: Ints | slice) -> TimeSet:
+def _find_time_inside(trace: Trace, threads: HostThreads, gaps: Gaps, rows: Ints | slice) -> TimeSet:
     """When each thread is inside any of these CUDA calls."""
     calls = trace.calls
     low_ns, high_ns = (int(calls.start_ns.min()), int(calls.end_ns.max())) if len(calls) else (0, 0)
     if len(gaps.line):
         low_ns, high_ns = min(low_ns, int(gaps.start_ns.min())), max(high_ns, int(gaps.end_ns.max()))
-    axis = Axis.over(low_ns, high_ns, threads)
-    return TimeSet.union(axis, number[rows], calls.start_ns[rows], calls.end_ns[rows])
+    axis = Axis.over(low_ns, high_ns, threads.count)
+    return TimeSet.union(axis, threads.of_call[rows], calls.start_ns[rows], calls.end_ns[rows])
+
+
+def _measure_inside(calls: TimeSet, gaps: Gaps, low_ns: Ints, high_ns: Ints) -> Ints:
+    """How long the thread of each gap's launch is inside some calls between two times, shape (gaps,)."""
+    found = np.zeros(len(low_ns), np.int64)
+    if len(calls.start) and len(rows := np.flatnonzero(low_ns < high_ns)):
+        low, high = (calls.axis.place(gaps.thread[rows], time_ns[rows]) for time_ns in (low_ns, high_ns))
+        found[rows] = calls.covered(low, high)
+    return found
 
 
 _Pieces = dict[IdleCause, list[tuple[Ints, Ints, Ints]]]
 """Cause -> row of the gap, start and end of each piece."""
 
 
-def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause, TimeSet]) -> _Pieces:
+def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, TimeSet]) -> _Pieces:
     """The gaps in pieces, each with its cause.
 
     Args:
         gaps: the gaps.
-        waits: of each gap, as `_find_waits` gives them.
+        waits: of each gap: the last one before it, if it lasted into it, and the last one before the next launch.
         inside: when threads are in calls of a kind; of LAUNCH, in any.
     """
     first, last = waits
     called_ns = np.clip(gaps.called_ns, gaps.start_ns, gaps.end_ns)
-    is_queued = gaps.launched_ns <= gaps.start_ns
+    is_queued = np.where(gaps.is_kernel, gaps.returned_ns, gaps.called_ns) <= gaps.start_ns
+    # From here on the host was done, and the device could have begun.
+    done_ns = np.maximum(gaps.returned_ns, gaps.start_ns)
+    is_dependent = gaps.end_ns - done_ns > HOST_GAP_NS
+    end_ns = np.where(is_dependent, done_ns, gaps.end_ns)
     is_blocked = (last.returned_ns > gaps.start_ns) & ~is_queued
     ready_ns = np.where(is_queued, gaps.start_ns, np.minimum(last.returned_ns, called_ns))
     began_ns = np.minimum(last.began_ns, ready_ns)
     free_ns = np.minimum(first.returned_ns, began_ns)
 
     def measure(cause: IdleCause, low_ns: Ints, high_ns: Ints) -> Ints:
-        calls = inside[cause]
-        found = np.zeros(len(low_ns), np.int64)
-        if len(calls.start) and len(rows := np.flatnonzero(low_ns < high_ns)):
-            low, high = (calls.axis.place(gaps.thread[rows], time_ns[rows]) for time_ns in (low_ns, high_ns))
-            found[rows] = calls.covered(low, high)
-        return found
+        return _measure_inside(inside[cause], gaps, low_ns, high_ns)
 
     def measure_own(cause: IdleCause) -> Ints:
         return measure(cause, free_ns, began_ns) + measure(cause, ready_ns, called_ns)
@@ -221,7 +190,7 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause,
     is_preparing = (2 * (allocating_ns + loading_ns) > own_ns) & ~is_queued
     is_host = (own_ns - inside_own_ns > HOST_GAP_NS) & ~is_queued & ~is_preparing
     is_at_work = is_host | is_preparing
-    is_slow = (gaps.launched_ns - called_ns > HOST_GAP_NS) & ~is_queued
+    is_slow = gaps.is_kernel & (gaps.returned_ns - called_ns > HOST_GAP_NS) & ~is_queued
     is_calling = ~is_at_work & ~is_queued & (is_slow | (2 * inside_ns > called_ns - ready_ns))
     pieces: _Pieces = {cause: [] for cause in IdleCause}
 
@@ -234,11 +203,13 @@ def _split(gaps: _Gaps, waits: tuple[_Waits, _Waits], inside: Mapping[IdleCause,
         add(IdleCause.BLOCKING_COPY, chosen & is_copy, start_ns, end_ns)
 
     def add_launch(chosen: Flags, start_ns: Ints) -> None:
-        add(IdleCause.LAUNCH, chosen & ~is_slow, start_ns, gaps.end_ns)
-        add(IdleCause.LOADING, chosen & is_slow, start_ns, gaps.end_ns)
+        is_loaded = is_slow & gaps.is_first
+        add(IdleCause.LAUNCH, chosen & ~is_loaded, start_ns, end_ns)
+        add(IdleCause.LOADING, chosen & is_loaded, start_ns, end_ns)
 
-    add(IdleCause.QUEUED, is_queued, gaps.start_ns, gaps.end_ns)
-    add_wait(is_blocked & ~is_at_work & ~is_calling, last.is_copy, gaps.start_ns, gaps.end_ns)
+    add(IdleCause.QUEUED, is_queued, gaps.start_ns, end_ns)
+    add(IdleCause.DEPENDENCY, is_dependent, done_ns, gaps.end_ns)
+    add_wait(is_blocked & ~is_at_work & ~is_calling, last.is_copy, gaps.start_ns, end_ns)
     add_wait(is_blocked & is_calling, last.is_copy, gaps.start_ns, ready_ns)
     add_launch(is_calling, ready_ns)
     add_launch(~is_queued & ~is_blocked & ~is_at_work & ~is_calling, gaps.start_ns)

@@ -7,7 +7,12 @@ import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+import numpy as np
+
+from pytest_nsight.analysis.host_waits import flag_calls
 from pytest_nsight.model.trace import OWN_DOMAIN, Trace
+from pytest_nsight.trace.attribution import NO_CALL
+from pytest_nsight.trace.launch_table import LaunchDetails
 
 
 class BottleneckClass(enum.Enum):
@@ -17,6 +22,8 @@ class BottleneckClass(enum.Enum):
     MEMORY = "memory"
     KERNELS = "kernels"
     LATENCY = "latency"
+    DEPENDENCY = "dependency"
+    IMBALANCE = "imbalance"
     SYNCHRONISATION = "synchronisation"
     TRANSFER = "transfer"
     COMMUNICATION = "communication"
@@ -64,6 +71,9 @@ _REMEDIES: Mapping[BottleneckClass | KernelLimit, str] = {
     BottleneckClass.COMPUTE: "use tensor cores and a lower precision, or an algorithm with less arithmetic",
     BottleneckClass.TRANSFER: "overlap copies with kernels, prefetch, pin memory, or keep the data on the device",
     BottleneckClass.COMMUNICATION: "overlap communication with kernels, use larger buckets, communicate less often",
+    BottleneckClass.DEPENDENCY: "find what the launches wait for (an event of another stream or device, another "
+    "process) and give the device other work meanwhile, such as more and smaller micro-batches",
+    BottleneckClass.IMBALANCE: "give all devices as much work, or hide those that have none (CUDA_VISIBLE_DEVICES)",
     BottleneckClass.LOADING: "launch each kernel once before what you measure, and cache what is compiled",
     BottleneckClass.UNKNOWN: "record with --trace=cuda,nvtx from before the first launch",
 }
@@ -84,6 +94,7 @@ _ELSEWHERE: Mapping[BottleneckClass | KernelLimit, str] = {
     BottleneckClass.ALLOCATION: "allocate before the loop and reuse it, or allocate with cudaMallocAsync",
     BottleneckClass.HOST: "run less host code between launches, prepare the next data while the device works",
 }
+_IN_GRAPHS = "fuse small kernels, launch fewer and larger ones; CUDA graphs launch most of them already"
 _OF_PROFILER = "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA] from before the first launch"
 
 _PROFILERS = ("PyTorch profiler", "torch.profiler")
@@ -101,14 +112,21 @@ class RecordedProgram:
     Attributes:
         is_python: whether anything shows that it runs Python.
         has_profiler: whether the PyTorch profiler recorded it, and not Nsight Systems.
+        uses_graphs: whether CUDA graphs launched most of what ran.
     """
 
     is_python: bool = True
     has_profiler: bool = False
+    uses_graphs: bool = False
 
     @classmethod
-    def of(cls, trace: Trace) -> RecordedProgram:
-        """The program of a trace: Python shows in names of processes, threads, ranges and kernels."""
+    def of(cls, trace: Trace, details: LaunchDetails) -> RecordedProgram:
+        """The program of a trace: Python shows in names of processes, threads, ranges and kernels.
+
+        Args:
+            trace: the trace.
+            details: of its launches.
+        """
         has_profiler = trace.tool in _PROFILERS
         is_python = (
             has_profiler
@@ -117,7 +135,7 @@ class RecordedProgram:
             or any(_KERNEL.search(shape.full_name) for shape in trace.shapes)
             or any(map(_RANGE.search, trace.strings[:_MOST_NAMES]))
         )
-        return cls(is_python, has_profiler)
+        return cls(is_python, has_profiler, _is_mostly_of_graphs(trace, details))
 
     @property
     def host_words(self) -> str:
@@ -132,7 +150,19 @@ class RecordedProgram:
         """
         if limit is BottleneckClass.UNKNOWN and self.has_profiler:
             return _OF_PROFILER
+        if self.uses_graphs and limit in (BottleneckClass.LATENCY, KernelLimit.LENGTH):
+            return _IN_GRAPHS
         table = {**_REMEDIES, **(_IN_PYTHON if self.is_python else _ELSEWHERE)}
         if limit not in table and isinstance(limit, KernelLimit):
             return table[CLASS_OF[limit]]
         return table[limit]
+
+
+def _is_mostly_of_graphs(trace: Trace, details: LaunchDetails) -> bool:
+    """Whether CUDA graphs launched most launches; some recordings show it only in the name of the call."""
+    of_graphs = trace.launches.graph_node != 0
+    is_graph_call = flag_calls(trace, lambda name: "GraphLaunch" in name)
+    if is_graph_call.any():
+        known = np.flatnonzero(details.call != NO_CALL)
+        of_graphs[known] |= is_graph_call[details.call[known]]
+    return bool(2 * np.count_nonzero(of_graphs) > len(of_graphs))

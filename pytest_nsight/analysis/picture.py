@@ -156,7 +156,7 @@ def analyse(
     details = LaunchDetails.of(trace)
     categories = categorise(trace.shapes, rules)
     timeline = build_timeline(trace, details, _flag_communication(trace, details, categories))
-    program = RecordedProgram.of(trace)
+    program = RecordedProgram.of(trace, details)
     times = KernelTimes.of(trace, details, timeline, categories)
     table = RangeTable.of(trace, details, choose_ranges(trace, name, domain))
     is_chosen = bool(name) or domain is not None
@@ -182,7 +182,7 @@ def analyse(
         copies=tabulate_copies(trace, selection.launches, timeline),
         calls=tabulate_calls(trace, selection.calls, waits),
         sequences=find_sequences(trace, selection.launches, timeline, categories),
-        path=_find_path(trace, details, table),
+        path=_find_path(trace, details, table, waits),
         unattributed=() if is_chosen else unattributed,
         metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
         is_part=is_chosen,
@@ -242,16 +242,24 @@ def _find_limits(
         window = find_window(trace, timeline, table, positions)
         rows = table.costs.placed[table.costs.members.among(positions)]
         states = timeline.measure(window, timeline.find_own(trace, details, rows))
-        found = classify(states, times.mix(rows), program)
+        waiting = _share_of_waits(trace, table, positions)
+        found = classify(states, times.mix(rows), program, waiting)
         if found is not None:
             limits.append(RangeLimit(table.labels[label], found))
     return tuple(limits)
 
 
-def _find_path(trace: Trace, details: LaunchDetails, table: RangeTable) -> StepPath | None:
+def _share_of_waits(trace: Trace, table: RangeTable, positions: Ints) -> float:
+    """Share of the time of ranges during which their host waits."""
+    rows = table.rows[positions]
+    wall_ns = int((trace.ranges.end_ns[rows] - trace.ranges.start_ns[rows]).sum())
+    return int(table.costs.sync_ns[positions].sum()) / wall_ns if wall_ns else 0.0
+
+
+def _find_path(trace: Trace, details: LaunchDetails, table: RangeTable, waits: Flags) -> StepPath | None:
     """The critical path of the median range of the label that looks like a step."""
     step = find_step(trace, details, table)
     if step is None:
         return None
-    parts = find_critical_path(trace, details, step.launches, (step.start_ns, step.end_ns))
+    parts = find_critical_path(trace, details, waits, step.launches, (step.start_ns, step.end_ns))
     return StepPath(step.label, step.end_ns - step.start_ns, parts)

@@ -159,7 +159,7 @@ def build_timeline(trace: Trace, details: LaunchDetails, communicates: Flags) ->
     busy = TimeSet.union(axis, device, start_ns, end_ns) if len(copies.start) else kernels
     timeline = Timeline(axis, devices, device, communicates, sets, kernels, copies, busy, {})
     idle = busy.complement(timeline.whole())
-    causes = explain_gaps(trace, details, idle, _find_next(timeline, trace, idle))
+    causes = explain_gaps(trace, details, idle, device)
     states: dict[TimeState, TimeSet] = {
         DeviceWork.KERNEL: computing,
         DeviceWork.COMMUNICATION: kernels.minus(computing),
@@ -184,15 +184,3 @@ def _number_devices(trace: Trace) -> tuple[Ints, tuple[TraceDevice, ...]]:
         process, ordinal = int(launches.process[row]), int(launches.device[row])
         devices.append(trace.devices[value] if value < _UNNAMED else describe_board(trace, process, ordinal))
     return lines, tuple(devices)
-
-
-def _find_next(timeline: Timeline, trace: Trace, idle: TimeSet) -> Ints:
-    """The launch that ends each gap, -1 for a gap that lasts to the end."""
-    starts = timeline.axis.place(timeline.device, trace.launches.start_ns)
-    order = np.argsort(starts, kind="stable")
-    at = np.searchsorted(starts[order], idle.end)
-    exists = at < len(order)
-    found = np.where(exists, order[np.minimum(at, len(order) - 1)] if len(order) else 0, -1)
-    is_same = exists & (starts[found] == idle.end) if len(order) else exists
-    nexts: Ints = np.where(is_same, found, -1)
-    return nexts

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_nsight.analysis.gap_launches import is_kernel_launch
 from pytest_nsight.analysis.host_waits import flag_calls
-from pytest_nsight.analysis.idle_causes import is_kernel_launch
 from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import COMPUTE_KINDS, Trace
@@ -44,6 +44,20 @@ def _describe_loss(trace: Trace) -> str:
         calls = count(launching, "call that launches a kernel", "calls that launch kernels")
         return f"the recording holds {calls} but no kernel: the profiler lost them; record it again"
     return ""
+
+
+def describe_boards(before: TraceSource, after: TraceSource) -> tuple[str, ...]:
+    """A sentence where the traces are of boards of different models; none where they are not, or do not say.
+
+    Args:
+        before: the baseline.
+        after: the optimized trace.
+    """
+    old, new = ({device.name for device in one.trace.devices if device.name} for one in (before, after))
+    if not old or not new or old == new:
+        return ()
+    names = [" and ".join(sorted(one)) for one in (old, new)]
+    return (f"boards of different models: {before.title} is of {names[0]}, {after.title} of {names[1]}",)
 
 
 def quote_notes(before: TraceSource, old: Sequence[str], after: TraceSource, new: Sequence[str]) -> tuple[str, ...]:

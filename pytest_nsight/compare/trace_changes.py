@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.picture import Picture, analyse
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
-from pytest_nsight.compare.comparable_traces import quote_notes, refuse_unlike
+from pytest_nsight.compare.comparable_traces import describe_boards, quote_notes, refuse_unlike
 from pytest_nsight.compare.judged_changes import TOTALS, find_tick, judge_changes
 from pytest_nsight.compare.range_changes import compare_ranges
 from pytest_nsight.compare.sources import TraceSource
@@ -64,6 +64,7 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         ),
         regressions=judgement.regressions,
         notes=(
+            *describe_boards(before, after),
             *quote_notes(before, (*before.trace.notes, *old.notes), after, (*after.trace.notes, *new.notes)),
             *judgement.notes,
             *_note_wall(whole, band),

@@ -66,6 +66,74 @@ def test_a_wait_of_another_thread_is_no_cause(tmp_path: Path) -> None:
     assert IdleCause.SYNCHRONISATION not in causes(picture_of(trace, tmp_path))
 
 
+def test_a_wait_of_the_thread_that_hands_over_is_the_cause(tmp_path: Path) -> None:
+    """The main thread waits for the forward pass, as `loss.item()` does; then autograd's thread goes on."""
+    trace = TraceBuilder().launch("forward", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
+    trace.launch("backward", 900, 950, api_at=800, thread=7)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: 700}
+
+
+def test_a_thread_that_makes_calls_meanwhile_was_handed_nothing(tmp_path: Path) -> None:
+    """Two threads work side by side: that one of them waits keeps the other from nothing."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
+    trace.call("cudaEventRecord_v3020", 300, 320, thread=7).launch("b", 900, 950, api_at=800, thread=7)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.LAUNCH: 700}
+
+
+def test_a_launch_that_waits_for_another_device_is_not_launching(tmp_path: Path) -> None:
+    """Two stages of a pipeline: both are launched at once, and the second one begins when the first has ended."""
+    trace = TraceBuilder().launch("early", 0, 100, api_at=0).launch("early", 0, 100, api_at=0, device=1)
+    trace.launch("stage 1", 200, LONG, api_at=150).launch("stage 2", LONG, LONG + 500, api_at=160, device=1)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture) == {
+        DeviceWork.KERNEL: 200 + LONG - 200 + 500,
+        IdleCause.LAUNCH: 100 + 62,
+        IdleCause.DEPENDENCY: LONG - 162,
+        IdleCause.FINISHED: 500,
+    }
+
+
+def test_a_long_gap_between_queued_launches_is_no_latency(tmp_path: Path) -> None:
+    """A CUDA graph holds both kernels; no launch takes 2 ms."""
+    trace = TraceBuilder().graph_nodes([("a", 100, 200), ("b", LONG + 200, LONG + 300)], api_at=0)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture) == {DeviceWork.KERNEL: 200, IdleCause.DEPENDENCY: LONG}
+    assert picture.bottleneck is not None
+    assert picture.bottleneck.limit is BottleneckClass.DEPENDENCY
+
+
+def test_kernels_of_graphs_are_not_advised_to_use_graphs(tmp_path: Path) -> None:
+    trace = TraceBuilder().graph_nodes([("a", 100, 200), ("b", 900, 1000)], api_at=0)
+    picture = picture_of(trace, tmp_path)
+
+    assert picture.bottleneck is not None
+    assert picture.bottleneck.limit is BottleneckClass.LATENCY
+    assert picture.bottleneck.remedy.startswith("fuse small kernels")
+
+
+def test_a_device_without_further_work_is_no_loss_of_the_recording(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("gemm_kernel", 0, 9000, api_at=0)
+    trace.launch("gemm_kernel", 0, 1000, api_at=0, device=1)
+    picture = picture_of(trace, tmp_path)
+
+    assert causes(picture) == {DeviceWork.KERNEL: 10_000, IdleCause.FINISHED: 8000}
+    assert classify({IdleCause.FINISHED: 60, DeviceWork.KERNEL: 40}, KernelMix(40, 0, {"GEMM": 40})).limit is (
+        BottleneckClass.IMBALANCE
+    )
+
+
+def test_a_slow_launch_of_a_kernel_that_has_run_loads_nothing(tmp_path: Path) -> None:
+    """As under remote GPUs: every call takes as long."""
+    trace = TraceBuilder().launch("a", 100, 200, api_at=0)
+    trace.launch("a", LONG + 900, LONG + 950, api_at=300, api_ns=LONG)
+
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.LAUNCH: LONG + 700}
+
+
 def test_a_long_time_outside_of_cuda_is_python_or_data_loading(tmp_path: Path) -> None:
     """The host waits 60 ns for the device, works for a long time, and launches 100 ns before the kernel."""
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
@@ -330,6 +398,27 @@ def test_the_class_of_a_range_is_that_of_its_own_time(tmp_path: Path) -> None:
     limits = {one.label: one.bottleneck.limit for one in picture_of(trace, tmp_path).limits}
 
     assert limits == {"train": BottleneckClass.COMPUTE, "load": BottleneckClass.TRANSFER}
+
+
+def test_a_range_that_waits_for_the_work_of_others_synchronises(tmp_path: Path) -> None:
+    """As `.item()`: nearly all of its time it waits for the product before its own copy of 20 ns."""
+    trace = TraceBuilder().range("work", 0, 10).launch("gemm_kernel", 10, 100_000, api_at=5)
+    trace.range("item", 20, 100_200).copy(100_010, 100_030, 4, api_at=30, kind="DtoH")
+    trace.call("cudaStreamSynchronize_v3020", 40, 100_100)
+    limits = {one.label: one.bottleneck for one in picture_of(trace, tmp_path).limits}
+
+    assert limits["item"].limit is BottleneckClass.SYNCHRONISATION
+    assert "waits for work that was launched elsewhere" in limits["item"].evidence
+
+
+def test_the_waits_of_chosen_ranges_are_those_within_them(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("a", 100, 1000, api_at=0).call("cudaDeviceSynchronize_v3020", 10, 1010)
+    trace.range("chosen", 2000, 2600).launch("b", 2100, 2500, api_at=2010)
+    trace.call("cudaDeviceSynchronize_v3020", 2020, 2520).launch("c", 3100, 3200, api_at=3000)
+    path = trace.write(tmp_path / "trace.sqlite")
+
+    assert [one.sync_ns for one in analyse(read(path)).devices] == [1500]
+    assert [one.sync_ns for one in analyse(read(path), name="chosen").devices] == [500]
 
 
 def test_work_that_was_queued_before_a_range_is_not_its_own(tmp_path: Path) -> None:

@@ -54,6 +54,9 @@ def test_equal_short_names_get_what_distinguishes_them() -> None:
         ("sm80_xmma_gemm_f32f32_f32f32_f32_tn_n", "GEMM"),
         ("flash_fwd_kernel", "attention"),
         ("softmax_warp_forward", "softmax"),
+        ("void soft_max_f32<true, 0, 0, float>(float const*, float*)", "softmax"),
+        ("void cpy_f32_f16<&cpy_1_f32_f16>(char const*, char*)", "memory"),
+        ("void k_bin_bcast<&op_mul, float, float, float>(float const*)", "elementwise"),
         ("vectorized_layer_norm_kernel", "normalisation"),
         ("_rms_norm_fused_kernel", "normalisation"),
         ("vectorized_elementwise_kernel(MulFunctor)", "elementwise"),
@@ -296,6 +299,20 @@ def test_the_critical_path_follows_the_queue_and_then_the_host(tmp_path: Path) -
         (PathPart.DEVICE, "c"): 260,
         (PathPart.DELAY, ""): 20 + 5 + 30,
         (PathPart.HOST, ""): 100 + 10 + 200,
+    }
+
+
+def test_a_copy_that_blocks_the_host_is_on_the_critical_path(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("step", 0, 1000)
+    trace.copy(20, 600, 4096, api_at=10, api_ns=600, is_pageable=True).launch("a", 640, 1000, api_at=620)
+    path = analyse(read(trace.write(tmp_path / "t.sqlite"))).path
+
+    assert path is not None
+    assert {(one.part, one.name): one.total_ns for one in path.parts} == {
+        (PathPart.DEVICE, "memcpy HtoD"): 580,
+        (PathPart.DEVICE, "a"): 360,
+        (PathPart.DELAY, ""): 10 + 20,
+        (PathPart.HOST, ""): 10 + 10 + 10,
     }
 
 

@@ -63,3 +63,15 @@ def test_notes_name_their_trace_and_stand_once_where_both_have_them(tmp_path: Pa
     assert sum("note on both traces: the recording holds no NVTX range" in note for note in notes) == 1
     (own,) = [note for note in notes if note.startswith(f"note on {lossy}: ")]
     assert "1 of 2 launches" in own
+
+
+def test_boards_of_different_models_are_named(tmp_path: Path) -> None:
+    paths = [
+        TraceBuilder().board(uuid, name).launch("k", 0, 1000, api_at=0).write(tmp_path / f"{name}.sqlite")
+        for uuid, name in (("GPU-1", "NVIDIA H100"), ("GPU-2", "NVIDIA H200"))
+    ]
+
+    (said,) = [note for note in compare(*paths).notes if "boards" in note]
+    assert "H100.sqlite is of NVIDIA H100" in said
+    assert "H200.sqlite is of NVIDIA H200" in said
+    assert not any("boards" in note for note in compare(paths[0], paths[0]).notes)
