@@ -73,5 +73,5 @@ def test_boards_of_different_models_are_named(tmp_path: Path) -> None:
 
     (said,) = [note for note in compare(*paths).notes if "boards" in note]
     assert "H100.sqlite is of NVIDIA H100" in said
-    assert "H200.sqlite is of NVIDIA H200" in said
+    assert "H200.sqlite of NVIDIA H200" in said
     assert not any("boards" in note for note in compare(paths[0], paths[0]).notes)
