@@ -254,9 +254,7 @@ class _FollowedWorker:
         self._running.process.interrupt(self.tail.pid)
         if not self._journal.exists():
             raise KeyboardInterrupt
-        # A replay must not count the process as failed.
-        with contextlib.suppress(OSError):
-            (self._running.folder / INTERRUPTED_FILE).touch()
+        mark_interrupted(self._running.folder)
 
     def end(self) -> int | None:
         """Its exit code.
@@ -267,6 +265,12 @@ class _FollowedWorker:
         if self.tail.pid is not None and not self._journal.exists():
             raise CollectorError(describe_removal(self._journal))
         return self._running.process.poll()
+
+
+def mark_interrupted(folder: Path) -> None:
+    """Marks a run's folder, so that a replay counts no process as failed; does nothing on a full disk."""
+    with contextlib.suppress(OSError):
+        (folder / INTERRUPTED_FILE).touch()
 
 
 def write_job(folder: Path, job: Job) -> PipeToWorker:
