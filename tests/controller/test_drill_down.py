@@ -36,9 +36,9 @@ class Board:
         return (KernelCounters("_scale_kernel", 3, SOUND if is_sound else SPILLED),)
 
 
-def verdict(case: str, kind: VerdictKind = VerdictKind.REGRESSION, part: str = "") -> Verdict:
+def verdict(case: str, kind: VerdictKind = VerdictKind.REGRESSION, part: str = "", ratio: float = 2.0) -> Verdict:
     slower = (SlowerKernel("_scale_kernel<4>", 1000.0, 2000.0),)
-    compared = dataclasses.replace(comparison(1000, 2.0, 0.1, 1e-6), slower_kernels=slower)
+    compared = dataclasses.replace(comparison(1000, ratio, 0.1, 1e-6), slower_kernels=slower)
     return Verdict(Subject(case, part), kind, "slower", 2000.0, compared)
 
 
@@ -93,13 +93,14 @@ def test_other_verdicts_parts_and_cases_beyond_the_worst_are_left_alone() -> Non
     verdicts = [
         verdict("t.py::same", VerdictKind.UNCHANGED),
         verdict("t.py::a", part="forward"),
-        *(verdict(f"t.py::case{number}") for number in range(MOST_CASES + 2)),
+        *(verdict(f"t.py::case{number}", ratio=2.0 + number) for number in range(MOST_CASES + 2)),
     ]
 
     found = Drill(board.profile, "main").explain(verdicts)
 
-    assert [one.sentence == "slower" for one in found] == [True, True, *[False] * MOST_CASES, True, True]
+    assert [one.sentence == "slower" for one in found] == [True, True, True, True, *[False] * MOST_CASES]
     assert len(board.asked) == 2 * MOST_CASES
+    assert {case for _, case, _ in board.asked} == {f"t.py::case{number}" for number in range(2, MOST_CASES + 2)}
 
 
 def test_a_case_that_cannot_be_profiled_says_why_and_keeps_its_verdict() -> None:
