@@ -236,7 +236,11 @@ class _FollowedWorker:
         return self._running.process.poll() is None
 
     def advance(self) -> Progress:
-        """Reads what it has written since, and ends it if it runs over its time."""
+        """Reads what it has written since, and ends it if it runs over its time.
+
+        Raises:
+            CollectorError: see `end_overdue`.
+        """
         self.progress = self.tail.advance(self.progress)
         has_ended = not self.progress.case and self.tail.has_ended()
         overdue = self._clock.find_overdue(self.progress, has_ended=has_ended) if self.is_running else None
