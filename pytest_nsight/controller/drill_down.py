@@ -124,7 +124,8 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
             )
         # Without ncu, the measured runs are still judged and saved.
         collector = NcuCollector(find_ncu(os.environ), kernels)
-        folder = session.folder / "drill" / f"{len(list((session.folder / 'drill').glob('*'))) + 1:03}"
+        drills = session.folder / "drill"
+        folder = drills / f"{len(list(drills.glob('[0-9]*'))) + 1:03}"
         # ncu replays kernels, so their times mean nothing: one round is enough, and canaries are not needed.
         alone = replace(session, folder=folder, collector=collector, rounds=1, canaries=False)
         source = LiveSource(alone, lambda _: None)
