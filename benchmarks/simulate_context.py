@@ -27,6 +27,7 @@ import numpy as np
 
 from benchmarks.simulate_gate import Rounds, write_rate
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
+from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
@@ -130,12 +131,12 @@ def check(
         ]
 
     for before, look in itertools.pairwise(LOOKS):
-        found = {*suspects(collect()), *(names[case] for case in forced)}
+        found = {*suspects(collect(), family=family), *(names[case] for case in forced)}
         chosen = [case for case in range(suite.cases) if names[case] in found]
         sizes += [len(chosen)] * (look - before)
         for case in chosen:
             counts[case] = look
-    return judge(collect())
+    return judge(collect(), family=family)
 
 
 @dataclass(frozen=True)

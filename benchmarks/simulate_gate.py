@@ -36,6 +36,7 @@ from scipy import signal, stats
 
 from pytest_nsight.judge.board_groups import STREAMS
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
+from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import CANARIES, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
@@ -187,11 +188,11 @@ def run_gate(
         return collect(watched, dict.fromkeys(watched, max(counts.values())))
 
     for look in LOOKS[1:]:
-        found = suspects(collect(subjects, counts), canaries=collect_canaries())
+        found = suspects(collect(subjects, counts), family=family, canaries=collect_canaries())
         if not found:
             break
         counts.update(dict.fromkeys(found, look))
-    verdicts = judge(collect(subjects, counts), canaries=collect_canaries())
+    verdicts = judge(collect(subjects, counts), family=family, canaries=collect_canaries())
     return verdicts, sum(counts.values()) - len(counts)
 
 

@@ -14,6 +14,7 @@ import numpy as np
 
 from benchmarks.simulate_gate import POPULATIONS, Rounds, draw_rounds, write_rate
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
+from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
@@ -45,11 +46,11 @@ def run_pairs(other: Rounds, this: Rounds, band: float) -> tuple[tuple[Verdict, 
         ]
 
     for look in (look for look in LOOKS if look > FIRST):
-        wanted = {subject.case for subject in suspects(collect())}
+        wanted = {subject.case for subject in suspects(collect(), family=family)}
         for index in range(len(this)):
             if f"suite.py::case[{index}]" in wanted:
                 made[index] = look
-    return judge(collect()), int(made.sum())
+    return judge(collect(), family=family), int(made.sum())
 
 
 def summarise(rounds: Rounds, index: int, runs: int) -> tuple[RunSummary, ...]:

@@ -27,7 +27,6 @@ class StoredSave:
         reason: why the runs became a baseline, "" for no reason.
         measured: the runs, oldest first.
         metric: the duration that all of them have, "" for none.
-        launches: launches per round in the newest run.
     """
 
     session: str
@@ -37,7 +36,6 @@ class StoredSave:
     reason: str
     measured: tuple[RunSummary, ...]
     metric: str
-    launches: int
 
     @property
     def runs(self) -> int:
@@ -112,7 +110,6 @@ def _describe_save(runs: Sequence[RunSummary]) -> StoredSave:
         reason=newest.reason,
         measured=tuple(runs),
         metric=metric,
-        launches=sum(use.count for use in newest.shapes),
     )
 
 
@@ -149,6 +146,5 @@ def _remove_from(path: Path, stored: Runs, cases: Collection[str]) -> bool:
 
 
 def select_cases(cases: Iterable[StoredCase], words: Sequence[str]) -> tuple[StoredCase, ...]:
-    """The cases whose id, with their part behind a slash, contains every word."""
-    named = ((case, f"{case.subject.case}/{case.subject.part}") for case in cases)
-    return tuple(case for case, name in named if all(word in name for word in words))
+    """The cases that hold every word, see `Subject.holds`."""
+    return tuple(case for case in cases if case.subject.holds(words))

@@ -10,7 +10,7 @@ import numpy as np
 from pytest_nsight.compare.changes import Change
 from pytest_nsight.compare.range_changes import FEWEST_REPETITIONS, RangeChange
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.model.units import count, name_some, percent
+from pytest_nsight.model.units import count, durations, name_some, percent
 
 TOTALS = ("kernel time", "copy time", "operator time")
 _COPIES, _OPERATORS = TOTALS[1:]
@@ -90,10 +90,10 @@ def judge_changes(
 
 def _is_slower(change: RangeChange, part_ns: float, tick_ns: int, band: float) -> bool:
     """Whether a range with an interval is slower, and no small part of the trace or very much so."""
-    count, floor_ns = change.count[0], tick_ns * change.launches[0]
-    if _is_above(change.row, band, max(floor_ns, part_ns) / count):
+    times, floor_ns = change.count[0], tick_ns * change.launches[0]
+    if _is_above(change.row, band, max(floor_ns, part_ns) / times):
         return True
-    return change.has_kernels and _is_above(change.row, _CLEAR * band, floor_ns / count)
+    return change.has_kernels and _is_above(change.row, _CLEAR * band, floor_ns / times)
 
 
 def _judge_single(
@@ -143,7 +143,9 @@ def _is_above(row: Change, band: float, floor_ns: float) -> bool:
 
 def _describe(row: Change, band: float) -> str:
     interval = f" ({percent((row.low or 1) - 1)} to {percent((row.high or 1) - 1)})" if row.low is not None else ""
-    return f"{row.name}: {percent((row.ratio or 1) - 1)}{interval}, band {percent(band, signed=False)}"
+    # A time that was 0 has grown by no number of percent.
+    grown = durations(row.before or 0, row.after or 0) if row.ratio is None else percent(row.ratio - 1)
+    return f"{row.name}: {grown}{interval}, band {percent(band, signed=False)}"
 
 
 def _describe_sum(row: Change, launches: tuple[int, int], noun: str, band: float) -> str:

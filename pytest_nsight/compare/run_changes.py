@@ -12,6 +12,7 @@ from pytest_nsight.compare.sources import RunSource
 from pytest_nsight.judge.judge import judge
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import DEFAULT_BAND, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
 
@@ -34,6 +35,7 @@ def compare_runs(before: RunSource, after: RunSource, band: float | None) -> Cha
     policies = {subject: _choose_policy(subject, before, after, band) for subject in {*before.runs, *after.runs}}
     verdicts = judge(
         [_pair(subject, policies[subject], before, after) for subject in shared if not subject.is_canary],
+        family=family,
         canaries=[_pair(subject, policies[subject], before, after) for subject in shared if subject.is_canary],
     )
     alone = [

@@ -76,6 +76,7 @@ class _CauseFinder:
         self._root = project.root.resolve()
         self.graph = ImportGraph(changes.revision.repository, changes.missing)
         self._by_file: dict[Path, str] = {}
+        self._versions = {"plugin": pytest_nsight.__version__, **_installed()}
 
     def name(self, path: Path) -> str:
         """A path as people read it, from pytest's root folder."""
@@ -140,7 +141,7 @@ class _CauseFinder:
     def _find_library(self, case: str) -> str:
         stored = (self._project.stored or {}).get(case)
         environment = {} if stored is None else stored.environment
-        for library, now in {"plugin": pytest_nsight.__version__, **_installed()}.items():
+        for library, now in self._versions.items():
             before = environment.get(library, "")
             if before and before != now:
                 return f"{library} {before} -> {now} since its baseline"

@@ -16,6 +16,7 @@ from pytest_nsight.model.kernel_counters import CaseCounters, KernelCounters
 from pytest_nsight.model.units import count
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
+from pytest_nsight.report.verdict_text import worst_first
 
 MOST_CASES = 4
 """Cases that a session drills into, worst first: each takes a process or two."""
@@ -58,7 +59,7 @@ class Drill:
 
     def explain(self, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
         """The verdicts, where those on slower kernels say which counters moved, or why that is not known."""
-        chosen = [one for one in verdicts if self._is_drilled(one)][:MOST_CASES]
+        chosen = [one for one in worst_first(verdicts) if self._is_drilled(one)][:MOST_CASES]
         return tuple(self._explain_one(one) if one in chosen else one for one in verdicts)
 
     def _is_drilled(self, verdict: Verdict) -> bool:
@@ -123,7 +124,8 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
             )
         # Without ncu, the measured runs are still judged and saved.
         collector = NcuCollector(find_ncu(os.environ), kernels)
-        folder = session.folder / "drill" / f"{len(list((session.folder / 'drill').glob('*'))) + 1:03}"
+        drills = session.folder / "drill"
+        folder = drills / f"{len(list(drills.glob('[0-9]*'))) + 1:03}"
         # ncu replays kernels, so their times mean nothing: one round is enough, and canaries are not needed.
         alone = replace(session, folder=folder, collector=collector, rounds=1, canaries=False)
         source = LiveSource(alone, lambda _: None)

@@ -108,9 +108,15 @@ def _check_numbers(shards: Sequence[ShardFile]) -> None:
         raise UsageError(f"shard {twice}/{counts[0]} is there twice, in {sessions}; give each shard once")
     missing = [f"{number}/{counts[0]}" for number in range(1, counts[0] + 1) if number not in numbers]
     if missing:
+        option = f"--nsight-shard {missing[0]}"
+        remedy = (
+            f"measure it with {option} on the same commit"
+            if len(missing) == 1
+            else f"measure each on the same commit, such as with {option}"
+        )
         raise UsageError(
-            f"{len(shards)} of {count(counts[0], 'shard')} given, {', '.join(missing)} missing; measure it with "
-            f"--nsight-shard {missing[0]} on the same commit, and give all sessions"
+            f"{len(shards)} of {count(counts[0], 'shard')} given, {', '.join(missing)} missing; {remedy}, and give "
+            "all sessions"
         )
 
 

@@ -15,7 +15,7 @@ from pytest_nsight.controller.worker_failure import (
 )
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.job import WORKER_LOG
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.worker_plan import (
     EXITS_FILE,
@@ -155,4 +155,5 @@ def read_recorded_parallel_run(folder: Path, reader: TraceReader) -> tuple[Proce
     Raises:
         CollectorError: see read_parallel_run.
     """
-    return read_parallel_run(folder, WorkerPlan.read(folder), 0 if (folder / EXITS_FILE).exists() else 1, reader)
+    code = None if (folder / INTERRUPTED_FILE).exists() else 0 if (folder / EXITS_FILE).exists() else 1
+    return read_parallel_run(folder, WorkerPlan.read(folder), code, reader)

@@ -12,7 +12,13 @@ from pytest_nsight.controller.parallel_records import TraceReader, read_parallel
 from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.time_limits import CaseClock, Overdue, end_overdue
-from pytest_nsight.controller.worker_starter import POLL_S, LiveSession, WorkerStarter, write_job
+from pytest_nsight.controller.worker_starter import (
+    POLL_S,
+    LiveSession,
+    WorkerStarter,
+    mark_interrupted,
+    write_job,
+)
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Case
@@ -186,6 +192,7 @@ class ParallelSource:
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             process.interrupt()
+            mark_interrupted(folder)
             return None
         return process.poll()
 

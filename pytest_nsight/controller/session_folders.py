@@ -58,7 +58,9 @@ def make_run_folder(folder: Path) -> None:
     """
     try:
         folder.mkdir(parents=True)
-        (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
+        # The runs of a drill-down lie deeper, where git ignores them already.
+        if folder.parents[1].name == SESSIONS_FOLDER:
+            (folder.parents[1] / ".gitignore").write_text("*\n", encoding="utf-8")
         free_bytes = shutil.disk_usage(folder).free
     except OSError as error:
         raise unwritable(folder, error) from None

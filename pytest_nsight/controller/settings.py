@@ -6,6 +6,7 @@ Precedence: mark > command line > ini > default.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -154,7 +155,7 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         root=config.rootpath,
         collector=collector,
-        baselines=_baselines_folder(config, given),
+        baselines=_start(config, given, "baselines") / (given("baselines") or "baselines"),
         baselines_option=_name_baselines(config, given),
         runs=_enough(positive(given.source("runs"), given("runs") or default_runs), against),
         rounds=None if rounds is None else positive(given.source("rounds"), rounds),
@@ -180,15 +181,15 @@ def read_settings(config: pytest.Config) -> Settings:
         against_build=given("against_build") or "",
         ini=config.inipath,
         reports=read_requests(
-            [*(f"{name}={path}" for name in _REPORT_OPTIONS if (path := given(name))), *given("report")],
-            here,
+            [*_list_reports(config, given), *given("report")],
+            _start(config, given, "report"),
             given.source("report"),
         ),
         timeout_s=parse_timeout(given.source("timeout"), timeout) if timeout else DEFAULT_TIMEOUT_S,
         affected=config.getoption("nsight_affected") or "",
         affected_by=tuple(given("affected_by")),
         shard=shard,
-        durations=here / durations if (durations := given("durations")) else None,
+        durations=_start(config, given, "durations") / durations if (durations := given("durations")) else None,
         canaries=bool(given("canaries")),
         identity=bool(given("identity")),
         workers=workers,
@@ -240,18 +241,26 @@ def take_workers(config: pytest.Config) -> None:
     option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
 
 
-def _baselines_folder(config: pytest.Config, given: GivenValues) -> Path:
-    """A folder on the command line is relative to where pytest was started, one in the ini to the root."""
-    start = config.invocation_params.dir if given.is_option("baselines") else config.rootpath
-    return Path(start, given("baselines") or "baselines")
+def _start(config: pytest.Config, given: GivenValues, name: str) -> Path:
+    """Where a relative path starts: on the command line where pytest was started, in the ini file at the root."""
+    return config.invocation_params.dir if given.is_option(name) else config.rootpath
+
+
+def _list_reports(config: pytest.Config, given: GivenValues) -> Iterator[str]:
+    """The reports with an option of their own, each as --nsight-report takes it."""
+    for name in _REPORT_OPTIONS:
+        if path := given(name):
+            # A slash at the end names a folder, and a Path drops it.
+            yield f"{name}={_start(config, given, name) / path}{'/' if path.endswith('/') else ''}"
 
 
 def _name_baselines(config: pytest.Config, given: GivenValues) -> str:
     """The folder that the command line gives, as a command in the root folder names it; "" where it gives none."""
     if not given.is_option("baselines"):
         return ""
-    folder = _baselines_folder(config, given)
-    is_near = folder.is_relative_to(config.rootpath) or not Path(given("baselines") or "").is_absolute()
+    given_folder = Path(given("baselines"))
+    folder = _start(config, given, "baselines") / given_folder
+    is_near = folder.is_relative_to(config.rootpath) or not given_folder.is_absolute()
     return os.path.relpath(folder, config.rootpath) if is_near else str(folder)
 
 

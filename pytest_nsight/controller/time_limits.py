@@ -15,6 +15,7 @@ from types import MappingProxyType
 import psutil
 
 from pytest_nsight.controller.progress import Progress
+from pytest_nsight.model.errors import unwritable
 from pytest_nsight.model.units import count, duration
 from pytest_nsight.protocol.json_files import read_json_file
 
@@ -107,10 +108,20 @@ def end_overdue(folder: Path, pid: int | None, overdue: Overdue) -> None:
         folder: of the worker.
         pid: of the worker, None if it has not said so yet.
         overdue: what took too long.
+
+    Raises:
+        CollectorError: the record cannot be written; the worker is ended all the same.
     """
-    (folder / OVERDUE_FILE).write_text(json.dumps(asdict(overdue)), encoding="utf-8")
-    if pid is None:
-        return
+    try:
+        (folder / OVERDUE_FILE).write_text(json.dumps(asdict(overdue)), encoding="utf-8")
+    except OSError as error:
+        raise unwritable(folder, error) from None
+    finally:
+        if pid is not None:
+            _end_worker(pid)
+
+
+def _end_worker(pid: int) -> None:
     with contextlib.suppress(psutil.Error, OSError):
         worker = psutil.Process(pid)
         started = worker.children(recursive=True)

@@ -236,7 +236,11 @@ class _FollowedWorker:
         return self._running.process.poll() is None
 
     def advance(self) -> Progress:
-        """Reads what it has written since, and ends it if it runs over its time."""
+        """Reads what it has written since, and ends it if it runs over its time.
+
+        Raises:
+            CollectorError: see `end_overdue`.
+        """
         self.progress = self.tail.advance(self.progress)
         has_ended = not self.progress.case and self.tail.has_ended()
         overdue = self._clock.find_overdue(self.progress, has_ended=has_ended) if self.is_running else None
@@ -254,9 +258,7 @@ class _FollowedWorker:
         self._running.process.interrupt(self.tail.pid)
         if not self._journal.exists():
             raise KeyboardInterrupt
-        # A replay must not count the process as failed.
-        with contextlib.suppress(OSError):
-            (self._running.folder / INTERRUPTED_FILE).touch()
+        mark_interrupted(self._running.folder)
 
     def end(self) -> int | None:
         """Its exit code.
@@ -267,6 +269,12 @@ class _FollowedWorker:
         if self.tail.pid is not None and not self._journal.exists():
             raise CollectorError(describe_removal(self._journal))
         return self._running.process.poll()
+
+
+def mark_interrupted(folder: Path) -> None:
+    """Marks a run's folder, so that a replay counts no process as failed; does nothing on a full disk."""
+    with contextlib.suppress(OSError):
+        (folder / INTERRUPTED_FILE).touch()
 
 
 def write_job(folder: Path, job: Job) -> PipeToWorker:

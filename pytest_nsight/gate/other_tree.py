@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
 
 from pytest_nsight.baselines.comparability import BLOCKING
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.units import count, name_cases, short_commit
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import last_attempt
+from pytest_nsight.protocol.manifest_events import first_line_of, last_attempt
 
 _MOST_NAMES = 3
 
@@ -47,7 +46,7 @@ class OtherTree:
 
     def explain_absent(self, subject: Subject) -> str:
         """Why a subject has no run."""
-        return self.absent.get(subject.case, f"not in {self.short_commit}")
+        return self.absent.get(subject.case, self._says_absent)
 
     def explain_incomparable(self, subject: Subject, now: Mapping[str, str]) -> str:
         """Why the subject's runs cannot be compared with those of the user's tree, "" if they can."""
@@ -142,15 +141,5 @@ def _find_failure(manifest: Manifest, case: str) -> tuple[str, str] | None:
     for report in last_attempt(reports):
         if report["outcome"] in {"failed", "skipped"}:
             what = "is skipped" if report["outcome"] == "skipped" else "fails"
-            return what, _message(report.get("longrepr"))
+            return what, first_line_of(report.get("longrepr")) or "no message"
     return None
-
-
-def _message(longrepr: Any) -> str:
-    if isinstance(longrepr, Mapping):
-        text = str((longrepr.get("reprcrash") or {}).get("message", ""))
-    elif isinstance(longrepr, Sequence) and not isinstance(longrepr, str):
-        text = str(longrepr[-1]) if longrepr else ""
-    else:
-        text = str(longrepr or "")
-    return (text.strip().splitlines() or ["no message"])[0]

@@ -19,6 +19,7 @@ from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
+from pytest_nsight.protocol.manifest_events import first_line_of
 
 FILE_NAME = "shard.json"
 """Its name in a session's folder."""
@@ -230,8 +231,4 @@ def read_shard(path: Path) -> ShardFile:
 def _shorten(report: SerialisedReport) -> dict[str, object]:
     """A report without its captured output, which may hold anything."""
     kept = {name: report[name] for name in ("when", "outcome", "wasxfail") if name in report}
-    longrepr = report.get("longrepr")
-    if isinstance(longrepr, Mapping):
-        longrepr = (longrepr.get("reprcrash") or {}).get("message", "")
-    text = str(longrepr or "").strip().partition("\n")[0]
-    return {**kept, "longrepr": text[:_MOST_CHARACTERS]}
+    return {**kept, "longrepr": first_line_of(report.get("longrepr"))[:_MOST_CHARACTERS]}

@@ -14,7 +14,6 @@ from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.judge.location import has_one_level, typical_ns
 from pytest_nsight.model.errors import BaselineError, NsightError, UsageError
 from pytest_nsight.model.units import count
-from pytest_nsight.model.values import Subject
 from pytest_nsight.report.result_file import FILE_NAME, ResultEntry, read_result
 
 
@@ -37,7 +36,7 @@ def find_runs(baselines: Path, sessions: Path, words: Sequence[str], metric: str
     Args:
         baselines: the folder of all baselines; its older versions are taken from git.
         sessions: the folder of sessions, `.nsight`.
-        words: parts of node ids, or of names of parts.
+        words: see `Subject.holds`.
         metric: the duration that is looked at.
 
     Raises:
@@ -86,9 +85,11 @@ def _read_versions(
     if git.is_shallow:
         notes.append("this clone is shallow and lacks older baselines; get them with git fetch --unshallow")
     unreadable: list[str] = []
+    # The slash before a part is not in the file.
+    pieces = [piece for word in words for piece in word.split("/") if piece.isascii() and '"' not in piece]
     for version in git.list_versions():
         # Decoding takes much longer than this look, and node ids are ASCII in nearly all files.
-        if not all(word.encode() in version.content for word in words if word.isascii() and '"' not in word):
+        if not all(piece.encode() in version.content for piece in pieces):
             continue
         try:
             stored = decode(version.content.decode("utf-8"))
@@ -103,7 +104,7 @@ def _read_versions(
 
 def _stored_runs(model: str, stored: Runs, words: Sequence[str], metric: str) -> Iterator[HistoryRun]:
     for subject, runs in stored.items():
-        if subject.is_canary or not matches(subject, words):
+        if subject.is_canary or not subject.holds(words):
             continue
         for run in runs:
             if run.rounds.get(metric):
@@ -130,7 +131,7 @@ def _read_sessions(folder: Path, words: Sequence[str], metric: str, notes: list[
             notes.append(str(error))
             continue
         for entry in result.entries:
-            if matches(entry.subject, words):
+            if entry.subject.holds(words):
                 yield from _session_runs(entry, path.parent.name, metric)
 
 
@@ -151,9 +152,3 @@ def _session_runs(entry: ResultEntry, session: str, metric: str) -> Iterator[His
                 remark=entry.verdict,
                 has_one_level=metric not in (run.without_level or ()),
             )
-
-
-def matches(subject: Subject, words: Sequence[str]) -> bool:
-    """Whether the case, with its part, holds every one of these words."""
-    name = f"{subject.case} {subject.part}"
-    return all(word in name for word in words)

@@ -112,7 +112,7 @@ def _check_launches(runs: Sequence[RunSummary], claimed: int) -> ClaimFinding:
     phrase = f"{count(claimed, 'launch')} claimed, {'/'.join(map(str, dict.fromkeys(counts)))} per round"
     if not all(run.is_stable for run in runs):
         return ClaimFinding(ClaimState.OPEN, f"{phrase}, differing from round to round")
-    if all(count == claimed for count in counts):
+    if all(times == claimed for times in counts):
         return ClaimFinding(ClaimState.HELD, phrase)
     if claimed in counts:
         return ClaimFinding(ClaimState.OPEN, f"{phrase}, differing from run to run")

@@ -41,7 +41,7 @@ class _Suite:
 def suspects(
     given: Sequence[SubjectRuns],
     *,
-    family: Callable[[str], str] = str,
+    family: Callable[[str], str],
     settle: bool = False,
     canaries: Sequence[SubjectRuns] = (),
     proven: Collection[str] = (),
@@ -86,7 +86,7 @@ def suspects(
     return tuple(item.subject for item in given if item.subject in wanted)
 
 
-def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str) -> tuple[Subject, ...]:
+def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str]) -> tuple[Subject, ...]:
     """The subjects whose claims all hold for their new runs, or cannot be checked on this device.
 
     Args:
@@ -123,7 +123,7 @@ def _is_suspect(
 
 
 def judge(
-    given: Sequence[SubjectRuns], *, family: Callable[[str], str] = str, canaries: Sequence[SubjectRuns] = ()
+    given: Sequence[SubjectRuns], *, family: Callable[[str], str], canaries: Sequence[SubjectRuns] = ()
 ) -> tuple[Verdict, ...]:
     """The verdict on every subject, in order.
 

@@ -5,7 +5,7 @@ case -> rounds -> trace -> launches per round -> RunSummary -> Comparison -> Ver
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
 from pytest_nsight.model.identity import Identity, TunedKernel
@@ -17,7 +17,6 @@ kernel: sum of kernel durations · busy: union over streams · span: first start
 gap: idle time inside the span · copy: memory copies and sets · sync: host time in synchronisation calls ·
 wall: length of the range on the host · launch: host time in launch calls.
 """
-
 
 CANARIES = "nsight_canaries"
 """Module part of the node ids of the canaries, the plugin's own cases: `nsight_canaries::copy`."""
@@ -51,6 +50,11 @@ class Subject:
         """The name as tables and sentences show it: without the file, with the part behind a slash."""
         name = self.case.split("::", 1)[-1]
         return f"{name}/{self.part}" if self.part else name
+
+    def holds(self, words: Iterable[str]) -> bool:
+        """Whether the node id, with the part behind a slash as in `label`, holds every one of these words."""
+        name = f"{self.case}/{self.part}" if self.part else self.case
+        return all(word in name for word in words)
 
 
 @dataclass(frozen=True, slots=True, order=True)

@@ -1,13 +1,36 @@
-"""What the rounds of a case were measured under: rests, energy, other programs on the board and the CPU."""
+"""What the rounds of a case were measured under: rests, clocks, energy, other programs on the board and the CPU."""
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
+from typing import Annotated
 
-from pytest_nsight.model.decoding import Count
+from pytest_nsight.model.decoding import Bounds, Count
 
 LIBRARIES = ("torch", "triton", "cupy", "jax", "numba")
 """What compiles or holds the kernels of tests: an environment names their versions."""
+
+
+Amount = Annotated[float, Bounds(0, math.inf)]
+"""A number that cannot be below zero."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvmlSample:
+    """What NVML reported right after a round; None where it cannot be read.
+
+    Attributes:
+        sm_mhz: SM clock.
+        power_w: power draw.
+        temperature_c: GPU temperature.
+        reasons: names of the active slowdown reasons.
+    """
+
+    sm_mhz: Count | None = None
+    power_w: Amount | None = None
+    temperature_c: int | None = None
+    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
@@ -10,16 +9,13 @@ from dataclasses import asdict, dataclass, field
 from json import dumps
 from os import getpid
 from pathlib import Path
-from typing import IO, Annotated, Any
+from typing import IO, Any
 from warnings import WarningMessage
 
-from pytest_nsight.model.decoding import Bounds, Count
+from pytest_nsight.model.decoding import Count
 from pytest_nsight.model.identity import Identity, TunedKernel
 from pytest_nsight.model.values import Work
-from pytest_nsight.protocol.conditions import Conditions
-
-Amount = Annotated[float, Bounds(0, math.inf)]
-"""A number that cannot be below zero."""
+from pytest_nsight.protocol.conditions import Conditions, NvmlSample
 
 NEVER_CALLED = (
     "the test takes the fixture nsight and never calls it, so the whole test was measured: call nsight(f, x) with "
@@ -31,23 +27,6 @@ _LONGEST_S = 1e9
 _LATEST_S = 1e12
 _MOST_CHARACTERS = 200
 """Of an error's text that the journal keeps."""
-
-
-@dataclass(frozen=True, slots=True)
-class NvmlSample:
-    """What NVML reported right after a round; None where it cannot be read.
-
-    Attributes:
-        sm_mhz: SM clock.
-        power_w: power draw.
-        temperature_c: GPU temperature.
-        reasons: names of the active slowdown reasons.
-    """
-
-    sm_mhz: Count | None = None
-    power_w: Amount | None = None
-    temperature_c: int | None = None
-    reasons: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -139,6 +118,19 @@ def last_attempt(reports: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
     ends = [at for at, report in enumerate(reports, 1) if was_given_up(report["outcome"])]
     last = reports[ends[-1] :] if ends else reports
     return [report for report in last if not is_subtest(report) or report["outcome"] == "failed"]
+
+
+def first_line_of(longrepr: object) -> str:
+    """The first line of why a phase did not pass, "" for none.
+
+    Args:
+        longrepr: as pytest serialises it: a traceback, of a skip the file, the line and the reason, or a text.
+    """
+    if isinstance(longrepr, Mapping):
+        longrepr = (longrepr.get("reprcrash") or {}).get("message")
+    elif isinstance(longrepr, (list, tuple)):
+        longrepr = longrepr[-1] if longrepr else ""
+    return next(iter(str(longrepr or "").strip().splitlines()), "")
 
 
 @dataclass(frozen=True, slots=True)

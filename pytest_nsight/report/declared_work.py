@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+from pytest_nsight.judge.structure import count_launches
 from pytest_nsight.model.roofline import MEMORY, Limits, Reach, measure_reach
 from pytest_nsight.model.units import amount, duration, number
 from pytest_nsight.model.verdicts import SessionResult, Verdict
 from pytest_nsight.report.verdict_text import gated_metric, shown_ns
-
-_COPIES = ("memcpy", "memset")
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,9 +127,9 @@ def work_rows(result: SessionResult) -> list[tuple[str, ...]]:
 
 
 def launches(verdict: Verdict, result: SessionResult) -> int:
-    """Launches of a round in the last run, copies not counted."""
+    """Launches of a round in the last run, without copies and sets."""
     runs = result.runs_by_subject.get(verdict.subject, ())
-    return sum(use.count for use in runs[-1].shapes if use.shape.kind not in _COPIES) if runs else 0
+    return count_launches(runs[-1]) if runs else 0
 
 
 def _paired(result: SessionResult) -> Sequence[Verdict]:

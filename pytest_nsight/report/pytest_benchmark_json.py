@@ -30,12 +30,13 @@ def render(result: SessionResult) -> str:
     Subjects without a single measured round cannot be benchmarks there: they are under `nsight.unmeasured`.
     """
     runs = {verdict.subject: result.runs_by_subject.get(verdict.subject, ()) for verdict in result.verdicts}
-    measured = [v for v in result.verdicts if _seconds(runs[v.subject], gated_metric(v))]
-    unmeasured = [verdict for verdict in result.verdicts if verdict not in measured]
+    by_measured: dict[bool, list[Verdict]] = {True: [], False: []}
+    for verdict in result.verdicts:
+        by_measured[bool(_seconds(runs[verdict.subject], gated_metric(verdict)))].append(verdict)
     file = {
         "machine_info": _machine(result.environment),
         "commit_info": _commit(result.runs),
-        "benchmarks": [_benchmark(verdict, runs[verdict.subject], result) for verdict in measured],
+        "benchmarks": [_benchmark(verdict, runs[verdict.subject], result) for verdict in by_measured[True]],
         "datetime": result.recorded,
         "version": _FORMAT,
         "nsight": {
@@ -49,7 +50,7 @@ def render(result: SessionResult) -> str:
             "canaries": _canaries(result.canaries),
             "limits": {board: dataclasses.asdict(limits) for board, limits in result.limits.items()},
             "datasheet": dataclasses.asdict(result.datasheet) if result.datasheet else None,
-            "unmeasured": [_verdict(verdict, result) for verdict in unmeasured],
+            "unmeasured": [_verdict(verdict, result) for verdict in by_measured[False]],
             **({"affected": dataclasses.asdict(result.affected)} if result.affected else {}),
         },
     }

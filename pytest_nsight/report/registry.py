@@ -149,10 +149,11 @@ def _write(result: SessionResult, file: ReportFile, mode: str) -> str:
     """Writes one report; "" or why it was not written."""
     try:
         text = find_report(file.name).render(result)
-    except Exception as error:
+    except Exception as error:  # of whatever kind: the verdicts and the other reports must not be lost with it
+        what = f"{type(error).__name__}: {error}"
         if file.name in REPORTS:
-            raise
-        return f"the report {file.name} was not written: its package raised {type(error).__name__}: {error}"
+            return f"the report {file.name} was not written: {what}; report this with the session's folder"
+        return f"the report {file.name} was not written: its package raised {what}"
     try:
         file.path.parent.mkdir(parents=True, exist_ok=True)
         with file.path.open(mode, encoding="utf-8", errors="backslashreplace") as opened:

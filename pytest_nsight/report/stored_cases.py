@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from pytest_nsight.baselines.inventory import StoredCase, StoredSave
 from pytest_nsight.judge.location import typical_ns
+from pytest_nsight.judge.structure import count_launches
 from pytest_nsight.model.units import count, duration, short_commit, shorten
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import Column, align
@@ -29,7 +30,7 @@ def render_list(cases: Sequence[StoredCase], width: int) -> str:
         Column("case", [visible(case.subject.label) for case in cases], is_number=False),
         Column("runs", [str(case.runs) for case in cases]),
         Column("time", [_time(save) for save in newest]),
-        Column("launches", [str(save.launches) for save in newest]),
+        Column("launches", [_launches(save) for save in newest]),
         Column("stored", [_day(save) for save in newest], is_number=False),
         Column("commit", [_commit(save) for save in newest], is_number=False),
         Column("boards", [str(len({save.board for save in case.saves})) for case in cases]),
@@ -54,7 +55,7 @@ def render_saves(case: StoredCase, width: int) -> str:
         Column("board", _name_boards(saves, width), is_number=False),
         Column("runs", [str(save.runs) for save in saves]),
         Column("time", [_time(save) for save in saves]),
-        Column("launches", [str(save.launches) for save in saves]),
+        Column("launches", [_launches(save) for save in saves]),
     ]
     part = f"/{case.subject.part}" if case.subject.part else ""
     head = f"{case.model}: {visible(case.subject.case + part)}, {count(case.runs, 'run')}"
@@ -79,6 +80,10 @@ def shorten_boards(boards: Sequence[str]) -> list[str]:
 
 def _time(save: StoredSave) -> str:
     return duration(typical_ns(save.measured, save.metric)) if save.metric else _UNKNOWN
+
+
+def _launches(save: StoredSave) -> str:
+    return str(count_launches(save.measured[-1]))
 
 
 def _day(save: StoredSave) -> str:

@@ -44,7 +44,9 @@ class Benchmark(BenchmarkFixture):  # type: ignore[misc]
         `rounds` and `warmup_rounds` are minima for wall-clock timing and do not bind the gate, whose own numbers
         apply. `iterations` repeats the call inside a round. `teardown` runs after each round, outside of it.
         """
-        del rounds, warmup_rounds
+        _check_number("iterations", iterations)
+        _check_number("rounds", rounds)
+        _check_number("warmup_rounds", warmup_rounds, least=0)
         if iterations > 1 and setup is not None:
             raise ValueError("Can't use more than 1 `iterations` with a `setup` function.")
         if setup is not None and (args or kwargs):
@@ -81,6 +83,12 @@ class Benchmark(BenchmarkFixture):  # type: ignore[misc]
             for wall_ns in self._measurement.walls_ns:
                 stats.update(wall_ns / 1e9)
         return result
+
+
+def _check_number(name: str, number: object, least: int = 1) -> None:
+    """Refuses an argument in the words of pytest-benchmark."""
+    if not isinstance(number, int) or number < least:
+        raise ValueError(f"Must have positive int for `{name}`.")
 
 
 class BenchmarkPlugin:

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from typing import Protocol
 
 from pytest_nsight.collectors.machine import cpu_name
-from pytest_nsight.protocol.conditions import BoardActivity
-from pytest_nsight.protocol.manifest_events import NvmlSample
+from pytest_nsight.protocol.conditions import BoardActivity, NvmlSample
 from pytest_nsight.worker.canaries import Canary
 from pytest_nsight.worker.cuda_driver import load_driver
 from pytest_nsight.worker.gpu_devices import DriverGpu, TorchGpu

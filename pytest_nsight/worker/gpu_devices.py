@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from functools import cached_property
 from typing import Any
 
-from pytest_nsight.protocol.conditions import BoardActivity
-from pytest_nsight.protocol.manifest_events import NvmlSample
+from pytest_nsight.protocol.conditions import BoardActivity, NvmlSample
 from pytest_nsight.worker.allocator_state import LeftRoom
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.compiled_canaries import VERSION, make_compiled_canaries

@@ -10,7 +10,7 @@ from typing import Any
 
 import psutil
 
-from pytest_nsight.protocol.manifest_events import NvmlSample
+from pytest_nsight.protocol.conditions import NvmlSample
 
 # Bits of nvmlClocksEventReasons that mean "slower than asked for", from NVML's reference.
 _SLOWDOWNS = {

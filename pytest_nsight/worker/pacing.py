@@ -20,7 +20,7 @@ import math
 import statistics
 from collections.abc import Sequence
 
-from pytest_nsight.protocol.manifest_events import NvmlSample
+from pytest_nsight.protocol.conditions import NvmlSample
 
 MAX_REST_NS = 20_000_000
 

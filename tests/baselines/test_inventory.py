@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import re
 from pathlib import Path
 
 import pytest
@@ -17,7 +18,7 @@ from pytest_nsight.baselines.inventory import (
 )
 from pytest_nsight.baselines.store import load, save
 from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.values import Subject
+from pytest_nsight.model.values import Shape, ShapeUse, Subject
 from pytest_nsight.report.stored_cases import render_list, render_saves
 from tests.baselines.examples import CASE, run
 
@@ -52,7 +53,7 @@ def test_runs_are_put_together_by_session_board_and_reason() -> None:
     ]
 
 
-def test_a_save_has_its_runs_and_the_newest_launches() -> None:
+def test_a_save_has_its_runs_and_the_newest_commit() -> None:
     runs = [
         dataclasses.replace(run(number), rounds={"kernel": (10 * number, 11 * number, 90 * number)})
         for number in (1, 2, 4)
@@ -60,7 +61,7 @@ def test_a_save_has_its_runs_and_the_newest_launches() -> None:
 
     (one,) = list_saves(runs)
 
-    assert (one.metric, one.measured, one.launches) == ("kernel", tuple(runs), 1)
+    assert (one.metric, one.measured) == ("kernel", tuple(runs))
     assert (one.commit, one.recorded) == (runs[-1].commit, runs[-1].recorded)
 
 
@@ -82,6 +83,7 @@ def test_cases_are_listed_and_selected(folder: Path) -> None:
     ]
     assert [case.subject.part for case in select_cases(cases, ["norm[fused", "/forward"])] == ["forward"]
     assert select_cases(cases, ["norm", "softmax"]) == ()
+    assert select_cases(cases, ["fused-4096]/"]) == (cases[1],), "a case without a part has no slash behind it"
 
 
 def test_a_folder_without_baselines_is_refused(tmp_path: Path) -> None:
@@ -119,6 +121,18 @@ def test_the_list_has_a_line_for_each_case_with_its_newest_save(folder: Path) ->
     assert columns.split() == ["case", "runs", "time", "launches", "stored", "commit", "boards"]
     assert first.split()[:2] == ["test_rms_norm[fused-4096]", "3"]
     assert "2026-03-01 19:00  0a1b2c3" in first
+
+
+def test_copies_and_sets_are_no_launches_as_in_a_claim() -> None:
+    shapes = tuple(
+        ShapeUse(Shape(kind, kind), times, 1)
+        for kind, times in (("kernel", 3), ("graph", 10), ("memcpy", 100), ("memset", 1000))
+    )
+    case = StoredCase(MODEL, Subject(CASE), list_saves([dataclasses.replace(run(1), shapes=shapes)]))
+
+    for table in (render_list([case], 120), render_saves(case, 120)):
+        _, columns, line = re.sub(r"  +", "\t", table).splitlines()
+        assert dict(zip(columns.split("\t"), line.split("\t"), strict=True))["launches"] == "13"
 
 
 def test_the_saves_of_a_case_come_with_their_reasons(folder: Path) -> None:

@@ -16,10 +16,11 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines import store
-from pytest_nsight.judge.judge import SubjectRuns, judge
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.roofline import measure_limits
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
+from tests.judge.runs import judge
 
 pytestmark = pytest.mark.slow
 

@@ -121,6 +121,18 @@ def test_a_trace_without_repeated_ranges_is_judged_by_its_sums_and_says_so(tmp_p
     assert any("no change has an interval" in note for note in changes.notes)
 
 
+def test_a_time_that_was_zero_is_described_by_both_times(tmp_path: Path) -> None:
+    trace = TraceBuilder().launch("k", 0, 1000, api_at=0)
+    before = trace.write(tmp_path / "a.sqlite")
+    for at in range(2000, 22_000, 1000):
+        trace.copy(at, at + 500, 1000, api_at=at)
+
+    (sentence,) = compare(before, trace.write(tmp_path / "b.sqlite")).regressions
+
+    assert sentence.startswith("copy time: 0 ns -> 10.0 us, band 5 %; judged by ")
+    assert "0 %," not in sentence
+
+
 def baselines(folder: Path, name: str, times_us: list[float]) -> Path:
     """A baseline file with one run of about each time."""
     runs = make_runs([1000 * time for time in times_us], name)

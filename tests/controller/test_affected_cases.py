@@ -11,6 +11,7 @@ import pytest
 
 # A pytest inside this process forgets what it imports, and numpy cannot be imported twice.
 import pytest_nsight.controller.outer_pytest  # noqa: F401
+from pytest_nsight.controller import affected_cases
 
 pytestmark = pytest.mark.slow
 
@@ -94,6 +95,17 @@ def test_nothing_changed_leaves_no_case_and_the_tests_without_the_mark(
 
     assert selected(result) == set()
     result.stdout.fnmatch_lines(["perf/test_other.py::test_plain", "*3 deselected*"])
+
+
+def test_the_versions_of_libraries_are_read_once_for_all_cases(
+    collect: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    reads = []
+    monkeypatch.setattr(affected_cases, "_installed", lambda: reads.append(1) or {})
+
+    assert selected(collect()) == set()
+
+    assert len(reads) == 1
 
 
 @pytest.mark.parametrize(

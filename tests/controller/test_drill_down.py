@@ -5,11 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_nsight.baselines.stored_counters import FILE_NAME, load_counters, save_counters
-from pytest_nsight.controller.drill_down import MOST_CASES, Drill, read_cases
+from pytest_nsight.controller import drill_down
+from pytest_nsight.controller.drill_down import MOST_CASES, Drill, profile_with_ncu, read_cases
+from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_run_folder
+from pytest_nsight.controller.time_limits import TimeLimits
+from pytest_nsight.controller.worker_starter import LiveSession
 from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.errors import BaselineError, CollectorError
 from pytest_nsight.model.kernel_counters import CaseCounters, KernelCounters
@@ -36,9 +41,9 @@ class Board:
         return (KernelCounters("_scale_kernel", 3, SOUND if is_sound else SPILLED),)
 
 
-def verdict(case: str, kind: VerdictKind = VerdictKind.REGRESSION, part: str = "") -> Verdict:
+def verdict(case: str, kind: VerdictKind = VerdictKind.REGRESSION, part: str = "", ratio: float = 2.0) -> Verdict:
     slower = (SlowerKernel("_scale_kernel<4>", 1000.0, 2000.0),)
-    compared = dataclasses.replace(comparison(1000, 2.0, 0.1, 1e-6), slower_kernels=slower)
+    compared = dataclasses.replace(comparison(1000, ratio, 0.1, 1e-6), slower_kernels=slower)
     return Verdict(Subject(case, part), kind, "slower", 2000.0, compared)
 
 
@@ -93,13 +98,14 @@ def test_other_verdicts_parts_and_cases_beyond_the_worst_are_left_alone() -> Non
     verdicts = [
         verdict("t.py::same", VerdictKind.UNCHANGED),
         verdict("t.py::a", part="forward"),
-        *(verdict(f"t.py::case{number}") for number in range(MOST_CASES + 2)),
+        *(verdict(f"t.py::case{number}", ratio=2.0 + number) for number in range(MOST_CASES + 2)),
     ]
 
     found = Drill(board.profile, "main").explain(verdicts)
 
-    assert [one.sentence == "slower" for one in found] == [True, True, *[False] * MOST_CASES, True, True]
+    assert [one.sentence == "slower" for one in found] == [True, True, True, True, *[False] * MOST_CASES]
     assert len(board.asked) == 2 * MOST_CASES
+    assert {case for _, case, _ in board.asked} == {f"t.py::case{number}" for number in range(2, MOST_CASES + 2)}
 
 
 def test_a_case_that_cannot_be_profiled_says_why_and_keeps_its_verdict() -> None:
@@ -107,6 +113,44 @@ def test_a_case_that_cannot_be_profiled_says_why_and_keeps_its_verdict() -> None
 
     assert found.kind is VerdictKind.REGRESSION
     assert found.sentence == "slower; not drilled into: this user may not read the GPU's counters"
+
+
+def test_the_folders_of_a_session_s_drills_are_numbered_one_by_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    class Source:
+        def __init__(self, session: LiveSession, _watch: object) -> None:
+            self.folder = session.folder
+
+        def execute(self, _assignment: object) -> None:
+            make_run_folder(self.folder / "run-001")
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(drill_down, "LiveSource", Source)
+    monkeypatch.setattr(drill_down, "find_ncu", lambda _environ: "ncu")
+    monkeypatch.setattr(drill_down, "NcuCollector", lambda *_: SimpleNamespace(counters=()))
+    folder = tmp_path / SESSIONS_FOLDER / "20260101-120000-abcd"
+    session = LiveSession(
+        id="s",
+        recorded="",
+        commit="",
+        folder=folder,
+        collector=SimpleNamespace(),  # type: ignore[arg-type]
+        trees={},
+        rounds=None,
+        keep=False,
+        canaries=False,
+        environment={},
+        limits=TimeLimits(600.0),
+    )
+
+    profile = profile_with_ncu(session, ())
+    for _ in range(3):
+        profile(THIS_TREE, "t.py::a", ())
+
+    assert sorted(path.name for path in (folder / "drill").iterdir()) == ["001", "002", "003"]
 
 
 def test_counters_are_stored_sorted_and_read_again(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ from pytest_nsight.controller.commit_list import CommitLine
 from pytest_nsight.controller.first_bad_commit import FirstBadCommit, SearchLimits
 from pytest_nsight.controller.git_revision import Revision
 from pytest_nsight.controller.revision_measurement import AbsentCaseError, UnmeasurableError
-from pytest_nsight.judge.judge import SubjectRuns, judge
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.model.bisection import Bisection, Commit, Criterion, Judgement
 from pytest_nsight.model.errors import UsageError
@@ -23,7 +23,7 @@ from pytest_nsight.model.identity import Identity, LaunchIdentity, MachineCode, 
 from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.report.bisection_report import render_json, render_text
-from tests.judge.runs import SUBJECT, make_runs, uses
+from tests.judge.runs import SUBJECT, judge, make_runs, uses
 
 RUN_SD = 0.002
 """Deviation between runs of a quiet kernel of 200 us on an H200, generously."""

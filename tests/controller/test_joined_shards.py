@@ -187,6 +187,14 @@ def test_a_missing_shard_and_an_interrupted_one_are_refused_with_what_to_do(
     (tmp_path / "interrupted").mkdir()
 
     assert main(["report", one]) == 2
-    assert "1 of 2 shards given, 2/2 missing; measure it with --nsight-shard 2/2" in capsys.readouterr().err
+    assert (
+        "1 of 2 shards given, 2/2 missing; measure it with --nsight-shard 2/2 on the same commit, and give all "
+        "sessions" in capsys.readouterr().err
+    )
+    assert main(["report", write(tmp_path, 2, Made({"shard": Shard(2, 4)}))]) == 2
+    assert (
+        "1 of 4 shards given, 1/4, 3/4, 4/4 missing; measure each on the same commit, such as with "
+        "--nsight-shard 1/4, and give all sessions" in capsys.readouterr().err
+    )
     assert main(["report", one, str(tmp_path / "interrupted")]) == 2
     assert "holds no shard.json, and stands beside shards; a shard that was interrupted" in capsys.readouterr().err

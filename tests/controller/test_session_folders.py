@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.session_folders import MOST_SESSIONS, keep_session, prune_sessions
+from pytest_nsight.controller.session_folders import (
+    MOST_SESSIONS,
+    SESSIONS_FOLDER,
+    keep_session,
+    make_run_folder,
+    prune_sessions,
+)
 
 TOMORROW_S = time.time() + 24 * 3600
 
@@ -28,6 +34,15 @@ def test_the_newest_sessions_stay(tmp_path: Path) -> None:
 
     assert removed == tuple(folder.name for folder in folders[:3])
     assert [folder.exists() for folder in folders] == [False] * 3 + [True] * MOST_SESSIONS
+
+
+def test_git_ignores_the_sessions_by_one_file_and_not_what_lies_below(tmp_path: Path) -> None:
+    sessions = tmp_path / SESSIONS_FOLDER
+
+    make_run_folder(sessions / "20260101-120000-abcd" / "run-001")
+    make_run_folder(sessions / "20260101-120000-abcd" / "drill" / "001" / "run-001")
+
+    assert list(tmp_path.rglob(".gitignore")) == [sessions / ".gitignore"]
 
 
 def test_kept_sessions_stay_and_do_not_count(tmp_path: Path) -> None:

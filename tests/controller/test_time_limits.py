@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
 
 from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.time_limits import CaseClock, Overdue, TimeLimits, end_overdue, read_overdue
-from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.errors import CollectorError, UsageError
 from pytest_nsight.protocol.mark_values import parse_rest, parse_timeout
 
 
@@ -79,6 +81,16 @@ def test_why_a_worker_was_ended_is_read_back(tmp_path: Path) -> None:
     found = read_overdue(tmp_path)
     assert found == Overdue("t.py::a", 90.0)
     assert "t.py::a took longer than 90.0 s" in found.describe(tmp_path / "worker.log")
+
+
+def test_a_worker_is_ended_although_its_record_cannot_be_written(tmp_path: Path) -> None:
+    worker = subprocess.Popen([sys.executable, "-c", "import time; time.sleep(600)"])
+
+    with pytest.raises(CollectorError, match=r"gone cannot be written \(No such file .*make that writable"):
+        end_overdue(tmp_path / "gone", worker.pid, Overdue("t.py::a", 90.0))
+
+    # It has no exit code any more: `end_overdue` has waited for it.
+    assert worker.poll() is not None
 
 
 @pytest.mark.parametrize(("text", "seconds"), [("90s", 90.0), ("10min", 600.0), (" 2 h ", 7200.0), ("1.5s", 1.5)])

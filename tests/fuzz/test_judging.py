@@ -13,12 +13,12 @@ from hypothesis import strategies as st
 
 from pytest_nsight.baselines.decode import decode
 from pytest_nsight.baselines.encode import encode
-from pytest_nsight.judge.judge import judge
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.values import METRICS, Clocks, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report.markdown import render
 from tests.baselines.examples import CASE, run, summaries
+from tests.judge.runs import judge
 
 pytestmark = pytest.mark.slow
 

@@ -28,7 +28,6 @@ from pytest_nsight.calibrate.pool import read_pool, write_pool
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
 from pytest_nsight.controller.tree_evidence import find_changed, read_evidence
-from pytest_nsight.judge.judge import judge
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.errors import BaselineError, NsightError
 from pytest_nsight.model.values import CANARIES, Policy, RunSummary, Subject
@@ -44,6 +43,7 @@ from tests.calibrate.pools import Sessions, make_pool
 from tests.collectors.test_chrome_trace import document
 from tests.fuzz.campaign import fuzz
 from tests.fuzz.spoilers import spoil_bytes, spoil_json
+from tests.judge.runs import judge
 from tests.report.canned import full
 
 pytestmark = pytest.mark.slow

@@ -8,12 +8,11 @@ import math
 import pytest
 
 from pytest_nsight.gate.commit_judgement import compare_launches, judge_launches, judge_time
-from pytest_nsight.judge.judge import judge
 from pytest_nsight.model.bisection import Judgement
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from tests.judge.runs import make_evidence, make_runs, uses
+from tests.judge.runs import judge, make_evidence, make_runs, uses
 
 
 def one(*names: str, is_stable: bool = True) -> tuple[RunSummary, ...]:

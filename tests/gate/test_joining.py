@@ -162,3 +162,17 @@ def test_captured_output_is_not_kept(tmp_path: Path) -> None:
 
     assert found.reports == {NAMES[0]: ({"outcome": "failed", "longrepr": "boom"},)}
     assert "secret" not in (tmp_path / "1" / FILE_NAME).read_text()
+
+
+def test_of_a_skip_the_reason_is_kept_and_no_path(tmp_path: Path) -> None:
+    skip = {
+        "outcome": "skipped",
+        "when": "setup",
+        "longrepr": ["/home/me/project/test_a.py", 12, "Skipped: no time"],
+    }
+    shard = replace(state(cases()[:1]), reports={NAMES[0]: (skip,)})
+
+    found = through_file(tmp_path, 1, 1, shard)
+
+    assert found.reports == {NAMES[0]: ({**skip, "longrepr": "Skipped: no time"},)}
+    assert "/home/me" not in (tmp_path / "1" / FILE_NAME).read_text()

@@ -66,6 +66,28 @@ def test_runs_that_the_file_no_longer_holds_come_from_git(
     assert "unfused" not in text
 
 
+def test_a_part_is_found_by_the_name_that_the_table_prints(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("COLUMNS", "120")
+    git(tmp_path, "init", "-q", "-b", "main")
+    for day in (1, 2):
+        parts = [
+            tuple(replace(run, subject=Subject(CASE, part)) for run in stored(day, 20_000, ""))
+            for part in ("forward", "backward")
+        ]
+        write_baseline(tmp_path, *parts)
+        git(tmp_path, "add", "-A")
+        git(tmp_path, "commit", "-q", "-m", f"save {day}")
+    assert "test_norm[fused]/forward" in run_history(capsys)
+
+    text = run_history(capsys, "test_norm[fused]/forward")
+
+    assert text.startswith(f"test_norm[fused]/forward, {MODEL}: 2 sessions\n")
+    assert "backward" not in text
+
+
 def test_a_change_names_the_commits_between_which_it_falls(
     repository: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -4,14 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 
+from pytest_nsight.judge import judge as judging
 from pytest_nsight.judge.board_groups import STREAMS
 from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.location import Location
+from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, Shape, ShapeUse, Subject
 
+judge = partial(judging.judge, family=family)
+"""With the kernel families that every command judges by."""
+
+suspects = partial(judging.suspects, family=family)
 GPU = "GPU-a"
 SUBJECT = Subject("perf/test_norm.py::test_rms_norm[fused-4096]")
 

@@ -10,10 +10,10 @@ import pytest
 from scipy import stats
 
 from pytest_nsight.judge.canary_shift import Panel, read_canary
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.values import CANARIES, Policy, Subject
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import kernel, make_evidence, place, uses
+from tests.judge.runs import judge, kernel, make_evidence, place, suspects, uses
 
 NAMES = ("copy", "triad", "matmul", "elementwise", "reduction", "gather", "l2", "tiny")
 

@@ -4,11 +4,11 @@ import dataclasses
 
 import pytest
 
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.roofline import Limits
 from pytest_nsight.model.values import Policy, RunSummary, Shape, ShapeUse, Subject, Work
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import GPU, make_evidence, make_runs, uses, wobble
+from tests.judge.runs import GPU, judge, make_evidence, make_runs, suspects, uses, wobble
 
 FUSED, UNFUSED = Subject("t.py::test_norm[fused]"), Subject("t.py::test_norm[unfused]")
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.noise import CONTEXT_NS, measure_context_shift
 from pytest_nsight.model.comparison import NoiseLevel
 from pytest_nsight.model.values import Policy
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from tests.judge.runs import SUBJECT, make_runs, place, wobble
+from tests.judge.runs import SUBJECT, judge, make_runs, place, suspects, wobble
 
 TINY_NS, SHORT_NS, LONG_NS = 1_300, 4_000, 60_000
 

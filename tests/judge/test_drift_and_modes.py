@@ -11,11 +11,11 @@ import pytest
 from scipy import stats
 
 from pytest_nsight.judge.drift_and_modes import find_drift, find_modes, is_repeated
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.location import locate
 from pytest_nsight.model.values import Clocks, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import make_evidence
+from tests.judge.runs import judge, make_evidence, suspects
 
 ROUNDS = 40
 RNG = np.random.default_rng(5)

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.values import CANARIES, Clocks, Policy, RunSummary, ShapeUse, Subject
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import SUBJECT, kernel, make_evidence
+from tests.judge.runs import SUBJECT, judge, kernel, make_evidence, suspects
 
 pytestmark = pytest.mark.slow
 

@@ -6,7 +6,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
-from pytest_nsight.judge.judge import judge
 from pytest_nsight.judge.location import (
     Location,
     Unlocated,
@@ -18,7 +17,7 @@ from pytest_nsight.judge.location import (
     typical_ns,
     within_run_error,
 )
-from tests.judge.runs import make_evidence, make_runs, place, rounds_around
+from tests.judge.runs import judge, make_evidence, make_runs, place, rounds_around
 
 
 @pytest.mark.slow

@@ -9,11 +9,11 @@ from collections.abc import Sequence
 import numpy as np
 import pytest
 
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.pair_ratio import estimate_pair, estimate_pairs
 from pytest_nsight.model.values import InterleavedPairs, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import make_runs
+from tests.judge.runs import judge, make_runs, suspects
 
 FUSED, UNFUSED = Subject("t.py::test_norm[fused]"), Subject("t.py::test_norm[unfused]")
 

@@ -7,10 +7,10 @@ import dataclasses
 import pytest
 
 from pytest_nsight.judge.contrast import contrast
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import make_evidence, place
+from tests.judge.runs import judge, make_evidence, place, suspects
 
 
 def test_both_sides_grow_together() -> None:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.values import Policy
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import SUBJECT, make_runs
+from tests.judge.runs import SUBJECT, judge, make_runs, suspects
 
 NOISY_US = (98.6, 101.2, 99.1, 101.6, 99.5)
 

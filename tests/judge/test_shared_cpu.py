@@ -8,10 +8,10 @@ from dataclasses import replace
 import pytest
 
 from pytest_nsight.judge.environment_checks import explain_environment, explain_unfit, leave_out_disturbed
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.values import Clocks, Policy, RunSummary
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from tests.judge.runs import SUBJECT, make_evidence, make_runs, wobble
+from tests.judge.runs import SUBJECT, judge, make_evidence, make_runs, suspects, wobble
 
 
 def runs(*lost: float | None) -> tuple[RunSummary, ...]:

@@ -4,12 +4,12 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_nsight.judge.judge import SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.model.values import Policy, Shape, ShapeUse
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, uses, wobble
+from tests.judge.runs import SUBJECT, judge, kernel, make_evidence, make_runs, suspects, uses, wobble
 
 UNFUSED = uses("pow", "mean", "add", "rsqrt", "mul", "mul")
 FUSED = uses("_rms_norm_fused_kernel")

@@ -5,11 +5,21 @@ import dataclasses
 import pytest
 
 from pytest_nsight.judge.environment_checks import POWER_CAP
-from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
+from pytest_nsight.judge.judge import LOOKS, SubjectRuns
 from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.values import Clocks, Policy, RunSummary, ShapeUse, Subject
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import SUBJECT, kernel, make_evidence, make_runs, make_streams, rounds_around, wobble
+from tests.judge.runs import (
+    SUBJECT,
+    judge,
+    kernel,
+    make_evidence,
+    make_runs,
+    make_streams,
+    rounds_around,
+    suspects,
+    wobble,
+)
 
 
 def verdict_of(evidence):

@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from pytest_nsight.controller.outcomes import restore_warning
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import Work
-from pytest_nsight.protocol.conditions import Conditions
+from pytest_nsight.protocol.conditions import Conditions, NvmlSample
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import (
     CaseFault,
     CaseWarning,
     Journal,
-    NvmlSample,
     PairedRounds,
     PhaseReport,
     Round,
     WrongImport,
+    first_line_of,
 )
 
 HEAD = {"event": "run", "format": 1, "run": "s/001", "session": "s", "pid": 7}
@@ -214,3 +214,18 @@ def test_the_times_of_a_phase_are_bounded(found: object, duration_s: float, stop
 
     assert report.duration_s == duration_s
     assert report.stop_s == stop_s
+
+
+@pytest.mark.parametrize(
+    ("longrepr", "line"),
+    [
+        ({"reprcrash": {"message": "AssertionError: boom\nassert 1 == 2"}}, "AssertionError: boom"),
+        ({"reprcrash": None}, ""),
+        (["/home/me/test_a.py", 12, "Skipped: no time\nat all"], "Skipped: no time"),
+        ([], ""),
+        ("\n[XPASS(strict)] known\n", "[XPASS(strict)] known"),
+        (None, ""),
+    ],
+)
+def test_why_a_phase_did_not_pass_is_one_line(longrepr: object, line: str) -> None:
+    assert first_line_of(longrepr) == line

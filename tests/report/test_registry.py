@@ -7,8 +7,10 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.model.verdicts import SessionResult
 from pytest_nsight.report.registry import (
     REPORTS,
+    Report,
     ReportFile,
     find_report,
     publish,
@@ -94,6 +96,24 @@ def test_a_report_that_fails_leaves_the_others_alone(tmp_path: Path) -> None:
     assert "slowest was not written: its package raised ValueError" in troubles[0]
     assert "choose another place" in troubles[1]
     assert "nothing was measured" in files[2].path.read_text()
+
+
+def test_a_report_of_our_own_that_fails_leaves_the_others_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_result: SessionResult) -> str:
+        raise KeyError("kernel")
+
+    monkeypatch.setitem(REPORTS, "html", Report(fail, ".html"))
+    files = [ReportFile("html", tmp_path / "out.html"), ReportFile("markdown", tmp_path / "out.md")]
+
+    troubles = publish(canned.quiet(), files)
+
+    assert troubles == {
+        files[0]: "the report html was not written: KeyError: 'kernel'; report this with the session's folder"
+    }
+    assert not files[0].path.exists()
+    assert files[1].path.exists()
 
 
 def test_text_that_is_not_utf8_is_written_all_the_same(tmp_path: Path) -> None:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.sessions.conftest import HEAD
+from tests.sessions.interrupting import interrupt_in_case
+
 pytestmark = pytest.mark.long
 
 Gate = Callable[..., pytest.RunResult]
@@ -143,3 +146,28 @@ def test_under_torchrun_one_sentence_says_what_to_do(gate: Gate, monkeypatch: py
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines(["ERROR: --nsight under torchrun*run pytest once*nsight(ranks=...)*"])
+
+
+def test_an_interrupted_run_of_ranks_is_neither_offered_nor_saved(gate: Gate, pytester: pytest.Pytester) -> None:
+    body = """
+import time
+
+@pytest.mark.nsight(ranks=2)
+def test_slow(nsight):
+    nsight(time.sleep, 600)
+"""
+    pytester.makepyfile(test_case=HEAD + body)
+
+    code, output = interrupt_in_case(pytester, ("--nsight-save", "--nsight-keep"), "ranks-2-rank-*")
+
+    assert code == pytest.ExitCode.INTERRUPTED, output
+    assert "came to an end" not in output
+    (session,) = (pytester.path / ".nsight").glob("2*")
+    saved = gate("--nsight-save", f"--nsight-replay={session}")
+    assert saved.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"no run of {session} came to its end" in saved.stdout.str() + saved.stderr.str()
+    assert "died" not in saved.stdout.str()
+
+    judged = gate(f"--nsight-replay={session}")
+
+    assert "failed" not in judged.stdout.str(), "an interrupt is no failure of the test"

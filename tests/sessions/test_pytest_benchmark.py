@@ -37,6 +37,12 @@ def test_iterations(benchmark):
     assert len(calls) == 4 * 15
     assert benchmark.stats.iterations == 4
 
+def test_no_positive_number(benchmark):
+    for name, number in (("iterations", 0), ("iterations", 1.5), ("rounds", 0), ("warmup_rounds", -1)):
+        with pytest.raises(ValueError, match=f"^Must have positive int for `{name}`.$"):
+            benchmark._raw_pedantic(square, (torch.ones(3),), **{name: number})
+    benchmark(square, torch.ones(3))
+
 def test_twice(benchmark):
     benchmark(square, torch.ones(3))
     benchmark(square, torch.ones(3))
@@ -56,7 +62,7 @@ def test_without(tmp_path):
 def test_the_ini_file_marks_all_tests_of_pytest_benchmark_and_they_see_their_own_fixture(gate: Gate) -> None:
     result = gate("-v", "-o", "nsight_mark=benchmark", body=SUITE)
 
-    result.assert_outcomes(passed=6, failed=1, warnings=2)
+    result.assert_outcomes(passed=7, failed=1, warnings=2)
     result.stdout.fnmatch_lines(
         [
             "test_case.py::test_fixture NO_BASELINE*",
@@ -99,7 +105,7 @@ def test_a_setting_that_cannot_be_followed_is_an_error(gate: Gate, arguments: li
 def test_a_warning_that_the_user_turns_into_an_error_fails_the_measured_test(gate: Gate) -> None:
     result = gate("-W", "error::RuntimeWarning", "-k", "warning", "-o", "nsight_mark=benchmark", body=SUITE)
 
-    result.assert_outcomes(failed=1, deselected=6)
+    result.assert_outcomes(failed=1, deselected=7)
     result.stdout.fnmatch_lines(["*RuntimeWarning: mind the step*"])
 
 

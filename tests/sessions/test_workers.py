@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import json
 import os
-import signal
-import subprocess
-import sys
-import time
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+
+from tests.sessions.interrupting import interrupt_in_case
 
 pytestmark = pytest.mark.long
 
@@ -125,20 +123,10 @@ def test_an_interrupt_ends_every_worker(pytester: pytest.Pytester, two_gpus: tup
             nsight(time.sleep, 600)
         """
     )
-    command = [sys.executable, "-m", "pytest", "--nsight", *two_gpus]
-    started = subprocess.Popen(command, cwd=pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
-    for _ in range(1200):
-        found = list((pytester.path / ".nsight").glob("2*/run-001/worker-*/manifest.jsonl"))
-        if len(found) == 2 and all('"case"' in path.read_text() for path in found):
-            break
-        time.sleep(0.05)
-    else:
-        pytest.fail("the workers did not come to their cases")
 
-    started.send_signal(signal.SIGINT)
-    output, _ = started.communicate(timeout=60)
+    code, output = interrupt_in_case(pytester, two_gpus, "worker-*")
 
-    assert started.returncode == pytest.ExitCode.INTERRUPTED, output.decode()
+    assert code == pytest.ExitCode.INTERRUPTED, output
     left = [pid for pid in Path("/proc").glob("[0-9]*") if _mentions(pid, str(pytester.path))]
     assert left == []
 

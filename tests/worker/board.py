@@ -7,8 +7,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.protocol.conditions import BoardActivity
-from pytest_nsight.protocol.manifest_events import NvmlSample
+from pytest_nsight.protocol.conditions import BoardActivity, NvmlSample
 from pytest_nsight.worker import rounds
 
 HIGHEST_MHZ = 1980

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from pytest_nsight.protocol.conditions import NvmlSample
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
-from pytest_nsight.protocol.manifest_events import Journal, NvmlSample
+from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.worker.pacing import (
     IDLE_SHARE,
     MAX_REST_NS,

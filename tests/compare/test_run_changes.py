@@ -1,0 +1,49 @@
+"""Runs side by side get the verdicts that the gate gives them."""
+
+from __future__ import annotations
+
+import pytest
+
+from pytest_nsight.compare.run_changes import compare_runs
+from pytest_nsight.compare.sources import RunSource
+from pytest_nsight.gate.judging import judge_state
+from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
+from pytest_nsight.model.values import Case, Policy, ShapeUse
+from pytest_nsight.model.verdicts import VerdictKind
+from tests.judge.runs import SUBJECT, kernel, make_runs, uses, wobble
+
+TILE, OTHER_TILE = (
+    (ShapeUse(kernel(f"nvjet_sm90_tst_{tile}_64x6_2x1_v_bz_TNT"), 1, 20_000),) for tile in ("128x128", "64x64")
+)
+
+
+@pytest.mark.parametrize(
+    ("shapes", "factor", "new", "kind"),
+    [
+        (OTHER_TILE, 1.0, 1, VerdictKind.INCONCLUSIVE),
+        (OTHER_TILE, 1.0, 5, VerdictKind.STRUCTURE),
+        (uses("unfused", "kernels"), 1.0, 1, VerdictKind.STRUCTURE),
+        (TILE, 1.1, 5, VerdictKind.REGRESSION),
+        (TILE, 1.0, 5, VerdictKind.UNCHANGED),
+    ],
+)
+def test_a_pair_of_runs_gets_the_verdict_of_the_gate(
+    shapes: tuple[ShapeUse, ...], factor: float, new: int, kind: VerdictKind
+) -> None:
+    before = make_runs(wobble(20_000, 5), "old", shapes=TILE)
+    after = make_runs(wobble(20_000 * factor, new), "new", shapes=shapes)
+    state = GateState(
+        SessionPlan((Case(SUBJECT.case, Policy()),), new),
+        summaries=after,
+        reports={SUBJECT.case: ({"outcome": "passed", "when": "call"},)},
+    )
+
+    (verdict,) = judge_state(state, StoredRuns({SUBJECT: before}))
+    changes = compare_runs(
+        RunSource("before", {SUBJECT: before}), RunSource("after", {SUBJECT: after}, {SUBJECT: Policy()}), None
+    )
+
+    assert verdict.kind is kind
+    assert [row.verdict for row in changes.rows] == [kind.value]
+    assert changes.regressions == ((verdict.sentence,) if kind.fails else ())
