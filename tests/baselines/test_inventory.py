@@ -121,6 +121,16 @@ def test_the_list_has_a_line_for_each_case_with_its_newest_save(folder: Path) ->
     assert "2026-03-01 19:00  0a1b2c3" in first
 
 
+def test_cases_of_one_name_in_two_files_are_listed_with_their_files(folder: Path) -> None:
+    first, *others = list_cases(folder, MODEL)
+    twin = dataclasses.replace(first, subject=Subject(CASE.replace("test_rms_norm.py", "test_twin.py")))
+
+    lines = render_list([first, twin, *others], 120).splitlines()
+
+    assert [line.split()[0] for line in lines[2:4]] == [CASE, twin.subject.case]
+    assert lines[4].startswith("test_rms_norm[fused-4096]/forward ")
+
+
 def test_the_saves_of_a_case_come_with_their_reasons(folder: Path) -> None:
     lines = render_saves(list_cases(folder, MODEL)[0], 120).splitlines()
 
