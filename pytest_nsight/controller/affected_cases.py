@@ -18,12 +18,14 @@ import pytest_nsight
 from pytest_nsight.baselines import store
 from pytest_nsight.controller.changed_files import ChangedFiles
 from pytest_nsight.controller.import_graph import ImportGraph
+from pytest_nsight.model.units import count, name_cases, name_some
 from pytest_nsight.model.values import CANARIES, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.conditions import LIBRARIES
 from pytest_nsight.protocol.mark import find_partners
 
 _CONFTEST = "conftest.py"
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,3 +183,28 @@ def _with_partners(causes: Mapping[str, str], items: Sequence[pytest.Item]) -> d
                 found[other] = f"a claim compares it with {case}"
                 waiting.append(other)
     return found
+
+
+def describe_affected(affected: AffectedCases | None) -> tuple[str, ...]:
+    """Sentences on the cases that --nsight-affected has chosen, and why; none where all are measured."""
+    if affected is None:
+        return ()
+    total = len(affected.causes) + len(affected.left_out)
+    measured = f"since {affected.since}: {len(affected.causes)} of {count(total, 'case')} affected"
+    sentences = [
+        f"{measured}, {len(affected.left_out)} NOT_AFFECTED and not measured: nothing that they are known to "
+        "depend on has changed"
+        if affected.left_out
+        else measured
+    ]
+    by_cause: dict[str, list[str]] = {}
+    for case, cause in affected.causes.items():
+        by_cause.setdefault(cause, []).append(case)
+    sentences += [f"affected by {cause}: {name_cases(cases)}" for cause, cases in by_cause.items()]
+    unseen = [f"{file} ({what})" for file, what in affected.unseen.items()]
+    if unseen and affected.left_out:
+        names = name_some(unseen, _MOST_NAMES)
+        sentences.append(
+            f"changes that --nsight-affected does not see: {names}; declare their files with nsight_affected_by"
+        )
+    return tuple(sentences)

@@ -14,7 +14,7 @@ from pytest_nsight.controller.commit_list import describe_search, list_commits
 from pytest_nsight.controller.first_bad_commit import FirstBadCommit, SearchLimits
 from pytest_nsight.controller.options import given_options
 from pytest_nsight.controller.progress import ProgressLine
-from pytest_nsight.controller.pytest_input import ask_environment, check_text, worker_arguments
+from pytest_nsight.controller.pytest_input import ask_environment, check_text, run_pytest, worker_arguments
 from pytest_nsight.controller.revision_measurement import Invocation, RevisionMeasurement
 from pytest_nsight.controller.settings import Settings, read_settings
 from pytest_nsight.model.bisection import Bisection
@@ -77,7 +77,7 @@ def bisect(request: BisectRequest, arguments: Sequence[str], width: int) -> tupl
     plugin = BisectPlugin(request)
     # The plugin decides what CASE selects. An empty -k overrides one of the ini file, in the workers, too.
     selected = ["-k", ""] if request.case else []
-    code = int(pytest.main(["--nsight", *selected, *arguments], plugins=[plugin]))
+    code = run_pytest(["--nsight", *selected, *arguments], plugin)
     if plugin.error is not None:
         raise plugin.error
     found = plugin.found

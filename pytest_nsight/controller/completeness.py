@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,15 +10,15 @@ import pytest
 
 from pytest_nsight.baselines import store
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.controller.untested_files import NO_FILES, CollectedFiles, describe_untested, write_prune
 from pytest_nsight.gate.state import GateState, SerialisedReport
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.model.units import count, name_cases, name_some
+from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.protocol.mark import is_marked
 
 FIXTURE = "nsight"
-_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +33,7 @@ class Collected:
         affected: which marked tests were chosen by what has changed, None where all are measured.
         fingerprint: of the division among shards, "" where this plugin has divided nothing.
         scope: where a script was measured: the node id of its cases, less their own names; else "".
+        files: what pytest was asked to collect, and which files gave a test.
     """
 
     known: frozenset[str] = frozenset()
@@ -43,10 +43,11 @@ class Collected:
     affected: AffectedCases | None = None
     fingerprint: str = ""
     scope: str = ""
+    files: CollectedFiles = NO_FILES
 
     @classmethod
     def of(
-        cls, items: Sequence[pytest.Item], others: Iterable[str], config: pytest.Config, scope: str = ""
+        cls, items: Sequence[pytest.Item], others: Iterable[str], config: pytest.Config, files: CollectedFiles
     ) -> Collected:
         """The facts of a collection.
 
@@ -54,9 +55,9 @@ class Collected:
             items: the selected tests.
             others: node ids of tests that were deselected, or that a conftest has left out.
             config: says what pytest was asked to collect.
-            scope: of the script that was run, "" for tests.
+            files: what pytest was asked to collect, and which files gave a test.
         """
-        files = {item.nodeid.partition("::")[0] for item in items}
+        names = {item.nodeid.partition("::")[0] for item in items}
         return cls(
             known=frozenset((*(item.nodeid for item in items), *others)),
             without_mark=frozenset(item.nodeid for item in items if not is_marked(item)),
@@ -65,8 +66,8 @@ class Collected:
                 for item in items
                 if FIXTURE in getattr(item, "fixturenames", ()) and not is_marked(item)
             ),
-            partial=frozenset(file for file in files if _is_partial(file, config)),
-            scope=scope,
+            partial=frozenset(file for file in names if _is_partial(file, config)),
+            files=files,
         )
 
     def find_removed(self, stored: Iterable[str], root: Path) -> tuple[str, ...]:
@@ -148,11 +149,10 @@ def describe_without_mark(cases: Sequence[str], folder: str) -> str:
     """
     if not cases:
         return ""
-    where = f" --baselines {shlex.quote(folder)}" if folder else ""
     return (
         f"{count(len(cases), 'stored case')} without the mark nsight any more, so nothing checks "
         f"{_them(cases)}: {name_cases(cases)}; put the mark back, or remove the stored runs "
-        f"with: pytest-nsight baselines prune --delete{where} {' '.join(map(shlex.quote, cases))}"
+        f"with: {write_prune(cases, folder)}"
     )
 
 
@@ -175,31 +175,6 @@ def describe_expected(cases: Sequence[str]) -> str:
     tests = "its test is" if len(cases) == 1 else "their tests are"
     named = name_cases(sorted(cases))
     return f"{count(len(cases), 'case')} with a failing verdict did not fail, as {tests} marked xfail: {named}"
-
-
-def describe_affected(affected: AffectedCases | None) -> tuple[str, ...]:
-    """Sentences on the cases that --nsight-affected has chosen, and why; none where all are measured."""
-    if affected is None:
-        return ()
-    total = len(affected.causes) + len(affected.left_out)
-    measured = f"since {affected.since}: {len(affected.causes)} of {count(total, 'case')} affected"
-    sentences = [
-        f"{measured}, {len(affected.left_out)} NOT_AFFECTED and not measured: nothing that they are known to "
-        "depend on has changed"
-        if affected.left_out
-        else measured
-    ]
-    by_cause: dict[str, list[str]] = {}
-    for case, cause in affected.causes.items():
-        by_cause.setdefault(cause, []).append(case)
-    sentences += [f"affected by {cause}: {name_cases(cases)}" for cause, cases in by_cause.items()]
-    unseen = [f"{file} ({what})" for file, what in affected.unseen.items()]
-    if unseen and affected.left_out:
-        names = name_some(unseen, _MOST_NAMES)
-        sentences.append(
-            f"changes that --nsight-affected does not see: {names}; declare their files with nsight_affected_by"
-        )
-    return tuple(sentences)
 
 
 def describe_nothing_measured(collected: Collected) -> str:
@@ -226,21 +201,43 @@ def describe_unchecked(cases: Sequence[str]) -> tuple[str, ...]:
     return (f"not checked: {skipped}; pytest -rs shows why, and --deselect takes out what need not run here",)
 
 
-def find_gaps(settings: Settings, state: GateState, collected: Collected) -> tuple[str, ...]:
-    """Sentences on tests that measure nothing, and on stored cases without a test."""
-    removed: tuple[str, ...] = ()
-    without_mark: tuple[str, ...] = ()
-    if state.device and not settings.against and not settings.replay:
-        stored = store.load(settings.baselines, store.model_slug(state.device)).runs
-        cases = {subject.case for subject in stored if not subject.is_canary}
-        removed = collected.find_removed(cases, settings.root)
-        without_mark = collected.find_without_mark(cases)
+@dataclass(frozen=True, slots=True)
+class CollectionGaps:
+    """What the collection of a session has left out.
+
+    Attributes:
+        certain: sentences on tests that measure nothing, and on stored cases without a test.
+        possible: sentences on stored cases that the user's selection may have meant to leave out.
+    """
+
+    certain: tuple[str, ...] = ()
+    possible: tuple[str, ...] = ()
+
+
+def find_gaps(settings: Settings, state: GateState, collected: Collected) -> CollectionGaps:
+    """What the collection has left out.
+
+    Raises:
+        BaselineError: the baselines cannot be read.
+    """
+    unmarked = tuple(filter(None, [describe_unmarked(collected.unmarked)]))
+    if not state.device or settings.against or settings.replay:
+        return CollectionGaps(unmarked)
+    folder = settings.baselines_option
+    stored = store.load(settings.baselines, store.model_slug(state.device)).runs
+    cases = {subject.case for subject in stored if not subject.is_canary}
+    removed = collected.find_removed(cases, settings.root)
     found = (
-        describe_unmarked(collected.unmarked),
-        describe_without_mark(without_mark, settings.baselines_option),
+        describe_without_mark(collected.find_without_mark(cases), folder),
         describe_removed(removed),
     )
-    return tuple(filter(None, found))
+    certain = (*unmarked, *filter(None, found))
+    untested = collected.files.find_untested(cases.difference(removed), settings.root)
+    sentences = describe_untested(collected.files, untested, folder)
+    # Nobody knows whether -k, -m or --nsight-affected would have chosen a test that was not collected.
+    if collected.files.has_filter or settings.affected:
+        return CollectionGaps(certain, sentences)
+    return CollectionGaps((*certain, *sentences))
 
 
 def _find_lost_parts(state: GateState, stored: StoredRuns) -> tuple[str, ...]:

@@ -8,9 +8,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
+from pytest_nsight.controller.affected_cases import describe_affected
 from pytest_nsight.controller.completeness import (
     Collected,
-    describe_affected,
     describe_expected,
     find_gaps,
     find_unchecked,
@@ -98,7 +98,8 @@ def conclude(
     if settings.pool is not None:
         judged = _Judged(state, list_saved(state, StoredRuns()))
     elif is_shard:
-        judged = _Judged(state, list_measured(state, stored), gaps=find_gaps(settings, state, collected))
+        left_out = find_gaps(settings, state, collected)
+        judged = _Judged(state.with_notes(*left_out.possible), list_measured(state, stored), gaps=left_out.certain)
     elif settings.save:
         judged = _save(session, settings, state, stored, drill if is_whole else None, is_whole=is_whole)
     else:
@@ -179,7 +180,9 @@ def _check(
     timed = judge_state(state, stored)
     state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
     verdicts = drill.explain(verdicts) if drill else verdicts
-    gaps = (*find_gaps(settings, state, collected), *find_unchecked(state, stored))
+    left_out = find_gaps(settings, state, collected)
+    state = state.with_notes(*left_out.possible)
+    gaps = (*left_out.certain, *find_unchecked(state, stored))
     failing = {one.subject.case for one in verdicts if one.kind.fails_in(strict=settings.strict)}
     state = state.with_notes(describe_expected([case for case in failing if expects_failure(state, case)]))
     return _Judged(state, verdicts, gaps=gaps, baseline_runs=list_compared(state, stored))

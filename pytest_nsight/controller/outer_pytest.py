@@ -17,6 +17,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.chosen_tests import ChosenTests
+from pytest_nsight.controller.collection_record import CollectionRecord
 from pytest_nsight.controller.completeness import Collected, describe_nothing_measured, describe_unmarked
 from pytest_nsight.controller.conclusion import Conclusion
 from pytest_nsight.controller.first_pass import list_calls
@@ -77,8 +78,7 @@ class Controller:
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
         self._conclusion = Conclusion()
-        self._collected: dict[str, None] = {}
-        self._deselected: list[pytest.Item] = []
+        self._record = CollectionRecord()
         self._chosen = ChosenTests(settings)
         self._header: list[str] = []
         self._evidence_notes: tuple[str, ...] = ()
@@ -103,18 +103,27 @@ class Controller:
             NsightError: the script fails, or measures nothing.
         """
         with interrupted_by_signals():
-            return list_calls(self._settings, self._session.folder, where, self._session.worker_variables)
+            found = list_calls(self._settings, self._session.folder, where, self._session.worker_variables)
+        self._session.add_notes(found.unmeasured)
+        if self._header:
+            # The script's plugin shows them where the header is shown.
+            self._header += [f"nsight: {note}" for note in found.unmeasured]
+        return found
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
-        self._deselected += items
+        self._record.deselected += items
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remembers which files give no test, and why."""
+        self._record.add_report(report)
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_collection_modifyitems(
         self, config: pytest.Config, items: list[pytest.Item]
     ) -> Generator[None, object, object]:
         """Leaves the cases that are affected, and those of this shard; what a conftest leaves out still exists."""
-        self._collected.update(dict.fromkeys(item.nodeid for item in items))
+        self._record.add_found(items)
         result = yield
         try:
             self._chosen.apply(config, items)
@@ -130,11 +139,8 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Has the marked tests measured, then lets pytest run its loop."""
         items = [item for item in session.items if is_marked(item)]
-        others = (*self._collected, *(item.nodeid for item in self._deselected))
-        script = self._settings.script
-        scope = script.scope if script is not None else ""
         collected = replace(
-            Collected.of(session.items, others, session.config, scope),
+            self._record.summarise(session, self._settings),
             affected=self._chosen.affected,
             fingerprint=self._chosen.fingerprint,
         )
@@ -186,7 +192,7 @@ class Controller:
 
     def _cases(self, items: Sequence[pytest.Item]) -> tuple[Case, ...]:
         # The case to beat may be in another shard.
-        deselected = [item.nodeid for item in self._deselected if is_marked(item)]
+        deselected = [item.nodeid for item in self._record.deselected if is_marked(item)]
         partners = find_partners(items, deselected)
         check_text(sorted({*deselected, *(item.nodeid for item in items)}))
         check_unique([item.nodeid for item in items])

@@ -1,4 +1,4 @@
-"""What the outer pytest gives to workers and gate: arguments, ids and lines of tests, environment of hooks."""
+"""Starts pytest, and reads what it gives to workers and gate: arguments, ids and lines of tests, environment."""
 
 from __future__ import annotations
 
@@ -8,6 +8,28 @@ from collections.abc import Iterable, Sequence
 import pytest
 
 from pytest_nsight.model.errors import UsageError
+
+
+def run_pytest(arguments: Sequence[str], *plugins: object) -> int:
+    """Runs pytest in this process.
+
+    Args:
+        arguments: of its command line.
+        plugins: to register beside the installed ones.
+
+    Returns:
+        Its exit code.
+
+    Raises:
+        UsageError: code that it loaded, such as a conftest.py, has ended the process: its code says nothing then.
+    """
+    try:
+        return int(pytest.main(list(arguments), plugins=list(plugins)))
+    except SystemExit as end:
+        raise UsageError(
+            f"code that pytest loaded ended it with SystemExit({end.code!r}) before it was done, so nothing was "
+            "judged; let conftest.py and plugins skip tests or raise an error, instead of sys.exit"
+        ) from end
 
 
 def worker_arguments(config: pytest.Config) -> tuple[str, ...]:

@@ -12,8 +12,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-import pytest
-
+from pytest_nsight.controller.pytest_input import run_pytest
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.protocol.script import Script, clean_name
 
@@ -39,14 +38,14 @@ def run(options: Sequence[str], command: Sequence[str], name: str | None) -> int
     given = _without_interpreter(command)
     if given[0] in _PYTESTS or given[:2] == ("-m", "pytest"):
         arguments = given[1:] if given[0] in _PYTESTS else given[2:]
-        return int(pytest.main(["--nsight", "-o", "nsight_mark=benchmark", *options, *arguments]))
+        return run_pytest(["--nsight", "-o", "nsight_mark=benchmark", *options, *arguments])
     script = read_script(given, name)
     if not getattr(sys.flags, "safe_path", False):
         # It led to this program, and a script started by Python would not have it.
         del sys.path[:1]
     from pytest_nsight.controller.script_plugin import ScriptPlugin  # noqa: PLC0415 - not for pytest's own tests
 
-    return int(pytest.main(["--nsight", *options, script.path], plugins=[ScriptPlugin(script)]))
+    return run_pytest(["--nsight", *options, script.path], ScriptPlugin(script))
 
 
 def read_script(given: Sequence[str], name: str | None = None) -> Script:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import replace
 from pathlib import Path
@@ -109,6 +109,10 @@ class NsightSession:
             others = "tests without the mark run here, one after the other"
             lines.append(f"nsight: {len(self._worker_gpus)} workers, each on a GPU of its own; {others}")
         return lines + [f"nsight: {note}" for note in self._notes]
+
+    def add_notes(self, notes: Iterable[str]) -> None:
+        """Adds sentences to those that the reports show."""
+        self._notes += tuple(notes)
 
     @property
     def worker_variables(self) -> dict[str, str]:

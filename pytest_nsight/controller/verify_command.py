@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,6 +17,7 @@ import pytest
 
 from pytest_nsight.controller.git_revision import describe_commit
 from pytest_nsight.controller.identity_pass import FOLDERS
+from pytest_nsight.controller.pytest_input import run_pytest
 from pytest_nsight.controller.session_evidence import find_parts, name_files
 from pytest_nsight.controller.settings import read_settings
 from pytest_nsight.controller.tree_evidence import (
@@ -95,7 +96,7 @@ def _judge(
     given = ["--nsight", f"--nsight-replay={session}", *arguments, *paths]
     # Without pytest's own cache, what --lf in the ini file selects is everything.
     with tempfile.TemporaryDirectory() as cache, _working_in(tree / evidence.root):
-        code = int(pytest.main(["-o", f"cache_dir={cache}", *given], plugins=[plugin]))
+        code = run_pytest(["-o", f"cache_dir={cache}", *given], plugin)
     if code == pytest.ExitCode.INTERRUPTED and not plugin.objections:
         raise KeyboardInterrupt
     if plugin.objections:
@@ -103,6 +104,9 @@ def _judge(
     if plugin.lacking or not plugin.has_collected:
         lacking = name_some(plugin.lacking) or "all of them"
         return Verified(f"NOT JUDGED: tests of the session are not collected here: {visible(lacking)}", CANNOT)
+    if code == pytest.ExitCode.OK and not plugin.has_judged:
+        text = "pytest was ended with exit code 0 before it was done; let nothing call pytest.exit(returncode=0)"
+        return Verified(f"NOT JUDGED: {text}", CANNOT)
     lines = [
         f"OF THIS TREE: {count(len(evidence.files), 'file')} that its tests import have the hashes of the session"
     ]
@@ -127,6 +131,7 @@ class VerifyPlugin:
         lacking: tests of the session that are not collected here.
         unrecorded: marked tests here that the session did not select.
         has_collected: whether the collection came to its end.
+        has_judged: whether the judgement did.
         is_strict: whether --nsight-strict is on.
     """
 
@@ -138,6 +143,7 @@ class VerifyPlugin:
         self.lacking: tuple[str, ...] = ()
         self.unrecorded: tuple[str, ...] = ()
         self.has_collected = False
+        self.has_judged = False
         self.is_strict = False
 
     @pytest.hookimpl(tryfirst=True)
@@ -168,6 +174,13 @@ class VerifyPlugin:
             self.objections = (f"NOT PROVED: {self._tree} holds none of the files that its tests import",)
         if self.objections:
             pytest.exit("the session has not hashed all that its tests import")
+
+    @pytest.hookimpl(wrapper=True, tryfirst=True)
+    def pytest_runtestloop(self) -> Generator[None, object, object]:
+        """Notes that all verdicts are there, and that nothing has ended pytest before."""
+        result = yield
+        self.has_judged = True
+        return result
 
 
 def _read_manifests(session: Path, folders: str) -> Sequence[Manifest]:

@@ -19,6 +19,7 @@ from pytest_nsight.model.units import count, duration, durations, percent
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_page import render_page, search_bar, table
 from pytest_nsight.report.stored_cases import shorten_boards
+from pytest_nsight.report.verdict_text import labels
 
 _MOST_OPEN = 5
 
@@ -46,7 +47,11 @@ def render_html(found: FoundHistories) -> str:
     header = f"""<h1>History of {count(len(ordered), "case")}</h1>
 <p class="soft">{html_text(f"{', '.join(dict.fromkeys(one.model for one in ordered))}, {span}")}</p>
 {"".join(f"<p>Note: {html_text(note)}</p>" for note in found.notes)}"""
-    cases = (_render_case(one, number, found, is_open=are_open) for number, one in enumerate(ordered, 1))
+    named = labels(one.subject for one in ordered)
+    cases = (
+        _render_case(one, f"{named[one.subject]}, {one.model}", number, found, is_open=are_open)
+        for number, one in enumerate(ordered, 1)
+    )
     main = search_bar(Counter(map(_kind, ordered)), "cases and reasons") + "".join(cases)
     return render_page(f"History of {count(len(ordered), 'case')}", header, main)
 
@@ -55,8 +60,7 @@ def _kind(one: CaseHistory) -> str:
     return "CHANGED" if one.changes else "STEADY"
 
 
-def _render_case(one: CaseHistory, number: int, found: FoundHistories, *, is_open: bool) -> str:
-    name = f"{one.subject.label}, {one.model}"
+def _render_case(one: CaseHistory, name: str, number: int, found: FoundHistories, *, is_open: bool) -> str:
     first, last = one.points[0].time_ns, one.points[-1].time_ns
     change = percent(last / first - 1) if first else ""
     text = " ".join([name, *(point.remark for point in one.points)]).lower()

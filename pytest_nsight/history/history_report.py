@@ -20,6 +20,7 @@ from pytest_nsight.model.values import METRICS
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.stored_cases import shorten_boards
 from pytest_nsight.report.table import Column, align, taken
+from pytest_nsight.report.verdict_text import labels
 
 _LEVELS = "▁▂▃▄▅▆▇█"
 _ASCII_LEVELS = "_.-=+*%#"
@@ -78,7 +79,8 @@ def render_text(found: FoundHistories, width: int, *, unicode: bool) -> str:
         unicode: whether it shows more than ASCII.
     """
     if found.are_chosen:
-        sections = [_describe(one, found, width, unicode=unicode) for one in found.histories]
+        named = labels(one.subject for one in found.histories)
+        sections = [_describe(one, named[one.subject], found, width, unicode=unicode) for one in found.histories]
     else:
         sections = [_overview(found.histories, width, unicode=unicode)]
     notes = [f"note: {note}" for note in found.notes]
@@ -88,8 +90,9 @@ def render_text(found: FoundHistories, width: int, *, unicode: bool) -> str:
 
 def _overview(histories: Sequence[CaseHistory], width: int, *, unicode: bool) -> list[str]:
     ellipsis = "…" if unicode else ".."
+    named = labels(one.subject for one in histories)
     columns = [
-        Column("case", [visible(one.subject.label) for one in histories], is_number=False),
+        Column("case", [named[one.subject] for one in histories], is_number=False),
         Column("model", [one.model for one in histories], is_number=False),
         Column("sessions", [str(len(one.points)) for one in histories]),
         Column("since", [one.points[0].recorded[:10] for one in histories]),
@@ -104,7 +107,7 @@ def _draw(one: CaseHistory, *, unicode: bool) -> str:
     return draw_sparkline([point.time_ns for point in one.points], unicode=unicode)
 
 
-def _describe(one: CaseHistory, found: FoundHistories, width: int, *, unicode: bool) -> list[str]:
+def _describe(one: CaseHistory, name: str, found: FoundHistories, width: int, *, unicode: bool) -> list[str]:
     points = one.points
     times = [point.time_ns for point in points]
     starts = {id(change.after) for change in one.changes}
@@ -117,7 +120,7 @@ def _describe(one: CaseHistory, found: FoundHistories, width: int, *, unicode: b
         Column("", ["<- change" if id(point) in starts else "" for point in points], is_number=False),
         Column("", [write_remark(point) for point in points], is_number=False),
     ]
-    lines = [f"{visible(one.subject.label)}, {one.model}: {count(len(points), 'session')}"]
+    lines = [f"{name}, {one.model}: {count(len(points), 'session')}"]
     lines.append(f"{draw_sparkline(times, unicode=unicode)}  {durations(min(times), max(times), joined_by=' to ')}")
     # A date that is cut says nothing: a long remark wraps instead.
     lines += align(columns, max(width, columns[0].width + taken(columns[1:])), "…" if unicode else "..")

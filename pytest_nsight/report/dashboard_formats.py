@@ -43,7 +43,7 @@ class _TimedSubject:
 
 
 def _measured(result: SessionResult) -> Iterator[_TimedSubject]:
-    named = labels(result.verdicts)
+    named = labels(one.subject for one in result.verdicts)
     for verdict in result.verdicts:
         ns, compared = shown_ns(verdict), verdict.comparison
         if ns is None:

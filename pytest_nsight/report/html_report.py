@@ -69,7 +69,7 @@ def render(result: SessionResult) -> str:
 def _page_cases(result: SessionResult) -> list[PageCase]:
     """The cases of the page, worst first."""
     verdicts = worst_first(result.verdicts)
-    named = labels(verdicts)
+    named = labels(one.subject for one in verdicts)
     runs, stored = result.runs_by_subject, _by_subject(result.baseline_runs)
     return [
         PageCase(verdict, named[subject], f"case-{place}", runs.get(subject, ()), stored.get(subject, ()))

@@ -71,7 +71,7 @@ def _render(result: SessionResult, rows: int, *, has_work: bool) -> str:
     moved = [verdict for verdict in verdicts if verdict.kind not in _UNMOVED]
     others = [verdict for verdict in verdicts if verdict.kind in _UNMOVED]
     failing = [verdict for verdict in moved if fails(verdict, strict=result.strict)]
-    named = labels(verdicts)
+    named = labels(one.subject for one in verdicts)
     work = _work(result) if has_work else []
     notes = [[f"- {markdown_text(note)}" for note in result.notes]]
     unmoved = [_table(others[:rows], named), _rest(others[rows:])]

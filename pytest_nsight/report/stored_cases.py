@@ -10,6 +10,7 @@ from pytest_nsight.judge.structure import count_launches
 from pytest_nsight.model.units import count, duration, short_commit, shorten
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.table import Column, align
+from pytest_nsight.report.verdict_text import labels
 
 _ELLIPSIS = "..."
 _LEAST_OF_A_UUID = 12
@@ -26,8 +27,9 @@ def render_list(cases: Sequence[StoredCase], width: int) -> str:
         width: the most characters that a line may have.
     """
     newest = [case.saves[-1] for case in cases]
+    named = labels(case.subject for case in cases)
     columns = [
-        Column("case", [visible(case.subject.label) for case in cases], is_number=False),
+        Column("case", [named[case.subject] for case in cases], is_number=False),
         Column("runs", [str(case.runs) for case in cases]),
         Column("time", [_time(save) for save in newest]),
         Column("launches", [_launches(save) for save in newest]),

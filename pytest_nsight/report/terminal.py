@@ -70,7 +70,7 @@ def render(
     width = max(width, _NARROWEST)
     glyphs = _UNICODE if unicode else _ASCII
     verdicts = worst_first(result.verdicts)
-    named = labels(verdicts)
+    named = labels(one.subject for one in verdicts)
     columns = _columns([cells(verdict, named[verdict.subject]) for verdict in verdicts], width, glyphs)
     table = _table(columns, verdicts, result, width, glyphs) if verdicts else []
     if color:

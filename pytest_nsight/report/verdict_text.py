@@ -94,13 +94,13 @@ def fails(verdict: Verdict, *, strict: bool) -> bool:
     return verdict.kind.fails_in(strict=strict)
 
 
-def labels(verdicts: Iterable[Verdict]) -> dict[Subject, str]:
+def labels(subjects: Iterable[Subject]) -> dict[Subject, str]:
     """The name of each subject in a table: its label, behind its file where two files have tests of one name."""
-    subjects = [verdict.subject for verdict in verdicts]
-    times = Counter(subject.label for subject in subjects)
+    distinct = dict.fromkeys(subjects)
+    times = Counter(subject.label for subject in distinct)
     return {
         subject: visible(subject.label if times[subject.label] == 1 else f"{_file(subject)}::{subject.label}")
-        for subject in subjects
+        for subject in distinct
     }
 
 

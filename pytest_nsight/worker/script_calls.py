@@ -144,12 +144,13 @@ class CallRouter:
         module = _module_of(caller)
         # Packages beside these bring autotuners of their own, whose calls depend on what is cached.
         is_library = module.partition(".")[0] in LIBRARIES or "autotun" in module
-        if self._is_inside or (is_library and module != self._trusted):
+        if is_library and module != self._trusted:
             return False
+        # The first thread may be inside of a call meanwhile, so this comes first.
         if threading.get_ident() != self._thread:
             self._unmeasured["calls on other threads than the script's first one are not measured"] = None
             return False
-        return True
+        return not self._is_inside
 
     def _next_name(self, base: str) -> str:
         self._counts[base] = self._counts.get(base, 0) + 1

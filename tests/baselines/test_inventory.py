@@ -135,6 +135,16 @@ def test_copies_and_sets_are_no_launches_as_in_a_claim() -> None:
         assert dict(zip(columns.split("\t"), line.split("\t"), strict=True))["launches"] == "13"
 
 
+def test_cases_of_one_name_in_two_files_are_listed_with_their_files(folder: Path) -> None:
+    first, *others = list_cases(folder, MODEL)
+    twin = dataclasses.replace(first, subject=Subject(CASE.replace("test_rms_norm.py", "test_twin.py")))
+
+    lines = render_list([first, twin, *others], 120).splitlines()
+
+    assert [line.split()[0] for line in lines[2:4]] == [CASE, twin.subject.case]
+    assert lines[4].startswith("test_rms_norm[fused-4096]/forward ")
+
+
 def test_the_saves_of_a_case_come_with_their_reasons(folder: Path) -> None:
     lines = render_saves(list_cases(folder, MODEL)[0], 120).splitlines()
 

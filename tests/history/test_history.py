@@ -14,7 +14,7 @@ from pytest_nsight.history.case_history import HistoryRun, PointSource, build_hi
 from pytest_nsight.history.git_history import GitHistory
 from pytest_nsight.history.history_report import draw_sparkline, write_commit
 from pytest_nsight.model.values import Subject
-from tests.history.saves import CASE, MODEL, git, stored, write_baseline
+from tests.history.saves import CASE, MODEL, OTHER, git, stored, write_baseline
 
 pytestmark = pytest.mark.slow
 
@@ -133,6 +133,23 @@ def test_without_a_case_all_have_a_line(repository: Path, capsys: pytest.Capture
 
     assert lines[0].split()[:3] == ["case", "model", "sessions"]
     assert [line.split()[0] for line in lines[1:]] == ["test_norm[fused]", "test_norm[unfused]"]
+
+
+def test_cases_of_one_name_in_two_files_have_their_files_named(
+    repository: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    twin = CASE.replace("test_norm.py", "test_twin.py")
+    write_baseline(repository, stored(1, 20_000, ""), stored(1, 20_000, "", twin), stored(1, 90_000, "", OTHER))
+
+    overview = run_history(capsys).splitlines()
+    chosen = run_history(capsys, "[fused]")
+    run_history(capsys, "--html", "page.html")
+
+    assert [line.split()[0] for line in overview[1:]] == [CASE, "test_norm[unfused]", twin]
+    assert [line for line in chosen.splitlines() if line.startswith(f"{twin}, {MODEL}")]
+    page = Path("page.html").read_text(encoding="utf-8")
+    assert f"{CASE}, {MODEL}" in page
+    assert f"{twin}, {MODEL}" in page
 
 
 def test_a_case_that_nobody_measured_is_an_error_with_the_remedy(

@@ -309,7 +309,7 @@ def test_tests_of_one_name_in_two_files_have_their_files_named() -> None:
         canned.verdict(VerdictKind.NO_BASELINE, "test_op[b]", "no baseline"),
     )
     twin = dataclasses.replace(one, subject=Subject("elsewhere/test_other.py::test_op[a]"))
-    labels = verdict_text.labels([one, other, twin])
+    labels = verdict_text.labels(verdict.subject for verdict in (one, other, twin))
 
     assert labels[other.subject] == other.subject.label
     assert labels[one.subject] == one.subject.case

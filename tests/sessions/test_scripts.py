@@ -30,7 +30,8 @@ def scale_and_add(x, y):
 @pytest.fixture
 def gate(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> Gate:
     """Writes `script` into bench.py, if given, and runs the command on it or on another program."""
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(map(str, PACKAGES)))
+    path = (*map(str, PACKAGES), *filter(None, [os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
     pytester.makeini("[pytest]\naddopts = -p no:randomly\n")
 
     def run(*options: str, script: str | None = None, command: tuple[str, ...] = ("bench.py",)) -> pytest.RunResult:
@@ -338,3 +339,35 @@ def test_pytest_behind_the_dashes_measures_the_tests_of_pytest_benchmark(
     assert result.ret == 0
     result.assert_outcomes(passed=1, deselected=1)
     result.stdout.fnmatch_lines(["test_it.py::test_it NO_BASELINE*"])
+
+
+@pytest.mark.parametrize("options", [(), ("-q",)], ids=["loud", "quiet"])
+def test_calls_on_other_threads_are_named_in_the_reports(
+    gate: Gate, pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    script = """
+import threading
+
+def alpha():
+    return do_bench(lambda: x + x)
+
+other = threading.Thread(target=alpha)
+other.start()
+other.join()
+alpha()
+"""
+    result = gate(*CLOCK, "--nsight-runs=1", "--nsight-markdown=report.md", *options, script=script)
+
+    sentence = "calls on other threads than the script's first one are not measured"
+    assert result.ret == pytest.ExitCode.OK
+    assert " ".join(result.stdout.str().split()).count(sentence) == 1
+    assert sentence in pytester.path.joinpath("report.md").read_text(encoding="utf-8")
+
+
+def test_a_conftest_that_ends_pytest_is_no_pass(gate: Gate, pytester: pytest.Pytester) -> None:
+    pytester.makeconftest("import sys\nsys.exit(0)")
+
+    result = gate(*CLOCK, script="do_bench(lambda: x + x)")
+
+    assert result.ret != pytest.ExitCode.OK
+    result.stderr.fnmatch_lines(["*SystemExit(0) before it was done, so nothing was judged*"])

@@ -228,3 +228,41 @@ def test_files_that_change_during_a_session_spoil_its_evidence(measured: Path, t
     )
     assert verified.returncode == 1
     assert "NOT OF ONE TREE: src/ops.py changed" in verified.stdout
+
+
+@pytest.mark.parametrize(
+    ("text", "sentence"),
+    [
+        ("raise SystemExit", "SystemExit(None) before it was done, so nothing was judged"),
+        ("raise SystemExit(1)", "SystemExit(1) before it was done, so nothing was judged"),
+    ],
+    ids=["without-a-code", "with-a-code"],
+)
+def test_a_conftest_that_ends_pytest_leaves_the_session_unjudged(
+    copies: tuple[Path, Path], text: str, sentence: str
+) -> None:
+    # The session has not hashed it, as of a file that stands on one machine only.
+    copies[1].joinpath("project/conftest.py").write_text(text, encoding="utf-8")
+
+    result = verify(copies)
+
+    assert result.returncode == 4, result.stdout + result.stderr
+    assert sentence in " ".join((result.stdout + result.stderr).split())
+
+
+def test_a_plugin_that_ends_pytest_before_the_verdicts_leaves_the_session_unjudged(
+    copies: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text = (
+        "import pytest\n@pytest.hookimpl(tryfirst=True)\n"
+        "def pytest_runtestloop(): pytest.exit('enough', returncode=0)\n"
+    )
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/ends_early.py").write_text(text, encoding="utf-8")
+    path = (str(tmp_path / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+    result = verify(copies, "-p", "ends_early")
+
+    assert result.returncode == 4, result.stdout + result.stderr
+    assert "NOT JUDGED: pytest was ended with exit code 0" in result.stdout

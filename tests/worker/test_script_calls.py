@@ -105,6 +105,20 @@ def test_calls_of_other_threads_pass_and_are_mentioned(recorder: Recorder) -> No
     assert recorder.router.unmeasured == ("calls on other threads than the script's first one are not measured",)
 
 
+def test_a_call_of_another_thread_is_mentioned_while_the_first_one_is_inside_of_a_call(
+    recorder: Recorder,
+) -> None:
+    def body() -> None:
+        thread = threading.Thread(target=recorder.bench)
+        thread.start()
+        thread.join()
+
+    recorder.bench(body)
+
+    assert len(recorder.names) == 1
+    assert recorder.router.unmeasured == ("calls on other threads than the script's first one are not measured",)
+
+
 def test_labels_replace_places_and_are_made_fit_for_node_ids(recorder: Recorder) -> None:
     with recorder.router.labelled("soft\nmax::[N=64]"):
         assert recorder.bench(label="ignored") == "soft max:[N=64]~2da6b265"
