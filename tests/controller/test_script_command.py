@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight import cli
-from pytest_nsight.controller import script_command
+from pytest_nsight.controller import pytest_input
 from pytest_nsight.controller.completeness import Collected
 from pytest_nsight.controller.script_command import find_module, read_script, run
 from pytest_nsight.model.errors import UsageError
@@ -43,7 +43,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
         calls.append((arguments, plugins, list(sys.path)))
         return 1
 
-    monkeypatch.setattr(script_command.pytest, "main", main)
+    monkeypatch.setattr(pytest_input.pytest, "main", main)
     return calls
 
 

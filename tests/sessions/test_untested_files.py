@@ -203,7 +203,7 @@ def test_a_file_whose_tests_are_deselected_is_not_missed(gate: Gate, pytester: p
 
     for result in (filtered, by_hook, in_silence):
         assert misses_nothing(result)
-        assert "ops/test_" not in say(result)
+        assert "ops/test_a" not in say(result)
 
 
 def test_a_plugin_that_divides_tests_leaves_whole_files_to_other_shards(
