@@ -25,9 +25,9 @@ class CollectedFiles:
 
     Attributes:
         asked: absolute paths of the files and folders to collect as a whole.
-        left_out: absolute paths that the user told pytest to ignore.
+        left_out: absolute paths that the user lets pytest ignore.
         patterns: of further such paths.
-        deselected: beginnings of node ids that the user told pytest to deselect.
+        deselected: beginnings of node ids that the user lets pytest deselect.
         functions: names of tests, their beginnings or patterns.
         with_tests: files that have a test here, selected or not, as node ids name them.
         skipped: node id of a file or folder that skipped itself -> the reason.
