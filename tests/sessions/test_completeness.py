@@ -227,7 +227,7 @@ def test_a_stored_case_whose_test_is_gone_is_named_and_fails_strict(gate: Gate, 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = " ".join(result.stdout.str().split())
     assert (
-        "test_case.py::test_one; if that is intended, remove them with: pytest-nsight baselines prune --delete"
+        "test_case.py::test_one; if that is intended, remove it with: pytest-nsight baselines prune --delete"
         in text
     )
     # Of a file that is not collected as a whole nobody knows what it holds.
