@@ -37,7 +37,7 @@ from pytest_nsight.analysis.gap_launches import (
     find_threads_before,
     find_waits,
 )
-from pytest_nsight.analysis.host_waits import flag_calls, flag_waits
+from pytest_nsight.analysis.host_waits import flag_calls
 from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
@@ -79,12 +79,15 @@ def is_loading(name: str) -> bool:
     return _LOADING.match(name) is not None
 
 
-def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, device: Ints) -> dict[IdleCause, TimeSet]:
+def explain_gaps(
+    trace: Trace, details: LaunchDetails, waits: Flags, idle: TimeSet, device: Ints
+) -> dict[IdleCause, TimeSet]:
     """The idle time of all devices by cause.
 
     Args:
         trace: the trace.
         details: of its launches.
+        waits: shape (calls,), in which calls the host waits.
         idle: the gaps; one line for each device.
         device: shape (launches,), line of each launch.
     """
@@ -100,14 +103,14 @@ def explain_gaps(trace: Trace, details: LaunchDetails, idle: TimeSet, device: In
         IdleCause.LOADING: np.flatnonzero(flag_calls(trace, is_loading)),
     }
     inside = {cause: _find_time_inside(trace, threads, gaps, rows) for cause, rows in chosen.items()}
-    is_wait, until = flag_waits(trace, details), (gaps.start_ns, gaps.called_ns)
-    first, last = find_waits(trace, is_wait, threads, gaps, gaps.thread, until)
+    until = gaps.start_ns, gaps.called_ns
+    first, last = find_waits(trace, waits, threads, gaps, gaps.thread, until)
     if threads.count > 1:
         previous = find_launches(trace, device, known, before=True)
         thread = find_threads_before(trace, details, threads, gaps, previous)
         is_silent = _measure_inside(inside[IdleCause.LAUNCH], gaps, gaps.start_ns, gaps.called_ns) == 0
         is_handed = (thread != gaps.thread) & is_silent
-        others = find_waits(trace, is_wait, threads, gaps, thread, until)
+        others = find_waits(trace, waits, threads, gaps, thread, until)
         first, last = (own.replaced(other, is_handed) for own, other in zip((first, last), others, strict=True))
     found = {
         cause: TimeSet.union(

@@ -155,15 +155,15 @@ def analyse(
     """
     details = LaunchDetails.of(trace)
     categories = categorise(trace.shapes, rules)
-    timeline = build_timeline(trace, details, _flag_communication(trace, details, categories))
+    waits = flag_waits(trace, details)
+    timeline = build_timeline(trace, details, waits, _flag_communication(trace, details, categories))
     program = RecordedProgram.of(trace, details)
     times = KernelTimes.of(trace, details, timeline, categories)
-    table = RangeTable.of(trace, details, choose_ranges(trace, name, domain))
+    table = RangeTable.of(trace, details, waits, choose_ranges(trace, name, domain))
     is_chosen = bool(name) or domain is not None
     selection = select(trace, timeline, table, is_chosen=is_chosen)
     kernels = tabulate_kernels(trace, selection.launches, categories)
-    inside, waits = table.costs.is_inside, flag_waits(trace, details)
-    unattributed = find_unattributed(trace, ~inside, details.is_placed, details.duration_ns)
+    unattributed = find_unattributed(trace, ~table.costs.is_inside, details.is_placed, details.duration_ns)
     states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
     wall_ns = selection.window.total_ns
     picture = Picture(

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.display_names import fold_list
-from pytest_nsight.analysis.host_waits import flag_waits
 from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
 from pytest_nsight.trace.attribution import Membership, attribute
@@ -71,12 +70,13 @@ class RangeCosts:
     """Which of ``placed`` belong to which range."""
 
 
-def cost_ranges(trace: Trace, details: LaunchDetails, rows: Ints) -> RangeCosts:
+def cost_ranges(trace: Trace, details: LaunchDetails, waits: Flags, rows: Ints) -> RangeCosts:
     """Sums over the launches of each range; a launch counts for every range that it belongs to.
 
     Args:
         trace: the trace.
         details: of its launches.
+        waits: shape (calls,), in which calls the host waits.
         rows: shape (ranges,), rows of ``trace.ranges``.
     """
     launches, calls = trace.launches, trace.calls
@@ -85,14 +85,14 @@ def cost_ranges(trace: Trace, details: LaunchDetails, rows: Ints) -> RangeCosts:
     is_inside = np.zeros(len(launches), np.bool_)
     is_inside[placed] = members.covered
     is_compute, duration_ns = details.is_compute[placed], details.duration_ns[placed]
-    waits = np.flatnonzero(flag_waits(trace, details))
-    waiting = attribute(trace, rows, calls.process[waits], calls.thread[waits], calls.start_ns[waits])
+    wait = np.flatnonzero(waits)
+    waiting = attribute(trace, rows, calls.process[wait], calls.thread[wait], calls.start_ns[wait])
     return RangeCosts(
         kernel_ns=members.sum_of(duration_ns * is_compute),
         copy_ns=members.sum_of(duration_ns * ~is_compute),
         launches=members.sum_of(is_compute.astype(np.int64)),
         copies=members.sum_of((~is_compute).astype(np.int64)),
-        sync_ns=waiting.sum_of(np.maximum(calls.end_ns - calls.start_ns, 0)[waits]),
+        sync_ns=waiting.sum_of(np.maximum(calls.end_ns - calls.start_ns, 0)[wait]),
         last_ns=members.latest_of(launches.end_ns[placed], trace.ranges.end_ns[rows]),
         is_inside=is_inside,
         placed=placed,
@@ -143,9 +143,16 @@ class RangeTable:
     labels: tuple[str, ...]
 
     @classmethod
-    def of(cls, trace: Trace, details: LaunchDetails, rows: Ints) -> RangeTable:
-        """The table of some ranges."""
-        costs, parent = cost_ranges(trace, details, rows), find_parents(trace, rows)
+    def of(cls, trace: Trace, details: LaunchDetails, waits: Flags, rows: Ints) -> RangeTable:
+        """The table of some ranges.
+
+        Args:
+            trace: the trace.
+            details: of its launches.
+            waits: shape (calls,), in which calls the host waits.
+            rows: shape (ranges,), rows of ``trace.ranges``.
+        """
+        costs, parent = cost_ranges(trace, details, waits, rows), find_parents(trace, rows)
         return cls(rows, costs, parent, *label_ranges(trace, rows))
 
 

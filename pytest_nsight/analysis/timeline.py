@@ -132,12 +132,13 @@ class Timeline:
         return TimeSet(self.axis, start, start + self.axis.span_ns - 2)
 
 
-def build_timeline(trace: Trace, details: LaunchDetails, communicates: Flags) -> Timeline:
+def build_timeline(trace: Trace, details: LaunchDetails, waits: Flags, communicates: Flags) -> Timeline:
     """The states of all devices of a trace.
 
     Args:
         trace: any trace. Operators of a CPU count as the kernels of one device.
         details: of its launches.
+        waits: shape (calls,), in which calls the host waits.
         communicates: shape (launches,), whether each launch is a kernel that communicates.
 
     Raises:
@@ -159,7 +160,7 @@ def build_timeline(trace: Trace, details: LaunchDetails, communicates: Flags) ->
     busy = TimeSet.union(axis, device, start_ns, end_ns) if len(copies.start) else kernels
     timeline = Timeline(axis, devices, device, communicates, sets, kernels, copies, busy, {})
     idle = busy.complement(timeline.whole())
-    causes = explain_gaps(trace, details, idle, device)
+    causes = explain_gaps(trace, details, waits, idle, device)
     states: dict[TimeState, TimeSet] = {
         DeviceWork.KERNEL: computing,
         DeviceWork.COMMUNICATION: kernels.minus(computing),

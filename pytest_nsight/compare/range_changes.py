@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_nsight.analysis.host_waits import flag_waits
 from pytest_nsight.analysis.range_tree import RangeTable
 from pytest_nsight.compare.changes import Change, Group, Quantity
 from pytest_nsight.judge.contrast import upper_quantile
@@ -171,7 +172,7 @@ def welch_interval(before: Ints, after: Ints) -> tuple[float, float]:
 def _collect_labels(trace: Trace) -> dict[str, _Repetitions]:
     """Every outermost range, and every one directly inside it, by label; the longest in total first."""
     details = LaunchDetails.of(trace)
-    table = RangeTable.of(trace, details, np.arange(len(trace.ranges)))
+    table = RangeTable.of(trace, details, flag_waits(trace, details), np.arange(len(trace.ranges)))
     costs, outer = table.costs, table.parent == NO_PARENT
     near = np.flatnonzero(outer | outer[table.parent]) if len(table.rows) else np.empty(0, np.int64)
     near = near[np.argsort(trace.ranges.start_ns[table.rows[near]], kind="stable")]

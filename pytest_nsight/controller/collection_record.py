@@ -35,11 +35,10 @@ class CollectionRecord:
 
     def summarise(self, session: pytest.Session, settings: Settings) -> Collected:
         """The collection as a value, once it has ended."""
-        known = dict.fromkeys(item.nodeid for item in (*session.items, *self.deselected))
         # A hook that leaves tests out does so on purpose, whether it calls them deselected or not.
-        known |= self._found
-        files = CollectedFiles.of(session.config, (case.partition("::")[0] for case in known), self._without_tests)
         others = (*self._found, *(item.nodeid for item in self.deselected))
+        known = (*others, *(item.nodeid for item in session.items))
+        files = CollectedFiles.of(session.config, (case.partition("::")[0] for case in known), self._without_tests)
         if settings.script is None:
             return Collected.of(session.items, others, session.config, files)
         # What it is asked to collect is the script alone, whose calls depend on its arguments.

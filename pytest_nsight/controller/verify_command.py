@@ -97,13 +97,14 @@ def _judge(
     # Without pytest's own cache, what --lf in the ini file selects is everything.
     with tempfile.TemporaryDirectory() as cache, _working_in(tree / evidence.root):
         code = run_pytest(["-o", f"cache_dir={cache}", *given], plugin)
-    if code == pytest.ExitCode.INTERRUPTED and not plugin.objections:
+    if plugin.was_interrupted:
         raise KeyboardInterrupt
     if plugin.objections:
         return Verified("\n".join(map(visible, plugin.objections)), DOES_NOT)
     if plugin.lacking or not plugin.has_collected:
-        lacking = name_some(plugin.lacking) or "all of them"
-        return Verified(f"NOT JUDGED: tests of the session are not collected here: {visible(lacking)}", CANNOT)
+        lacking = visible(name_some(plugin.lacking) or "all of them")
+        why = f"; not importable here: {visible(name_some(plugin.broken))}" if plugin.broken else ""
+        return Verified(f"NOT JUDGED: tests of the session are not collected here: {lacking}{why}", CANNOT)
     if code == pytest.ExitCode.OK and not plugin.has_judged:
         text = "pytest was ended with exit code 0 before it was done; let nothing call pytest.exit(returncode=0)"
         return Verified(f"NOT JUDGED: {text}", CANNOT)
@@ -132,6 +133,8 @@ class VerifyPlugin:
         unrecorded: marked tests here that the session did not select.
         has_collected: whether the collection came to its end.
         has_judged: whether the judgement did.
+        broken: files and folders that pytest could not collect.
+        was_interrupted: whether the user ended pytest, which gives collection errors the same exit code.
         is_strict: whether --nsight-strict is on.
     """
 
@@ -144,7 +147,18 @@ class VerifyPlugin:
         self.unrecorded: tuple[str, ...] = ()
         self.has_collected = False
         self.has_judged = False
+        self.broken: tuple[str, ...] = ()
+        self.was_interrupted = False
         self.is_strict = False
+
+    def pytest_collectreport(self, report: pytest.CollectReport) -> None:
+        """Remembers what could not be collected, as where a library of the tests is missing."""
+        if report.failed:
+            self.broken += (report.nodeid,)
+
+    def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
+        """Distinguishes Ctrl-C from what pytest and its plugins end in the same way."""
+        self.was_interrupted = not isinstance(excinfo.value, pytest.Session.Interrupted | pytest.exit.Exception)
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:

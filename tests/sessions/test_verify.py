@@ -63,7 +63,8 @@ def measured(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "test_others.py").write_text(OTHERS)
     subprocess.run(["git", "init", "--quiet", str(top)], check=True)
     gate(folder, "--nsight-save", "--nsight-runs=3", "-k", "test_work", "test_case.py")
-    gate(folder, "--nsight-keep", "-k", "test_work", "test_case.py")
+    # Beside other tests a time may look slower, and would be measured again.
+    gate(folder, "--nsight-keep", "--nsight-runs=1", "-k", "test_work", "test_case.py")
     return top
 
 
@@ -248,6 +249,24 @@ def test_a_conftest_that_ends_pytest_leaves_the_session_unjudged(
 
     assert result.returncode == 4, result.stdout + result.stderr
     assert sentence in " ".join((result.stdout + result.stderr).split())
+
+
+def test_a_library_that_is_missing_here_leaves_the_session_unjudged(
+    copies: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where CI without a GPU has no torch: pytest ends with the code of an interrupt, and nobody interrupted."""
+    text = "import sys\nsys.modules['torch'] = None\n"
+    (tmp_path / "plugins").mkdir()
+    (tmp_path / "plugins/lacks_torch.py").write_text(text, encoding="utf-8")
+    path = (str(tmp_path / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+    result = verify(copies, "-p", "lacks_torch")
+
+    assert result.returncode == 4, result.stdout + result.stderr
+    assert "NOT JUDGED: tests of the session are not collected here: " in result.stdout
+    assert "; not importable here: " in result.stdout
+    assert "interrupted" not in result.stderr
 
 
 def test_a_plugin_that_ends_pytest_before_the_verdicts_leaves_the_session_unjudged(
