@@ -12,9 +12,9 @@ from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, StructureFinding
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.wording import (
-    KEEP_CHOICE,
     write_choice,
     write_diff,
+    write_remedy,
     write_shapes,
     write_spreads,
 )
@@ -207,7 +207,8 @@ def unsettled_by_choice(finding: StructureFinding, comparison: Comparison, other
     growth = percent(math.expm1(others), signed=False)
     beside = f"; other kernels take longer, by {growth} of it, and" if others else ", but"
     return (
-        f"{_times(comparison)} ({_change(comparison)}){beside} {write_choice(finding.retuned)}, {KEEP_CHOICE}"
+        f"{_times(comparison)} ({_change(comparison)}){beside} {write_choice(finding.retuned)}, "
+        f"{write_remedy(finding.retuned)}"
         f"{_unless_paired(comparison, ', or save this choice with --nsight-save')}"
     )
 

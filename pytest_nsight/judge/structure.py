@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
-from pytest_nsight.judge.tuning import RetunedKernel, find_retuned, is_chosen_by_cudnn
-from pytest_nsight.model.identity import CUDNN
+from pytest_nsight.judge.tuning import RetunedKernel, find_retuned
+from pytest_nsight.model.identity import CHOOSERS
 from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
@@ -31,8 +31,8 @@ class StructureFinding:
         now: the same now.
         is_retiled: whether every kernel family is launched as often as before, only in other shapes or
             variants, for example because an autotuner chose again.
-        retuned: kernels for which an autotuner or cuDNN chose anew, if nothing else differs between the launches
-            of any runs; then `changes` fail nothing, and neither side counts as varying.
+        retuned: kernels for which an autotuner or a library chose anew, if nothing else differs between the
+            launches of any runs; then `changes` fail nothing, and neither side counts as varying.
         is_varying: whether the new launches differ from round to round or from run to run.
         was_varying: whether the stored ones do.
         varying: what differs, if the new launches do: between rounds where any did, else between runs.
@@ -119,11 +119,11 @@ def compare_structure(
 def _differ_by_tuning_only(
     runs: Sequence[RunSummary], retuned: Sequence[RetunedKernel], family: Callable[[str], str]
 ) -> bool:
-    """Whether all runs and rounds launch the same, apart from launch shapes and cuDNN's choices."""
+    """Whether all runs and rounds launch the same, apart from launch shapes and the choices of libraries."""
     names = {kernel.name for kernel in retuned}
     for kernel in retuned:
-        if kernel.name == CUDNN:
-            if not _clear_for_cudnn_only(runs):
+        if kernel.name in CHOOSERS:
+            if not _clear_for_choices_only(runs, kernel):
                 return False
             runs = [_without(run, kernel.launches) for run in runs]
     counts = [count_shapes(run) for run in runs]
@@ -135,10 +135,13 @@ def _differ_by_tuning_only(
     )
 
 
-def _clear_for_cudnn_only(runs: Sequence[RunSummary]) -> bool:
-    """Whether cuDNN's kernels that need a cleared workspace explain the different numbers of memory sets."""
+def _clear_for_choices_only(runs: Sequence[RunSummary], chosen: RetunedKernel) -> bool:
+    """Whether kernels that need a cleared workspace explain the different numbers of memory sets."""
     cleared = [sum(use.count for use in run.shapes if use.shape.kind == "memset") for run in runs]
-    launched = [sum(use.count for use in run.shapes if is_chosen_by_cudnn(use.shape)) for run in runs]
+    launched = [
+        sum(use.count for use in run.shapes if use.shape.kind == "kernel" and chosen.launches(use.shape))
+        for run in runs
+    ]
     return max(cleared) - min(cleared) <= max(launched)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 
 from pytest_nsight.judge.tuning import RetunedKernel
-from pytest_nsight.model.identity import CUDNN
+from pytest_nsight.model.identity import CHOOSERS, CUDNN, INDUCTOR, XLA
 from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.values import Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
@@ -65,26 +65,44 @@ def _write_shape(shape: Shape) -> str:
     return f"{shape.name} grid {grid} block {block}"
 
 
-KEEP_CHOICE = (
-    "so the time does not show whether the code is slower: keep its choices from session to session "
-    "(TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR, TORCHINDUCTOR_CACHE_DIR, at the same paths), or give "
-    "the kernel one configuration"
-)
+_TUNERS_CACHES = ("TRITON_CACHE_AUTOTUNING=1 with TRITON_CACHE_DIR", "TORCHINDUCTOR_CACHE_DIR")
+_CACHES = {
+    CUDNN: (),
+    INDUCTOR: _TUNERS_CACHES[1:],
+    XLA: ("JAX_COMPILATION_CACHE_DIR with JAX_PERSISTENT_CACHE_MIN_COMPILE_TIME_SECS=0",),
+}
+
+
+def write_remedy(retuned: Sequence[RetunedKernel]) -> str:
+    """Why the time is no evidence after these choices, and how to keep them."""
+    caches = dict.fromkeys(cache for one in retuned for cache in _CACHES.get(one.name, _TUNERS_CACHES))
+    has_kernels = any(one.name not in CHOOSERS for one in retuned)
+    return (
+        "so the time does not show whether the code is slower: keep its choices from session to session "
+        f"({', '.join(caches)}, at the same paths){', or give the kernel one configuration' if has_kernels else ''}"
+    )
 
 
 def write_choice(retuned: Sequence[RetunedKernel]) -> str:
     """What an autotuner chose: "... chose another configuration for ... (mm BLOCK: 64 -> BLOCK: 128)"."""
     texts = []
-    if chosen := write_names(f"{one.name} {one.change}" for one in retuned if one.name != CUDNN):
+    if chosen := write_names(f"{one.name} {one.change}" for one in retuned if one.name not in CHOOSERS):
         texts.append(f"an autotuner chose another configuration for the same source and arguments ({chosen})")
-    for one in retuned:
-        if one.name == CUDNN:
-            # Their names are long, and there are many of them.
-            gone, more = count(len(one.before), "kernel"), len(one.now)
-            differ = one.before or one.now
-            what = f"{gone} gone, {more} new" if differ else "the same kernels, in other numbers or shapes"
-            texts.append(
-                f"cuDNN, which chooses by time, launched other kernels for convolutions ({what}; "
-                "torch.backends.cudnn.benchmark = False keeps it from doing so)"
-            )
+    texts += [_write_library(one) for one in retuned if one.name in CHOOSERS]
     return ", and ".join(texts)
+
+
+def _write_library(chosen: RetunedKernel) -> str:
+    if chosen.name == CUDNN:
+        # Their names are long, and there are many of them.
+        gone, more = count(len(chosen.before), "kernel"), len(chosen.now)
+        differ = chosen.before or chosen.now
+        what = f"{gone} gone, {more} new" if differ else "the same kernels, in other numbers or shapes"
+        return (
+            f"cuDNN, which chooses by time, launched other kernels for convolutions ({what}; "
+            "torch.backends.cudnn.benchmark = False keeps it from doing so)"
+        )
+    work = "graph and inputs" if chosen.name == INDUCTOR else "program"
+    before, now = write_names(chosen.before), write_names(chosen.now)
+    what = f"{before or 'nothing'} -> {now or 'nothing'}" if before or now else "in other numbers or shapes"
+    return f"{chosen.name}, which chooses by time, made other kernels of the same {work} ({what})"

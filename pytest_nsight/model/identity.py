@@ -32,8 +32,10 @@ DEVICE_METRICS = ("kernel", "busy")
 """The durations that an identity decides. The others depend on the host, or on where its memory lies."""
 
 
-CUDNN = "cuDNN"
-"""Stands for the kernels that cuDNN chooses by their times: which ones these are follows from what was launched."""
+CUDNN, INDUCTOR, XLA = "cuDNN", "Inductor", "XLA"
+"""Stand for the kernels that a library chooses by their times: which these are follows from what was launched."""
+
+CHOOSERS = (CUDNN, INDUCTOR, XLA)
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -41,10 +43,10 @@ class TunedKernel:
     """A kernel whose configuration an autotuner has chosen.
 
     Attributes:
-        name: normalised, or CUDNN; then the problem is its settings, and nothing more is known.
+        name: normalised, or one of CHOOSERS, which stand for all that they choose.
         problem: digest of its source, the configurations to choose from, its grid, and its arguments' values, kinds
-            and layouts.
-        config: what was chosen, as "name: value" with commas between.
+            and layouts; of INDUCTOR a graph with its inputs, of XLA a program. Of CUDNN only settings are known.
+        config: what was chosen, as "name: value" with commas between; "" for CHOOSERS.
         launches: of a round.
     """
 

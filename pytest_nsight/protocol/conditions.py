@@ -96,6 +96,12 @@ class BoardActivity:
     foreign_processes: tuple[str, ...] = ()
     processor: CpuTimes | None = None
 
+    def energy_since(self, before: BoardActivity) -> int | None:
+        """The energy drawn since then, in mJ; None where it cannot be read."""
+        if self.energy_mj is None or before.energy_mj is None:
+            return None
+        return self.energy_mj - before.energy_mj
+
 
 @dataclass(frozen=True, slots=True)
 class Conditions:

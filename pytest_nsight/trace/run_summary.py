@@ -14,7 +14,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pytest_nsight.model.identity import CUDNN
+from pytest_nsight.model.identity import CHOOSERS
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
 from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.manifest import Manifest
@@ -143,7 +143,9 @@ def _summary(
         work=None if subject.part else manifest.work.get(subject.case),
         cases=manifest.case_count,
         elapsed_ms=0 if subject.part else manifest.elapsed_ms.get(subject.case, 0),
-        tuned=tuple(kernel for kernel in manifest.tuned.get(subject.case, ()) if kernel.name in {CUDNN, *launched}),
+        tuned=tuple(
+            kernel for kernel in manifest.tuned.get(subject.case, ()) if kernel.name in {*CHOOSERS, *launched}
+        ),
     )
 
 

@@ -4,8 +4,10 @@ Triton's `Autotuner` and Inductor's `CachingAutotuner` time a kernel in several 
 So a program launches other grids and blocks on another machine, though nobody has changed it. What is noted here
 lets the judge distinguish that from a change of the code (decision 42).
 
-The two classes are changed only for the first warm-up rounds: measured rounds run the libraries' own code. For
-cuDNN, only the fact that it chooses by time is noted (`torch.backends.cudnn.benchmark`).
+Inductor and XLA also choose among kernels of other names. What they compiled is noted: graphs here, JAX's programs
+in `jax_programs`. For cuDNN, only the fact that it chooses by time is noted (`torch.backends.cudnn.benchmark`).
+
+The classes are changed only for the first warm-up rounds: measured rounds run the libraries' own code.
 """
 
 from __future__ import annotations
@@ -17,9 +19,10 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any
 
-from pytest_nsight.model.identity import CUDNN, TunedKernel
+from pytest_nsight.model.identity import CUDNN, INDUCTOR, TunedKernel
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.worker.tuned_work import Describe, Note, describe_inductor, describe_triton
+from pytest_nsight.worker.jax_programs import JaxPrograms
+from pytest_nsight.worker.tuned_work import Describe, Note, describe_graph, describe_inductor, describe_triton
 
 WATCHED_ROUNDS = 2
 """Warm-up rounds that are watched: the first one tunes, and the second may capture what later rounds replay."""
@@ -30,11 +33,20 @@ MOST_KERNELS = 256
 _TRIAL = "triton_"
 """What Inductor calls a kernel while it tries which ones to fuse."""
 
+_UNKNOWN: Note = (INDUCTOR, "", "")
+"""A graph that nothing describes: then nothing is known of what Inductor had to do."""
+
 
 class TuningNotes:
     """What autotuners launched in the rounds that were watched."""
 
-    def __init__(self) -> None:
+    def __init__(self, programs: JaxPrograms | None = None) -> None:
+        """Notes nothing yet.
+
+        Args:
+            programs: what JAX compiles in this process.
+        """
+        self._programs = programs or JaxPrograms()
         self._rounds: list[Counter[Note]] = []
         self._cudnn: TunedKernel | None = None
 
@@ -47,36 +59,50 @@ class TuningNotes:
         last = next((launches for launches in reversed(self._rounds) if launches), Counter[Note]())
         if len(last) > MOST_KERNELS:
             last = Counter()
-        noted = [TunedKernel(*note, launches=launches) for note, launches in last.items()]
-        return tuple(sorted(noted if self._cudnn is None else [*noted, self._cudnn]))
+        is_known = _UNKNOWN not in last
+        noted = [
+            TunedKernel(*note, launches=launches)
+            for note, launches in last.items()
+            if is_known or note[0] != INDUCTOR
+        ]
+        libraries = () if self._cudnn is None else (self._cudnn,)
+        return tuple(sorted((*noted, *libraries, *self._programs.kernels)))
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Notes what is launched through autotuners in one round, on any thread."""
         launches: Counter[Note] = Counter()
         self._rounds.append(launches)
-        changed: list[tuple[Any, Any, Any]] = []
-        for module, name, describe in (
-            ("triton.runtime.autotuner", "Autotuner", describe_triton),
-            ("torch._inductor.runtime.triton_heuristics", "CachingAutotuner", describe_inductor),
+        changed: list[tuple[Any, str, Any, Any]] = []
+        for module, name, method, note in (
+            ("triton.runtime.autotuner", "Autotuner", "run", functools.partial(_noting, describe_triton)),
+            (
+                "torch._inductor.runtime.triton_heuristics",
+                "CachingAutotuner",
+                "run",
+                functools.partial(_noting, describe_inductor),
+            ),
+            ("torch._inductor.output_code", "CompiledFxGraph", "__call__", _noting_graph),
         ):
             kind = getattr(sys.modules.get(module), name, None)
-            if kind is not None and "run" in vars(kind):
-                changed.append((kind, kind.run, _noting(kind.run, describe, launches)))
-                kind.run = changed[-1][2]
+            if kind is not None and method in vars(kind):
+                original = vars(kind)[method]
+                changed.append((kind, method, original, note(original, launches)))
+                setattr(kind, method, changed[-1][3])
         try:
-            yield
+            with self._programs.in_round():
+                yield
         finally:
             # An error means another version of torch.
             with suppress(Exception):
                 self._cudnn = _note_cudnn() or self._cudnn
-            for kind, run, noting in changed:
+            for kind, method, original, noting in changed:
                 # A library that the round imported may have put its own function there.
-                if kind.run is noting:
-                    kind.run = run
+                if vars(kind)[method] is noting:
+                    setattr(kind, method, original)
 
 
-def _noting(run: Callable[..., Any], describe: Describe, launches: Counter[Note]) -> Callable[..., Any]:
+def _noting(describe: Describe, run: Callable[..., Any], launches: Counter[Note]) -> Callable[..., Any]:
     @functools.wraps(run)
     def noted(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(tuner, *args, **kwargs)
@@ -91,6 +117,22 @@ def _noting(run: Callable[..., Any], describe: Describe, launches: Counter[Note]
                 # Triton lets a kernel choose its name; what it launched has it.
                 launches[normalise(getattr(result, "name", None) or name), problem, config] += 1
         return result
+
+    return noted
+
+
+def _noting_graph(call: Callable[..., Any], launches: Counter[Note]) -> Callable[..., Any]:
+    @functools.wraps(call)
+    def noted(graph: Any, inputs: Any) -> Any:
+        # Before the call, which takes the inputs out of their list.
+        try:
+            note = describe_graph(graph, inputs)
+        # Another version of torch, a graph that it does not cache, or an input that nothing describes.
+        except Exception:
+            note = _UNKNOWN
+        if note is not None:
+            launches[note] += 1
+        return call(graph, inputs)
 
     return noted
 

@@ -20,7 +20,9 @@ from pytest_nsight.worker.canaries import NAMES
 from pytest_nsight.worker.device import current_device
 from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
 from pytest_nsight.worker.fixture import LONGEST_LABEL
+from pytest_nsight.worker.jax_programs import COMPILER, JaxPrograms
 from pytest_nsight.worker.pacing import FEWEST
+from pytest_nsight.worker.patched_imports import patch_imports
 from pytest_nsight.worker.rounds import WARMUP, PairBody, RoundPlan, Stopwatch
 
 T = TypeVar("T")
@@ -64,6 +66,8 @@ class MeasuredRun:
         self._claims: dict[str, str] = {}
         self._pairs = PairSchedule((), {})
         self._canaries = CanarySchedule(0, 0)
+        self._programs = JaxPrograms()
+        patch_imports({COMPILER: self._programs.attach})
 
     def assign(self, assignment: Assignment, items: list[pytest.Item]) -> None:
         """Plans the pairs and canaries of the cases in `items`, which are the assignment's, in its order."""
@@ -89,7 +93,12 @@ class MeasuredRun:
             # A pass without times needs no overhead, and measuring it takes memory that the case may notice.
             overhead_ns = None if self.identifier is None else 0
             self._stopwatch = Stopwatch(
-                device, self._recorder, self.journal, self._barrier, overhead_ns=overhead_ns
+                device,
+                self._recorder,
+                self.journal,
+                self._barrier,
+                overhead_ns=overhead_ns,
+                programs=self._programs,
             )
         return self._stopwatch
 
@@ -134,6 +143,7 @@ class MeasuredRun:
 
     def finish_case(self, case: str, *, is_last: bool) -> None:
         """Measures the canaries that are due after a case, once a test has shown on which device."""
+        self._programs.forget()
         self.write_identities(is_last=is_last)
         if self._stopwatch is None or self.is_device_lost:
             return

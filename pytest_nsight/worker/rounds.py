@@ -21,6 +21,7 @@ from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
+from pytest_nsight.worker.jax_programs import JaxPrograms
 from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_over, is_slowed, relative_error
 
 T = TypeVar("T")
@@ -80,6 +81,7 @@ class Stopwatch:
         barrier: Callable[[], None] = no_barrier,
         *,
         overhead_ns: int | None = None,
+        programs: JaxPrograms | None = None,
     ) -> None:
         """Prepares.
 
@@ -89,6 +91,7 @@ class Stopwatch:
             journal: records the rounds.
             barrier: called right before a round opens, lets the ranks of a parallel test begin it together.
             overhead_ns: how long a round takes that does next to nothing; None to measure it.
+            programs: what JAX compiles in this process.
         """
         self._barrier = barrier
         self.device = device
@@ -100,6 +103,7 @@ class Stopwatch:
         self._thread = threading.get_ident()
         self._highest_mhz: int | None = None
         self._overhead_ns = overhead_ns
+        self._programs = programs or JaxPrograms()
 
     def measure(
         self, case: str, label: str, body: Callable[..., T], setup: Callable[[], Any] | None, plan: RoundPlan
@@ -120,7 +124,7 @@ class Stopwatch:
         # Before the warm-up, which may itself drive the board to its limit and its clock down.
         self._highest_mhz = higher_mhz(self.device.read(), self._highest_mhz)
         self._recorder.start()
-        tuned = TuningNotes()
+        tuned = TuningNotes(self._programs)
         try:
             busy_ns = self._warm_up(body, setup, plan, tuned)
             settled_ns = self._settle(plan)
@@ -148,7 +152,7 @@ class Stopwatch:
                 last_rest_ns=pacer.rest_ns,
                 error=relative_error(walls_ns, overhead_ns),
                 elapsed_ns=elapsed_ns,
-                energy_mj=_difference(before.energy_mj, after.energy_mj),
+                energy_mj=after.energy_since(before),
                 foreign_processes=tuple(sorted({*before.foreign_processes, *after.foreign_processes})),
                 processor=after.processor.since(before.processor) if after.processor and before.processor else None,
             )
@@ -164,8 +168,8 @@ class Stopwatch:
         """
         self._recorder.start()
         try:
-            tuned = TuningNotes()
-            pacers = [self._pacer(self._warm_up(one.body, None, one.plan, tuned), one.plan) for one in bodies]
+            notes = TuningNotes()
+            pacers = [self._pacer(self._warm_up(one.body, None, one.plan, notes), one.plan) for one in bodies]
             for index in range(pairs):
                 for which in (0, 1) if index % 2 == 0 else (1, 0):
                     one = bodies[which]
@@ -293,7 +297,3 @@ class Stopwatch:
             Round(payload, case, tuple(parts), epoch_ns, wall_ns, pause_ns, cold_cache, reading, is_slow)
         )
         return result
-
-
-def _difference(before: int | None, after: int | None) -> int | None:
-    return None if before is None or after is None else after - before

@@ -14,6 +14,8 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any
 
+from pytest_nsight.model.identity import INDUCTOR
+
 Note = tuple[str, str, str]
 """Name of a kernel, digest of its work, configuration."""
 
@@ -33,17 +35,6 @@ _TUNING = ("keys", "early_config_prune", "perf_model", "configs_top_k", "reset_t
 _COMMENT = re.compile(r"^\s*#.*$", re.MULTILINE)
 _MACHINE = re.compile(r"'backend_hash': '[^']*'|(?<=DeviceProperties\()type='\w+', index=\d+")
 """The version of Triton, which the environment names, and which of several GPUs it was."""
-
-_USERS_TILES = re.compile(r"SPARSE_\w+_BLOCK_SIZE|PRESCALE_QK")
-"""In the templates of flex attention, whose tiles a program may give."""
-
-_TEMPLATE_HEAD = re.compile(r"@triton_heuristics\.template\(.*?@triton\.jit", re.DOTALL)
-_TILE = re.compile(
-    r"^ +((?:[XYZR]\d?_?)?BLOCK(?:_\w+)?|GROUP_M|EVEN_K|SPLIT_K|NUM_SMS|EPILOGUE_SUBTILE|FLATTEN|WARP_SPECIALIZE)"
-    r" ?: tl\.constexpr = (.+)$",
-    re.MULTILINE,
-)
-"""A template of Inductor has its tile sizes in its source, among constants that say what it computes."""
 
 
 def describe_triton(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Note | None:
@@ -81,28 +72,40 @@ def _describe_grid(given: Mapping[str, Any], config: Any, function: Any, heurist
 
 
 def describe_inductor(tuner: Any, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Note | None:
-    """The note of a launch through Inductor's `CachingAutotuner`; None for a trial of the tuner."""
-    if kwargs.get("benchmark_run"):
+    """The note of a launch through Inductor's `CachingAutotuner`; None for a trial, and for a template.
+
+    A template's source holds its choice; `describe_graph` covers it.
+    """
+    if kwargs.get("benchmark_run") or "TEMPLATE" in str(tuner.heuristic_type):
         return None
     (launcher,) = tuner.launchers
-    is_template = "TEMPLATE" in str(tuner.heuristic_type)
-    # The tuner does not say which file holds a template.
-    path = tuner.filename or tuner.fn.fn.__code__.co_filename
-    source, tiles = _read_generated(path, tuner.fn.__name__, is_template=is_template)
+    source = _read_generated(tuner.filename or tuner.fn.fn.__code__.co_filename, tuner.fn.__name__)
     problem = _digest([source, str(tuner.heuristic_type), str(tuner.size_hints), *map(describe_value, args)])
-    return tuner.fn.__name__, problem, ", ".join([str(launcher.config), *tiles])
+    return tuner.fn.__name__, problem, str(launcher.config)
 
 
 @functools.lru_cache(maxsize=256)
-def _read_generated(path: str, name: str, *, is_template: bool) -> tuple[str, tuple[str, ...]]:
-    """What Inductor has generated for a kernel, with its helpers and configurations; and its tile sizes."""
+def _read_generated(path: str, name: str) -> str:
+    """What Inductor has generated for a kernel, with its helpers and configurations."""
     source = _MACHINE.sub("", _COMMENT.sub("", Path(path).read_text(encoding="utf-8")))
     if name not in source:
         raise LookupError(f"{path} does not define {name}")
-    if not is_template or _USERS_TILES.search(source):
-        return source, ()
-    tiles = tuple(f"{tile}: {value.strip()}" for tile, value in _TILE.findall(source))
-    return _TILE.sub("", _TEMPLATE_HEAD.sub("", source)), tiles
+    return source
+
+
+def describe_graph(graph: Any, inputs: Sequence[Any]) -> Note | None:
+    """The note of a call of what Inductor compiled; None on a processor, where it chooses nothing by time.
+
+    Raises:
+        LookupError: Inductor has no key for the graph, since it does not cache it.
+    """
+    if "cuda" not in graph.device_types:
+        return None
+    # Covers the graph, the settings, and the versions of torch, Triton and CUDA. Sizes may be symbols in it.
+    key = graph._fx_graph_cache_key  # noqa: SLF001 - it has no other name
+    if not key:
+        raise LookupError("a graph without a key")
+    return INDUCTOR, _digest([key, *map(describe_value, inputs)]), ""
 
 
 def describe_value(value: Any) -> str:

@@ -77,3 +77,33 @@ def test_what_cudnn_chose_otherwise_is_judged_on_time(gpu: Installation, tmp_pat
     subject = project.subject("::test_step")
     assert subject["verdict"] != "STRUCTURE", project.said
     assert "cuDNN, which chooses by time, launched other kernels for convolutions (" in subject["sentence"]
+
+
+@pytest.fixture(scope="module")
+def compiled(gpu: Installation, tmp_path_factory: pytest.TempPathFactory) -> Project:
+    """Saved with one choice of each compiler, checked with the other one, without the caches of the first."""
+    project = make_project(tmp_path_factory.mktemp("compilers"), "perf_compilers")
+    options = ("--nsight-collector=nsys", "--nsight-no-identity", "--nsight-runs=3")
+    for choice, save in (("0", ("--nsight-save",)), ("1", ())):
+        project.pytest(
+            *options, *save, CHOICE=choice, TORCHINDUCTOR_CACHE_DIR=str(project.folder / f"inductor-{choice}")
+        )
+    return project
+
+
+@pytest.mark.parametrize(
+    ("case", "by", "work"),
+    [("::test_torch[1024]", "Inductor", "graph and inputs"), ("::test_jax[2048]", "XLA", "program")],
+)
+def test_other_kernels_that_a_compiler_chose_for_the_same_work_are_judged_on_time(
+    compiled: Project, case: str, by: str, work: str
+) -> None:
+    subject = compiled.subject(case)
+
+    assert subject["verdict"] in ("UNCHANGED", "INCONCLUSIVE", "IMPROVEMENT"), compiled.said
+    assert f"{by}, which chooses by time, made other kernels of the same {work} (" in subject["sentence"]
+
+
+@pytest.mark.parametrize("case", ["::test_torch[other_work]", "::test_jax[other_work]"])
+def test_other_work_that_a_compiler_compiled_otherwise_fails(compiled: Project, case: str) -> None:
+    assert compiled.subject(case)["verdict"] == "STRUCTURE", compiled.said

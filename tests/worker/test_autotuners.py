@@ -31,7 +31,6 @@ import triton
 def triton_poi_fused_0(in_ptr0, out_ptr0, xnumel, XBLOCK : tl.constexpr):
     BLOCK_M1 : tl.constexpr = {tile}
     ALLOW_TF32 : tl.constexpr = {tf32}
-    {more} : tl.constexpr = 128
 """
 PLAIN = {
     "user": "a",
@@ -41,9 +40,7 @@ PLAIN = {
     "head": "num_warps=4",
     "tile": 64,
     "tf32": True,
-    "more": "ACC",
 }
-TEMPLATE = {**PLAIN, "kind": "template"}
 
 
 class Tensor:
@@ -111,13 +108,23 @@ class CachingAutotuner:
         path.write_text(SOURCE.format_map({**PLAIN, **source}))
         self.launchers = [SimpleNamespace(config=config)]
         self.heuristic_type = f"HeuristicType.{source.get('kind', 'pointwise').upper()}"
-        self.filename = None if source.get("kind") == "template" else str(path)
-        code = SimpleNamespace(co_filename=str(path))
-        self.fn = SimpleNamespace(__name__="triton_poi_fused_0", fn=SimpleNamespace(__code__=code))
+        self.filename = str(path)
+        self.fn = SimpleNamespace(__name__="triton_poi_fused_0")
         self.size_hints = {"x": 4096}
 
     def run(self, *_: Any, stream: int = 0, benchmark_run: bool = False) -> str:
         return f"launched on {stream} {benchmark_run}"
+
+
+class CompiledFxGraph:
+    """What this project uses of Inductor's: the key in its cache, and a call that empties the list of inputs."""
+
+    def __init__(self, key: str | None = "k1", device: str = "cuda") -> None:
+        self._fx_graph_cache_key, self.device_types = key, {device}
+
+    def __call__(self, inputs: list[object]) -> str:
+        inputs.clear()
+        return "output"
 
 
 @pytest.fixture(autouse=True)
@@ -125,6 +132,7 @@ def _modules(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, kind in (
         ("triton.runtime.autotuner", Autotuner),
         ("torch._inductor.runtime.triton_heuristics", CachingAutotuner),
+        ("torch._inductor.output_code", CompiledFxGraph),
     ):
         module = ModuleType(name)
         setattr(module, kind.__name__, kind)
@@ -311,35 +319,113 @@ def test_of_a_case_whose_arguments_always_differ_nothing_is_kept() -> None:
     assert note_all(body) == ()
 
 
-def test_the_tiles_of_an_inductor_template_belong_to_its_choice(tmp_path: Path) -> None:
-    first, second = (
-        note(CachingAutotuner(tmp_path, "num_warps: 4", **{**TEMPLATE, **how}), Tensor(2, 2), stream=0)
-        for how in ({"user": "a", "line": 1}, {"user": "b", "tile": 128, "head": "num_stages=3, num_warps=8"})
-    )
+def test_where_the_source_lies_is_not_the_work(tmp_path: Path) -> None:
+    sources = ({"user": "a", "line": 1}, {"user": "b", "line": 2})
+    first, second = (note(CachingAutotuner(tmp_path, **source), Tensor(2, 2), stream=0) for source in sources)
 
-    assert first.problem == second.problem
-    assert (first.config, second.config) == ("num_warps: 4, BLOCK_M1: 64", "num_warps: 4, BLOCK_M1: 128")
+    assert first == second
+
+
+def test_a_template_of_inductor_is_left_to_its_graph(tmp_path: Path) -> None:
+    tuner = CachingAutotuner(tmp_path, kind="template")
+
+    assert note_all(lambda: tuner.run(Tensor(2, 2), stream=0)) == ()
 
 
 @pytest.mark.parametrize(
-    ("kind", "how"),
+    "how",
     [
-        ("template", {"tf32": False}),
-        ("template", {"more": "SPARSE_KV_BLOCK_SIZE", "tile": 128}),
-        ("pointwise", {"tile": 128}),
-        ("pointwise", {"helper": "def combine(a, b): return a * b"}),
-        ("user_autotune", {"head": "configs=[{'num_warps': 8}]"}),
+        {"tf32": False},
+        {"tile": 128},
+        {"helper": "def combine(a, b): return a * b"},
+        {"kind": "user_autotune", "head": "configs=[{'num_warps': 8}]"},
     ],
-    ids=["constant", "a tile that the program gives", "of no template", "helper", "configurations"],
+    ids=["constant", "tile", "helper", "configurations"],
 )
-def test_what_inductor_has_generated_otherwise_is_other_work(
-    tmp_path: Path, kind: str, how: dict[str, Any]
-) -> None:
-    given = {"more": how.get("more", "ACC"), "kind": kind}
-    sources = ({**PLAIN, **given, **changed} for changed in ({}, how))
+def test_what_inductor_has_generated_otherwise_is_other_work(tmp_path: Path, how: dict[str, Any]) -> None:
+    sources = ({"kind": how.get("kind", "pointwise")}, how)
     first, second = (note(CachingAutotuner(tmp_path, **source), Tensor(2, 2)) for source in sources)
 
     assert first.problem != second.problem
+
+
+def test_a_graph_is_noted_by_its_key_and_inputs_and_counted() -> None:
+    graph, call = CompiledFxGraph(), CompiledFxGraph.__call__
+
+    noted = note_all(lambda: [graph([Tensor(2, 2)]), CompiledFxGraph()([Tensor(2, 2)])])
+
+    (one,) = noted
+    assert (one.name, one.config, one.launches) == ("Inductor", "", 2)
+    assert CompiledFxGraph.__call__ is call
+
+
+@pytest.mark.parametrize(
+    ("graph", "inputs"),
+    [(CompiledFxGraph("k2"), (Tensor(2, 2),)), (CompiledFxGraph(), (Tensor(4, 2),)), (CompiledFxGraph(), (4,))],
+    ids=["graph", "shape", "size"],
+)
+def test_another_graph_or_other_inputs_are_other_work(graph: CompiledFxGraph, inputs: tuple[object, ...]) -> None:
+    (one,), (other,) = note_all(lambda: CompiledFxGraph()([Tensor(2, 2)])), note_all(lambda: graph([*inputs]))
+
+    assert one.problem != other.problem
+
+
+@pytest.mark.parametrize(
+    ("graph", "inputs"),
+    [
+        (CompiledFxGraph(device="cpu"), (Tensor(2, 2),)),
+        (CompiledFxGraph(key=None), (Tensor(2, 2),)),
+        (CompiledFxGraph(), (object(),)),
+    ],
+    ids=["on a processor", "that is not cached", "of an input that nothing describes"],
+)
+def test_a_graph_that_says_nothing_is_not_noted_and_runs_as_ever(
+    graph: CompiledFxGraph, inputs: tuple[object, ...]
+) -> None:
+    results: list[object] = []
+
+    assert note_all(lambda: results.append(graph([*inputs]))) == ()
+    assert results == ["output"]
+
+
+def test_one_unknown_graph_leaves_no_other_to_explain_what_was_launched() -> None:
+    def body() -> None:
+        CompiledFxGraph()([Tensor(2, 2)])
+        CompiledFxGraph(key=None)([Tensor(2, 2)])
+
+    assert note_all(body) == ()
+
+
+def test_inductors_own_graphs_have_the_same_key_in_another_process(tmp_path: Path) -> None:
+    """On a processor, where they are as well cached; both processes compile, each into a folder of its own."""
+    pytest.importorskip("torch._inductor.output_code")
+    program = (
+        "import torch\n"
+        "from torch._inductor.output_code import CompiledFxGraph\n"
+        "from pytest_nsight.worker import autotuners, tuned_work\n"
+        "call = CompiledFxGraph.__call__\n"
+        "def as_cuda(graph, inputs):\n"
+        "    print(tuned_work.describe_graph(graph, inputs))\n"
+        "    graph.device_types = {'cuda'}\n"
+        "    print(tuned_work.describe_graph(graph, inputs))\n"
+        "    return call(graph, inputs)\n"
+        "CompiledFxGraph.__call__ = as_cuda\n"
+        "torch.compile(lambda a, b: torch.relu(a @ b) + 1)(torch.ones(64, 64), torch.ones(64, 64))\n"
+    )
+    said = [
+        subprocess.run(
+            [sys.executable, "-c", program],
+            env={**os.environ, "TORCHINDUCTOR_CACHE_DIR": str(tmp_path / str(number))},
+            cwd=Path(__file__).parents[2],
+            capture_output=True,
+            text=True,
+            check=True,
+        ).stdout
+        for number in range(2)
+    ]
+
+    assert said[0] == said[1]
+    assert re.fullmatch(r"None\n\('Inductor', '[0-9a-f]{16}', ''\)\n", said[0])
 
 
 def test_trials_of_inductors_tuner_are_no_launches_of_the_case(tmp_path: Path) -> None:
