@@ -85,14 +85,14 @@ def cost_ranges(trace: Trace, details: LaunchDetails, waits: Flags, rows: Ints) 
     is_inside = np.zeros(len(launches), np.bool_)
     is_inside[placed] = members.covered
     is_compute, duration_ns = details.is_compute[placed], details.duration_ns[placed]
-    wait = np.flatnonzero(waits)
-    waiting = attribute(trace, rows, calls.process[wait], calls.thread[wait], calls.start_ns[wait])
+    calling = np.flatnonzero(waits)
+    waiting = attribute(trace, rows, calls.process[calling], calls.thread[calling], calls.start_ns[calling])
     return RangeCosts(
         kernel_ns=members.sum_of(duration_ns * is_compute),
         copy_ns=members.sum_of(duration_ns * ~is_compute),
         launches=members.sum_of(is_compute.astype(np.int64)),
         copies=members.sum_of((~is_compute).astype(np.int64)),
-        sync_ns=waiting.sum_of(np.maximum(calls.end_ns - calls.start_ns, 0)[wait]),
+        sync_ns=waiting.sum_of(np.maximum(calls.end_ns - calls.start_ns, 0)[calling]),
         last_ns=members.latest_of(launches.end_ns[placed], trace.ranges.end_ns[rows]),
         is_inside=is_inside,
         placed=placed,

@@ -8,12 +8,13 @@ them without changing what the kernel does; the sentence on time mentions them.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, replace
 from functools import lru_cache
 
+from pytest_nsight.judge.library_choices import differ_by_products, is_chosen
 from pytest_nsight.judge.tuning import RetunedKernel, find_retuned
-from pytest_nsight.model.identity import CHOOSERS
+from pytest_nsight.model.identity import CHOOSERS, CUDNN
 from pytest_nsight.model.values import RunSummary, Shape, ShapeSpread
 from pytest_nsight.model.verdicts import ShapeChange
 
@@ -123,7 +124,7 @@ def _differ_by_tuning_only(
     names = {kernel.name for kernel in retuned}
     for kernel in retuned:
         if kernel.name in CHOOSERS:
-            if not _clear_for_choices_only(runs, kernel):
+            if not _differ_by_choice(runs, kernel, names):
                 return False
             runs = [_without(run, kernel.launches) for run in runs]
     counts = [count_shapes(run) for run in runs]
@@ -135,13 +136,13 @@ def _differ_by_tuning_only(
     )
 
 
-def _clear_for_choices_only(runs: Sequence[RunSummary], chosen: RetunedKernel) -> bool:
-    """Whether kernels that need a cleared workspace explain the different numbers of memory sets."""
+def _differ_by_choice(runs: Sequence[RunSummary], chosen: RetunedKernel, explained: Collection[str]) -> bool:
+    """Whether what a library chose explains the different numbers of what its choice brings along."""
+    if chosen.name != CUDNN:
+        return all(differ_by_products(runs[0], run, chosen.name, explained) for run in runs[1:])
+    # Some of cuDNN's kernels need a cleared workspace.
     cleared = [sum(use.count for use in run.shapes if use.shape.kind == "memset") for run in runs]
-    launched = [
-        sum(use.count for use in run.shapes if use.shape.kind == "kernel" and chosen.launches(use.shape))
-        for run in runs
-    ]
+    launched = [sum(use.count for use in run.shapes if is_chosen(CUDNN, use.shape)) for run in runs]
     return max(cleared) - min(cleared) <= max(launched)
 
 

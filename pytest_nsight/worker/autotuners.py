@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import functools
 import sys
+import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
@@ -37,6 +38,21 @@ _UNKNOWN: Note = (INDUCTOR, "", "")
 """A graph that nothing describes: then nothing is known of what Inductor had to do."""
 
 
+class _RoundNotes:
+    """What was launched through autotuners in one round, and which graphs of Inductor were called, with counts."""
+
+    def __init__(self) -> None:
+        self.kernels: Counter[Note] = Counter()
+        self.graphs: Counter[Note] = Counter()
+        # A backward pass runs on threads of autograd.
+        self._lock = threading.Lock()
+
+    def add(self, note: Note) -> None:
+        """Counts one launch or call."""
+        with self._lock:
+            (self.graphs if note[0] == INDUCTOR else self.kernels)[note] += 1
+
+
 class TuningNotes:
     """What autotuners launched in the rounds that were watched."""
 
@@ -47,32 +63,33 @@ class TuningNotes:
             programs: what JAX compiles in this process.
         """
         self._programs = programs or JaxPrograms()
-        self._rounds: list[Counter[Note]] = []
+        self._rounds: list[_RoundNotes] = []
         self._cudnn: TunedKernel | None = None
 
     @property
     def kernels(self) -> tuple[TunedKernel, ...]:
         """The kernels of the last round that launched any, sorted; empty if there are more than MOST_KERNELS.
 
-        The round that tunes also launches trials, but a later one may only replay a graph.
+        The round that tunes also launches trials, but a later one may only replay a graph. Graphs of Inductor count
+        in the same way; so do programs of JAX, but those of every round.
         """
-        last = next((launches for launches in reversed(self._rounds) if launches), Counter[Note]())
-        if len(last) > MOST_KERNELS:
-            last = Counter()
-        is_known = _UNKNOWN not in last
+        kernels = next((one.kernels for one in reversed(self._rounds) if one.kernels), Counter[Note]())
+        graphs = next((one.graphs for one in reversed(self._rounds) if one.graphs), Counter[Note]())
+        known = {} if _UNKNOWN in graphs else graphs
         noted = [
             TunedKernel(*note, launches=launches)
-            for note, launches in last.items()
-            if is_known or note[0] != INDUCTOR
+            for notes in (kernels, known)
+            if len(notes) <= MOST_KERNELS
+            for note, launches in notes.items()
         ]
         libraries = () if self._cudnn is None else (self._cudnn,)
-        return tuple(sorted((*noted, *libraries, *self._programs.kernels)))
+        return tuple(sorted((*noted, *libraries, *self._programs.notes)))
 
     @contextmanager
     def watch(self) -> Iterator[None]:
         """Notes what is launched through autotuners in one round, on any thread."""
-        launches: Counter[Note] = Counter()
-        self._rounds.append(launches)
+        noted = _RoundNotes()
+        self._rounds.append(noted)
         changed: list[tuple[Any, str, Any, Any]] = []
         for module, name, method, note in (
             ("triton.runtime.autotuner", "Autotuner", "run", functools.partial(_noting, describe_triton)),
@@ -87,7 +104,7 @@ class TuningNotes:
             kind = getattr(sys.modules.get(module), name, None)
             if kind is not None and method in vars(kind):
                 original = vars(kind)[method]
-                changed.append((kind, method, original, note(original, launches)))
+                changed.append((kind, method, original, note(original, noted)))
                 setattr(kind, method, changed[-1][3])
         try:
             with self._programs.in_round():
@@ -102,11 +119,11 @@ class TuningNotes:
                     setattr(kind, method, original)
 
 
-def _noting(describe: Describe, run: Callable[..., Any], launches: Counter[Note]) -> Callable[..., Any]:
+def _noting(describe: Describe, run: Callable[..., Any], notes: _RoundNotes) -> Callable[..., Any]:
     @functools.wraps(run)
     def noted(tuner: Any, *args: Any, **kwargs: Any) -> Any:
         result = run(tuner, *args, **kwargs)
-        if len(launches) > MOST_KERNELS or _is_capturing():
+        if len(notes.kernels) > MOST_KERNELS or _is_capturing():
             return result
         # An error means another version of the library, or an argument that nothing describes: launch shapes are
         # then compared as if nothing had been tuned.
@@ -115,26 +132,29 @@ def _noting(describe: Describe, run: Callable[..., Any], launches: Counter[Note]
             if note is not None and note[0] != _TRIAL:
                 name, problem, config = note
                 # Triton lets a kernel choose its name; what it launched has it.
-                launches[normalise(getattr(result, "name", None) or name), problem, config] += 1
+                notes.add((normalise(getattr(result, "name", None) or name), problem, config))
         return result
 
     return noted
 
 
-def _noting_graph(call: Callable[..., Any], launches: Counter[Note]) -> Callable[..., Any]:
+def _noting_graph(call: Callable[..., Any], notes: _RoundNotes) -> Callable[..., Any]:
     @functools.wraps(call)
     def noted(graph: Any, inputs: Any) -> Any:
-        # Before the call, which takes the inputs out of their list.
-        try:
-            note = describe_graph(graph, inputs)
-        # Another version of torch, a graph that it does not cache, or an input that nothing describes.
-        except Exception:
-            note = _UNKNOWN
-        if note is not None:
-            launches[note] += 1
+        # A round that captures launches nothing. Before the call, as that takes the inputs out of their list.
+        if not _is_capturing() and (note := _describe_or_give_up(graph, inputs)) is not None:
+            notes.add(note)
         return call(graph, inputs)
 
     return noted
+
+
+def _describe_or_give_up(graph: Any, inputs: Any) -> Note | None:
+    try:
+        return describe_graph(graph, inputs)
+    # Another version of torch, a graph that it does not cache, or an input that nothing describes.
+    except Exception:
+        return _UNKNOWN
 
 
 def _note_cudnn() -> TunedKernel | None:

@@ -7,6 +7,7 @@ Python, but each compilation does, and JAX has a key for what it compiles.
 
 from __future__ import annotations
 
+import copy
 import functools
 import hashlib
 import re
@@ -19,10 +20,13 @@ from typing import Any
 from pytest_nsight.model.identity import XLA, TunedKernel
 
 COMPILER = "jax._src.compiler"
-"""The module whose functions compile for every version of JAX since 0.4.20."""
+"""The module of JAX through which every compilation passes."""
 
-_CHOSEN = re.compile(r"\bdot_general\b|\bdot\b|\bconvolution\b|\bcustom_call\b")
+_HAS_CHOICE = re.compile(r"\bdot_general\b|\bdot\b|\bconvolution\b|\bcustom_call\b")
 """Operations for which XLA times kernels. Without them a program has one form, whatever machine compiles it."""
+
+_FOLDERS = ("xla_gpu_per_fusion_autotune_cache_dir", "xla_gpu_kernel_cache_file")
+"""Options that say where a cache lies. JAX's key holds them."""
 
 _LONGEST_CONSTANT = 16
 _DIGITS = 16
@@ -37,7 +41,7 @@ class JaxPrograms:
         self._is_in_round = False
 
     @property
-    def kernels(self) -> tuple[TunedKernel, ...]:
+    def notes(self) -> tuple[TunedKernel, ...]:
         """The programs that warm-up rounds compiled; without any, those that the test compiled before them.
 
         What a test compiles beside what it measures depends on the tests before it: JAX compiles a program once.
@@ -45,17 +49,18 @@ class JaxPrograms:
         return tuple(TunedKernel(XLA, key, "") for key in sorted(self._in_rounds or self._before))
 
     def attach(self, compiler: ModuleType) -> None:
-        """Notes what this module of JAX, COMPILER, compiles from now on."""
+        """Notes what this module of JAX, COMPILER, compiles from now on, until the process ends."""
         compile_program = getattr(compiler, "compile_or_get_cached", None)
         # It is not part of JAX's interface: another version may have none.
         if compile_program is None:
             return
 
         @functools.wraps(compile_program)
-        def noted(backend: Any, computation: Any, devices: Any, options: Any, *args: Any, **kwargs: Any) -> Any:
+        def noted(*args: Any, **kwargs: Any) -> Any:
+            # An error means another version of JAX: then launches are compared as if nothing had been chosen.
             with suppress(Exception):
-                self._note(backend, computation, devices, options)
-            return compile_program(backend, computation, devices, options, *args, **kwargs)
+                self._note(*args, **kwargs)
+            return compile_program(*args, **kwargs)
 
         compiler.compile_or_get_cached = noted  # type: ignore[attr-defined]
 
@@ -73,11 +78,14 @@ class JaxPrograms:
         self._before.clear()
         self._in_rounds.clear()
 
-    def _note(self, backend: Any, computation: Any, devices: Any, options: Any) -> None:
+    def _note(self, backend: Any, computation: Any, devices: Any, compile_options: Any, *_: Any, **__: Any) -> None:
         if backend.platform not in ("gpu", "cuda", "rocm"):
             return
         text = computation.operation.get_asm(large_elements_limit=_LONGEST_CONSTANT, enable_debug_info=False)
-        if _CHOSEN.search(text):
+        if _HAS_CHOICE.search(text):
+            options = copy.deepcopy(compile_options)
+            for name in _FOLDERS:
+                setattr(options.executable_build_options.debug_options, name, "")
             # Covers the program, its options, XLA's flags, and the versions of jaxlib and CUDA.
             key = sys.modules["jax._src.cache_key"].get(computation, devices, options, backend)
             program = hashlib.sha256(key.encode()).hexdigest()[:_DIGITS]

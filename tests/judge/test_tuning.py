@@ -241,7 +241,8 @@ def test_cudnns_choice_of_the_same_kernels_in_other_numbers_says_so():
     assert "for convolutions (the same kernels, in other numbers or shapes; " in verdict_of(evidence).sentence
 
 
-NVJET, CUTLASS = "nvjet_sm90_hsh_128x256_64x4_2x1_v_bz_TNT", "void cutlass::device_kernel<Gemm>(T1::Params)"
+NVJET = "nvjet_sm90_hsh_128x256_64x4_2x1_v_bz_TNT"
+CUTLASS = "void cutlass::Kernel2<cutlass_80_tensorop_f16_s16816gemm_f16_128x64_64x4_tn_align8>(T1::Params)"
 TEMPLATE = "triton_tem_fused_mm_relu_0"
 
 
@@ -264,9 +265,12 @@ def chosen_by(library, before, now, ratio=1.0, *, problem="p1", more=()):
 BY_COMPILERS = [
     pytest.param("Inductor", (TEMPLATE,), (NVJET, "triton_poi_fused_mm_relu_0"), id="template to cuBLAS"),
     pytest.param("Inductor", (CUTLASS, "triton_poi_fused_mm_relu_0"), (TEMPLATE,), id="cuBLAS to template"),
-    pytest.param("Inductor", ("triton_red_fused_native_batch_norm_0",), ("triton_per_fused_0",), id="reduction"),
+    pytest.param(
+        "Inductor", (TEMPLATE,), ("triton_tem_fused_mm_1", "triton_red_fused_native_batch_norm_0"), id="tile"
+    ),
     pytest.param("XLA", (NVJET, "loop_convert_fusion_2"), ("gemm_fusion_dot_general_8",), id="XLA's own"),
     pytest.param("XLA", ("gemm_fusion_dot_3",), ("void cublasLt::splitKreduce_kernel<32>(int)", NVJET), id="split"),
+    pytest.param("XLA", (CUTLASS, "loop_add_fusion_1"), (NVJET, "loop_add_fusion_3"), id="another of cuBLAS"),
 ]
 
 
@@ -283,18 +287,59 @@ def test_what_a_compiler_chose_for_the_same_program_is_judged_on_time(library, b
     assert not verdict.changes
 
 
+def one_more(full_name, count=1):
+    return (ShapeUse(replace(kernel(normalise(full_name)), full_name=full_name), count, 1000),)
+
+
 @pytest.mark.parametrize(("library", "before", "now"), BY_COMPILERS)
 @pytest.mark.parametrize(
     ("how", "kind"),
     [
         ({"problem": "p2"}, VerdictKind.STRUCTURE),
-        ({"more": uses("extra")}, VerdictKind.STRUCTURE),
         ({"ratio": 2.5}, VerdictKind.REGRESSION),
+        ({"more": one_more(NVJET)}, VerdictKind.STRUCTURE),
+        ({"more": one_more("void my_layer_fusion<float>(float *)")}, VerdictKind.STRUCTURE),
+        ({"more": one_more("diffusion_step_kernel")}, VerdictKind.STRUCTURE),
+        ({"more": one_more("triton_swiglu_fused")}, VerdictKind.STRUCTURE),
+        ({"more": one_more("void gemm_kernel<128, 64>(float *)")}, VerdictKind.STRUCTURE),
+        ({"more": one_more("cudnn_generated_fort_native_sdpa_sm90_flash_fprop_wgmma_f16")}, VerdictKind.STRUCTURE),
+        (
+            {"more": (*one_more("loop_exp_fusion", 4), *one_more("triton_poi_fused_exp_7", 4))},
+            VerdictKind.STRUCTURE,
+        ),
+        ({"more": (ShapeUse(Shape("memset", "memset"), 2, 1000),)}, VerdictKind.STRUCTURE),
     ],
-    ids=["another program", "another launch beside it", "twice as long"],
+    ids=[
+        "another program",
+        "twice as long",
+        "another product",
+        "a kernel of the program called fusion",
+        "diffusion",
+        "a kernel of the program called fused",
+        "a product of the program's own",
+        "attention",
+        "more generated kernels than the product explains",
+        "more memory sets",
+    ],
 )
 def test_a_compiler_is_no_excuse_for_other_work(library, before, now, how, kind):
     assert verdict_of(chosen_by(library, before, now, **how)).kind is kind
+
+
+def test_a_program_that_is_called_twice_fails():
+    """JAX's calls are not counted, as they do not pass through Python."""
+    program = (NVJET, "loop_add_fusion_1")
+    twice = tuple(replace(use, count=2) if use.shape.name != "norm" else use for use in launch_named(*program))
+    evidence = make_evidence(shapes=launch_named(*program), new_shapes=twice)
+
+    assert verdict_of(choose(evidence, [[("XLA", "p1", "")]], [[("XLA", "p1", "")]])).kind is VerdictKind.STRUCTURE
+
+
+@pytest.mark.parametrize("library", ["Inductor", "XLA"])
+def test_generated_kernels_alone_are_no_choice(library):
+    evidence = chosen_by(library, (NVJET,), (NVJET, "triton_poi_fused_add_0", "loop_add_fusion"))
+
+    assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
 
 
 def test_inductor_without_a_template_is_no_excuse_for_another_kernel_of_cublas():

@@ -8,6 +8,7 @@ import os
 import re
 import subprocess
 import sys
+import threading
 from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -386,6 +387,34 @@ def test_a_graph_that_says_nothing_is_not_noted_and_runs_as_ever(
 
     assert note_all(lambda: results.append(graph([*inputs]))) == ()
     assert results == ["output"]
+
+
+def test_a_round_that_captures_notes_no_graph_and_hides_no_choice(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch = make_torch(benchmark=False)
+    monkeypatch.setitem(sys.modules, "torch", torch)
+    tuner, graph = Autotuner(), CompiledFxGraph()
+
+    def body(*, is_capturing: bool) -> None:
+        torch.cuda.is_current_stream_capturing = lambda: is_capturing
+        tuner.run(Tensor(8, 64), 64, grid=(8,))
+        graph([Tensor(2, 2)])
+
+    noted = note_all(lambda: body(is_capturing=False), lambda: body(is_capturing=True))
+
+    assert sorted(one.name for one in noted) == ["Inductor", "_norm_kernel"]
+
+
+def test_calls_on_other_threads_count() -> None:
+    def body() -> None:
+        graphs = [CompiledFxGraph() for _ in range(8)]
+        threads = [threading.Thread(target=graph, args=([Tensor(2, 2)],)) for graph in graphs]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+
+    (one,) = note_all(body)
+    assert one.launches == 8
 
 
 def test_one_unknown_graph_leaves_no_other_to_explain_what_was_launched() -> None:

@@ -40,6 +40,17 @@ def answers(lane: Lane) -> None:
     lane.pytest("answers", "tests/gpu/test_bottlenecks.py" if lane.number else "tests/gpu/test_drill.py")
 
 
+def choices(lane: Lane) -> None:
+    """Foreign programs that an autotuner tunes: saved, and checked on the other board with empty caches."""
+    tuned = ("compiled-max-autotune", "jax-attention", "jax-gradient", "fla", "cut-cross-entropy", "resnet")
+    of = {number: [case for case in programs(number) if any(name in case for name in tuned)] for number in range(2)}
+    lane.gate("save-tuned", "--nsight-save", "--nsight-runs=3", *_stored(lane, lane.number), *of[lane.number])
+    lane.wait_for("save-tuned")
+    lane.forget_caches()
+    other = 1 - lane.number
+    lane.gate("cross-tuned", *_stored(lane, other), *of[other])
+
+
 def autotuners(lane: Lane) -> None:
     """What autotuners choose anew; programs without torch."""
     lane.pytest("autotuners", "tests/gpu/test_without_torch.py" if lane.number else "tests/gpu/test_autotuners.py")
@@ -108,6 +119,7 @@ PLANS: dict[str, Plan] = {
     "answers": answers,
     "autotuners": autotuners,
     "baselines": baselines,
+    "choices": choices,
     "foreign": foreign,
     "foreign-five": foreign_five,
     "identity": identity,
