@@ -89,12 +89,17 @@ class _Choices:
     name: str
 
     def of(self, run: RunSummary) -> frozenset[tuple[str, str]]:
-        """The choices of a run: of a kernel its configurations, of a library what it launched and how often."""
+        """The choices of a run: of a kernel its configurations, of a library what it launched and how often.
+
+        Two tiles of a compiler's template may have the same launch shape, but not the same registers and memory.
+        """
         if self.name not in CHOOSERS:
             return frozenset((kernel.problem, kernel.config) for kernel in run.tuned if kernel.name == self.name)
         launches: Counter[str] = Counter()
         for use in self._list_uses(run):
-            launches[f"{use.shape.name} {use.shape.grid} {use.shape.block}"] += use.count
+            shape = use.shape
+            resources = () if self.name == CUDNN else (shape.registers, shape.shared_bytes)
+            launches[f"{shape.name} {shape.grid} {shape.block} {resources}"] += use.count
         return frozenset((shape, str(times)) for shape, times in launches.items())
 
     def settings(self, runs: Iterable[RunSummary]) -> set[str]:

@@ -104,7 +104,5 @@ def _write_library(chosen: RetunedKernel) -> str:
         )
     work = "graph and inputs" if chosen.name == INDUCTOR else "program"
     before, now = write_names(chosen.before), write_names(chosen.now)
-    what = (
-        f"{before or 'none'} -> {now or 'none'}" if before or now else "the same names, in other numbers or shapes"
-    )
+    what = f"{before or 'none'} -> {now or 'none'}" if before or now else "of the same names"
     return f"{chosen.name}, which chooses by time, made other kernels of the same {work} ({what})"

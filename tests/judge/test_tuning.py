@@ -342,6 +342,20 @@ def test_generated_kernels_alone_are_no_choice(library):
     assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
 
 
+@pytest.mark.parametrize(("library", "product"), [("Inductor", TEMPLATE), ("XLA", "gemm_fusion_dot_3")])
+def test_a_template_of_the_same_launch_shape_is_a_choice_by_its_registers(library, product):
+    evidence = chosen_by(library, (product,), (product,), 1.1)
+    chosen, *others = evidence.new[0].shapes
+    shapes = (replace(chosen, shape=replace(chosen.shape, registers=90, shared_bytes=32768)), *others)
+    evidence = replace(evidence, new=tuple(replace(run, shapes=shapes) for run in evidence.new))
+
+    verdict = verdict_of(evidence)
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert f"but {library}, which chooses by time, made other kernels of the same " in verdict.sentence
+    assert " (of the same names), so the time does not show" in verdict.sentence
+
+
 def test_inductor_without_a_template_is_no_excuse_for_another_kernel_of_cublas():
     generated = "triton_poi_fused_mm_relu_0"
 
