@@ -55,7 +55,10 @@ class Lane:
         shutil.rmtree(self.folder / "caches", ignore_errors=True)
 
     def run(self, name: str, *command: str, **variables: str) -> None:
-        """Runs Python in the lane's tree; a log has its output, and a line of steps.jsonl says how it ended."""
+        """Runs Python in the lane's tree; a log has its output, and a line of steps.jsonl says how it ended.
+
+        Each line of the log begins with the seconds since the start, since device time is short.
+        """
         caches = self.folder / "caches"
         environ = {
             **os.environ,
@@ -72,13 +75,25 @@ class Lane:
         }
         label, began_s = f"{name}-{self.number}", time.monotonic()
         log = self.results / f"{label}.log"
-        with log.open("wb") as output:
-            done = subprocess.run(
-                [sys.executable, *command], cwd=self.tree, env=environ, stdout=output, stderr=output, check=False
-            )
-        lines = log.read_text(errors="replace").splitlines() or [""]
-        step = {"step": label, "code": done.returncode, "seconds": round(time.monotonic() - began_s, 1)}
-        step |= {"last": lines[-1], "verdicts": _count_verdicts(self.results / f"{label}.json")}
+        last = ""
+        with (
+            log.open("w") as output,
+            subprocess.Popen(
+                [sys.executable, *command],
+                cwd=self.tree,
+                env=environ,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.STDOUT,
+                text=True,
+                errors="replace",
+            ) as process,
+        ):
+            for line in process.stdout or ():
+                last = line.rstrip()
+                output.write(f"{time.monotonic() - began_s:6.1f} {last}\n")
+                output.flush()
+        step = {"step": label, "code": process.returncode, "seconds": round(time.monotonic() - began_s, 1)}
+        step |= {"last": last, "verdicts": _count_verdicts(self.results / f"{label}.json")}
         with self.lock, (self.results / "steps.jsonl").open("a") as file:
             file.write(json.dumps(step) + "\n")
             self.ended.add(label)
