@@ -9,6 +9,7 @@ from dataclasses import replace
 from pytest_nsight.baselines.comparability import find_comparable
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
 from pytest_nsight.compare.sources import RunSource
+from pytest_nsight.judge.environment_checks import leave_out_disturbed
 from pytest_nsight.judge.judge import judge
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.errors import UsageError
@@ -65,8 +66,9 @@ def _name(subject: Subject, metric: str) -> str:
 
 
 def _pair(subject: Subject, policy: Policy, before: RunSource, after: RunSource) -> SubjectRuns:
-    new = after.runs[subject]
-    stored = find_comparable(before.runs[subject], new[-1].environment)
+    # Of both sides alike: the gate keeps disturbed runs of a small baseline, as nothing replaces them.
+    new = leave_out_disturbed(after.runs[subject], 1)
+    stored = find_comparable(leave_out_disturbed(before.runs[subject], 1), new[-1].environment)
     return SubjectRuns(subject, policy, stored.runs, new, incomparable=stored.why_none)
 
 

@@ -37,7 +37,8 @@ class HistoryRun:
         time_ns: typical time of the duration that is looked at.
         source: where it was found.
         remark: why it became a baseline, or the verdict of its session; "" for neither.
-        has_one_level: whether it may be compared: it neither drifts nor has a clock that changes.
+        has_one_level: whether it may be compared: it neither drifts nor has a clock that changes, and no other
+            program disturbed it.
     """
 
     model: str

@@ -11,6 +11,7 @@ from pytest_nsight.baselines.file_format import Runs
 from pytest_nsight.baselines.store import model_slug, read_file
 from pytest_nsight.history.case_history import HistoryRun, PointSource
 from pytest_nsight.history.git_history import GitHistory
+from pytest_nsight.judge.environment_checks import is_disturbed
 from pytest_nsight.judge.location import has_one_level, typical_ns
 from pytest_nsight.model.errors import BaselineError, NsightError, UsageError
 from pytest_nsight.model.units import count
@@ -119,7 +120,7 @@ def _stored_runs(model: str, stored: Runs, words: Sequence[str], metric: str) ->
                     time_ns=typical_ns([run], metric),
                     source=PointSource.BASELINE,
                     remark=run.reason,
-                    has_one_level=has_one_level(run, metric),
+                    has_one_level=has_one_level(run, metric) and not is_disturbed(run),
                 )
 
 

@@ -13,6 +13,7 @@ import math
 import statistics
 from collections.abc import Mapping, Sequence
 
+from pytest_nsight.judge.environment_checks import is_disturbed
 from pytest_nsight.judge.location import has_one_level, typical_ns
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.values import RunSummary
@@ -126,7 +127,9 @@ def _run(run: RunSummary, metric: str) -> dict[str, object]:
         "rounds": len(durations),
         "medians_ns": {name: statistics.median(ns) for name, ns in sorted(run.rounds.items()) if ns},
         "times_ns": {name: round(typical_ns([run], name), 1) for name, ns in sorted(run.rounds.items()) if ns},
-        "without_level": sorted(name for name, ns in run.rounds.items() if ns and not has_one_level(run, name)),
+        "without_level": sorted(
+            name for name, ns in run.rounds.items() if ns and (is_disturbed(run) or not has_one_level(run, name))
+        ),
         "is_stable": run.is_stable,
         "copied_bytes": run.copied_bytes,
         "clocks": dataclasses.asdict(run.clocks),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_nsight.compare.run_changes import compare_runs
@@ -47,3 +49,14 @@ def test_a_pair_of_runs_gets_the_verdict_of_the_gate(
     assert verdict.kind is kind
     assert [row.verdict for row in changes.rows] == [kind.value]
     assert changes.regressions == ((verdict.sentence,) if kind.fails else ())
+
+
+def test_runs_that_other_programs_disturbed_are_left_out_of_both_sides_alike() -> None:
+    """The gate leaves them out of new runs, and keeps them in a small baseline, as nothing replaces them."""
+    runs = make_runs([20_000, 30_000, 32_000, 31_000, 33_000], "one", shapes=TILE)
+    disturbed = (runs[0], *(replace(run, clocks=replace(run.clocks, processor_lost=0.4)) for run in runs[1:]))
+    source = RunSource("same", {SUBJECT: disturbed})
+
+    (row,) = compare_runs(source, source, None).rows
+
+    assert row.before == row.after
