@@ -28,6 +28,10 @@ class CollectionRecord:
         """Remembers the tests that were there before a conftest left some out."""
         self._found |= dict.fromkeys(item.nodeid for item in items)
 
+    def add_deselected(self, items: Sequence[object]) -> None:
+        """Remembers tests that were not selected; plugins also pass objects that pytest only counts."""
+        self.deselected += [item for item in items if isinstance(item, pytest.Item)]
+
     def add_report(self, report: pytest.CollectReport) -> None:
         """Remembers a file or folder that was skipped as a whole, or that could not be collected."""
         if not report.passed:

@@ -112,7 +112,7 @@ class Controller:
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
-        self._record.deselected += items
+        self._record.add_deselected(items)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remembers which files give no test, and why."""
@@ -258,7 +258,7 @@ class Controller:
             replace(result, notes=tuple(note for note in result.notes if f"nsight: {note}" not in self._header)),
             width=terminalreporter._tw.fullwidth,  # noqa: SLF001 - its only name
             color=terminalreporter._tw.hasmarkup,  # noqa: SLF001
-            unicode=speaks_unicode(sys.stdout.encoding),
+            unicode=speaks_unicode(getattr(sys.stdout, "encoding", None)),
             verbose=terminalreporter.verbosity > 0,
             explained=_explained(terminalreporter),
         )

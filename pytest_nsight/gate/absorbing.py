@@ -198,7 +198,7 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
     nothing = {
         case: process.problems.get(case, NOTHING_MEASURED)
         for case in outcome.complete
-        if case not in measured and state.has_passed(case)
+        if case not in measured and state.has_passed(case) and _has_only_passed(process.manifest, case)
     }
     return state.with_problems({**outcome.failed, **nothing})
 

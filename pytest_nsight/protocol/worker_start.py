@@ -71,9 +71,10 @@ sys.exit(import_module(sys.argv[2]).main(Path(sys.argv[3])))"""
 def start_command(module: str, folder: Path) -> tuple[str, ...]:
     """The command line of a module whose `main` takes the folder of a run.
 
-    The new process imports the same plugin as this one, whatever its working directory holds.
+    The new process imports the same plugin as this one, whatever its working directory holds. What Python's option
+    -O leaves out here, it leaves out there.
     """
-    return (sys.executable, "-c", _START, str(_HOME), module, str(folder))
+    return (sys.executable, *["-O"] * sys.flags.optimize, "-c", _START, str(_HOME), module, str(folder))
 
 
 _FIX_ADDRESSES = """import ctypes, os, sys

@@ -38,7 +38,7 @@ class OptionsPlugin:
         for name in _SELECTIONS:
             if getattr(config.option, name, None):
                 setattr(config.option, name, False)
-        config.option.usepdb = False
+        config.option.usepdb = config.option.trace = False
         # Not None: that would leave the ini setting in force, which names the user's file.
         config.option.log_file = os.devnull
 

@@ -11,7 +11,7 @@ import gc
 import os
 import sys
 import warnings
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 
@@ -105,7 +105,9 @@ class Worker:
         if self._is_repetition(report):
             return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        self._journal.write("report", case=report.nodeid, report=data)
+        # Another plugin's attribute that JSON would change is of no use to that plugin in the user's pytest.
+        kept = {name: value for name, value in data.items() if not _is_changed_by_json(value)}
+        self._journal.write("report", case=report.nodeid, report=kept)
 
     def _is_repetition(self, report: pytest.TestReport) -> bool:
         """Whether a round reports a subtest again that the first call, or an earlier round as failed, reported."""
@@ -175,6 +177,15 @@ class Worker:
             finally:
                 self._is_repeating = False
         return result
+
+
+def _is_changed_by_json(value: object) -> bool:
+    """Whether JSON has no such thing: a set, or a key that is no text."""
+    if isinstance(value, Mapping):
+        return any(not isinstance(key, str) or _is_changed_by_json(one) for key, one in value.items())
+    if isinstance(value, list | tuple):
+        return any(map(_is_changed_by_json, value))
+    return isinstance(value, set | frozenset)
 
 
 def _select(session: pytest.Session, assignment: Assignment) -> None:

@@ -26,12 +26,12 @@ def make_process(
     has_trace: bool = True,
     failure: str = "",
     failing: Collection[str] = (),
+    skipped: Collection[str] = (),
 ) -> MeasuredProcess:
     """A process in which `cases` ended and `crashed` started."""
     problems = problems or {}
-    reports = tuple(
-        PhaseReport(case, {"outcome": "failed" if case in failing else "passed", "when": "call"}) for case in cases
-    )
+    outcomes = {**dict.fromkeys(failing, "failed"), **dict.fromkeys(skipped, "skipped")}
+    reports = tuple(PhaseReport(case, {"outcome": outcomes.get(case, "passed"), "when": "call"}) for case in cases)
     manifest = Manifest(
         run=run,
         session="session",
@@ -49,7 +49,7 @@ def make_process(
         exit_code=0 if end is ProcessEnd.COMPLETE else None,
         tree=tree,
     )
-    seen = [case for case in cases if has_trace and case not in problems and case not in unmeasured]
+    seen = [case for case in cases if has_trace and case not in problems and case not in (*unmeasured, *skipped)]
     return MeasuredProcess(
         manifest,
         tuple(make_runs([1000.0], "session", subject=Subject(case))[0] for case in seen),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
@@ -166,6 +167,17 @@ def test_a_test_that_measured_nothing_is_not_repeated() -> None:
 
     assert not state.pending
     assert dict(state.problems) == {NAMES[0]: NOTHING_MEASURED}
+
+
+def test_a_test_that_is_skipped_in_a_later_process_keeps_what_was_measured_and_has_no_problem() -> None:
+    state = plan(GateState(SessionPlan(CASES, 2)), StoredRuns())
+
+    for process in (make_process(NAMES), make_process(NAMES, run="later", skipped=NAMES[:1])):
+        state = absorb(state, (process,))
+
+    assert not state.problems
+    counts = Counter(summary.subject.case for summary in state.accepted)
+    assert [counts[name] for name in NAMES[:2]] == [1, 2]
 
 
 def test_a_revision_whose_process_dies_never_ends_as_a_pass() -> None:
