@@ -333,14 +333,35 @@ def test_a_session_that_measured_nothing_and_wrote_no_report_is_no_pass_and_says
     assert "Traceback" not in done.stderr
 
 
+def download(folder: Path, uploaded: dict[int, str]) -> list[str]:
+    """Places files as the actions do, by the paths that the workflow gives them.
+
+    upload-artifact keeps the folders from the first wildcard on, and download-artifact puts each artifact that a
+    pattern has found into a folder of its name.
+    """
+    upload, fetch = (
+        next(step["with"] for step in jobs("gpu-shards.yml")[job]["steps"] if action in step.get("uses", ""))
+        for job, action in (("measure", "upload-artifact"), ("judge", "download-artifact"))
+    )
+    before, wildcard, _ = upload["path"].partition("*")
+    assert wildcard
+    assert "pattern" in fetch
+    assert "merge-multiple" not in fetch
+    files = []
+    for number, path in uploaded.items():
+        name = upload["name"].replace("${{ strategy.job-index }}", str(number))
+        files.append(f"{fetch['path']}/{name}/{path.removeprefix(before)}")
+        (folder / files[-1]).parent.mkdir(parents=True)
+        (folder / files[-1]).touch()
+    return files
+
+
 def test_each_runner_measures_its_shard_and_one_job_judges_all_of_them(tmp_path):
     fake(tmp_path, "pytest", "exit 0")
     fake(tmp_path, "pytest-nsight", "exit 1")
-    for number in (0, 1):
-        (tmp_path / f"nsight-shards/nsight-shard-{number}").mkdir(parents=True)
-        (tmp_path / f"nsight-shards/nsight-shard-{number}/shard.json").touch()
     strategy = jobs("gpu-shards.yml")["measure"]["strategy"]
     measure, judge = shell("gpu-shards.yml", "measure", "Measure this shard"), jobs("gpu-shards.yml")["judge"]
+    files = download(tmp_path, {number: f".nsight/20250101-00000{number}-ab/shard.json" for number in (0, 1)})
 
     for shard in strategy["matrix"]["shard"]:
         assert run(measure, tmp_path, NSIGHT_PATHS="perf_tests/ a/", SHARD=shard).returncode == 0
@@ -349,7 +370,6 @@ def test_each_runner_measures_its_shard_and_one_job_judges_all_of_them(tmp_path)
     measured = [call.partition("--nsight-shard ")[2] for call in calls(tmp_path)[:2]]
     assert measured == ["1/2 perf_tests/ a/", "2/2 perf_tests/ a/"]
     assert judged.returncode == 1
-    files = [f"nsight-shards/nsight-shard-{number}/shard.json" for number in (0, 1)]
     assert calls(tmp_path)[2].startswith(f"pytest-nsight report {' '.join(files)} --html nsight.html --report ")
     assert (strategy["fail-fast"], judge["if"], judge["runs-on"]) == (False, "always()", "ubuntu-latest")
 
