@@ -8,7 +8,8 @@ from pathlib import Path
 
 from pytest_nsight.controller.joined_shards import is_shard, join_shards
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.model.units import count
+from pytest_nsight.model.verdicts import SessionResult, VerdictKind
 from pytest_nsight.report import terminal
 from pytest_nsight.report.registry import (
     ReportFile,
@@ -75,7 +76,19 @@ def report(request: ReportRequest, width: int) -> Reported:
     result = join_sessions([read_session(path) for path in request.sessions])
     _publish(result, files)
     fails = any(verdict.kind.fails_in(strict=result.strict) for verdict in result.verdicts)
-    return Reported(written or terminal.render(result, width), fails)
+    text = written or terminal.render(result, width)
+    return Reported("\n".join(line for line in (text, _describe_unjudged(result)) if line), fails)
+
+
+def _describe_unjudged(result: SessionResult) -> str:
+    """A sentence on cases of shards, which `session.json` holds without a judgement; "" where there are none."""
+    cases = {verdict.subject.case for verdict in result.verdicts if verdict.kind is VerdictKind.MEASURED}
+    if not cases:
+        return ""
+    return (
+        f"NOT JUDGED: {count(len(cases), 'case')} of shards, which are judged together only; give the shard.json "
+        "of each: pytest-nsight report .nsight/*/shard.json"
+    )
 
 
 def _report_shards(request: ReportRequest, files: Sequence[ReportFile], width: int) -> Reported:

@@ -30,6 +30,7 @@ class Made:
     gaps: tuple[str, ...] = ()
     affected: AffectedCases | None = None
     lost_part_of: str = ""
+    unstored: bool = False
 
 
 def unslowed() -> GateState:
@@ -45,7 +46,7 @@ def write(folder: Path, number: int, made: Made = Made(), *, slower: bool = Fals
     own = replace(own, **dict(made.state))  # type: ignore[arg-type]
     path = folder / f"{number}-{len(list(folder.iterdir()))}"
     path.mkdir()
-    known = stored()
+    known = StoredRuns({}) if made.unstored else stored()
     if made.lost_part_of:
         part = Subject(made.lost_part_of, "fused")
         known = StoredRuns(

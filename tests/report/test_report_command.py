@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.cli import main
-from pytest_nsight.model.verdicts import SessionResult
+from pytest_nsight.model.verdicts import SessionResult, VerdictKind
 from pytest_nsight.report.session_file import render
 from tests.report import canned
 
@@ -30,6 +30,19 @@ def test_it_exits_as_the_gate_would(tmp_path: Path) -> None:
     assert main(["report", record(tmp_path / "one", lenient)]) == 0
     assert main(["report", record(tmp_path / "two", dataclasses.replace(lenient, strict=True))]) == 1
     assert main(["report", record(tmp_path / "three", strict)]) == 1
+
+
+def test_shards_given_as_sessions_are_said_to_be_unjudged(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    verdicts = [dataclasses.replace(one, kind=VerdictKind.MEASURED) for one in canned.quiet().verdicts]
+    files = [f"{record(tmp_path / str(n), canned.session((one,)))}/session.json" for n, one in enumerate(verdicts)]
+    said = "NOT JUDGED: 3 cases of shards, which are judged together only; give the shard.json of each: "
+
+    for more in ([], ["--html", "out.html"]):
+        assert main(["report", *files, *more]) == 0
+        assert f"{said}pytest-nsight report .nsight/*/shard.json\n" in capsys.readouterr().out
 
 
 def test_sessions_are_joined_and_written_in_every_form_asked_for(

@@ -15,6 +15,8 @@ import pytest
 
 from pytest_nsight.setup_repository.initialise import TEMPLATES, render, set_up
 from pytest_nsight.setup_repository.workflows import install_commands, render_workflows
+from tests.controller.test_joined_shards import Made
+from tests.controller.test_joined_shards import write as write_shard
 
 pytestmark = pytest.mark.slow
 
@@ -30,6 +32,7 @@ RENDERED = render_workflows(
     install=INSTALL,
 )
 ALL = {**RENDERED, **{name: (OURS / name).read_text() for name in ("test.yml", "publish.yml")}}
+JUDGES = [("gpu-gate.yml", "measure"), ("gpu-shards.yml", "judge"), ("gpu-compare.yml", "compare")]
 Job = dict[str, Any]
 
 
@@ -307,6 +310,7 @@ def test_several_paths_are_measured(tmp_path):
     )
 
 
+@pytest.mark.parametrize(("workflow", "job"), JUDGES)
 @pytest.mark.parametrize(
     ("verdicts", "unmeasured", "code"),
     [
@@ -315,18 +319,44 @@ def test_several_paths_are_measured(tmp_path):
         ([], [], 1),
     ],
 )
-def test_a_session_in_which_nothing_was_judged_is_no_pass(tmp_path, verdicts, unmeasured, code):
+def test_a_session_in_which_nothing_was_judged_is_no_pass(tmp_path, verdicts, unmeasured, code, workflow, job):
     result = {
         "benchmarks": [{"extra_info": {"nsight": {"verdict": verdict}}} for verdict in verdicts],
         "nsight": {"unmeasured": [{"verdict": verdict} for verdict in unmeasured]},
     }
     (tmp_path / "nsight.json").write_text(json.dumps(result))
 
-    assert run(shell("gpu-gate.yml", "measure", "Something was judged"), tmp_path).returncode == code
+    done = run(shell(workflow, job, "Something was judged"), tmp_path)
+
+    assert done.returncode == code
+    assert f" of {len(verdicts) + len(unmeasured)} verdicts are settled" in done.stdout
 
 
-def test_a_session_that_measured_nothing_and_wrote_no_report_is_no_pass_and_says_so(tmp_path):
-    done = run(shell("gpu-gate.yml", "measure", "Something was judged"), tmp_path)
+@pytest.mark.parametrize(("workflow", "job"), JUDGES)
+def test_what_is_checked_for_verdicts_is_written_by_the_step_before(workflow, job):
+    steps = jobs(workflow)[job]["steps"]
+    (place,) = (place for place, step in enumerate(steps) if step.get("name") == "Something was judged")
+
+    assert "json=nsight.json" in steps[place - 1]["run"]
+
+
+def test_shards_without_a_baseline_are_no_pass(tmp_path):
+    """What the report of shards writes, and nothing made up, is what the step reads."""
+    files = [f"{write_shard(tmp_path, number, Made(unstored=True))}/shard.json" for number in (1, 2)]
+    command = [sys.executable, "-m", "pytest_nsight.cli", "report", *files, "--report", "json=nsight.json"]
+    reported = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
+
+    judged = run(shell("gpu-shards.yml", "judge", "Something was judged"), tmp_path)
+
+    assert reported.returncode == 0, reported.stderr
+    assert "without baseline" in reported.stdout
+    assert judged.returncode == 1
+    assert "store baselines on these runners' GPU model" in judged.stderr
+
+
+@pytest.mark.parametrize(("workflow", "job"), [("gpu-gate.yml", "measure"), ("gpu-compare.yml", "compare")])
+def test_a_session_that_measured_nothing_and_wrote_no_report_is_no_pass_and_says_so(tmp_path, workflow, job):
+    done = run(shell(workflow, job, "Something was judged"), tmp_path)
 
     assert done.returncode == 1
     assert "Nothing was measured" in done.stderr
