@@ -105,6 +105,9 @@ def _judge(
         lacking = visible(name_some(plugin.lacking) or "all of them")
         why = f"; not importable here: {visible(name_some(plugin.broken))}" if plugin.broken else ""
         return Verified(f"NOT JUDGED: tests of the session are not collected here: {lacking}{why}", CANNOT)
+    if plugin.only_collects:
+        text = "pytest has only collected; leave --collect-only out, also in addopts and PYTEST_ADDOPTS"
+        return Verified(f"NOT JUDGED: {text}", CANNOT)
     if code == pytest.ExitCode.OK and not plugin.has_judged:
         text = "pytest was ended with exit code 0 before it was done; let nothing call pytest.exit(returncode=0)"
         return Verified(f"NOT JUDGED: {text}", CANNOT)
@@ -136,6 +139,7 @@ class VerifyPlugin:
         broken: files and folders that pytest could not collect.
         was_interrupted: whether the user ended pytest, which gives collection errors the same exit code.
         is_strict: whether --nsight-strict is on.
+        only_collects: whether --collect-only is on, with which pytest runs its loop and judges nothing.
     """
 
     __name__ = "nsight-verify"  # pytest registers a plugin object under this name
@@ -150,6 +154,7 @@ class VerifyPlugin:
         self.broken: tuple[str, ...] = ()
         self.was_interrupted = False
         self.is_strict = False
+        self.only_collects = False
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Remembers what could not be collected, as where a library of the tests is missing."""
@@ -178,6 +183,7 @@ class VerifyPlugin:
         settings = read_settings(session.config)
         known = set(self._evidence.cases)
         self.is_strict, self.has_collected = settings.strict, True
+        self.only_collects = bool(session.config.option.collectonly)
         tests = {case: file for case, file in name_files(session.items).items() if case in known}
         self.lacking = tuple(case for case in self._evidence.cases if case not in tests)
         self.unrecorded = tuple(item.nodeid for item in session.items if item.nodeid not in known)

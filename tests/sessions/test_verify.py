@@ -285,3 +285,22 @@ def test_a_plugin_that_ends_pytest_before_the_verdicts_leaves_the_session_unjudg
 
     assert result.returncode == 4, result.stdout + result.stderr
     assert "NOT JUDGED: pytest was ended with exit code 0" in result.stdout
+
+
+@pytest.mark.parametrize("place", ["argument", "strict", "ini", "environment"])
+def test_a_pytest_that_only_collects_leaves_the_session_unjudged(
+    copies: tuple[Path, Path], monkeypatch: pytest.MonkeyPatch, place: str
+) -> None:
+    given = {
+        "argument": ["--collect-only"],
+        "strict": ["--co", "--nsight-strict"],
+        "ini": ["-o", "addopts=--collect-only"],
+    }.get(place, [])
+    if place == "environment":
+        monkeypatch.setenv("PYTEST_ADDOPTS", "--collect-only")
+
+    result = verify(copies, *given)
+
+    assert result.returncode == 4, result.stdout + result.stderr
+    assert "NOT JUDGED: pytest has only collected; leave --collect-only out" in result.stdout
+    assert "OF THIS TREE" not in result.stdout
