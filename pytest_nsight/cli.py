@@ -40,9 +40,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         arguments: what follows the program's name; the process's own where None.
 
     Returns:
-        0 if all is well, 1 if the command found a fault, 2 if it could not do its work (`verify`: 4, since 2 is
-        pytest's code for an interrupted session); 128 and the number of the signal that ended it: 130 for Ctrl-C,
-        141 if nobody reads on.
+        0 if all is well, 1 if the command found a fault, 2 if it could not do its work (`run` and `verify`: 4, as 2
+        is pytest's code for an interrupted session); 128 and the number of the signal that ended it: 130 for
+        Ctrl-C, 141 if nobody reads on.
     """
     parser = _parser()
     given = list(sys.argv[1:] if arguments is None else arguments)
@@ -132,6 +132,7 @@ def _parser() -> argparse.ArgumentParser:
         usage="pytest-nsight run [-h] [--name NAME] [options of pytest --nsight] -- python bench.py ...",
     )
     run.add_argument("--name", help="name to use in case ids in place of the script's arguments")
+    run.set_defaults(failure_code=4)
     add_verify_arguments(
         add(
             "verify",
@@ -283,8 +284,7 @@ def _keep_freed_memory() -> None:
 
     if sys.platform != "linux":
         return
-    mallopt = getattr(ctypes.CDLL(None), "mallopt", None)
-    if mallopt is not None:
+    if (mallopt := getattr(ctypes.CDLL(None), "mallopt", None)) is not None:
         for parameter, value in _MALLOC_SETTINGS:
             mallopt(parameter, value)
 

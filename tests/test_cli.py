@@ -107,7 +107,7 @@ def test_a_place_that_cannot_be_written_is_told_before_anything_is_measured(
         (("compare", "closed/a", "closed/b"), 2),
         (("report", "closed/a"), 2),
         (("verify", "closed/a"), 4),
-        (("run", "--", "closed/bench.py"), 2),
+        (("run", "--", "closed/bench.py"), 4),
     ],
     ids=lambda value: value[0] if isinstance(value, tuple) else str(value),
 )

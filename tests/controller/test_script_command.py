@@ -155,6 +155,15 @@ def test_the_options_before_the_dashes_reach_pytest_in_order(here: Path, started
     assert plugin._script.arguments == ("--", "--name", "x")
 
 
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize("command", [["gone.py"], ["python", "-m", "gone"], []])
+def test_what_cannot_be_run_has_the_exit_code_of_a_gate_that_cannot_measure(
+    command: list[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert cli.main(["run", "--", *command]) == 4
+    assert capsys.readouterr().err.startswith("pytest-nsight: ")
+
+
 def test_other_commands_refuse_what_they_do_not_know() -> None:
     with pytest.raises(SystemExit):
         cli.main(["doctor", "--nsight-save"])
