@@ -16,6 +16,7 @@ from pytest_nsight.report.registry import (
     describe_written,
     publish,
     read_requests,
+    refuse_shared_files,
     step_summary_path,
     workflow_commands,
 )
@@ -65,6 +66,8 @@ def report(request: ReportRequest, width: int) -> Reported:
     """
     requests = [*([f"html={request.html}"] if request.html else []), *request.reports]
     files = read_requests(requests, Path.cwd(), "--report")
+    if request.table is not None:
+        refuse_shared_files([ReportFile("table", request.table), *files])
     if any(is_shard(path) for path in request.sessions):
         return _report_shards(request, files, width)
     written = _name_files(request, files)

@@ -81,6 +81,16 @@ def read_requests(texts: Iterable[str], folder: Path, source: str = "--nsight-re
         UsageError: one is not NAME=PATH, no report has that name, or two have the same file.
     """
     files = tuple(_read_request(text, folder, source) for text in texts)
+    refuse_shared_files(files)
+    return files
+
+
+def refuse_shared_files(files: Iterable[ReportFile]) -> None:
+    """Refuses to write one report over another.
+
+    Raises:
+        UsageError: two have the same file.
+    """
     names: dict[Path, str] = {}
     for file in files:
         other = names.setdefault(file.path.resolve(), file.name)
@@ -89,7 +99,6 @@ def read_requests(texts: Iterable[str], folder: Path, source: str = "--nsight-re
                 f"the reports {other} and {file.name} would both be written to {file.path}, one over the other; "
                 "give each a file of its own"
             )
-    return files
 
 
 def _read_request(text: str, folder: Path, source: str) -> ReportFile:

@@ -68,6 +68,8 @@ def test_sessions_are_joined_and_written_in_every_form_asked_for(
         (["nowhere"], "holds no session.json"),
         ([__file__], "test_report_command.py is no session.json of a session; give a session's folder below"),
         (["one", "--report", "nosuch=x"], "no such report"),
+        (["one", "--table", "x.csv", "--html", "x.csv"], "the reports table and html would both be written to"),
+        (["one", "--table", "one/../x.csv", "--report", "otava=x.csv"], "the reports table and otava would both"),
         (["one", "--html", "one/session.json/x.html"], "was not written"),
     ],
 )
