@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -110,13 +111,32 @@ def _load_folder(path: Path) -> RunSource | TraceSource:
     if models:
         names = name_some(map(str, models))
         raise UsageError(f"{path} holds baselines of {len(models)} models; give the folder of one: {names}")
+    for folder in (path, *sorted(path.iterdir())):
+        if not (folder / MANIFEST).exists():
+            _refuse_damaged(folder.glob("*.json"))
     return TraceSource(str(path), load_trace(path))
+
+
+def _refuse_damaged(files: Iterable[Path]) -> None:
+    """Names a file that is no JSON at all: nothing but a damaged baseline file is likely to be one.
+
+    Raises:
+        BaselineError: there is such a file.
+    """
+    for file in sorted(files):
+        if not file.is_file() or _is_profiler_trace(_read_head(file)):
+            continue
+        try:
+            json.loads(file.read_bytes())
+        except (ValueError, RecursionError):
+            read_file(file)
 
 
 def _find_baselines(folder: Path) -> list[Path]:
     """The JSON files of a folder of baselines; none where no file is one.
 
     Raises:
+        BaselineError: some are baseline files, and another is damaged.
         UsageError: some are baseline files, and others are not.
     """
     files = sorted(folder.glob("*.json"))
@@ -124,6 +144,7 @@ def _find_baselines(folder: Path) -> list[Path]:
     if len(others) == len(files):
         return []
     if others:
+        _refuse_damaged(others)
         names = name_some(file.name for file in others)
         raise UsageError(
             f"{folder} holds baseline files, and others: {names}; give a folder of baseline files only"

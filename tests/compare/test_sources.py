@@ -58,6 +58,18 @@ def test_a_damaged_baseline_file_is_one_all_the_same(baseline: Path) -> None:
         load_source(baseline)
 
 
+@pytest.mark.parametrize("text", ["{bad", "", "nothing like it"])
+def test_a_baseline_file_that_is_damaged_at_its_beginning_is_named(baseline: Path, text: str) -> None:
+    healthy = baseline.read_text()
+    baseline.write_text(text)
+    # Of the folder of all models, that of one, and that of one in which another file is sound.
+    for path, others in ((baseline.parents[1], []), (baseline.parent, []), (baseline.parent, ["sound.json"])):
+        for name in others:
+            (baseline.parent / name).write_text(healthy)
+        with pytest.raises(BaselineError, match=rf"^baseline file {baseline}: .*git checkout"):
+            load_source(path)
+
+
 def test_a_folder_of_recordings_is_named_as_such(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text(TRACE)
     (tmp_path / "b.json.gz").write_bytes(gzip.compress(TRACE.encode()))
