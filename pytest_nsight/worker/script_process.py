@@ -29,6 +29,7 @@ from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
+from pytest_nsight.worker.process_end import limit_waits
 from pytest_nsight.worker.process_health import is_device_error
 from pytest_nsight.worker.rounds import RoundPlan
 from pytest_nsight.worker.script_adapters import list_patches
@@ -198,6 +199,8 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
         _warn_of_unlisted(measured, assignment, job.script, journal)
     code = int(bool(measured.failed or measured.left))
     journal.write("end", code=code)
+    # Nothing is measured any more, and the script can end no thread that it has left.
+    limit_waits()
     return code
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -291,6 +292,48 @@ def test_a_script_all_of_whose_calls_raise_says_why_nothing_is_measured(gate: Ga
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     result.stderr.fnmatch_lines([f"ERROR: bench.py called nothing that can be measured; {RAISED}: it has to call*"])
+
+
+LEAVES = """
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+def alpha():
+    return do_bench(lambda: x + x)
+
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("t = threading.Thread(target=stop.wait); t.start()", "t.join()"),
+        ("t = fork.Process(target=stop.wait); t.start()", "t.join()"),
+        ("t = ProcessPoolExecutor(1, fork); t.submit(abs, 1).result()", "t.shutdown()"),
+    ],
+    ids=["thread", "process", "pool"],
+)
+def test_what_the_rest_of_a_script_would_end_does_not_hold_up_a_later_pass(
+    gate: Gate, begin: str, end: str
+) -> None:
+    # The first pass comes to the script's own end.
+    script = f"""{LEAVES}
+fork = multiprocessing.get_context("fork")
+stop = fork.Event()
+{begin}
+alpha()
+stop.set()
+{end}
+"""
+    began_s = time.monotonic()
+    result = gate(*CLOCK, "-v", "--nsight-runs=1", "--nsight-timeout=30s", script=script)
+
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+    assert time.monotonic() - began_s < 25
 
 
 @pytest.mark.long
