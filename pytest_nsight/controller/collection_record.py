@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
 
 from pytest_nsight.controller.completeness import Collected
+from pytest_nsight.controller.raised_calls import RaisedCalls
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.untested_files import CollectedFiles
 
@@ -17,10 +18,12 @@ class CollectionRecord:
 
     Attributes:
         deselected: tests that the user did not select.
+        raised: name of a script's call that raised in the first pass -> its error.
     """
 
     def __init__(self) -> None:
         self.deselected: list[pytest.Item] = []
+        self.raised: Mapping[str, str] = {}
         self._found: dict[str, None] = {}
         self._without_tests: list[pytest.CollectReport] = []
 
@@ -47,4 +50,5 @@ class CollectionRecord:
             return Collected.of(session.items, others, session.config, files)
         # What it is asked to collect is the script alone, whose calls depend on its arguments.
         collected = Collected.of(session.items, others, session.config, replace(files, asked=()))
-        return replace(collected, scope=settings.script.scope)
+        scope = settings.script.scope
+        return replace(collected, scope=scope, raised=RaisedCalls(scope, self.raised))

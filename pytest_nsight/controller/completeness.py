@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines import store
+from pytest_nsight.controller.raised_calls import NO_RAISED, RaisedCalls, describe_stored
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.untested_files import NO_FILES, CollectedFiles, describe_untested, write_prune
 from pytest_nsight.gate.state import GateState, SerialisedReport
@@ -34,6 +35,7 @@ class Collected:
         fingerprint: of the division among shards, "" where this plugin has divided nothing.
         scope: where a script was measured: the node id of its cases, less their own names; else "".
         files: what pytest was asked to collect, and which files gave a test.
+        raised: calls of a script that raised, so that they are no cases.
     """
 
     known: frozenset[str] = frozenset()
@@ -44,6 +46,7 @@ class Collected:
     fingerprint: str = ""
     scope: str = ""
     files: CollectedFiles = NO_FILES
+    raised: RaisedCalls = NO_RAISED
 
     @classmethod
     def of(
@@ -128,15 +131,23 @@ def _them(things: Sequence[str]) -> str:
     return "it" if len(things) == 1 else "them"
 
 
-def describe_removed(removed: Sequence[str]) -> str:
-    """A sentence on stored cases whose tests are gone, "" if there are none."""
+def describe_removed(removed: Sequence[str], folder: str = "", *, are_calls: bool = False) -> str:
+    """A sentence on stored cases whose tests are gone, "" if there are none.
+
+    Args:
+        removed: their node ids.
+        folder: of all baselines as the user gave it, "" for the one that the ini file or the default names.
+        are_calls: whether they were calls of a script. Only the script knows which are gone, so the command has
+            to name them.
+    """
     if not removed:
         return ""
+    remedy = write_prune(removed, folder) if are_calls else "pytest-nsight baselines prune --delete"
     verb = "has" if len(removed) == 1 else "have"
     them = _them(removed)
     return (
         f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks {them}: "
-        f"{name_cases(removed)}; if that is intended, remove {them} with: pytest-nsight baselines prune --delete"
+        f"{name_cases(removed)}; if that is intended, remove {them} with: {remedy}"
     )
 
 
@@ -227,9 +238,12 @@ def find_gaps(settings: Settings, state: GateState, collected: Collected) -> Col
     stored = store.load(settings.baselines, store.model_slug(state.device)).runs
     cases = {subject.case for subject in stored if not subject.is_canary}
     removed = collected.find_removed(cases, settings.root)
+    raised = collected.raised.find_stored(removed)
+    gone = [case for case in removed if case not in raised]
     found = (
         describe_without_mark(collected.find_without_mark(cases), folder),
-        describe_removed(removed),
+        describe_stored(raised),
+        describe_removed(gone, folder, are_calls=bool(collected.scope)),
     )
     certain = (*unmarked, *filter(None, found))
     untested = collected.files.find_untested(cases.difference(removed), settings.root)

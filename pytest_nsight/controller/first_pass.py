@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
+from pytest_nsight.controller.raised_calls import RaisedCalls
 from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.model.errors import UsageError, unwritable
@@ -85,7 +86,8 @@ def list_calls(settings: Settings, session: Path, where: Path, variables: Mappin
         )
     found = FirstPass.read(folder)
     if not found.calls:
-        sentences = (*found.unmeasured, _explain_input(script))
+        raised = RaisedCalls(script.scope, found.raised).describe()
+        sentences = (*found.unmeasured, *raised, _explain_input(script))
         others = "".join(f"; {sentence}" for sentence in sentences if sentence)
         raise UsageError(
             f"{script.file} called nothing that can be measured{others}: it has to call {MEASURED}, in its own "

@@ -120,17 +120,25 @@ def last_attempt(reports: Sequence[Mapping[str, Any]]) -> Sequence[Mapping[str, 
     return [report for report in last if not is_subtest(report) or report["outcome"] == "failed"]
 
 
+_STACK = '  File "'
+"""How the stack of an error begins, as Python's module traceback writes it."""
+
+
 def first_line_of(longrepr: object) -> str:
     """The first line of why a phase did not pass, "" for none.
 
     Args:
         longrepr: as pytest serialises it: a traceback, of a skip the file, the line and the reason, or a text.
+            Of a script it is a text that begins with the stack, whose lines are indented.
     """
     if isinstance(longrepr, Mapping):
         longrepr = (longrepr.get("reprcrash") or {}).get("message")
     elif isinstance(longrepr, (list, tuple)):
         longrepr = longrepr[-1] if longrepr else ""
-    return next(iter(str(longrepr or "").strip().splitlines()), "")
+    lines = str(longrepr or "").strip("\n").splitlines()
+    if lines and lines[0].startswith(_STACK):
+        lines = [line for line in lines if not line.startswith(" ")] or lines
+    return next((line.strip() for line in lines if line.strip()), "")
 
 
 @dataclass(frozen=True, slots=True)

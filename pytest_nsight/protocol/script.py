@@ -13,7 +13,7 @@ import pickle
 import re
 import shlex
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
 from pytest_nsight.protocol.json_files import read_json_file
@@ -69,12 +69,12 @@ class FirstPass:
     Attributes:
         calls: their names, in order.
         unmeasured: sentences on what it made beside them.
-        failed: names of calls that raised, which are no cases.
+        raised: name of a call that raised, which is no case -> the line that names its error.
     """
 
     calls: tuple[str, ...]
     unmeasured: tuple[str, ...] = ()
-    failed: tuple[str, ...] = ()
+    raised: Mapping[str, str] = field(default_factory=dict)
 
     def write(self, folder: Path) -> None:
         """Writes them into the folder of the first pass."""

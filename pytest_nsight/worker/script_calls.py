@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
+from os import getpid
+from pathlib import PurePath
 from types import FrameType
 from typing import Any, TypeVar
 
@@ -26,6 +28,7 @@ _OWN = "pytest_nsight"
 _MAIN = "__main__"
 _MODULE_LEVEL = "module"
 _QUICK_ROUNDS = 5
+_INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -81,11 +84,13 @@ class CallRouter:
 
     def __init__(self, handle: Callable[[str, Call], Any]) -> None:
         self._handle = handle
+        self._pid = getpid()
         self._thread = threading.get_ident()
         self._is_inside = False
         self._label = ""
         self._trusted = ""
         self._counts: dict[str, int] = {}
+        self._used: set[str] = set()
         self._unmeasured: dict[str, None] = {}
 
     @property
@@ -141,10 +146,10 @@ class CallRouter:
             self._trusted = before
 
     def _counts_call(self, caller: FrameType | None) -> bool:
-        module = _module_of(caller)
-        # Packages beside these bring autotuners of their own, whose calls depend on what is cached.
-        is_library = module.partition(".")[0] in LIBRARIES or "autotun" in module
-        if is_library and module != self._trusted:
+        # A forked child has a copy of the handler, whose results reach nobody.
+        if getpid() != self._pid:
+            return False
+        if _is_librarys(caller) and _module_of(caller) != self._trusted:
             return False
         # The first thread may be inside of a call meanwhile, so this comes first.
         if threading.get_ident() != self._thread:
@@ -153,12 +158,16 @@ class CallRouter:
         return not self._is_inside
 
     def _next_name(self, base: str) -> str:
-        self._counts[base] = self._counts.get(base, 0) + 1
-        if self._counts[base] == 1:
-            return base
+        """The name of the next call; a label of the script may look like a name that was made here."""
         # What stands in brackets stays at the end, as in the ids of parametrized tests.
         name, bracket, rest = base.partition("[")
-        return f"{name}#{self._counts[base]}{bracket}{rest}"
+        found, number = base, self._counts.get(base, 1)
+        while found in self._used:
+            number += 1
+            found = f"{name}#{number}{bracket}{rest}"
+        self._counts[base] = number
+        self._used.add(found)
+        return found
 
 
 def _find_caller() -> FrameType | None:
@@ -167,6 +176,20 @@ def _find_caller() -> FrameType | None:
     while frame is not None and _module_of(frame).partition(".")[0] == _OWN:
         frame = frame.f_back
     return frame
+
+
+def _is_librarys(frame: FrameType | None) -> bool:
+    """Whether the frame belongs to a library whose own calls do not count."""
+    module = _module_of(frame)
+    if module.partition(".")[0] in LIBRARIES:
+        return True
+    # Other installed packages bring autotuners of their own, whose calls depend on what is cached.
+    return frame is not None and "autotun" in module and _is_installed(frame)
+
+
+def _is_installed(frame: FrameType) -> bool:
+    """Whether the frame's code was installed as a package, and does not lie beside the script."""
+    return not _INSTALLED.isdisjoint(PurePath(frame.f_code.co_filename).parts)
 
 
 def _module_of(frame: FrameType | None) -> str:

@@ -21,7 +21,7 @@ from pytest_nsight.collectors.lookup import find_factory
 from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.job import OTHER_TREE, WORKER_LOG, Assignment, Job
-from pytest_nsight.protocol.manifest_events import CaseWarning, Journal
+from pytest_nsight.protocol.manifest_events import CaseWarning, Journal, first_line_of
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.protocol.script import FirstPass, Script, read_values, write_values
@@ -29,6 +29,7 @@ from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
+from pytest_nsight.worker.process_end import limit_waits
 from pytest_nsight.worker.process_health import is_device_error
 from pytest_nsight.worker.rounds import RoundPlan
 from pytest_nsight.worker.script_adapters import list_patches
@@ -45,20 +46,20 @@ class Listing:
 
     Attributes:
         values: name of a call -> what it returned, pickled.
-        failed: names of calls that raised.
+        raised: name of a call that raised -> the line that names its error.
     """
 
     def __init__(self) -> None:
         self.values: dict[str, bytes] = {}
-        self.failed: list[str] = []
+        self.raised: dict[str, str] = {}
         self._has_gpu = bool(gpu_names())
 
     def handle(self, name: str, call: Call) -> Any:
         """The value of one call. A call that raises is no case: the script handles its error."""
         try:
             value = find_value(call, has_gpu=self._has_gpu)
-        except Exception:
-            self.failed.append(name)
+        except Exception as error:
+            self.raised[name] = first_line_of(describe_error(error))
             raise
         self.values[name] = pickle.dumps(value)
         return value
@@ -78,7 +79,7 @@ class MeasuredPass:
         self._run = run
         self._script = script
         self._values = read_values(Path(script.first_pass))
-        self._failed_first = frozenset(FirstPass.read(Path(script.first_pass)).failed)
+        self._raised_first = frozenset(FirstPass.read(Path(script.first_pass)).raised)
         self._has_gpu = bool(gpu_names())
         self.left = dict.fromkeys(assignment.cases)
         self.unlisted: list[str] = []
@@ -96,7 +97,7 @@ class MeasuredPass:
         """
         case = self._script.case(name)
         if name not in self._values:
-            if name not in self._failed_first:
+            if name not in self._raised_first:
                 self.unlisted.append(name)
             return find_value(call, has_gpu=self._has_gpu)
         if case in self.left:
@@ -163,7 +164,7 @@ def main(folder: Path) -> int:
         print(f"Traceback (most recent call last):\n{describe_error(error)}", file=sys.stderr)  # noqa: T201
         return 1
     write_values(folder, listing.values)
-    FirstPass(tuple(listing.values), router.unmeasured, tuple(listing.failed)).write(folder)
+    FirstPass(tuple(listing.values), router.unmeasured, listing.raised).write(folder)
     return 0
 
 
@@ -190,7 +191,7 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
             journal.write("wrong_import", **asdict(found))
     if failure is not None and measured.failed:
         # Other processes measure that case alone, and the cases after it.
-        text = describe_error(failure.__cause__ or failure).splitlines()[-1]
+        text = first_line_of(describe_error(failure.__cause__ or failure))
         journal.write("process_failure", case=measured.failed, text=text)
     elif measured.left and job.tree != OTHER_TREE:
         _report_missing(measured, job.script, journal, failure, folder / WORKER_LOG)
@@ -198,6 +199,8 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
         _warn_of_unlisted(measured, assignment, job.script, journal)
     code = int(bool(measured.failed or measured.left))
     journal.write("end", code=code)
+    # Nothing is measured any more, and the script can end no thread that it has left.
+    limit_waits()
     return code
 
 

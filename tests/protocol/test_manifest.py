@@ -224,6 +224,12 @@ def test_the_times_of_a_phase_are_bounded(found: object, duration_s: float, stop
         (["/home/me/test_a.py", 12, "Skipped: no time\nat all"], "Skipped: no time"),
         ([], ""),
         ("\n[XPASS(strict)] known\n", "[XPASS(strict)] known"),
+        (
+            '  File "bench.py", line 7, in f\n    g(1)\nTypeError: g() takes 0\nNote',
+            "TypeError: g() takes 0",
+        ),
+        ("bench.py failed before this call\n  File ...\nOSError: full", "bench.py failed before this call"),
+        ('  File "bench.py", line 7, in f', 'File "bench.py", line 7, in f'),
         (None, ""),
     ],
 )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import time
 from collections.abc import Callable
 from pathlib import Path
 
@@ -240,26 +241,99 @@ def test_a_script_that_makes_other_calls_each_time_is_found_out(
     assert result.ret == (pytest.ExitCode.TESTS_FAILED if failed else pytest.ExitCode.OK)
 
 
-@pytest.mark.long
-def test_a_call_whose_error_the_script_catches_is_no_case_and_no_warning(gate: Gate) -> None:
-    script = """
-def broken():
-    return do_bench(lambda: 1 / 0)
+CATCHES = """
+def fused():
+    return do_bench(lambda: BREAK)
 
 def alpha():
     return do_bench(lambda: x + x)
 
 try:
-    broken()
+    fused()
 except ZeroDivisionError:
     print("too large for this board")
-alpha()
 """
-    result = gate(*CLOCK, "-v", script=script)
+RAISED = "1 call raised in the first pass and is not measured: fused: ZeroDivisionError: division by zero"
+
+
+@pytest.mark.long
+def test_a_call_whose_error_the_script_catches_is_no_case_and_no_warning_and_is_named(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    result = gate(*CLOCK, "-v", "--nsight-markdown=report.md", script=CATCHES.replace("BREAK", "1 / 0") + "alpha()")
 
     assert result.ret == 0
     result.assert_outcomes(passed=1, warnings=0)
     assert "did not make" not in result.stdout.str()
+    assert " ".join(result.stdout.str().split()).count(RAISED) == 1
+    assert RAISED in pytester.path.joinpath("report.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.long
+def test_a_stored_call_that_raises_fails_a_strict_session_and_is_not_to_be_removed(gate: Gate) -> None:
+    fine, broken = (CATCHES.replace("BREAK", what) + "alpha()" for what in ("x * x", "1 / 0"))
+    assert gate(*CLOCK, "--nsight-save", "--nsight-runs=1", script=fine).ret == 0
+
+    result = gate(*CLOCK, "--nsight-runs=1", "--nsight-strict", script=broken)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    text = " ".join(result.stdout.str().split())
+    assert f"FAILED --nsight-strict: {RAISED}" in text
+    assert (
+        "nothing checks 1 stored case, because its call raised in the first pass: bench.py::fused; correct the "
+        "script so that it can measure it again" in text
+    )
+    assert "prune" not in text
+
+
+@pytest.mark.long
+def test_a_script_all_of_whose_calls_raise_says_why_nothing_is_measured(gate: Gate) -> None:
+    result = gate(*CLOCK, script=CATCHES.replace("BREAK", "1 / 0"))
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: bench.py called nothing that can be measured; {RAISED}: it has to call*"])
+
+
+LEAVES = """
+import multiprocessing
+import threading
+import time
+from concurrent.futures import ProcessPoolExecutor
+
+def alpha():
+    return do_bench(lambda: x + x)
+
+"""
+
+
+@pytest.mark.long
+@pytest.mark.parametrize(
+    ("begin", "end"),
+    [
+        ("t = threading.Thread(target=stop.wait); t.start()", "t.join()"),
+        ("t = fork.Process(target=stop.wait); t.start()", "t.join()"),
+        ("t = ProcessPoolExecutor(1, fork); t.submit(abs, 1).result()", "t.shutdown()"),
+    ],
+    ids=["thread", "process", "pool"],
+)
+def test_what_the_rest_of_a_script_would_end_does_not_hold_up_a_later_pass(
+    gate: Gate, begin: str, end: str
+) -> None:
+    # The first pass comes to the script's own end.
+    script = f"""{LEAVES}
+fork = multiprocessing.get_context("fork")
+stop = fork.Event()
+{begin}
+alpha()
+stop.set()
+{end}
+"""
+    began_s = time.monotonic()
+    result = gate(*CLOCK, "-v", "--nsight-runs=1", "--nsight-timeout=30s", script=script)
+
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=1)
+    assert time.monotonic() - began_s < 25
 
 
 @pytest.mark.long
@@ -301,7 +375,14 @@ def test_a_recorded_session_is_judged_again_and_a_call_that_is_gone_is_named(
 
     assert gone.ret == 0
     text = " ".join(" ".join(gone.outlines).split())
-    assert "1 stored case has no test any more, so nothing checks it: bench.py::gamma;" in text
+    remedy = "pytest-nsight baselines prune --delete bench.py::gamma"
+    assert (
+        "1 stored case has no test any more, so nothing checks it: bench.py::gamma; if that is intended, remove it "
+        f"with: {remedy}" in text
+    )
+    pruned = pytester.run(sys.executable, "-m", "pytest_nsight.cli", *remedy.split()[1:])
+    assert pruned.ret == 0
+    pruned.stdout.fnmatch_lines(["  bench.py::gamma", "removed from *"])
 
 
 @pytest.mark.long

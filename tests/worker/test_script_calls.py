@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Callable
 from typing import Any
@@ -31,10 +32,10 @@ def bench(body=lambda: None, label=""):
         return name
 
 
-def in_module(name: str, code: str, **values: object) -> dict[str, Any]:
+def in_module(name: str, code: str, folder: str = "", **values: object) -> dict[str, Any]:
     """The names that code defines in a module of this name."""
     names: dict[str, Any] = {**values, "__name__": name}
-    exec(compile(code, f"{name}.py", "exec"), names)
+    exec(compile(code, f"{folder}{name}.py", "exec"), names)
     return names
 
 
@@ -68,13 +69,50 @@ def test_the_scripts_own_function_names_a_call_that_a_helper_of_another_file_mak
 @pytest.mark.parametrize(
     "module", ["triton.runtime.autotuner", "torch._inductor.runtime", "tilelang.autotuner", "quack.autotuner"]
 )
-def test_what_a_library_tunes_for_itself_goes_to_its_own_function(recorder: Recorder, module: str) -> None:
-    tune = in_module(module, "def tune(): return bench()", bench=recorder.bench)["tune"]
+@pytest.mark.parametrize("folder", ["/env/lib/python3.11/site-packages/", "/usr/lib/python3/dist-packages/"])
+def test_what_a_library_tunes_for_itself_goes_to_its_own_function(
+    recorder: Recorder, module: str, folder: str
+) -> None:
+    tune = in_module(module, "def tune(): return bench()", folder, bench=recorder.bench)["tune"]
 
     assert in_module("__main__", "def kernel(): return tune()\nfound = kernel()", tune=tune)["found"] == "original"
     with recorder.router.labelled("report[64]"):
         assert tune() == "original"
     assert recorder.names == []
+
+
+@pytest.mark.parametrize("module", ["my_autotuned_ops", "bench.autotuning"])
+def test_a_module_beside_the_script_may_have_autotun_in_its_name(recorder: Recorder, module: str) -> None:
+    helpers = in_module(module, "def measure(): return bench()", "/home/me/kernels/", bench=recorder.bench)
+
+    assert (
+        in_module("__main__", "def softmax(): return measure()\nfound = softmax()", **helpers)["found"] == "softmax"
+    )
+
+
+def test_a_call_of_a_forked_child_goes_to_the_librarys_own_function(recorder: Recorder) -> None:
+    reading, writing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        os.write(writing, recorder.bench().encode())
+        os._exit(0)
+    os.waitpid(child, 0)
+    os.close(writing)
+    with os.fdopen(reading) as pipe:
+        assert pipe.read() == "original"
+    assert recorder.bench() != "original"
+
+
+@pytest.mark.parametrize(
+    ("labels", "names"),
+    [
+        (["add", "add", "add#2"], ["add", "add#2", "add#2#2"]),
+        (["add#2", "add", "add", "add"], ["add#2", "add", "add#3", "add#4"]),
+        (["add[1]", "add[1]", "add#2[1]"], ["add[1]", "add#2[1]", "add#2#2[1]"]),
+    ],
+)
+def test_no_two_calls_have_one_name(recorder: Recorder, labels: list[str], names: list[str]) -> None:
+    assert [recorder.bench(label=label) for label in labels] == names
 
 
 def test_a_call_inside_a_call_is_part_of_it(recorder: Recorder) -> None:

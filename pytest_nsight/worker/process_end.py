@@ -1,0 +1,47 @@
+"""The end of a script's process, whose script was ended early: what would have ended its threads never runs.
+
+The interpreter waits for threads that are no daemons, and multiprocessing for such processes. Exit handlers have to
+run all the same, because recorders use them. So the process ends as always, and only these waits have a limit.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+import time
+from collections.abc import Callable
+from typing import Any
+
+_PATIENCE_S = 1.0
+"""Time for threads to end, and for pools to end their workers."""
+
+
+def limit_waits() -> None:
+    """Keeps what the script has left running from holding up the end of this process.
+
+    It waits for a short time here, because Python 3.12 starts no thread once the interpreter has begun to end.
+    """
+    left = [one for one in threading.enumerate() if not one.daemon and one is not threading.main_thread()]
+    if left:
+        # The interpreter looks the function up by this name. It also ends the pools of concurrent.futures.
+        wait: Callable[[], None] = threading._shutdown  # type: ignore[attr-defined]  # noqa: SLF001
+        threading.Thread(target=wait, name="pytest-nsight-end", daemon=True).start()
+        until = time.monotonic() + _PATIENCE_S
+        for thread in left:
+            thread.join(max(0.0, until - time.monotonic()))
+        threading._shutdown = _wait_no_more  # type: ignore[attr-defined]  # noqa: SLF001
+    _end_children()
+
+
+def _wait_no_more() -> None:
+    """Takes the place of the interpreter's wait, after which threads that still run count as daemons."""
+
+
+def _end_children() -> None:
+    """Ends the processes that multiprocessing would wait for in its exit handler.
+
+    It ends them as multiprocessing ends its daemons. Those of pools have ended with their pools before.
+    """
+    multiprocessing: Any = sys.modules.get("multiprocessing")
+    for child in multiprocessing.active_children() if multiprocessing is not None else ():
+        child.terminate()
