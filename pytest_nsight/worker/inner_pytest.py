@@ -105,8 +105,13 @@ class Worker:
         if self._is_repetition(report):
             return
         data = self._config.hook.pytest_report_to_serializable(config=self._config, report=report)
-        # Another plugin's attribute that JSON would change is of no use to that plugin in the user's pytest.
-        kept = {name: value for name, value in data.items() if not _is_changed_by_json(value)}
+        # Another plugin's attribute that JSON would change is of no use to that plugin in the user's pytest. The
+        # user's properties are only written out, so their text is better than nothing.
+        kept = {
+            name: value
+            for name, value in data.items()
+            if name == "user_properties" or not _is_changed_by_json(value)
+        }
         self._journal.write("report", case=report.nodeid, report=kept)
 
     def _is_repetition(self, report: pytest.TestReport) -> bool:

@@ -62,6 +62,22 @@ def test_attributes_of_reports_that_json_would_change_stay_in_the_worker(
     result.assert_outcomes(passed=1)
 
 
+def test_a_property_that_json_changes_keeps_the_properties(pytester: pytest.Pytester, gate: Gate) -> None:
+    pytester.makeconftest(
+        """
+        def pytest_runtest_logreport(report):
+            if report.when == "teardown":
+                print("properties", report.user_properties)
+        """
+    )
+    body = CASE.replace("(nsight):", "(nsight, record_property):").rstrip()
+
+    result = gate(*COMMON, "-s", body=f'{body}\n    record_property("sizes", {{1: 2}})\n')
+
+    result.assert_outcomes(passed=1)
+    assert "sizes" in result.stdout.str()
+
+
 def test_a_standard_output_without_an_encoding_gets_the_table(pytester: pytest.Pytester, gate: Gate) -> None:
     gate("--version", body=CASE)
     script = pytester.makepyfile(

@@ -251,15 +251,20 @@ def test_a_conftest_that_ends_pytest_leaves_the_session_unjudged(
     assert sentence in " ".join((result.stdout + result.stderr).split())
 
 
+def write_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text: str) -> None:
+    """A module for -p, found by what starts in this test."""
+    folder.mkdir()
+    (folder / f"{name}.py").write_text(text, encoding="utf-8")
+    path = (str(folder), *filter(None, [os.environ.get("PYTHONPATH")]))
+    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+
+
 def test_a_library_that_is_missing_here_leaves_the_session_unjudged(
     copies: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where CI without a GPU has no torch: pytest ends with the code of an interrupt, and nobody interrupted."""
     text = "import sys\nsys.modules['torch'] = None\n"
-    (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins/lacks_torch.py").write_text(text, encoding="utf-8")
-    path = (str(tmp_path / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")]))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    write_plugin(tmp_path / "plugins", monkeypatch, "lacks_torch", text)
 
     result = verify(copies, "-p", "lacks_torch")
 
@@ -276,10 +281,7 @@ def test_a_plugin_that_ends_pytest_before_the_verdicts_leaves_the_session_unjudg
         "import pytest\n@pytest.hookimpl(tryfirst=True)\n"
         "def pytest_runtestloop(): pytest.exit('enough', returncode=0)\n"
     )
-    (tmp_path / "plugins").mkdir()
-    (tmp_path / "plugins/ends_early.py").write_text(text, encoding="utf-8")
-    path = (str(tmp_path / "plugins"), *filter(None, [os.environ.get("PYTHONPATH")]))
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
+    write_plugin(tmp_path / "plugins", monkeypatch, "ends_early", text)
 
     result = verify(copies, "-p", "ends_early")
 
