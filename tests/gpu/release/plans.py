@@ -53,8 +53,13 @@ def compilers(lane: Lane) -> None:
 
 
 def autotuners(lane: Lane) -> None:
-    """What autotuners choose anew; programs without torch."""
-    lane.pytest("autotuners", "tests/gpu/test_without_torch.py" if lane.number else "tests/gpu/test_autotuners.py")
+    """What autotuners and compilers choose anew; programs without torch."""
+    chosen_by_compilers = "compiler_chose or xla"
+    if lane.number == 0:
+        lane.pytest("autotuners", "tests/gpu/test_autotuners.py", "-k", f"not ({chosen_by_compilers})")
+        return
+    lane.pytest("chosen-by-compilers", "tests/gpu/test_autotuners.py", "-k", chosen_by_compilers)
+    lane.pytest("without-torch", "tests/gpu/test_without_torch.py")
 
 
 def foreign(lane: Lane) -> None:
