@@ -1,9 +1,9 @@
 """What the stored baselines say about the claims in the marks of the perf tests.
 
-    python -m benchmarks.claims              # every case: launches, time, GB/s, factor over its unfused one, claims
+    python -m benchmarks.claims              # of every GPU model and case: launches, time, factor, what is claimed
 
-A factor is the worst that any two stored runs give, whichever boards they are from. `tests/kernels/test_claims.py`
-demands that no mark claims more than that.
+A factor is the worst that any two stored runs of a model give, whichever boards they are from.
+`tests/kernels/test_claims.py` demands that no mark claims more than that.
 """
 
 from __future__ import annotations
@@ -22,7 +22,6 @@ from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.mark import Mark, ParameterIds, find_partner, parameter_ids, read_mark
 
 ROOT = Path(__file__).parents[1]
-MODEL = "nvidia-h200"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +41,12 @@ class Record:
     boards: int
 
 
-def read_records(folder: Path = ROOT / "baselines", model: str = MODEL) -> dict[str, Record]:
+def list_models(folder: Path) -> list[str]:
+    """The GPU models of which runs are stored."""
+    return sorted(path.name for path in folder.iterdir() if path.is_dir())
+
+
+def read_records(folder: Path, model: str) -> dict[str, Record]:
     """The stored runs of every case of a GPU model."""
     stored: Mapping[Subject, Sequence[RunSummary]] = load(folder, model).runs
     return {
@@ -129,12 +133,14 @@ def render(cases: Mapping[str, Collected], records: Mapping[str, Record]) -> Ite
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--baselines", type=Path, default=ROOT / "baselines")
-    parser.add_argument("--model", default=MODEL)
-    arguments = parser.parse_args()
-    cases, records = read_cases(), read_records(arguments.baselines, arguments.model)
-    print(*render(cases, records), sep="\n")
-    broken = list(find_broken_claims(cases, records))
-    print("", *broken, f"{len(broken)} claims that the stored runs do not carry", sep="\n")
+    folder = parser.parse_args().baselines
+    cases = read_cases()
+    broken: list[str] = []
+    for model in list_models(folder):
+        records = read_records(folder, model)
+        print(model, *render(cases, records), "", sep="\n")
+        broken += [f"{model}: {sentence}" for sentence in find_broken_claims(cases, records)]
+    print(*broken, f"{len(broken)} claims that the stored runs do not carry", sep="\n")
     if broken:
         raise SystemExit(1)
 
