@@ -158,7 +158,11 @@ def _time_beside(comparison: Comparison | None) -> str:
 
 def structure(finding: StructureFinding, comparison: Comparison | None) -> str:
     """Other launches than the baseline's."""
-    return f"{_headline(finding)}{listing(finding)}{_time_beside(comparison)}"
+    return f"{_headline(finding)}{listing(finding)}{_time_beside(comparison)}{_choice_beside(finding)}"
+
+
+def _choice_beside(finding: StructureFinding) -> str:
+    return f"; besides, {write_choice(finding.also_retuned)}" if finding.also_retuned else ""
 
 
 def listing(finding: StructureFinding) -> str:
@@ -188,7 +192,7 @@ def retiled(finding: StructureFinding, comparison: Comparison | None) -> str:
     """The same kernels in other shapes."""
     return (
         f"same kernels, other launch shapes (another tile, an autotuner's choice or another size)"
-        f"{listing(finding)}{_time_beside(comparison)}"
+        f"{listing(finding)}{_time_beside(comparison)}{_choice_beside(finding)}"
         f"{_unless_paired(comparison, '; if intended, save it with --nsight-save')}"
     )
 
@@ -245,8 +249,8 @@ def notes(subject: PreparedSubject) -> str:
     """Notes of a verdict on time: changed resources and launches, runs set aside, modes."""
     finding = subject.structure
     texts = list(finding.resources[:3])
-    if finding.retuned:
-        texts.append(write_choice(finding.retuned))
+    if retuned := finding.retuned or finding.also_retuned:
+        texts.append(write_choice(retuned))
     if finding.is_varying:
         texts.append(_variation(finding))
     aside = len(subject.new_aside) + len(subject.stored_aside) - subject.disturbed_aside

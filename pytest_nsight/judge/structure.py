@@ -34,6 +34,7 @@ class StructureFinding:
             variants, for example because an autotuner chose again.
         retuned: kernels for which an autotuner or a library chose anew, if nothing else differs between the
             launches of any runs; then `changes` fail nothing, and neither side counts as varying.
+        also_retuned: the same, if more than that differs; they explain no more than a part of it.
         is_varying: whether the new launches differ from round to round or from run to run.
         was_varying: whether the stored ones do.
         varying: what differs, if the new launches do: between rounds where any did, else between runs.
@@ -46,6 +47,7 @@ class StructureFinding:
     now: int = 0
     is_retiled: bool = False
     retuned: tuple[RetunedKernel, ...] = ()
+    also_retuned: tuple[RetunedKernel, ...] = ()
     is_varying: bool = False
     was_varying: bool = False
     varying: tuple[ShapeSpread, ...] = ()
@@ -102,6 +104,7 @@ def compare_structure(
         return StructureFinding(changes, is_retiled=bool(changes), retuned=retuned)
     if is_varying or was_varying:
         return StructureFinding(
+            also_retuned=retuned,
             is_varying=is_varying,
             was_varying=was_varying,
             varying=_find_varying(new) if is_varying else (),
@@ -114,6 +117,7 @@ def compare_structure(
         before=count_launches(baseline[-1]),
         now=count_launches(new[-1]),
         is_retiled=_fold(before, family) == _fold(now, family),
+        also_retuned=retuned,
     )
 
 

@@ -184,6 +184,19 @@ def test_what_cudnn_chose_by_time_is_judged_on_time(ratio, kind):
     assert ALGORITHMS in verdict.sentence
 
 
+@pytest.mark.parametrize(("varies", "kind"), [(False, VerdictKind.STRUCTURE), (True, VerdictKind.REGRESSION)])
+def test_what_cudnn_chose_is_named_beside_other_changes(varies, kind):
+    evidence = chosen_by_cudnn(1.2, norms=2)
+    if varies:
+        first = replace(evidence.baseline[0], shapes=evidence.new[0].shapes)
+        evidence = replace(evidence, baseline=(first, *evidence.baseline[1:]))
+
+    verdict = verdict_of(evidence)
+
+    assert verdict.kind is kind
+    assert "cuDNN, which chooses by time, launched other kernels for convolutions (" in verdict.sentence
+
+
 @pytest.mark.parametrize(
     "how",
     [{"settings": "allow_tf32: False"}, {"norms": 2}, {"now": ("wgrad_a",), "norms": 2}],
