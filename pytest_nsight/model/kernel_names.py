@@ -22,12 +22,13 @@ GENERIC = re.compile(
       | ^kentry$ | ^trampoline_kernel$ | DeviceReduce | DeviceScan | DeviceFor | DeviceSelect | transform_kernel""",
     re.VERBOSE,
 )
-# What a generic kernel is applied to: a functor or set of operations, or the function that holds a lambda.
+# What a generic kernel is applied to: a functor or set of operations, the function that holds a lambda, or what
+# CUTLASS keeps in its namespaces "kernel". cuDNN's copy of CUTLASS is a namespace cutlass_....
 OPERATION = re.compile(
     r"""\b(?: (?P<functor> \w*Functor\w* | \w+_functor\b | \w+Ops\b | \w+Op\b )
       | (?P<function> \w+ ) (?: <[^<>()]{0,200}> )? \( [^()]{0,200} \) (?:\s*const)? :: [\[{]lambda
       | (?P<standard> std::(?:plus|minus|multiplies|divides) )
-      | (?P<kernel> cutlass_\w+ | Gemm\w* | Conv\w* | flash\w+ ) )""",
+      | (?P<kernel> cutlass_\w+ (?!\w|::) | (?<=\bkernel::) \w+ | Gemm\w* | Conv\w* | flash\w+ ) )""",
     re.VERBOSE,
 )
 # Adapters around the operation proper.

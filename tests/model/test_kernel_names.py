@@ -9,6 +9,7 @@ from pytest_nsight.model.kernel_names import family, is_generic, normalise, own_
 NATIVE = "at::native::"
 MUL = f"{NATIVE}binary_internal::MulFunctor<float>"
 SGEMM = "cutlass_80_simt_sgemm_256x128_8x4_nn_align1"
+CUDNN = "void cutlass__5x_cudnn::Kernel<cutlass__5x_cudnn::"
 SQRT = (
     f"{NATIVE}sqrt_kernel_cuda(at::TensorIteratorBase &)::[lambda() (instance 2)]::operator ()() const::"
     "[lambda(float) (instance 1)]"
@@ -34,6 +35,9 @@ SQRT = (
         ("std::enable_if<((8)<(9)), void>::type a::f<(1>>2)>(int)", "f"),
         (f"void cutlass::Kernel2<{SGEMM}>(T1::Params)", SGEMM),
         ("void cutlass::device_kernel<cutlass::gemm::GemmUniversal<int> >(X)", "device_kernel(GemmUniversal)"),
+        (f"void cutlass__5x_cudnn::Kernel<{SGEMM}>(T1::Params)", SGEMM),
+        (f"{CUDNN}conv::kernel::ImplicitGemmConvolution<gemm::GemmShape>>", "Kernel(ImplicitGemmConvolution)"),
+        (f"{CUDNN}reduction::kernel::ReduceSplitK<cutlass__5x_cudnn::MatrixShape>>", "Kernel(ReduceSplitK)"),
         ("", ""),
     ],
 )  # fmt: skip

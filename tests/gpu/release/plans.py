@@ -70,7 +70,7 @@ def foreign(lane: Lane) -> None:
 
 
 def foreign_five(lane: Lane) -> None:
-    """Half of the foreign programs: saved in five runs, checked five times, and with 2 % more work in half of them."""
+    """Half of the foreign programs: five runs, five checks, and one with 2 % more work in half of them."""
     _save(lane, runs=5)
     _check(lane, "check-1")
     more = {"FOREIGN_MORE_WORK": "2%", "FOREIGN_TIMES": str(lane.results / f"save-{lane.number}.json")}
