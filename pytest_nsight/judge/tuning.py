@@ -41,14 +41,6 @@ class RetunedKernel:
         # Some of the kernels need a cleared workspace.
         return shape.kind == "memset" or is_chosen(self.name, shape)
 
-    @property
-    def change(self) -> str:
-        """What differs between the configurations, in words."""
-        before, now = ", ".join(self.before), ", ".join(self.now)
-        if before and now:
-            return f"{before} -> {now}"
-        return f"also {now}" if now else f"no longer {before}" if before else "of several sizes"
-
 
 def find_retuned(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> tuple[RetunedKernel, ...]:
     """The kernels for which an autotuner chose anew, by name; after them libraries that chose other kernels.

@@ -86,7 +86,9 @@ def write_remedy(retuned: Sequence[RetunedKernel]) -> str:
 def write_choice(retuned: Sequence[RetunedKernel]) -> str:
     """What an autotuner chose: "... chose another configuration for ... (mm BLOCK: 64 -> BLOCK: 128)"."""
     texts = []
-    if chosen := write_names(f"{one.name} {one.change}" for one in retuned if one.name not in CHOOSERS):
+    kernels = [one for one in retuned if one.name not in CHOOSERS]
+    if kernels:
+        chosen = write_names(f"{one.name} {_write_change(one, 'of several sizes')}" for one in kernels)
         texts.append(f"an autotuner chose another configuration for the same source and arguments ({chosen})")
     texts += [_write_library(one) for one in retuned if one.name in CHOOSERS]
     return ", and ".join(texts)
@@ -103,6 +105,12 @@ def _write_library(chosen: RetunedKernel) -> str:
             "torch.backends.cudnn.benchmark = False keeps it from doing so)"
         )
     work = "graph and inputs" if chosen.name == INDUCTOR else "program"
-    before, now = write_names(chosen.before), write_names(chosen.now)
-    what = f"{before or 'none'} -> {now or 'none'}" if before or now else "of the same names"
+    what = _write_change(chosen, "of the same names")
     return f"{chosen.name}, which chooses by time, made other kernels of the same {work} ({what})"
+
+
+def _write_change(chosen: RetunedKernel, otherwise: str) -> str:
+    before, now = write_names(chosen.before), write_names(chosen.now)
+    if before and now:
+        return f"{before} -> {now}"
+    return f"also {now}" if now else f"no longer {before}" if before else otherwise
