@@ -12,6 +12,7 @@ import numpy as np
 from pytest_nsight.model.trace import ANY_THREAD, COMPUTE_KINDS, Flags, Ints, SmallInts, Trace
 from pytest_nsight.trace.attribution import NO_CALL, find_calls
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
+from pytest_nsight.trace.launches_by_time import find_rounds_by_time
 
 MOST_PAIRS = 1_000_000_000
 """Pairs of a range and a launch in it: more would take hours to list."""
@@ -24,7 +25,10 @@ class LaunchDetails:
 
     Attributes:
         call: row of the call that launched it, NO_CALL if unknown.
-        is_placed: whether the thread and the time of the launch on the host are known.
+        is_placed: whether the time of the launch on the host is known, at least as far as its round goes.
+        by_time: whether only its round is known, from the times of the device.
+        host_ns: time on the host of a placed launch without a call: its own start if it is an operator, else the
+            start of its round.
         is_compute: kernel, graph or operator, as opposed to a copy.
         duration_ns: int64.
         launch_ns: duration of its call, for the first computing launch of each call; else 0.
@@ -32,6 +36,8 @@ class LaunchDetails:
 
     call: Ints
     is_placed: Flags
+    by_time: Flags
+    host_ns: Ints
     is_compute: Flags
     duration_ns: Ints
     launch_ns: Ints
@@ -51,22 +57,27 @@ class LaunchDetails:
         with_launch = np.flatnonzero(carrier >= 0)
         launch_ns = np.zeros(len(launches), np.int64)
         launch_ns[carrier[with_launch]] = np.maximum(calls.end_ns - calls.start_ns, 0)[with_launch]
+        unknown = np.flatnonzero((call == NO_CALL) & ~is_operator)
+        by_time, host_ns = np.zeros(len(launches), np.bool_), launches.start_ns.copy()
+        by_time[unknown], host_ns[unknown] = find_rounds_by_time(trace, unknown)
         return cls(
             call=call,
-            is_placed=(call != NO_CALL) | is_operator,
+            is_placed=(call != NO_CALL) | is_operator | by_time,
+            by_time=by_time,
+            host_ns=host_ns,
             is_compute=is_compute,
             duration_ns=np.maximum(launches.end_ns - launches.start_ns, 0),
             launch_ns=launch_ns,
         )
 
     def origin(self, trace: Trace, launched: Ints) -> tuple[Ints, Ints]:
-        """Thread and time on the host, shape (launched,) each; an operator without a call started itself."""
+        """Thread and time on the host, shape (launched,) each; a launch without a call has no thread."""
         call = self.call[launched]
         is_own = call == NO_CALL
         if not is_own.any():
             return trace.calls.thread[call], trace.calls.start_ns[call]
         thread = np.full(len(launched), ANY_THREAD, np.int64)
-        time_ns = trace.launches.start_ns[launched]
+        time_ns = self.host_ns[launched]
         thread[~is_own] = trace.calls.thread[call[~is_own]]
         time_ns[~is_own] = trace.calls.start_ns[call[~is_own]]
         return thread, time_ns

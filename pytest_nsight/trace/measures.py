@@ -15,7 +15,12 @@ from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.descendants import find_workers_of_events
 from pytest_nsight.trace.launch_table import MOST_PAIRS, LaunchDetails, measure_launches
-from pytest_nsight.trace.unattributed import UnattributedLaunches, find_unattributed, note_lost_calls
+from pytest_nsight.trace.unattributed import (
+    UnattributedLaunches,
+    find_unattributed,
+    note_lost_calls,
+    note_placed_by_time,
+)
 
 PAIRS_AT_ONCE = 2_000_000
 
@@ -97,7 +102,10 @@ def measure(
         shapes=trace.shapes,
         is_inside=covered,
         unattributed=unattributed,
-        notes=note_lost_calls(unattributed, len(trace.launches)),
+        notes=(
+            *filter(None, [note_placed_by_time(trace, np.flatnonzero(details.by_time & covered))]),
+            *note_lost_calls(unattributed, len(trace.launches)),
+        ),
     )
 
 

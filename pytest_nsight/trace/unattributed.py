@@ -8,9 +8,10 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.model.sorted_keys import distinct, rank_values
+from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import SHARED_CORRELATION, Flags, Ints, Trace
 from pytest_nsight.trace.launch_table import sum_by
+from pytest_nsight.trace.launches_by_time import flag_earlier
 
 
 class UnattributedReason(enum.Enum):
@@ -24,6 +25,7 @@ class UnattributedReason(enum.Enum):
 
 
 _REASONS = tuple(UnattributedReason)
+_MOST_NAMES = 3
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +62,7 @@ def find_unattributed(
         (UnattributedReason.OUTSIDE, is_placed[rows]),
         (UnattributedReason.MIGRATION, is_migration[trace.launches.shape[rows]]),
         (UnattributedReason.SHARED, trace.launches.correlation[rows] == SHARED_CORRELATION),
-        (UnattributedReason.EARLIER, _is_earlier(trace, rows)),
+        (UnattributedReason.EARLIER, flag_earlier(trace, rows)),
     )
     otherwise = _REASONS.index(UnattributedReason.NO_CALL)
     reason = np.select([found for _, found in cases], [_REASONS.index(one) for one, _ in cases], otherwise)
@@ -76,21 +78,6 @@ def find_unattributed(
         totals[name] += total_ns
     unattributed = (UnattributedLaunches(*name, counts[name], totals[name]) for name in counts)
     return tuple(sorted(unattributed, key=lambda one: (-one.total_ns, one.name, one.reason.value)))
-
-
-def _is_earlier(trace: Trace, rows: Ints) -> Flags:
-    """Whether launches were made before the first recorded call of their process.
-
-    CUPTI numbers the calls of a process upwards: a correlation below those of all recorded calls is proof.
-    """
-    calls, launches = trace.calls, trace.launches
-    is_earlier = np.zeros(len(rows), np.bool_)
-    for process in distinct(launches.process[rows]).tolist():
-        known = calls.correlation[(calls.process == process) & (calls.correlation != 0)]
-        if len(known):
-            number = launches.correlation[rows]
-            is_earlier |= (launches.process[rows] == process) & (number != 0) & (number < known.min())
-    return is_earlier
 
 
 def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: int) -> tuple[str, ...]:
@@ -121,3 +108,20 @@ def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: in
         if count:
             notes.append(f"{count} of {launches} launches {what} and are in no range ({names}): {remedy}")
     return tuple(notes)
+
+
+def note_placed_by_time(trace: Trace, rows: Ints) -> str:
+    """A sentence on launches that count in a round because they ran in it, "" if there are none.
+
+    Args:
+        trace: the trace.
+        rows: shape (launches,), rows of ``trace.launches``.
+    """
+    if not len(rows):
+        return ""
+    names = [trace.shapes[shape].name for shape in np.unique(trace.launches.shape[rows])[:_MOST_NAMES].tolist()]
+    lost = f"{len(rows)} of {len(trace.launches)} launches have no API call in the recording ({', '.join(names)})"
+    return (
+        f"{lost}: they count in the rounds that they ran in, but in no part of one, and the metric launch "
+        "lacks their calls"
+    )
