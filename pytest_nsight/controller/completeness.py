@@ -142,7 +142,7 @@ def describe_removed(removed: Sequence[str], folder: str = "", *, are_calls: boo
     """
     if not removed:
         return ""
-    remedy = write_prune(removed, folder) if are_calls else "pytest-nsight baselines prune --delete"
+    remedy = write_prune(removed if are_calls else (), folder)
     verb = "has" if len(removed) == 1 else "have"
     them = _them(removed)
     return (
@@ -232,7 +232,7 @@ def find_gaps(settings: Settings, state: GateState, collected: Collected) -> Col
         BaselineError: the baselines cannot be read.
     """
     unmarked = tuple(filter(None, [describe_unmarked(collected.unmarked)]))
-    if not state.device or settings.against or settings.replay:
+    if not state.device or settings.against:
         return CollectionGaps(unmarked)
     folder = settings.baselines_option
     stored = store.load(settings.baselines, store.model_slug(state.device)).runs
@@ -273,9 +273,19 @@ def find_unchecked(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     return (*lost, *_describe_skipped(state, stored))
 
 
+def find_unsaved(state: GateState) -> tuple[str, ...]:
+    """A sentence for a save that has skipped all cases."""
+    skipped = _list_skipped(state)
+    return describe_skipped(tuple(skipped)) if len(skipped) == len(state.plan.case_ids) else ()
+
+
+def _list_skipped(state: GateState) -> dict[str, tuple[SerialisedReport, ...]]:
+    return {case: reports for case in state.plan.case_ids if (reports := _read_skip(state, case))}
+
+
 def _describe_skipped(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     """Sentences on skipped cases: if nothing was measured beside them, else on those with stored runs."""
-    skipped = {case: reports for case in state.plan.case_ids if (reports := _read_skip(state, case))}
+    skipped = _list_skipped(state)
     if len(skipped) == len(state.plan.case_ids):
         return describe_skipped(tuple(skipped))
     known = {run.subject.case for run in stored.all}

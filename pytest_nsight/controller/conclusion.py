@@ -14,6 +14,7 @@ from pytest_nsight.controller.completeness import (
     describe_expected,
     find_gaps,
     find_unchecked,
+    find_unsaved,
 )
 from pytest_nsight.controller.drill_down import Drill
 from pytest_nsight.controller.outcomes import CaseOutcome
@@ -101,7 +102,8 @@ def conclude(
         left_out = find_gaps(settings, state, collected)
         judged = _Judged(state.with_notes(*left_out.possible), list_measured(state, stored), gaps=left_out.certain)
     elif settings.save:
-        judged = _save(session, settings, state, stored, drill if is_whole else None, is_whole=is_whole)
+        drill = drill if is_whole else None
+        judged = _save(session, settings, state, stored, collected, drill, is_whole=is_whole)
     else:
         judged = _check(settings, state, stored, collected, drill)
     judged = replace(judged, gaps=(*collected.raised.describe(), *judged.gaps))
@@ -157,6 +159,7 @@ def _save(
     settings: Settings,
     state: GateState,
     stored: StoredRuns,
+    collected: Collected,
     drill: Drill | None,
     *,
     is_whole: bool,
@@ -170,7 +173,9 @@ def _save(
         saved = save_runs(settings, state, session.folder, session.collector)
         state = state.with_notes(*(add_counters(settings, state, drill) if drill and not saved.error else ()))
     verdicts = tuple(one if one.subject.case in saved.cases else withdraw(one) for one in verdicts)
-    return _Judged(state.with_notes(*describe_unfit(state, saved)), verdicts, saved)
+    left_out = find_gaps(settings, state, collected)
+    state = state.with_notes(*describe_unfit(state, saved), *left_out.possible)
+    return _Judged(state, verdicts, saved, gaps=(*left_out.certain, *find_unsaved(state)))
 
 
 def _check(

@@ -125,11 +125,11 @@ def write_prune(cases: Sequence[str], folder: str) -> str:
     """The command that removes the stored runs of cases.
 
     Args:
-        cases: their node ids.
+        cases: their node ids; without any, of all cases without a test.
         folder: of all baselines as the user gave it, "" for the one that the ini file or the default names.
     """
     where = f" --baselines {shlex.quote(folder)}" if folder else ""
-    return f"pytest-nsight baselines prune --delete{where} {' '.join(map(shlex.quote, cases))}"
+    return " ".join([f"pytest-nsight baselines prune --delete{where}", *map(shlex.quote, cases)])
 
 
 def _describe_skipped_files(reasons: Mapping[str, str]) -> str:

@@ -99,6 +99,20 @@ def test_a_machine_on_which_every_case_fails_is_given_up_after_a_few_processes()
 
     assert set(state.problems) == set(NAMES)
     assert len(machine.assignments) <= 2 * MOST_FAILURES_ALONE + 1
+    assert state.problems[NAMES[0]] == "died with SIGSEGV"
+    assert state.problems[NAMES[-1]] == (
+        "not measured, as 6 processes in a row failed with one case each, so the machine seems to be at fault; the "
+        "last failure: died with SIGSEGV"
+    )
+
+
+def test_several_crashing_cases_before_all_others_fail_none_of_them() -> None:
+    machine = Machine(crashing=NAMES[: MOST_FAILURES_ALONE - 1])
+
+    state = run(machine)
+
+    assert measured(state) == set(NAMES[MOST_FAILURES_ALONE - 1 :])
+    assert set(state.problems) == set(NAMES[: MOST_FAILURES_ALONE - 1])
 
 
 def test_a_process_that_ends_between_two_cases_is_repeated_in_halves() -> None:
