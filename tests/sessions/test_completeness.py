@@ -402,3 +402,41 @@ def test_a_subtest_that_fails_fails_its_case(gate: Gate, monkeypatch: pytest.Mon
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["SUBFAILED*test_dtypes*no support*"])
     result.stdout.no_fnmatch_line("*test_dtypes *SAVED*")
+
+
+RENAMED = """
+@pytest.mark.nsight
+def test_{}():
+    square(torch.ones(100))
+"""
+
+
+@pytest.mark.slow
+def test_a_save_names_what_it_leaves_out_and_fails_strict(gate: Gate) -> None:
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE + RENAMED.format("two"))
+
+    save = ("--nsight-save", "--nsight-runs=1", *STRICT)
+    strict = gate(*save, body=ONE + RENAMED.format("second") + UNMARKED)
+
+    said = say(strict)
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
+    assert "test_unmarked; add @pytest.mark.nsight" in said
+    assert "1 stored case has no test any more, so nothing checks it: test_case.py::test_two" in said
+    assert gate(*save, body=SKIPPED).ret == pytest.ExitCode.TESTS_FAILED
+
+
+@pytest.mark.slow
+def test_a_stored_case_without_a_test_is_named_when_a_session_is_judged_again(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    elsewhere = "--nsight-baselines=other folder"
+    gate("--nsight-save", "--nsight-runs=1", STRICT[1], elsewhere, body=ONE + RENAMED.format("two"))
+    gate("--nsight-keep", STRICT[1], elsewhere, "--nsight-band=90%")
+    session = max((pytester.path / ".nsight").glob("2*"))
+
+    judged = gate("--nsight-replay", str(session), elsewhere, "--nsight-strict", "--nsight-band=90%", body=ONE)
+
+    said = say(judged)
+    assert judged.ret == pytest.ExitCode.TESTS_FAILED
+    assert "nothing checks it: test_case.py::test_two; if that is intended, remove it with:" in said
+    assert "pytest-nsight baselines prune --delete --baselines 'other folder'" in said
