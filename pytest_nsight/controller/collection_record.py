@@ -19,11 +19,13 @@ class CollectionRecord:
     Attributes:
         deselected: tests that the user did not select.
         raised: name of a script's call that raised in the first pass -> its error.
+        unmeasured: sentences on calls of a script that nothing measures.
     """
 
     def __init__(self) -> None:
         self.deselected: list[pytest.Item] = []
         self.raised: Mapping[str, str] = {}
+        self.unmeasured: tuple[str, ...] = ()
         self._found: dict[str, None] = {}
         self._without_tests: list[pytest.CollectReport] = []
 
@@ -51,4 +53,4 @@ class CollectionRecord:
         # What it is asked to collect is the script alone, whose calls depend on its arguments.
         collected = Collected.of(session.items, others, session.config, replace(files, asked=()))
         scope = settings.script.scope
-        return replace(collected, scope=scope, raised=RaisedCalls(scope, self.raised))
+        return replace(collected, scope=scope, raised=RaisedCalls(scope, self.raised), unmeasured=self.unmeasured)

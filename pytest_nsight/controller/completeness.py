@@ -36,6 +36,7 @@ class Collected:
         scope: where a script was measured: the node id of its cases, less their own names; else "".
         files: what pytest was asked to collect, and which files gave a test.
         raised: calls of a script that raised, so that they are no cases.
+        unmeasured: sentences on other calls of a script that nothing measures.
     """
 
     known: frozenset[str] = frozenset()
@@ -47,6 +48,7 @@ class Collected:
     scope: str = ""
     files: CollectedFiles = NO_FILES
     raised: RaisedCalls = NO_RAISED
+    unmeasured: tuple[str, ...] = ()
 
     @classmethod
     def of(

@@ -106,7 +106,7 @@ def conclude(
         judged = _save(session, settings, state, stored, collected, drill, is_whole=is_whole)
     else:
         judged = _check(settings, state, stored, collected, drill)
-    judged = replace(judged, gaps=(*collected.raised.describe(), *judged.gaps))
+    judged = replace(judged, gaps=(*collected.raised.describe(), *collected.unmeasured, *judged.gaps))
     if settings.keep_report and session.collector:
         note = _describe_kept_reports(session.folder, session.collector)
         judged = replace(judged, state=judged.state.with_notes(note))

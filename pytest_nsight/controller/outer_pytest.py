@@ -105,7 +105,7 @@ class Controller:
         with interrupted_by_signals():
             found = list_calls(self._settings, self._session.folder, where, self._session.worker_variables)
         self._record.raised = found.raised
-        self._session.add_notes(found.unmeasured)
+        self._record.unmeasured = found.unmeasured
         # The script's plugin shows them where the header is shown.
         self._header += [f"nsight: {note}" for note in found.unmeasured if self._header]
         return found

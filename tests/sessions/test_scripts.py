@@ -443,6 +443,10 @@ alpha()
     assert result.ret == pytest.ExitCode.OK
     assert " ".join(result.stdout.str().split()).count(sentence) == 1
     assert sentence in pytester.path.joinpath("report.md").read_text(encoding="utf-8")
+    if not options:
+        strict = gate(*CLOCK, "--nsight-runs=1", "--nsight-save", "--nsight-strict", script=script)
+        assert strict.ret == pytest.ExitCode.TESTS_FAILED
+        assert f"FAILED --nsight-strict: {sentence}" in " ".join(strict.stdout.str().split())
 
 
 def test_a_conftest_that_ends_pytest_is_no_pass(gate: Gate, pytester: pytest.Pytester) -> None:
