@@ -5,7 +5,7 @@ PYTEST := $(BIN)/python -m pytest
 # Baselines of machines that the repository stores none for.
 SCRATCH := .nsight/baselines
 
-.PHONY: help setup perf replay test test-slow test-long lint format docs pictures benchmark clean
+.PHONY: help setup perf gate replay test test-slow test-long lint format docs pictures benchmark clean
 
 help: ## Show this help
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed -E 's/:.*##/\t/' | expand -t 14
@@ -17,7 +17,9 @@ $(READY): pyproject.toml constraints.txt
 	$(BIN)/pip install --quiet --constraint constraints.txt --editable '.[dev]'
 	@touch $@
 
-perf: $(READY) ## Measure perf_tests/ on this machine and judge them
+perf: gate replay ## Both: the gate on this machine, and a lost fusion that an H200 recorded
+
+gate: $(READY) ## Measure perf_tests/ on this machine and judge them
 	@model=$$($(BIN)/pytest-nsight model) && \
 	folder=baselines && { [ -d $$folder/$$model ] || folder=$(SCRATCH); } && \
 	{ [ -d $$folder/$$model ] || $(BIN)/pytest --nsight --nsight-save --nsight-baselines $$folder perf_tests/; } && \
