@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import functools
 import os
 import platform
 import uuid
@@ -60,8 +61,12 @@ def _uuid(driver: ctypes.CDLL, device: ctypes.c_int) -> str:
     return f"GPU-{uuid.UUID(bytes=bytes(stored))}"
 
 
+@functools.cache
 def cpu_name() -> str:
-    """The CPU's product name; /proc knows it better than platform does."""
+    """The CPU's product name; /proc knows it better than platform does.
+
+    A process asks before its first test, which may replace what reads files.
+    """
     try:
         for line in Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines():
             if line.startswith("model name"):

@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.completeness import Collected
+from pytest_nsight.controller.collection_record import Collected
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.json_text import parse

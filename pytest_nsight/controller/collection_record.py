@@ -2,15 +2,114 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.completeness import Collected
-from pytest_nsight.controller.raised_calls import RaisedCalls
+from pytest_nsight.controller.raised_calls import NO_RAISED, RaisedCalls
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.untested_files import CollectedFiles
+from pytest_nsight.controller.untested_files import NO_FILES, CollectedFiles
+from pytest_nsight.model.verdicts import AffectedCases
+from pytest_nsight.protocol.mark import is_marked
+
+FIXTURE = "nsight"
+
+
+@dataclass(frozen=True, slots=True)
+class Collected:
+    """What pytest collected.
+
+    Attributes:
+        known: node ids of every test of this tree, selected or not.
+        without_mark: of those the ones that were looked at and are not marked.
+        unmarked: of those selected ones that use the fixture without the mark: they run, and nothing is measured.
+        partial: files that were not collected as a whole, so that their other tests are unknown.
+        affected: which marked tests were chosen by what has changed, None where all are measured.
+        fingerprint: of the division among shards, "" where this plugin has divided nothing.
+        scope: where a script was measured: the node id of its cases, less their own names; else "".
+        files: what pytest was asked to collect, and which files gave a test.
+        raised: calls of a script that raised, so that they are no cases.
+        unmeasured: sentences on other calls of a script that nothing measures.
+    """
+
+    known: frozenset[str] = frozenset()
+    without_mark: frozenset[str] = frozenset()
+    unmarked: tuple[str, ...] = ()
+    partial: frozenset[str] = frozenset()
+    affected: AffectedCases | None = None
+    fingerprint: str = ""
+    scope: str = ""
+    files: CollectedFiles = NO_FILES
+    raised: RaisedCalls = NO_RAISED
+    unmeasured: tuple[str, ...] = ()
+
+    @classmethod
+    def of(
+        cls, items: Sequence[pytest.Item], others: Iterable[str], config: pytest.Config, files: CollectedFiles
+    ) -> Collected:
+        """The facts of a collection.
+
+        Args:
+            items: the selected tests.
+            others: node ids of tests that were deselected, or that a conftest has left out.
+            config: says what pytest was asked to collect.
+            files: what pytest was asked to collect, and which files gave a test.
+        """
+        names = {item.nodeid.partition("::")[0] for item in items}
+        return cls(
+            known=frozenset((*(item.nodeid for item in items), *others)),
+            without_mark=frozenset(item.nodeid for item in items if not is_marked(item)),
+            unmarked=tuple(
+                item.nodeid
+                for item in items
+                if FIXTURE in getattr(item, "fixturenames", ()) and not is_marked(item)
+            ),
+            partial=frozenset(file for file in names if _is_partial(file, config)),
+            files=files,
+        )
+
+    def find_removed(self, stored: Iterable[str], root: Path) -> tuple[str, ...]:
+        """The cases that are in the baselines and no longer in this tree, sorted.
+
+        A case counts as removed if its file was collected as a whole without it, or does not exist. A script that
+        was run with some arguments says nothing of the cases that it has with others.
+
+        Args:
+            stored: node ids that baselines hold.
+            root: pytest's root folder.
+        """
+        if self.scope:
+            return tuple(
+                case for case in sorted(set(stored) - self.known) if case.rpartition("::")[0] == self.scope
+            )
+        files = {case.partition("::")[0] for case in self.known} - self.partial
+        removed = []
+        for case in sorted(set(stored) - self.known):
+            file = case.partition("::")[0]
+            if file in files or not (root / file).exists():
+                removed.append(case)
+        return tuple(removed)
+
+    def find_without_mark(self, stored: Iterable[str]) -> tuple[str, ...]:
+        """The cases that are in the baselines and whose tests have lost the mark, sorted.
+
+        Args:
+            stored: node ids that baselines hold.
+        """
+        return tuple(sorted(self.without_mark.intersection(stored).difference(self.unmarked)))
+
+
+def _is_partial(file: str, config: pytest.Config) -> bool:
+    """Whether the command line names tests of the file one by one, or leaves those out that have not failed."""
+    named = [argument.partition("::")[0] for argument in config.args if "::" in argument]
+    if getattr(config.option, "lf", False) or (named and config.option.pyargs):
+        return True
+    return any(file.endswith(Path(name).name) for name in named)
+
+
+NOTHING_COLLECTED = Collected()
 
 
 class CollectionRecord:

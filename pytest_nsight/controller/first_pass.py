@@ -18,7 +18,7 @@ from pytest_nsight.model.units import duration
 from pytest_nsight.processes.child_process import last_lines, start
 from pytest_nsight.protocol.job import WORKER_LOG, Job
 from pytest_nsight.protocol.script import FIRST_PASS, FirstPass, Script
-from pytest_nsight.protocol.worker_start import start_command
+from pytest_nsight.protocol.worker_start import drop_coverage, start_command
 
 _LOG_LINES = 8
 _END_OF_INPUT = EOFError.__name__
@@ -73,7 +73,7 @@ def list_calls(settings: Settings, session: Path, where: Path, variables: Mappin
         job.write(folder)
     except OSError as error:
         raise unwritable(folder, error) from None
-    environ = {**os.environ, "PYTHONUNBUFFERED": "1", **variables}
+    environ = {**drop_coverage(os.environ), "PYTHONUNBUFFERED": "1", **variables}
     log, limit_s = folder / WORKER_LOG, settings.timeout_s
     with start(start_command("pytest_nsight.worker.script_process", folder), log, where, environ) as process:
         code = process.wait(limit_s)

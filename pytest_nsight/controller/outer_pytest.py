@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.chosen_tests import ChosenTests
-from pytest_nsight.controller.collection_record import CollectionRecord
-from pytest_nsight.controller.completeness import Collected, describe_nothing_measured, describe_unmarked
+from pytest_nsight.controller.collection_record import Collected, CollectionRecord
+from pytest_nsight.controller.completeness import find_nothing_measured
 from pytest_nsight.controller.conclusion import Conclusion
 from pytest_nsight.controller.first_pass import list_calls
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
@@ -27,6 +27,7 @@ from pytest_nsight.controller.pytest_input import (
     ask_environment,
     check_text,
     check_unique,
+    describe_coverage,
     find_line,
     worker_arguments,
 )
@@ -77,6 +78,7 @@ class Controller:
         check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
+        self._session.add_notes(describe_coverage(config))
         self._conclusion = Conclusion()
         self._record = CollectionRecord()
         self._chosen = ChosenTests(settings)
@@ -151,9 +153,7 @@ class Controller:
                 self._measure(session, items, collected)
         # A module that cannot be imported may have the marked tests.
         if not is_wanted and not session.config.option.collectonly and not session.testsfailed:
-            unmarked = describe_unmarked(collected.unmarked)
-            gaps = (describe_nothing_measured(collected), *filter(None, [unmarked]))
-            self._conclusion = Conclusion(gaps=gaps)
+            self._conclusion = Conclusion(gaps=find_nothing_measured(collected))
         return (yield)
 
     def _measure(self, session: pytest.Session, items: Sequence[pytest.Item], collected: Collected) -> None:

@@ -56,6 +56,14 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     return tuple(arguments)
 
 
+def describe_coverage(config: pytest.Config) -> tuple[str, ...]:
+    """A sentence for a session under pytest-cov, whose workers have none; no sentence without it."""
+    if not getattr(config.option, "cov_source", None) or getattr(config.option, "no_cov", False):
+        return ()
+    why = "pytest-cov counts nothing that measured tests run, because a traced round takes longer"
+    return (f"{why}: run pytest without --nsight for coverage, or add --no-cov here",)
+
+
 def ask_environment(config: pytest.Config) -> dict[str, str]:
     """What implementations of the hook pytest_nsight_environment add, the first registered ones last.
 

@@ -17,7 +17,7 @@ from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import cpu_variables, gpus, measured_product
 from pytest_nsight.controller.abandoned_sessions import begin_session
-from pytest_nsight.controller.completeness import NOTHING_COLLECTED, Collected
+from pytest_nsight.controller.collection_record import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import Conclusion, conclude
 from pytest_nsight.controller.drill_down import Drill, explain_no_drill, profile_with_ncu
 from pytest_nsight.controller.first_pass import place_first_pass

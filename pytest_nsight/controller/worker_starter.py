@@ -22,7 +22,7 @@ from pytest_nsight.protocol.job import INTERRUPTED_FILE, Job
 from pytest_nsight.protocol.manifest import FILE_NAME
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.script import Script
-from pytest_nsight.protocol.worker_start import start_command
+from pytest_nsight.protocol.worker_start import drop_coverage, start_command
 
 POLL_S = 0.05
 
@@ -151,7 +151,7 @@ class WorkerStarter:
             CollectorError: it cannot be started.
         """
         tree = self.session.trees[tree_name]
-        environ = {**os.environ, "PYTHONUNBUFFERED": "1", **self.session.variables, **tree.environ}
+        environ = {**drop_coverage(os.environ), "PYTHONUNBUFFERED": "1", **self.session.variables, **tree.environ}
         return self._launch(start_command(module, folder), folder, tree.where, environ)
 
     def follow(

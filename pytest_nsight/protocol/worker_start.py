@@ -100,6 +100,20 @@ def fix_addresses(command: Sequence[str]) -> tuple[str, ...]:
     return (sys.executable, "-I", "-S", "-c", _FIX_ADDRESSES, *command)
 
 
+_COVERAGE_VARIABLES = ("COVERAGE_PROCESS_", "COV_CORE_")
+
+
+def drop_coverage(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program that coverage.py does not trace, whatever asks it to trace subprocesses.
+
+    A traced round takes several times as long on the host.
+
+    Args:
+        environ: of the program.
+    """
+    return {name: value for name, value in environ.items() if not name.startswith(_COVERAGE_VARIABLES)}
+
+
 _ALLOCATOR_VARIABLES = ("PYTORCH_ALLOC_CONF", "PYTORCH_CUDA_ALLOC_CONF")
 """Settings of torch's allocator; since torch 2.9 the first one counts, if there is one."""
 

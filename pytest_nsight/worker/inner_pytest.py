@@ -19,6 +19,7 @@ import pytest
 
 from pytest_nsight.collectors.base import Identifier, Recorder
 from pytest_nsight.collectors.lookup import find_factory, make_identifier
+from pytest_nsight.collectors.machine import cpu_name
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
@@ -237,6 +238,8 @@ def main(folder: Path) -> int:
         pid=os.getpid(),
         tree=job.tree,
     )
+    # A test may replace what reads files; the name is kept.
+    cpu_name()
     # As in the user's pytest, so that both import the same modules.
     sys.path[:] = job.path
     if job.mapping is not None:

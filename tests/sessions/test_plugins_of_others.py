@@ -134,3 +134,55 @@ def test_what_python_leaves_out_by_an_option_it_leaves_out_in_workers(
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     assert "launches gained, 1 -> 2 per round" in result.stdout.str()
+
+
+UNTRACED = """
+@pytest.mark.nsight(rounds=4, warmup=1, band="99%")
+def test_untraced(nsight):
+    nsight(square, torch.ones(8))
+    assert not [name for name in os.environ if name.startswith(("COVERAGE_PROCESS_", "COV_CORE_"))]
+"""
+
+
+def test_coverage_traces_no_worker_and_a_note_says_so(
+    pytester: pytest.Pytester, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What coverage.py and pytest-cov set for subprocesses; the option stands in for pytest-cov's."""
+    for name in ("COVERAGE_PROCESS_START", "COVERAGE_PROCESS_CONFIG", "COV_CORE_SOURCE"):
+        monkeypatch.setenv(name, "here")
+    pytester.makeconftest(
+        """
+        def pytest_addoption(parser):
+            parser.addoption("--cov", action="append", dest="cov_source")
+            parser.addoption("--no-cov", action="store_true")
+        """
+    )
+
+    result = gate(*COMMON, "--cov=here", body=UNTRACED)
+
+    result.assert_outcomes(passed=1)
+    assert "nsight: pytest-cov counts nothing that measured tests run" in " ".join(result.stdout.str().split())
+
+
+BLIND = """
+import pathlib
+
+@pytest.mark.nsight(rounds=4, warmup=1, band="99%")
+@pytest.mark.xfail(reason="nothing can be recorded either")
+def test_blind(nsight, monkeypatch):
+    def gone(path, *args, **kwargs):
+        raise FileNotFoundError(path)
+
+    monkeypatch.setattr(pathlib.Path, "read_text", gone)
+    nsight(square, torch.ones(8))
+"""
+
+
+def test_a_test_that_replaces_what_reads_files_does_not_rename_the_machine(gate: Gate) -> None:
+    gate(*COMMON, body=CASE)
+
+    result = gate("--maxfail=9", body=BLIND + CASE)
+
+    result.stdout.no_fnmatch_line("*NO_BASELINE*test_square*")
+    result.stdout.no_fnmatch_line("*test_square*NO_BASELINE*")
+    result.stdout.fnmatch_lines(["*1 verdict: *"])
