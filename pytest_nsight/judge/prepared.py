@@ -87,6 +87,12 @@ class PreparedSubject:
         """Whether the launches changed in a way that fails by itself."""
         return bool(self.structure.changes) and not self.structure.retuned and self.given.is_comparable
 
+    @property
+    def keeps_structure(self) -> bool:
+        """Whether every round of every run launched the same, stored and new."""
+        is_known = bool(self.given.new and self.given.baseline) and self.given.is_comparable
+        return is_known and self.structure.is_unchanged
+
 
 @dataclass(frozen=True, slots=True)
 class _StoredSession:

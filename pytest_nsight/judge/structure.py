@@ -54,6 +54,11 @@ class StructureFinding:
     differs_by_round: bool = False
     resources: tuple[str, ...] = ()
 
+    @property
+    def is_unchanged(self) -> bool:
+        """Whether all launches are the same, but for registers and shared memory."""
+        return not (self.changes or self.retuned or self.is_varying or self.was_varying)
+
 
 @lru_cache(maxsize=2**14)
 def comparable_shape(shape: Shape) -> Shape:

@@ -26,6 +26,9 @@ _NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, Ver
 _LARGEST_BY_CHOICE = math.log(2)
 """A tuner measures, so it does not choose what takes twice as long. Choices seen differ by up to 12 %."""
 
+_UNSETTLED = (VerdictKind.INCONCLUSIVE, VerdictKind.ENVIRONMENT)
+"""What time does not settle; launches are settled all the same."""
+
 _PASSING = (VerdictKind.UNCHANGED, VerdictKind.IMPROVEMENT)
 
 
@@ -64,6 +67,8 @@ def decide(
         kind, body = VerdictKind.ENVIRONMENT, sentences.environment(environment, comparison)
     if subject.given.cause and (comparison is not None or subject.loses_structure):
         body = f"{body}; {subject.given.cause}"
+    if kind in _UNSETTLED and subject.keeps_structure:
+        body = f"{body}; structure: unchanged"
     kind, body = _join_claims(kind, body, claims)
     measured = subject.new or subject.new_aside
     return Verdict(

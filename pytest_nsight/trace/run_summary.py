@@ -7,12 +7,7 @@ whose graph the round replayed.
 from __future__ import annotations
 
 import statistics
-from collections.abc import Container, Iterable, Mapping, Sequence
-from typing import Any, NamedTuple
-
-import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
+from collections.abc import Container, Mapping, Sequence
 
 from pytest_nsight.model.identity import CHOOSERS
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
@@ -21,9 +16,16 @@ from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import NEVER_CALLED, Round
 from pytest_nsight.trace.graph_captures import Captured
 from pytest_nsight.trace.measures import Measured
+from pytest_nsight.trace.range_sums import RangeSums, RangeSumTable, sum_captured_parts
 
 # Operators on a CPU have no launch calls, no copies and no synchronisation.
 _OPERATOR_METRICS = ("kernel", "busy", "span", "gap", "wall")
+
+_ONLY_OPERATORS = (
+    "torch.profiler recorded operators of the CPU and nothing that the GPU ran: if the measured function works on "
+    "the GPU, another profiler uses CUPTI, or CUPTI does not work here; measure with --nsight-collector nsys, and "
+    "see pytest-nsight doctor"
+)
 
 
 def summarise(
@@ -63,8 +65,12 @@ def summarise(
             part: {round_id: table.add_up([row_of[id_] for id_ in ids]) for round_id, ids in groups.items()}
             for part, groups in _subjects(own_rounds, row_of).items()
         }
-        if not any(one.shapes for one in sums[""].values()):
+        kinds = {measured.shapes[index].kind for one in sums[""].values() for index in one.shapes}
+        if not kinds:
             problems[case] = _nothing_launched(manifest, case)
+            continue
+        if kinds == {"operator"} and is_gpu(manifest.board):
+            problems[case] = _ONLY_OPERATORS
             continue
         _add_replayed(sums, replayed, [one.id for one in own_rounds])
         summaries += [
@@ -190,92 +196,6 @@ def _processor_lost(conditions: Conditions | None) -> float | None:
     return None if lost is None else round(lost, 4)
 
 
-_Use = tuple[int, int, int]
-"""Launches, their total time in ns, and the start of the first, in ns."""
-
-
-_Columns = pd.DataFrame | Mapping[str, NDArray[Any]]
-
-
-class RangeSums(NamedTuple):
-    """Sums over some ranges.
-
-    Attributes:
-        times_ns: metric -> duration. A part of a replayed graph has no times on the host.
-        copied_bytes: by copies and sets.
-        shapes: index of a shape -> its uses.
-    """
-
-    times_ns: Mapping[str, int]
-    copied_bytes: int
-    shapes: Mapping[int, _Use]
-
-    def join(self, other: RangeSums) -> RangeSums:
-        """Both together."""
-        times_ns = dict(self.times_ns)
-        for metric, duration_ns in other.times_ns.items():
-            times_ns[metric] = times_ns.get(metric, 0) + duration_ns
-        shapes = _add_up([*self.shapes.items(), *other.shapes.items()])
-        return RangeSums(times_ns, self.copied_bytes + other.copied_bytes, shapes)
-
-
-class RangeSumTable:
-    """Sums by range, and their totals over the ranges of a round."""
-
-    def __init__(self, sums: _Columns, kernels: _Columns) -> None:
-        """Reads both tables of a Measured or a Captured."""
-        self._columns = {name: np.asarray(sums[name], np.int64) for name in ("start_ns", "end_ns", "copied_bytes")}
-        self._times_ns = {
-            metric: np.asarray(sums[f"{metric}_ns"], np.int64) for metric in METRICS if f"{metric}_ns" in sums
-        }
-        columns = ("range", "shape", "count", "total_ns", "first_start_ns")
-        self._uses: dict[int, list[tuple[int, _Use]]] = {}
-        for row, shape, *use in zip(*(kernels[column].tolist() for column in columns), strict=True):
-            self._uses.setdefault(row, []).append((shape, (use[0], use[1], use[2])))
-
-    def add_up(self, rows: Sequence[int]) -> RangeSums:
-        """The sums over some ranges; a range inside another of them is not added again."""
-        kept = self._outermost(rows)
-        times_ns = {metric: int(column[kept].sum()) for metric, column in self._times_ns.items()}
-        uses = [use for row in kept for use in self._uses.get(row, ())]
-        return RangeSums(times_ns, int(self._columns["copied_bytes"][kept].sum()), _add_up(uses))
-
-    def _outermost(self, rows: Sequence[int]) -> list[int]:
-        start_ns, end_ns = self._columns["start_ns"], self._columns["end_ns"]
-        kept: list[int] = []
-        for row in sorted(rows, key=lambda row: (start_ns[row], -end_ns[row])):
-            if not kept or end_ns[row] > end_ns[kept[-1]]:
-                kept.append(row)
-        return kept
-
-
-def sum_captured_parts(captured: Captured, rounds: pd.DataFrame) -> dict[str, dict[int, RangeSums]]:
-    """What the parts of replayed graphs cost in each round that replayed them.
-
-    Args:
-        captured: of the whole trace.
-        rounds: rows of Measured.ranges, one a round, of one process; the index is the round's id.
-
-    Returns:
-        Name of the range of the capture -> id of the round -> sums.
-    """
-    parts = pd.DataFrame(captured.parts)
-    ordered = rounds.sort_values("start_ns")
-    if parts.empty or ordered.empty:
-        return {}
-    at = np.searchsorted(ordered["start_ns"].to_numpy(), parts["called_ns"].to_numpy(), side="right") - 1
-    is_inside = (at >= 0) & (parts["called_ns"].to_numpy() < ordered["end_ns"].to_numpy()[at])
-    is_inside &= parts["process"].to_numpy() == ordered["process"].to_numpy()[at]
-    found = parts.assign(round=ordered.index.to_numpy()[at])[is_inside]
-    table = RangeSumTable(captured.parts, captured.kernels)
-    sums: dict[str, dict[int, RangeSums]] = {}
-    # Within one replay a range may contain another of its name; two replays run the same ranges again.
-    for (name, round_id, _), group in found.groupby(["name", "round", "called_ns"], sort=False):
-        one, by_round = table.add_up(group.index.tolist()), sums.setdefault(name, {})
-        by_round[round_id] = by_round[round_id].join(one) if round_id in by_round else one
-    return sums
-
-
 def find_varying(rounds: Sequence[Mapping[int, int]], names: Sequence[Shape]) -> tuple[ShapeSpread, ...]:
     """Which shapes are not launched equally often in all rounds.
 
@@ -289,11 +209,3 @@ def find_varying(rounds: Sequence[Mapping[int, int]], names: Sequence[Shape]) ->
         if min(counts) < max(counts):
             spreads.append(ShapeSpread(names[shape], min(counts), max(counts)))
     return tuple(spreads)
-
-
-def _add_up(uses: Iterable[tuple[int, _Use]]) -> dict[int, _Use]:
-    found: dict[int, _Use] = {}
-    for shape, (count, total_ns, first_ns) in uses:
-        before = found.get(shape, (0, 0, first_ns))
-        found[shape] = (before[0] + count, before[1] + total_ns, min(before[2], first_ns))
-    return found

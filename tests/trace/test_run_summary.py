@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.nsys.read import read
+from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.protocol.conditions import Conditions, CpuTimes
 from pytest_nsight.protocol.manifest import Manifest
@@ -140,3 +141,23 @@ def test_what_other_programs_took_of_the_cpu_stands_beside_the_rounds(
     )
 
     assert found.clocks.processor_lost == share
+
+
+def test_operators_of_the_cpu_are_no_work_of_a_gpu():
+    """As where another profiler has taken CUPTI: torch.profiler then records calls and operators only."""
+    events = []
+    for at in (100, 200):
+        events += [
+            {"cat": "user_annotation", "name": f"pytest_nsight:{at}:t", "ts": at, "dur": 90, "pid": 100, "tid": 1},
+            {"cat": "cpu_op", "name": "aten::mul", "ts": at + 5, "dur": 20, "pid": 100, "tid": 1},
+        ]
+    measured = measure(build_trace([events]))
+    on_gpu = manifest((), ())
+
+    found, problems = summarise(on_gpu, measured)
+    on_cpu, none = summarise(replace(on_gpu, board="EPYC, 2 threads"), measured)
+
+    assert not found
+    assert problems[CASE].startswith("torch.profiler recorded operators of the CPU and nothing that the GPU ran")
+    assert [one.rounds["kernel"] for one in on_cpu] == [(20_000, 20_000)]
+    assert not none
