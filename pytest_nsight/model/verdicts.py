@@ -96,6 +96,11 @@ class Verdict:
     before_ns: float | None = None
     listing: str = ""
 
+    @property
+    def saves_other_launches(self) -> bool:
+        """Whether a save makes other launches the baseline; times alone stand in the tables."""
+        return self.kind is VerdictKind.SAVED and bool(self.changes)
+
 
 @dataclass(frozen=True, slots=True)
 class AffectedCases:

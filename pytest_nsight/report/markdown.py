@@ -68,8 +68,8 @@ def render(result: SessionResult, rows: int = 20) -> str:
 
 def _render(result: SessionResult, rows: int, *, has_work: bool) -> str:
     verdicts = worst_first(result.verdicts)
-    moved = [verdict for verdict in verdicts if verdict.kind not in _UNMOVED]
-    others = [verdict for verdict in verdicts if verdict.kind in _UNMOVED]
+    moved = [one for one in verdicts if _has_moved(one)]
+    others = [one for one in verdicts if not _has_moved(one)]
     failing = [verdict for verdict in moved if fails(verdict, strict=result.strict)]
     named = labels(one.subject for one in verdicts)
     work = _work(result) if has_work else []
@@ -90,12 +90,20 @@ def _render(result: SessionResult, rows: int, *, has_work: bool) -> str:
         _table(moved[:rows], named),
         _rest(moved[rows:]),
         [f"{MDE_LEGEND}."] if any(cells(verdict, "").mde for verdict in moved[:rows]) else [],
-        *_reasons([verdict for verdict in moved if verdict in failing or verdict.kind in _EXPLAINED], named)[:rows],
+        *_reasons([one for one in moved if one in failing or _is_explained(one)], named)[:rows],
         *_next_steps(failing, result),
         *notes,
         *folded,
     ]
     return "\n\n".join("\n".join(lines) for lines in sections if lines) + "\n"
+
+
+def _has_moved(verdict: Verdict) -> bool:
+    return verdict.kind not in _UNMOVED or verdict.saves_other_launches
+
+
+def _is_explained(verdict: Verdict) -> bool:
+    return verdict.kind in _EXPLAINED or verdict.saves_other_launches
 
 
 def _marker(result: SessionResult) -> str:

@@ -229,7 +229,7 @@ def _reasons(
 
 def _is_explained(verdict: Verdict, result: SessionResult) -> bool:
     """Whether the reason of a verdict is shown without -v."""
-    return fails(verdict, strict=result.strict) or verdict.kind in EXPLAINED or _is_changing_save(verdict)
+    return fails(verdict, strict=result.strict) or verdict.kind in EXPLAINED or verdict.saves_other_launches
 
 
 def _list_details(verdict: Verdict, result: SessionResult) -> Iterator[str]:
@@ -242,8 +242,3 @@ def _list_details(verdict: Verdict, result: SessionResult) -> Iterator[str]:
     reach = reach_of(verdict, result)
     if reach is not None:
         yield reach_sentence(reach)
-
-
-def _is_changing_save(verdict: Verdict) -> bool:
-    """Whether a save makes other launches the baseline; times alone stand in the table."""
-    return verdict.kind is VerdictKind.SAVED and bool(verdict.changes)

@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pytest_benchmark.stats import Stats
 
-from pytest_nsight.model.verdicts import VerdictKind
+from pytest_nsight.model.verdicts import ShapeChange, VerdictKind
 from pytest_nsight.report import ci_formats, markdown, pytest_benchmark_json, verdict_text
 from pytest_nsight.report.pytest_benchmark_json import benchmark_stats
 from tests.report import canned
@@ -174,6 +174,22 @@ def test_an_annotation_points_at_the_line_of_the_test_in_the_repository() -> Non
 
     assert ci_formats.workflow_annotations(result).startswith("::error file=perf_tests/test_x.py,line=12,title=")
     assert ci_formats.workflow_annotations(result, "python").startswith("::error file=python/perf_tests/test_x.py,")
+
+
+def test_markdown_shows_which_launches_a_save_makes_the_baseline() -> None:
+    changes = (ShapeChange(canned.FUSED, 1, 0), ShapeChange(canned.ADD, 0, 2))
+    verdicts = (
+        canned.verdict(VerdictKind.SAVED, "test_a", "test_a: 5 runs stored", now_ns=24_000, before_ns=20_000),
+        canned.verdict(VerdictKind.SAVED, "test_b", "test_b: new", now_ns=9_000, before_ns=9_000, changes=changes),
+    )
+
+    text = markdown.render(canned.session(verdicts))
+
+    before_the_fold, _, folded = text.partition("<details>")
+    assert "| SAVED | `test_b` |" in before_the_fold
+    assert "1 → 0  _add_rms_norm_fused" in before_the_fold
+    assert "0 → 2  vectorized_elementwise_kernel" in before_the_fold
+    assert "| SAVED | `test_a` |" in folded
 
 
 def test_markdown_leads_with_the_outcome_and_counts_what_it_left_out() -> None:
