@@ -18,6 +18,7 @@ from dataclasses import asdict
 import pytest
 
 from pytest_nsight.protocol.manifest_events import Journal, LeakedState
+from pytest_nsight.worker.import_variables import ImportVariables
 from pytest_nsight.worker.left_threads import LeftThreads
 from pytest_nsight.worker.process_settings import ABSENT, Setting, list_settings
 
@@ -120,7 +121,16 @@ class LeakedStatePlugin:
         # Fixture -> what its setup changed, and the values before.
         self._by_fixture: dict[int, dict[str, object]] = {}
         self._threads = LeftThreads()
+        self._of_imports = ImportVariables()
         self._is_last = False
+
+    def pytest_configure(self) -> None:
+        """Begins to note which variables imports set."""
+        self._of_imports.watch()
+
+    def pytest_unconfigure(self) -> None:
+        """Ends that."""
+        self._of_imports.stop()
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_protocol(
@@ -192,7 +202,7 @@ class LeakedStatePlugin:
                 wanted == after.get(name, ABSENT)
                 or self._is_first_sight(name)
                 or name in of_limit
-                or (has_imported and self._may_be_an_imports(name, after))
+                or self._is_an_imports(name, after, has_imported=has_imported)
             ):
                 self._expect({name: after.get(name, ABSENT)})
             else:
@@ -211,9 +221,10 @@ class LeakedStatePlugin:
             return ()
         return (_ALARM, _ALARM_HANDLER) if after.get(_ALARM_HANDLER) == signal.SIG_DFL else (_ALARM,)
 
-    def _may_be_an_imports(self, name: str, after: Mapping[str, object]) -> bool:
-        """Whether the change may belong to a module imported in this case; such a change stays."""
-        if name == "sys.path":
+    def _is_an_imports(self, name: str, after: Mapping[str, object], *, has_imported: bool) -> bool:
+        """Whether the change belongs, or may belong, to a module imported in this case; such a change stays."""
+        if name == "sys.path" and has_imported:
             known, now = self._expected.get(name, ()), after.get(name, ())
             return isinstance(known, tuple) and isinstance(now, tuple) and set(known) <= set(now)
-        return name.startswith(_VARIABLE) and name not in self._expected
+        is_new = name.startswith(_VARIABLE) and name not in self._expected
+        return is_new and name.removeprefix(_VARIABLE) in self._of_imports.names

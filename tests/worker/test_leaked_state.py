@@ -30,7 +30,7 @@ import numpy, pytest, torch
 torch.set_num_threads(1)
 X = torch.ones(4)
 WHERE = os.getcwd()
-# Environment variables that change beside a first import stay, so no case may be the first to import anything.
+# A new entry of sys.path stays beside a first import, so its case may not be the first to import anything.
 import contextlib, encodings.ascii
 with torch.profiler.profile(), contextlib.suppress(ImportError):
     import torch.profiler._cupti_monitor
@@ -55,6 +55,7 @@ CHANGES = {
     "autocast on cpu": ("torch.autocast('cpu').__enter__()", "not torch.is_autocast_enabled('cpu')"),
     "flash attention": ("torch.backends.cuda.enable_flash_sdp(False)", "torch.backends.cuda.flash_sdp_enabled()"),
     "environment variable LEFT": ("os.environ['LEFT'] = '1'", "'LEFT' not in os.environ"),
+    "environment variable BESIDE": ("import wave; os.environ['BESIDE'] = '1'", "'BESIDE' not in os.environ"),
     "environment variable HOME": ("del os.environ['HOME']", "'HOME' in os.environ"),
     "sys.path": ("sys.path.insert(0, '/left')", "'/left' not in sys.path"),
     "working directory": ("os.mkdir('gone'); os.chdir('gone'); os.rmdir(os.getcwd())", "os.getcwd() == WHERE"),
