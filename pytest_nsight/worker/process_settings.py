@@ -126,6 +126,7 @@ def _torch_settings() -> tuple[Setting, ...]:
         Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype),
         Setting("default device", _default_device, torch.set_default_device),
         Setting("number of threads", torch.get_num_threads, torch.set_num_threads),
+        Setting("inference mode", torch.is_inference_mode_enabled, _refuse_inference_mode),
         Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
         Setting("anomaly detection", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
         *_torch_numerics(torch),
@@ -137,6 +138,10 @@ def _torch_settings() -> tuple[Setting, ...]:
             is_reported=False,
         ),
     )
+
+
+def _refuse_inference_mode(is_enabled: bool) -> None:  # noqa: FBT001 - a setting's value
+    raise ValueError(f"torch offers no function that sets it to {is_enabled}")
 
 
 def _default_device() -> object:
@@ -158,8 +163,10 @@ def _torch_numerics(torch: Any) -> Iterator[Setting]:
     yield _flag("cudnn.allow_tf32", cudnn, "allow_tf32")
     for attribute in ("enabled", "benchmark", "deterministic", "benchmark_limit"):
         yield _flag(f"cudnn.{attribute}", cudnn, attribute)
-    for attribute in ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction"):
-        yield _flag(f"matmul.{attribute}", matmul, attribute)
+    reductions = ("allow_fp16_reduced_precision_reduction", "allow_bf16_reduced_precision_reduction")
+    for attribute in (*reductions, "allow_fp16_accumulation"):
+        if hasattr(matmul, attribute):
+            yield _flag(f"matmul.{attribute}", matmul, attribute)
     for kind in ("flash", "mem_efficient", "math", "cudnn"):
         if hasattr(cuda, f"{kind}_sdp_enabled"):
             yield Setting(

@@ -17,7 +17,7 @@ import pytest
 
 from pytest_nsight.gate.state import describe_leaked_state
 from pytest_nsight.protocol.manifest_events import LeakedState
-from pytest_nsight.worker.leaked_state import LeakedStatePlugin, StateReader
+from pytest_nsight.worker.leaked_state import LeakedStatePlugin, StateReader, find_changes
 from pytest_nsight.worker.left_threads import LeftThreads
 from pytest_nsight.worker.process_settings import ABSENT
 
@@ -197,6 +197,7 @@ def test_what_wider_fixtures_and_imports_set_stays_and_tidy_tests_are_not_named(
         ("torch.backends.cuda.matmul.fp32_precision = 'tf32'", "float32 matmul precision"),
         ("torch.set_float32_matmul_precision('high')", "float32 matmul precision"),
         ("torch.backends.cudnn.allow_tf32 = False", "cudnn.allow_tf32"),
+        ("torch.backends.cuda.matmul.allow_fp16_accumulation = True", "matmul.allow_fp16_accumulation"),
         ("os.environ['LEFT'] = '1'", "environment variable LEFT"),
         ("signal.signal(signal.SIGUSR1, signal.SIG_IGN)", "signal handler SIGUSR1"),
     ],
@@ -249,6 +250,16 @@ def test_what_cannot_be_put_back_is_said() -> None:
     assert "t.py::t (umask, signal handler SIGTERM)" in sentence
     assert "except signal handler SIGTERM, which cannot be put back" in sentence
     assert describe_leaked_state({}) == ""
+
+
+def test_an_inference_mode_that_is_left_on_is_known_and_cannot_be_put_back() -> None:
+    torch = pytest.importorskip("torch")
+    reader = StateReader()
+    before = reader.read()
+    with torch.inference_mode():
+        changes = find_changes(before, reader.read())
+        assert "inference mode" in changes
+        assert not reader.write("inference mode", before["inference mode"])
 
 
 def test_of_many_changed_values_the_first_are_named() -> None:
