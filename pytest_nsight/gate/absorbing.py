@@ -20,8 +20,8 @@ from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 NOTHING_MEASURED = (
-    "nothing was measured: it takes a test function, not a method of unittest, a coroutine or a doctest, and a "
-    "call that raises nothing; write the test so, or take the mark away"
+    "nothing was measured: the mark nsight is for test functions whose call raises nothing, and not for methods of "
+    "unittest, doctests, or coroutines that no plugin runs; write the test so, or take the mark away"
 )
 
 _Value = TypeVar("_Value")
