@@ -45,10 +45,9 @@ class CaseOutcome:
     @classmethod
     def missing(cls, folder: str) -> CaseOutcome:
         """The outcome of a case that no worker reached."""
-        return cls(
-            problem="not measured: no worker process came to this test. If its id differs from process to process, as "
-            f"with random parameters, give it a fixed one; else see {folder}"
-        )
+        what = "not measured: no worker process came to this test"
+        remedy = "if its id differs from process to process, as with random parameters, give it a fixed one"
+        return cls(problem=f"{what}; {remedy}; else see {folder}")
 
     def reports(self, item: pytest.Item, *, strict: bool) -> list[pytest.TestReport]:
         """The reports to show, the verdict's failure among them."""
