@@ -42,7 +42,7 @@ class Record:
 
 
 def list_models(folder: Path) -> list[str]:
-    """The GPU models of which runs are stored."""
+    """The GPU models that have stored runs."""
     return sorted(path.name for path in folder.iterdir() if path.is_dir())
 
 
