@@ -168,9 +168,13 @@ def _save(
         saved = save_runs(settings, state, session.folder, session.collector)
         state = state.with_notes(*(add_counters(settings, state, drill) if drill and not saved.error else ()))
     verdicts = tuple(one if one.subject.case in saved.cases else withdraw(one) for one in verdicts)
+    state = state.with_notes(*describe_unfit(state, saved))
+    if saved.error or not is_whole:
+        # The session fails, whatever it has left out; and the baselines may be what cannot be read.
+        return _Judged(state, verdicts, saved)
     left_out = find_gaps(settings, state, collected)
-    state = state.with_notes(*describe_unfit(state, saved), *left_out.possible)
-    return _Judged(state, verdicts, saved, gaps=(*left_out.certain, *find_unsaved(state)))
+    gaps = (*left_out.certain, *find_unsaved(state))
+    return _Judged(state.with_notes(*left_out.possible), verdicts, saved, gaps)
 
 
 def _check(

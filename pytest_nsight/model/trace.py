@@ -144,7 +144,7 @@ class Launches(Table):
         process: int64.
         correlation: int64, that of the call that launched it; the nodes of a CUDA graph share one; 0 where
             unknown, SHARED_CORRELATION where calls of several processes may have made it. An
-            operator without a call is taken as launched where it starts.
+            operator without a call is taken as launched where it starts, another launch where its round does.
         bytes_moved: int64, by copies and sets; 0 for others.
         graph_node: int64, id of the CUDA graph's node; 0 where it was launched on its own.
     """

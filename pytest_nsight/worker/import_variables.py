@@ -9,9 +9,12 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
+_VARIABLES: Any = type(os.environ)
+"""Whatever sets an environment variable in Python sets an item of its only instance."""
 
 
 class ImportVariables:
@@ -23,35 +26,27 @@ class ImportVariables:
 
     def __init__(self) -> None:
         self.names: set[str] = set()
-        self._original: Callable[[Any, str, str], None] | None = None
+        self._write: Callable[[Any, str, str], None] = _VARIABLES.__setitem__
 
     def watch(self) -> None:
-        """Begins; whatever sets an item of `os.environ` passes here."""
-        kind, write = _mapping_of_variables(), _mapping_of_variables().__setitem__
+        """Begins."""
+        write = self._write = _VARIABLES.__setitem__
 
-        def write_and_note(environ: Any, name: str, value: str) -> None:
-            write(environ, name, value)
-            if _is_importing():
+        def write_and_note(variables: Any, name: str, value: str) -> None:
+            write(variables, name, value)
+            if _is_importing(sys._getframe()):  # noqa: SLF001
                 self.names.add(name)
 
-        self._original = write
-        kind.__setitem__ = write_and_note
+        _VARIABLES.__setitem__ = write_and_note
 
     def stop(self) -> None:
         """Ends."""
-        if self._original is not None:
-            _mapping_of_variables().__setitem__ = self._original
-            self._original = None
+        _VARIABLES.__setitem__ = self._write
 
 
-def _mapping_of_variables() -> Any:
-    return type(os.environ)
-
-
-def _is_importing() -> bool:
-    frame = sys._getframe(2)  # noqa: SLF001
+def _is_importing(frame: FrameType | None) -> bool:
     while frame is not None:
         if frame.f_code.co_filename == _IMPORT_SYSTEM:
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = frame.f_back
     return False
