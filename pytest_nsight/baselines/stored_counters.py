@@ -2,16 +2,11 @@
 
 from __future__ import annotations
 
-import dataclasses
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.baselines.atomic_files import read_regular_file, replace
-from pytest_nsight.model.decoding import read
-from pytest_nsight.model.errors import BaselineError
-from pytest_nsight.model.json_text import DecodingError, parse
+from pytest_nsight.baselines.case_lines import read_lines, replace_lines
 from pytest_nsight.model.kernel_counters import CaseCounters
 
 FILE_NAME = "nsight_counters.jsonl"
@@ -43,21 +38,8 @@ def load_counters(folder: Path, slug: str) -> dict[str, CaseCounters]:
     Raises:
         BaselineError: the file is damaged, or a newer version has written it.
     """
-    path = folder / slug / FILE_NAME
-    if not path.exists():
-        return {}
-    found = {}
-    for number, text in enumerate(read_regular_file(path).decode("utf-8", "replace").splitlines(), 1):
-        try:
-            line = read(_CountersLine, parse(text))
-        except DecodingError as error:
-            raise BaselineError(f"{path}, line {number} is damaged: {error}; restore the file from git") from None
-        if line.format != _FORMAT:
-            raise BaselineError(
-                f"{path}, line {number} has format {line.format}, {_FORMAT} is known; use the version that wrote it"
-            )
-        found[line.counters.case] = line.counters
-    return found
+    lines = read_lines(folder / slug / FILE_NAME, _CountersLine, _FORMAT)
+    return {line.counters.case: line.counters for line in lines}
 
 
 def save_counters(folder: Path, slug: str, counters: Sequence[CaseCounters]) -> Path:
@@ -80,6 +62,5 @@ def save_counters(folder: Path, slug: str, counters: Sequence[CaseCounters]) -> 
     }
     path = folder / slug / FILE_NAME
     path.parent.mkdir(parents=True, exist_ok=True)
-    lines = [_CountersLine(_FORMAT, known[case]) for case in sorted(known)]
-    replace(path, "".join(json.dumps(dataclasses.asdict(line), sort_keys=True) + "\n" for line in lines))
+    replace_lines(path, [_CountersLine(_FORMAT, known[case]) for case in sorted(known)])
     return path

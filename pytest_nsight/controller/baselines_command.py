@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.baselines.failed_saves import store_failed_saves
 from pytest_nsight.baselines.inventory import (
     StoredCase,
     list_cases,
@@ -117,6 +118,8 @@ def _describe_gone(gone: Sequence[GoneCases]) -> str:
 
 def _remove_gone(folder: Path, gone: Sequence[GoneCases]) -> str:
     changed = [path for one in gone if one.cases for path in remove_cases(folder, one.model, one.cases)]
+    for one in gone:
+        store_failed_saves(folder, one.model, failed=(), settled=one.cases)
     files = "".join(f"\n  {path}" for path in changed)
     return f"removed from {count(len(changed), 'file')}; commit {folder}:{files}"
 

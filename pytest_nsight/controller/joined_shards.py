@@ -66,7 +66,7 @@ def join_shards(paths: Sequence[Path]) -> JoinedSession:
     _check_agreement(shards)
     _check_cases(shards)
     state = join_states([file.state for file in shards])
-    stored = join_stored(file.stored for file in shards)
+    stored = join_stored(file.stored_runs for file in shards)
     own_failures = find_own_failures(state)
     gaps = tuple(dict.fromkeys(gap for file in shards for gap in file.gaps))
     state = state.with_notes(

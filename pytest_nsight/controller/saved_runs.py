@@ -8,18 +8,26 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from pytest_nsight.baselines import store
+from pytest_nsight.baselines.failed_saves import FILE_NAME as FAILED_SAVES_FILE
+from pytest_nsight.baselines.failed_saves import FailedSave, load_failed_saves, store_failed_saves
 from pytest_nsight.baselines.stored_counters import save_counters
 from pytest_nsight.collectors.base import Collector
+from pytest_nsight.controller.collection_record import Collected
 from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.recorded_session import list_whole_runs
+from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.identity_records import attach_identities
+from pytest_nsight.gate.joining import find_own_failures
 from pytest_nsight.gate.saving import list_unfit
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.shared_reasons import without_figures
+
+_MOST_CHARACTERS = 300
+"""Of a reason that is stored with the baselines."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,6 +109,27 @@ def add_counters(settings: Settings, state: GateState, drill: Drill) -> list[str
     except NsightError as error:
         troubles.append(f"the counters were not stored: {error}")
     return troubles
+
+
+def remember_failures(
+    settings: Settings, state: GateState, session: SessionRecord, collected: Collected, saved: SavedRuns
+) -> tuple[str, ...]:
+    """Lets the next check name the cases that this save could not store; sentences on that."""
+    if not state.device:
+        # Nothing says of which model they are, and a session without any measurement fails as a whole.
+        return ()
+    folder, model = settings.baselines, store.model_slug(state.device)
+    failures = {case: why for case, why in find_own_failures(state).items() if case not in saved.cases}
+    failed = [FailedSave(case, session.recorded, why[:_MOST_CHARACTERS]) for case, why in failures.items()]
+    try:
+        removed = collected.find_removed(load_failed_saves(folder, model), settings.root)
+        store_failed_saves(folder, model, failed, {*saved.cases, *removed})
+    except NsightError as error:
+        return (f"the next check will not name the cases that were not saved: {error}",)
+    if not failed:
+        return ()
+    (path,) = _relative([folder / model / FAILED_SAVES_FILE], settings.root)
+    return (f"not saved: {name_cases(failures)}; the next check says so, by {path}; commit it with the baselines",)
 
 
 def describe_reason(settings: Settings, saved: SavedRuns) -> tuple[str, ...]:

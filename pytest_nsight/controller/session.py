@@ -11,6 +11,7 @@ from pathlib import Path
 from types import MappingProxyType
 
 from pytest_nsight.baselines import store
+from pytest_nsight.baselines.failed_saves import load_failed_saves
 from pytest_nsight.baselines.stored_counters import load_counters
 from pytest_nsight.calibrate.pool import PoolWriter
 from pytest_nsight.collectors.base import Collector, RecordingOptions
@@ -285,6 +286,7 @@ class NsightSession:
         if not device or self._revision is not None or self._state is None:
             return StoredRuns()
         if device not in self._stored:
-            found = store.load(self._settings.baselines, store.model_slug(device), self._state.plan.case_ids)
-            self._stored[device] = StoredRuns(found.runs)
+            folder, model = self._settings.baselines, store.model_slug(device)
+            found = store.load(folder, model, self._state.plan.case_ids)
+            self._stored[device] = StoredRuns(found.runs, load_failed_saves(folder, model))
         return self._stored[device]

@@ -6,10 +6,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
+from pytest_nsight.baselines.failed_saves import FailedSave
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, is_strict_xpass
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, RunSummary, Subject
+from pytest_nsight.protocol.manifest_events import first_line_of
 
 _Value = TypeVar("_Value")
 
@@ -46,13 +48,15 @@ def join_states(states: Sequence[GateState]) -> GateState:
     return joined.with_notes(*(note for state in states for note in state.notes))
 
 
-def join_stored(all_runs: Iterable[Iterable[RunSummary]]) -> StoredRuns:
-    """The stored runs of all shards, each once: every shard has those of the canaries."""
+def join_stored(of_shards: Iterable[StoredRuns]) -> StoredRuns:
+    """What the baselines hold for all shards, each run once: every shard has those of the canaries."""
     runs: dict[Subject, dict[str, RunSummary]] = {}
-    for of_shard in all_runs:
-        for run in of_shard:
+    failed: dict[str, FailedSave] = {}
+    for of_shard in of_shards:
+        failed |= of_shard.failed_saves
+        for run in of_shard.all:
             runs.setdefault(run.subject, {}).setdefault(run.run, run)
-    return StoredRuns({subject: tuple(by_id.values()) for subject, by_id in runs.items()})
+    return StoredRuns({subject: tuple(by_id.values()) for subject, by_id in runs.items()}, failed)
 
 
 def find_own_failures(state: GateState) -> dict[str, str]:
@@ -63,7 +67,7 @@ def find_own_failures(state: GateState) -> dict[str, str]:
         if case in state.problems:
             found[case] = state.problems[case]
         elif failed and not state.has_passed(case):
-            found[case] = str(failed[0].get("longrepr") or "its test failed")
+            found[case] = first_line_of(failed[0].get("longrepr")) or "its test failed"
         elif case not in state.reports:
             found[case] = "no worker process came to this test"
     return found

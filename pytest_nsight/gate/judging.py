@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import describe_changes
 from pytest_nsight.gate.state import GateState
@@ -54,9 +54,11 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
         environment = new[-1].environment
         if other.commit:
             baseline, incomparable = other.runs_of(subject), other.explain_incomparable(subject, environment)
+            absent = other.explain_absent(subject)
         else:
             found = stored.of(subject, environment)
             baseline, incomparable = found.runs, found.why_none
+            absent = stored.explain_absent(subject)
         subjects.append(
             SubjectRuns(
                 subject=subject,
@@ -67,7 +69,7 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
                 limits=limits,
                 pairs=() if subject.part else state.pairs.get(subject.case, ()),
                 against=other.short_commit,
-                absent=other.explain_absent(subject) if other.commit and not baseline else "",
+                absent="" if baseline else absent,
                 cause=_find_cause(state, stored, subject.case),
             )
         )
@@ -87,6 +89,7 @@ def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     if not state.other.commit:
         sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
         sentences += [_describe_other_readings(state, stored), _describe_unidentified(state, stored)]
+        sentences.append(_describe_older_baselines(subjects, stored))
     if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
         sentences.append(_CLAIMS_UNCHECKED)
     return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
@@ -123,6 +126,23 @@ def _describe_unidentified(state: GateState, stored: StoredRuns) -> str:
         f"stored runs of {count(len(names), 'case')} have no identity ({write_names(names)}), so these are timed: "
         "the runs launched other kernels than their identity pass did, for example because an autotuner chose "
         "again, or were saved without an identity pass; --nsight-save stores the identity if both agree"
+    )
+
+
+def _describe_older_baselines(subjects: Sequence[SubjectRuns], stored: StoredRuns) -> str:
+    """A sentence on cases that are judged by what an older save stored, because the last one failed."""
+    failed = [
+        stored.failed_saves[subject.subject.case]
+        for subject in subjects
+        if subject.baseline and not subject.subject.part and subject.subject.case in stored.failed_saves
+    ]
+    if not failed:
+        return ""
+    names = write_names([Subject(one.case).label for one in failed])
+    verb = "is" if len(failed) == 1 else "are"
+    return (
+        f"{count(len(failed), 'case')} ({names}) {verb} judged by runs that an older save stored: "
+        f"{failed[0].sentence}; save again with --nsight-save"
     )
 
 

@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_nsight.baselines.failed_saves import FailedSave
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SerialisedReport, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
@@ -91,6 +92,7 @@ class ShardFile:
         timelines: case -> a round of its newest run.
         metrics: case -> sampled counters in its newest run.
         baselines_option: the folder of baselines where the command line gives it, "" elsewhere.
+        failed_saves: the cases whose last save failed.
     """
 
     format: int
@@ -122,6 +124,12 @@ class ShardFile:
     timelines: Mapping[str, RoundTimeline] = field(default_factory=dict)
     metrics: Mapping[str, MetricMeans] = field(default_factory=dict)
     baselines_option: str = ""
+    failed_saves: tuple[FailedSave, ...] = ()
+
+    @property
+    def stored_runs(self) -> StoredRuns:
+        """What the baselines hold for this shard."""
+        return StoredRuns(group_by_subject(self.stored), {one.case: one for one in self.failed_saves})
 
     @property
     def state(self) -> GateState:
@@ -209,6 +217,7 @@ def render_shard(
             timelines=state.timelines,
             metrics=state.metrics,
             baselines_option=identity.baselines_option,
+            failed_saves=tuple(stored.failed_saves.values()),
         )
     )
 

@@ -5,15 +5,22 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import ComparableRuns, find_comparable
+from pytest_nsight.baselines.failed_saves import FailedSave
 from pytest_nsight.model.identity import READING, Identity
 from pytest_nsight.model.values import RunSummary, Subject
 
 
 class StoredRuns:
-    """The runs that baselines hold, by subject."""
+    """The runs that baselines hold, by subject, and the saves that failed."""
 
-    def __init__(self, runs: Mapping[Subject, Sequence[RunSummary]] | None = None) -> None:
+    def __init__(
+        self,
+        runs: Mapping[Subject, Sequence[RunSummary]] | None = None,
+        failed_saves: Mapping[str, FailedSave] | None = None,
+    ) -> None:
         self._runs = dict(runs or {})
+        self.failed_saves: Mapping[str, FailedSave] = failed_saves or {}
+        """Case -> its last save, where that failed."""
         self._comparable: dict[tuple[Subject, tuple[tuple[str, str], ...]], ComparableRuns] = {}
 
     @property
@@ -33,6 +40,11 @@ class StoredRuns:
         if key not in self._comparable:
             self._comparable[key] = find_comparable(self._runs.get(subject, ()), environment)
         return self._comparable[key]
+
+    def explain_absent(self, subject: Subject) -> str:
+        """Why a subject has no runs, "" if that is unknown."""
+        failed = self.failed_saves.get(subject.case)
+        return failed.sentence if failed is not None else ""
 
     def newest_session(self, case: str) -> tuple[RunSummary, ...]:
         """The runs of the whole case that the last save stored, which are what was accepted, oldest first."""

@@ -133,10 +133,12 @@ def unmeasured(why: str) -> str:
     return f"not measured: {why}; choose another metric, or read the test's output"
 
 
-def no_baseline(absent: str) -> str:
-    """Nothing to compare with; in an A/B comparison, why."""
-    if absent:
+def no_baseline(absent: str, against: str) -> str:
+    """Nothing to compare with, and why, if that is known."""
+    if against:
         return f"{absent}; nothing to compare with"
+    if absent:
+        return f"no baseline: {absent}; save {SAVED_AT_ONCE} runs with --nsight-save once that is mended"
     return f"no baseline of this test for this machine's model; save {SAVED_AT_ONCE} runs with --nsight-save"
 
 

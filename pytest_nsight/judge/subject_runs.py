@@ -39,7 +39,7 @@ class SubjectRuns:
         pairs: rounds interleaved with those of the case that it claims to beat, at most one set of pairs a run.
         against: the revision whose runs of this session stand in place of stored ones, "" if none do. Both trees
             then get more runs together.
-        absent: why that revision has no run of the subject, "" if it has.
+        absent: why there are no runs to compare with, "" if there are some, or if that is unknown.
         cause: how the launches of the two differ; "" if they do not, or if that is unknown.
         board_groups: board -> its group of boards that time alike, as far as the canaries show it.
     """

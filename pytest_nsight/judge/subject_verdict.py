@@ -96,7 +96,7 @@ def _decide_without_time(subject: PreparedSubject, comparison: Comparison | None
         return VerdictKind.ENVIRONMENT, sentences.incomparable(given.incomparable, given.against)
     if not given.baseline:
         if subject.new or subject.new_aside:
-            return VerdictKind.NO_BASELINE, sentences.no_baseline(given.absent)
+            return VerdictKind.NO_BASELINE, sentences.no_baseline(given.absent, given.against)
         return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
     if subject.loses_structure:
         return _decide_on_structure(subject, comparison)

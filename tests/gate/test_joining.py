@@ -66,7 +66,7 @@ def test_the_verdicts_of_the_union_are_those_of_one_session(tmp_path: Path) -> N
     files = [through_file(tmp_path, number, 3, part) for number, part in enumerate(parts, 1)]
 
     joined = join_states(files)
-    found = judge_state(joined, join_stored([stored().all] * 3))
+    found = judge_state(joined, join_stored([stored()] * 3))
 
     assert found == whole
     assert {v.subject.case: v.kind for v in found if v.kind.fails} == dict.fromkeys(SLOWER, VerdictKind.REGRESSION)

@@ -195,3 +195,49 @@ def test_of_an_interrupted_save_the_runs_that_came_to_their_end_can_be_saved(
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     assert "no run of " in refused.stdout.str() + refused.stderr.str()
     assert "measure again with --nsight --nsight-save" in refused.stdout.str() + refused.stderr.str()
+
+
+def test_a_case_whose_save_failed_is_named_by_the_next_check_until_it_is_stored(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = """
+@pytest.mark.nsight
+@pytest.mark.parametrize("width", [8, 16])
+def test_op(nsight, width):
+    assert width == 8 or not os.environ.get("BROKEN"), "sixteen is too wide"
+    nsight(square, torch.ones(width))
+"""
+    monkeypatch.setenv("BROKEN", "1")
+    save = gate("--nsight-save", "--nsight-runs=1", body=body)
+    assert save.ret == 1
+    (path,) = pytester.path.glob("baselines/*/nsight_failed_saves.jsonl")
+    said = " ".join(save.stdout.str().split())
+    assert (
+        f"not saved: test_case.py::test_op[16]; the next check says so, by {path.relative_to(pytester.path)}"
+        in said
+    )
+    monkeypatch.delenv("BROKEN")
+
+    checked = gate("--nsight-strict", "--nsight-collector=torch")
+    assert checked.ret == 1
+    (sentence,) = re.findall(r"test_op\[16\]: (no baseline.*?mended)", " ".join(checked.stdout.str().split()))
+    assert re.fullmatch(
+        r"no baseline: its save of \d{4}-\d\d-\d\d failed \(AssertionError: sixteen is too wide.*\); "
+        r"save 5 runs with --nsight-save once that is mended",
+        sentence,
+    )
+
+    assert gate("--nsight-save", "--nsight-runs=1").ret == 0
+    assert not path.exists()
+    monkeypatch.setenv("BROKEN", "1")
+    assert gate("--nsight-save", "--nsight-runs=1").ret == 1
+    monkeypatch.delenv("BROKEN")
+
+    said = " ".join(gate().stdout.str().split())
+    assert "1 case (test_op[16]) is judged by runs that an older save stored: its save of" in said
+
+    pytester.path.joinpath("test_case.py").write_text(
+        pytester.path.joinpath("test_case.py").read_text().replace("[8, 16]", "[8]")
+    )
+    assert gate("--nsight-save", "--nsight-runs=1").ret == 0
+    assert not path.exists(), "a case that is gone needs no save"
