@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import signal
 
-from tests.faults.fault import SESSION, SOUND, WITH_NSYS, Fault
+from tests.faults.fault import SESSION, SOUND, WITH_NSYS, Fault, among_sound
 from tests.faults.steps import begun, send, small_disk
 
 
 def _dies(name: str, body: str, *says: str, is_fast: bool = False, **more: object) -> Fault:
-    """A test that ends its process, before and after sound ones."""
-    later = SOUND.replace("sound", "later")
+    """A test that ends its process, among twenty sound ones."""
     return Fault(
         name=f"a test {name}",
-        test=f"{SOUND}\n@pytest.mark.nsight\ndef test_bad(nsight):\n    nsight(work)\n    {body}\n{later}",
+        test=among_sound(f"@pytest.mark.nsight\ndef test_bad(nsight):\n    nsight(work)\n    {body}"),
         code=1,
-        says=("1 failed", "4 passed", "FAILED test_case.py::test_bad", *says),
+        says=("1 failed, 20 passed", "FAILED test_case.py::test_bad", *says),
         is_fast=is_fast,
         **more,
     )

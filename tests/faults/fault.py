@@ -43,6 +43,13 @@ def test_sound(nsight, number):
     nsight(work)
 """
 
+
+def among_sound(bad: str) -> str:
+    """A test among twenty sound ones, half of them before it and half of them after it."""
+    sound = SOUND.replace("range(2)", "range(10)")
+    return f"{sound}\n{bad}\n{sound.replace('sound', 'later')}"
+
+
 PYTEST = ("pytest", "-p", "pytest_nsight.plugin", "-p", "no:cacheprovider")
 JUDGED = (*PYTEST, "--nsight")
 SESSION = (*JUDGED, "--nsight-rounds=3", "--nsight-collector=clock")

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import signal
 
-from tests.faults.fault import SOUND, WITH_NSYS, WITH_TORCH, Fault
+from tests.faults.fault import SOUND, WITH_NSYS, WITH_TORCH, Fault, among_sound
 from tests.faults.rights_and_secrets import KEPT
 from tests.faults.steps import begun, send, small_disk
 
@@ -26,6 +26,14 @@ def store_far_away(x_ptr):
 ILLEGAL = "store_far_away[(1,)](torch.ones(1, device='cuda')); torch.cuda.synchronize()"
 ASSERTION = "torch.ones(4, device='cuda')[torch.tensor([10**6], device='cuda')]; torch.cuda.synchronize()"
 TOO_MUCH = "torch.empty(1 << 50, dtype=torch.uint8, device='cuda')"
+LEFT_PROFILER = "torch.profiler.profile().__enter__(); work(); raise RuntimeError('it is left open')"
+LEFT_SUBSCRIBER = """work()
+    loaded = next(line.split()[-1] for line in open("/proc/self/maps") if "libcupti.so" in line)
+    global callback, subscriber
+    callback = ctypes.CFUNCTYPE(None, ctypes.c_void_p, ctypes.c_int, ctypes.c_uint32, ctypes.c_void_p)(print)
+    subscriber = ctypes.c_void_p()
+    error = ctypes.CDLL(loaded).cuptiSubscribe(ctypes.byref(subscriber), callback, None)
+    raise RuntimeError(f"a subscriber is left, or refused with {error}")"""
 NO_DEVICE = (
     "os.environ['CUDA_VISIBLE_DEVICES'] = ''; work(); raise RuntimeError('no CUDA-capable device is detected')"
 )
@@ -41,19 +49,18 @@ def test_slow(nsight):
 
 
 def _suite(body: str) -> str:
-    """A test that does this among four sound ones; none uses the device before it is measured."""
-    bad = f"\n@pytest.mark.nsight\ndef test_bad(nsight):\n    {body}\n    nsight(work)\n"
-    return DEVICE + SOUND + bad + SOUND.replace("sound", "later")
+    """A test that does this among twenty sound ones; none uses the device before it is measured."""
+    return DEVICE + among_sound(f"@pytest.mark.nsight\ndef test_bad(nsight):\n    {body}\n    nsight(work)")
 
 
 def _breaks(name: str, body: str, *says: str, command: tuple[str, ...] = WITH_NSYS) -> Fault:
-    """A test that leaves the device unusable, or without memory, for its process."""
+    """A test that spoils its process for all that comes after it, and fails."""
     return Fault(
         name=f"a test {name}",
         command=command,
         test=_suite(body),
         code=1,
-        says=("1 failed", "4 passed", "FAILED test_case.py::test_bad", *says),
+        says=("1 failed, 20 passed", "FAILED test_case.py::test_bad", *says),
         needs=("nsys",) if command == WITH_NSYS else (),
         limit_s=150.0,
     )
@@ -65,6 +72,13 @@ FAULTS = (
     _breaks("with a device assertion", ASSERTION, "device-side assert"),
     _breaks("that asks for more memory than there is", TOO_MUCH, "out of memory"),
     _breaks("whose driver has vanished", NO_DEVICE, "CUDA"),
+    _breaks(
+        "that dies of SIGSEGV", "work(); ctypes.string_at(0)", "died with SIGSEGV while test_case.py::test_bad"
+    ),
+    _breaks("that exits", "work(); os._exit(0)", "before its time while test_case.py::test_bad"),
+    _breaks("that leaves torch.profiler open", LEFT_PROFILER, "it is left open"),
+    _breaks("that leaves torch.profiler open, under torch.profiler", LEFT_PROFILER, "open", command=WITH_TORCH),
+    _breaks("that leaves a subscriber of CUPTI", LEFT_SUBSCRIBER, "a subscriber is left, or refused"),
     Fault(
         name="a test that leaves no memory to the others of its process",
         command=WITH_NSYS,
