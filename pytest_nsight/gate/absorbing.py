@@ -159,6 +159,10 @@ def _sort_complete(
 def _sort_failed(process: MeasuredProcess, cases: Sequence[str], complete: tuple[str, ...]) -> _CaseOutcomes:
     """The cases of a process that failed: the one that it was running when it did is measured alone."""
     manifest = process.manifest
+    failing = [case for case in cases if process.has_died_after_tests and _has_failed(manifest, case)]
+    if failing and len(cases) == 1:
+        # Its own failure says more than the end of its process.
+        return _CaseOutcomes(tuple(failing), {})
     left = [case for case in cases if case not in complete]
     has_started = any(case in manifest.started for case in cases)
     if not process.failed_in_canary and (len(cases) == 1 or not has_started):
@@ -171,6 +175,9 @@ def _sort_failed(process: MeasuredProcess, cases: Sequence[str], complete: tuple
         return _CaseOutcomes(complete, {process.overdue: process.failure}, (others,) if others else (), doubts)
     if suspects:
         groups = [*([case] for case in suspects), [case for case in left if case not in suspects]]
+    elif failing:
+        # What failed by itself is the likeliest cause, or another test has harmed it: alone it shows which.
+        groups = [*([case] for case in failing), [case for case in left if case not in failing]]
     else:
         half = 0 if process.failed_in_canary else (len(left) + 1) // 2
         groups = [left[:half], left[half:]]
@@ -272,6 +279,11 @@ def _launches(summary: RunSummary) -> dict[str, int]:
     for use in summary.shapes:
         launches[use.shape.name] = launches.get(use.shape.name, 0) + use.count
     return launches
+
+
+def _has_failed(manifest: Manifest, case: str) -> bool:
+    reports = [one.report for one in manifest.reports if one.case == case]
+    return any(report["outcome"] == "failed" for report in last_attempt(reports))
 
 
 def _has_only_passed(manifest: Manifest, case: str) -> bool:

@@ -128,6 +128,7 @@ def _torch_settings() -> tuple[Setting, ...]:
         Setting("number of threads", torch.get_num_threads, torch.set_num_threads),
         Setting("inference mode", torch.is_inference_mode_enabled, _refuse_inference_mode),
         Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
+        Setting("running torch.profiler", _is_profiling, _stop_profiler, initial=False),
         Setting("anomaly detection", torch.is_anomaly_enabled, torch.set_anomaly_enabled),
         *_torch_numerics(torch),
         *_autocast_settings(torch),
@@ -142,6 +143,22 @@ def _torch_settings() -> tuple[Setting, ...]:
 
 def _refuse_inference_mode(is_enabled: bool) -> None:  # noqa: FBT001 - a setting's value
     raise ValueError(f"torch offers no function that sets it to {is_enabled}")
+
+
+# torch offers no public function for either.
+
+
+def _is_profiling() -> bool:
+    autograd: Any = sys.modules["torch"].autograd
+    return bool(autograd._profiler_enabled())  # noqa: SLF001
+
+
+def _stop_profiler(is_running: bool) -> None:  # noqa: FBT001 - a setting's value
+    """Ends a profile and drops it: one that is open when the process ends makes it die of SIGSEGV (torch 2.13)."""
+    if is_running:
+        raise ValueError("a profile that was ended cannot go on")
+    autograd: Any = sys.modules["torch"].autograd
+    autograd._disable_profiler()  # noqa: SLF001
 
 
 def _default_device() -> object:

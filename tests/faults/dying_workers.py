@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import signal
 
-from tests.faults.fault import SESSION, SOUND, WITH_NSYS, Fault, among_sound
+from tests.faults.fault import SESSION, SOUND, WITH_NSYS, WITH_TORCH, Fault, among_sound
 from tests.faults.steps import begun, send, small_disk
 
 
@@ -82,6 +82,13 @@ FAULTS = (
         "that may write no file any more",
         NO_FILES,
         leaves=("project/x",),
+    ),
+    _dies(
+        "that leaves torch.profiler open",
+        "import torch; torch.profiler.profile().__enter__(); work(); raise RuntimeError('it is left open')",
+        "it is left open",
+        "test_case.py::test_bad (running torch.profiler)",
+        command=WITH_TORCH,
     ),
     _dies("that interrupts its process", "os.kill(os.getpid(), signal.SIGINT); time.sleep(5)", "KeyboardInterrupt"),
     _dies(

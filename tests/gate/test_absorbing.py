@@ -68,6 +68,41 @@ def test_a_process_that_dies_after_its_last_test_passes_nothing_and_its_culprit_
     assert dict(state.problems) == {machine.bad: "died late"}
 
 
+class FailingAndDyingAtTheEnd(DyingAtTheEnd):
+    """That case fails by itself, too."""
+
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
+        (process,) = super().execute(assignment, upcoming)
+        reports = tuple(
+            replace(one, report={**one.report, "outcome": "failed"}) if one.case == self.bad else one
+            for one in process.manifest.reports
+        )
+        return (replace(process, manifest=replace(process.manifest, reports=reports)),)
+
+
+def test_what_fails_in_a_process_that_dies_after_its_last_test_keeps_its_own_failure() -> None:
+    machine = FailingAndDyingAtTheEnd()
+
+    state = run(machine)
+
+    assert measured(state) == set(NAMES) - {machine.bad}
+    assert not state.problems
+    assert not state.has_passed(machine.bad)
+    others = tuple(name for name in NAMES if name != machine.bad)
+    assert [assignment.cases for assignment in machine.assignments] == [NAMES, (machine.bad,), others]
+
+
+def test_a_case_that_only_failed_because_of_another_in_its_process_passes_alone() -> None:
+    victim, *others = NAMES
+    failing = make_process(NAMES, end=ProcessEnd.FAILED, failure="died late", failing=[victim])
+
+    state = absorbed(replace(failing, has_died_after_tests=True))
+    assert [planned.assignment.cases for planned in state.pending] == [(victim,), tuple(others)]
+    state = absorb(state, [make_process([victim])])
+
+    assert measured(state) == {victim}
+
+
 @pytest.mark.parametrize("bad", NAMES)
 def test_a_case_that_damages_the_record_of_its_process_fails_alone(bad: str) -> None:
     state = run(Machine(poisoning=[bad]))

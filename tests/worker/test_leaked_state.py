@@ -262,6 +262,25 @@ def test_an_inference_mode_that_is_left_on_is_known_and_cannot_be_put_back() -> 
         assert not reader.write("inference mode", before["inference mode"])
 
 
+def test_a_profile_that_stays_open_is_ended_and_named(pytester: pytest.Pytester) -> None:
+    pytest.importorskip("torch")
+    program = """
+        import torch
+        from pytest_nsight.worker.leaked_state import StateReader, find_changes
+
+        torch.profiler.profile()
+        reader = StateReader()
+        before = reader.read()
+        torch.profiler.profile().__enter__()
+        assert find_changes(before, reader.read()) == ("running torch.profiler",)
+        assert reader.write("running torch.profiler", before["running torch.profiler"])
+        assert not torch.autograd._profiler_enabled()
+        assert not reader.write("running torch.profiler", True)
+    """
+    # In a process of its own: one that ends with an open profile dies of SIGSEGV.
+    assert pytester.runpython(pytester.makepyfile(program)).ret == 0
+
+
 def test_of_many_changed_values_the_first_are_named() -> None:
     names = tuple(f"environment variable {number:02}" for number in range(40))
     leaked = {"t.py::t": LeakedState("t.py::t", names, names)}
