@@ -26,6 +26,7 @@ class StoredCode:
     registers: _Number = 0
     frame_bytes: Count = 0
     shared_bytes: Count = 0
+    loops: tuple[Count, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -109,7 +109,17 @@ def _list_gains_and_losses(before: list[LaunchIdentity], after: list[LaunchIdent
 def _say_numbers(old: MachineCode, new: MachineCode) -> str:
     pairs = [(what, getattr(old, what), getattr(new, what)) for what in _NUMBERS]
     changed = [f"{_NOUNS.get(what, what)} {was} -> {is_now}" for what, was, is_now in pairs if was != is_now]
+    changed += _compare_loops(old.loops, new.loops)
     return ", ".join(changed) or f"other instructions, as many ({new.instructions}), {new.registers} registers"
+
+
+def _compare_loops(old: tuple[int, ...], new: tuple[int, ...]) -> list[str]:
+    """How the loops differ: one that is unrolled in another way has a longer or shorter body, or is gone."""
+    if not old or not new or len(old) != len(new):
+        # Nobody knows which loop is which; and a baseline of before knows of none.
+        return [f"loops {len(old)} -> {len(new)}"] if old and old != new else []
+    pairs = [f"{was} -> {is_now}" for was, is_now in zip(old, new, strict=True) if was != is_now]
+    return [f"loop of {name_some(pairs, _MOST_PHRASES)} instructions"] if pairs else []
 
 
 def _name(name: str) -> str:

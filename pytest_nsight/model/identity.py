@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 MOST_LAUNCHES = 512
@@ -66,6 +66,8 @@ class MachineCode:
         registers: per thread.
         frame_bytes: local memory per thread, spills included.
         shared_bytes: static shared memory.
+        loops: instructions in the body of each loop, in the order of the code; empty also where that is unknown,
+            as in baselines of before. It follows from the code, which the digest is of.
     """
 
     digest: str
@@ -73,6 +75,7 @@ class MachineCode:
     registers: int = 0
     frame_bytes: int = 0
     shared_bytes: int = 0
+    loops: tuple[int, ...] = field(default=(), compare=False)
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,7 +12,8 @@ from pytest_nsight.protocol.conditions import BoardActivity, NvmlSample
 from pytest_nsight.worker.canaries import Canary
 from pytest_nsight.worker.cuda_driver import load_driver
 from pytest_nsight.worker.gpu_devices import DriverGpu, TorchGpu
-from pytest_nsight.worker.host_state import library_versions, read_cpu_times
+from pytest_nsight.worker.host_state import read_cpu_times
+from pytest_nsight.worker.library_versions import read_library_versions
 
 
 class Device(Protocol):
@@ -77,7 +78,7 @@ class CpuDevice:
         self.board = f"{self.name}, {os.cpu_count()} threads"
         torch = sys.modules.get("torch")
         threads = str(torch.get_num_threads()) if torch else str(os.cpu_count())
-        self.environment: Mapping[str, str] = {"cpu": self.name, "threads": threads, **library_versions()}
+        self.environment: Mapping[str, str] = {"cpu": self.name, "threads": threads, **read_library_versions()}
 
     def synchronize(self) -> None:
         """Does nothing: operators return when they are done."""

@@ -13,7 +13,7 @@ from pytest_nsight.worker.allocator_state import LeftRoom
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.compiled_canaries import VERSION, make_compiled_canaries
 from pytest_nsight.worker.cuda_driver import CudaDriver, DeviceBuffer
-from pytest_nsight.worker.host_state import library_versions
+from pytest_nsight.worker.library_versions import read_library_versions
 from pytest_nsight.worker.nvml import Nvml, list_foreign_processes, name_of, parent_of
 
 MOST_KEPT_BYTES = 4 << 30
@@ -40,7 +40,7 @@ class TorchGpu:
             "gpu": self.name,
             "cuda": str(torch.version.cuda),
             **self._nvml.environment(),
-            **library_versions(),
+            **read_library_versions(),
         }
         # Not the compiled ones, which would do: stored runs are compared by canaries of torch's (decision 22).
         self.canaries: tuple[Canary, ...] = make_canaries(torch, "cuda", self._l2_bytes)
@@ -109,7 +109,7 @@ class DriverGpu:
             "cuda": driver.version,
             "canaries": f"CUDA C {VERSION}, {compiled.compiler}" if compiled.compiler else "none",
             **self._nvml.environment(),
-            **library_versions(),
+            **read_library_versions(),
         }
 
     def synchronize(self) -> None:

@@ -1,4 +1,4 @@
-"""The host of a measurement: who uses its CPU, and which versions of libraries the process has loaded.
+"""The host of a measurement: who uses its CPU.
 
 A process on a shared CPU waits in the run queue: it could run, but another program has the CPU. Linux counts this
 time for each thread in /proc (`schedstat`, documented in Documentation/scheduler/sched-stats.rst). For a virtual
@@ -7,27 +7,15 @@ machine as a whole, this time is called steal.
 
 from __future__ import annotations
 
-import platform
 import resource
-import sys
 import time
 from pathlib import Path
 
 import psutil
 
-from pytest_nsight import __version__
-from pytest_nsight.protocol.conditions import LIBRARIES, CpuTimes
+from pytest_nsight.protocol.conditions import CpuTimes
 
 _TASKS = Path("/proc/self/task")
-
-
-def library_versions() -> dict[str, str]:
-    """Versions of Python, of this plugin and of the libraries that the process has imported."""
-    versions = {"python": platform.python_version(), "plugin": __version__}
-    for name in LIBRARIES:
-        if name in sys.modules:
-            versions[name] = str(getattr(sys.modules[name], "__version__", ""))
-    return versions
 
 
 def read_cpu_times() -> CpuTimes:

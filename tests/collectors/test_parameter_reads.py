@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.cupti.disassembly import find_disassembler
-from pytest_nsight.collectors.cupti.instructions import parse
-from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES, KernelCode, Parameter, read_kernels
+from pytest_nsight.collectors.cupti.instructions import INSTRUCTION_BYTES, parse
+from pytest_nsight.collectors.cupti.machine_code import KernelCode, Parameter, read_kernels
 from pytest_nsight.collectors.cupti.parameter_reads import (
     MOST_INSTRUCTIONS,
     KernelReads,

@@ -43,6 +43,36 @@ def test_each_change_of_a_launch_has_its_words(after: LaunchIdentity, words: str
     assert describe_change(make_identity([SCALE]), make_identity([after])) == words
 
 
+@pytest.mark.parametrize(
+    ("before", "after", "words"),
+    [
+        ((96, 12), (51, 12), ", loop of 96 -> 51 instructions"),
+        ((96, 12), (51, 14), ", loop of 96 -> 51, 12 -> 14 instructions"),
+        ((96, 12), (12,), ", loops 2 -> 1"),
+        ((96,), (), ", loops 1 -> 0"),
+        ((), (96,), ""),
+        ((96,), (96,), ""),
+    ],
+)
+def test_loops_that_changed_are_said_where_both_are_known(
+    before: tuple[int, ...], after: tuple[int, ...], words: str
+) -> None:
+    old, new = (
+        make_identity([replace(SCALE, code=MachineCode(digest, instructions, 39, loops=loops))])
+        for digest, instructions, loops in (("c1", 214, before), ("c2", 169, after))
+    )
+
+    assert describe_change(old, new) == f"machine code changed: instructions 214 -> 169{words}"
+
+
+def test_loops_alone_make_no_difference() -> None:
+    """Baselines of before know of none."""
+    new = make_identity([replace(SCALE, code=replace(CODE, loops=(12,)))])
+
+    assert describe_change(make_identity([SCALE]), new) == ""
+    assert new.digest == make_identity([SCALE]).digest
+
+
 def test_bytes_of_a_copy_and_the_kernel_among_several_are_named() -> None:
     before = make_identity([SCALE, replace(SCALE, name="add"), COPY])
     larger = replace(COPY, arguments=("8192 bytes",))

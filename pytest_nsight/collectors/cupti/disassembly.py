@@ -16,8 +16,7 @@ from functools import cache
 from itertools import chain
 from pathlib import Path
 
-from pytest_nsight.collectors.cupti.instructions import Instruction, parse
-from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES
+from pytest_nsight.collectors.cupti.instructions import INSTRUCTION_BYTES, Instruction, parse
 
 Code = tuple["Instruction | None", ...]
 """Instructions in order; None for one of another form than expected."""

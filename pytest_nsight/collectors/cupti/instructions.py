@@ -6,7 +6,8 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pytest_nsight.collectors.cupti.machine_code import INSTRUCTION_BYTES
+INSTRUCTION_BYTES = 16
+"""Of every architecture from Volta on."""
 
 _TEXT = re.compile(r"(?:@(!?U?P(?:\d+|T))\s+)?([A-Z][\w.]*)\s*([^;]*);")
 _TARGET = re.compile(r"(-?0x[0-9a-f]+)\s*$")

@@ -15,10 +15,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 
 from pytest_nsight.collectors.cupti.elf_file import ElfFile, ElfSection, bytes_at, explain_damage
+from pytest_nsight.collectors.cupti.instructions import INSTRUCTION_BYTES
+from pytest_nsight.collectors.cupti.loops import find_loops
 from pytest_nsight.model.identity import MachineCode
-
-INSTRUCTION_BYTES = 16
-"""Of every architecture from Volta on."""
 
 ADDRESS_BYTES = 8
 
@@ -132,12 +131,14 @@ class Cubin:
     def _kernel(self, name: str) -> KernelCode:
         attributes = list(_read_attributes(self._file.content(f".nv.info.{name}")))
         shared = self._file.find(f".nv.shared.{name}")
+        text = self._file.content(f".text.{name}")
         code = MachineCode(
             digest=self._digest(name, attributes),
-            instructions=len(self._file.content(f".text.{name}")) // INSTRUCTION_BYTES,
+            instructions=len(text) // INSTRUCTION_BYTES,
             registers=self._numbers.get((_REGISTERS, name), 0),
             frame_bytes=self._numbers.get((_FRAME, name), 0),
             shared_bytes=shared.size if shared else 0,
+            loops=find_loops(text, self._file.architecture),
         )
         banks = [one.payload for one in attributes if one.number == _PARAMETER_BANK and len(one.payload) == 8]
         first = struct.unpack("<IHH", banks[0])[1] if banks else 0
@@ -147,7 +148,7 @@ class Cubin:
             parameters=_read_parameters(attributes),
             parameters_at=first,
             architecture=self._file.architecture,
-            text=self._file.content(f".text.{name}"),
+            text=text,
             is_whole=self._is_closed and not any(True for _ in self._relocations(f".text.{name}")),
             attributes=hashlib.sha256(_join_attributes(attributes)).hexdigest()[:32],
         )

@@ -12,8 +12,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from pytest_nsight.collectors.cupti.instructions import ControlFlow, Instruction, is_call_inside
-from pytest_nsight.collectors.cupti.machine_code import ADDRESS_BYTES, INSTRUCTION_BYTES
+from pytest_nsight.collectors.cupti.instructions import INSTRUCTION_BYTES, ControlFlow, Instruction, is_call_inside
+from pytest_nsight.collectors.cupti.machine_code import ADDRESS_BYTES
 from pytest_nsight.collectors.cupti.register_values import (
     Arithmetic,
     FindByte,
