@@ -28,7 +28,7 @@ COMPARED = (
     "mde",
 )
 _CLOCKS = ("sm_mhz", "power_w", "temperature_c")
-_VERSIONS = ("driver", "torch", "triton", "cuda", "python", "plugin")
+_VERSIONS = ("driver", "torch", "triton", "cuda", "cublas", "cudnn", "python", "plugin")
 
 COLUMNS: Mapping[str, str] = {
     **dict.fromkeys(_TEXTS_BEFORE, "str"),
