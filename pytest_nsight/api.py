@@ -198,7 +198,8 @@ def sessions(*paths: str | Path) -> pd.DataFrame:
         "fails", "metric", "now_ns", "runs", "rounds" (of all runs); of the comparison "baseline_ns", "ratio",
         "low", "high", "p_slower", "adjusted_p_slower", "band", "effective_band", "mde"; "sm_mhz", "power_w",
         "temperature_c" (medians over the runs); "driver", "torch", "triton", "cuda", "cublas", "cudnn", "python",
-        "plugin" (versions); "sentence". Missing numbers are NaN, missing texts empty. A session that is there twice counts once.
+        "plugin" (versions); "sentence". Missing numbers are NaN, missing texts empty. A session that is there
+        twice counts once.
 
     Raises:
         RecordingError: a path holds no session and no result, or is damaged.
