@@ -88,11 +88,19 @@ def baselines(lane: Lane) -> None:
 
 
 def study(lane: Lane) -> None:
-    """Pools of the validation study: unchanged code with confirming runs, more work, checks with forced looks."""
-    collect = ("-m", "benchmarks.validate.collect", str(lane.results / f"study-{lane.number}"))
-    lane.run("study-sound", *collect, "--minutes", "5", "--sound", "9", "--sessions", "1", "--confirming", "24")
-    lane.run("study-inject", *collect, "--minutes", "9", "--inject", "54")
-    lane.run("study-forced", *collect, "--minutes", "12", "--live", "20", "--forced")
+    """Pools of the validation study: unchanged code with confirming runs, and more work."""
+    _collect(lane, "sound", "--minutes", "5", "--sound", "9", "--sessions", "1", "--confirming", "24")
+    _collect(lane, "inject", "--minutes", "9", "--inject", "54")
+
+
+def forced(lane: Lane) -> None:
+    """Checks of unchanged code, as many as 22 minutes allow; in each three random cases go through all looks."""
+    _collect(lane, "forced", "--minutes", "22", "--live", "60", "--forced")
+
+
+def _collect(lane: Lane, name: str, *arguments: str) -> None:
+    folder = lane.results / f"study-{name}-{lane.number}"
+    lane.run(f"study-{name}", "-m", "benchmarks.validate.collect", str(folder), *arguments)
 
 
 def scripts(lane: Lane) -> None:
@@ -125,6 +133,7 @@ PLANS: dict[str, Plan] = {
     "autotuners": autotuners,
     "baselines": baselines,
     "compilers": compilers,
+    "forced": forced,
     "foreign": foreign,
     "foreign-five": foreign_five,
     "identity": identity,
