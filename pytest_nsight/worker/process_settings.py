@@ -125,6 +125,7 @@ def _torch_settings() -> tuple[Setting, ...]:
     return (
         Setting("default dtype", torch.get_default_dtype, torch.set_default_dtype),
         Setting("default device", _default_device, torch.set_default_device),
+        Setting("open torch function modes", _count_function_modes, _close_function_modes, initial=0),
         Setting("number of threads", torch.get_num_threads, torch.set_num_threads),
         Setting("inference mode", torch.is_inference_mode_enabled, _refuse_inference_mode),
         Setting("grad mode", torch.is_grad_enabled, torch.set_grad_enabled),
@@ -145,7 +146,21 @@ def _refuse_inference_mode(is_enabled: bool) -> None:  # noqa: FBT001 - a settin
     raise ValueError(f"torch offers no function that sets it to {is_enabled}")
 
 
-# torch offers no public function for either.
+# torch offers no public functions for these.
+
+
+def _count_function_modes() -> int:
+    """Modes such as that of `with torch.device("cuda")`; that of the default device is a setting of its own."""
+    torch: Any = sys.modules["torch"]
+    return int(torch._C._len_torch_function_stack()) - (_default_device() is not None)  # noqa: SLF001
+
+
+def _close_function_modes(number: int) -> None:
+    torch: Any = sys.modules["torch"]
+    while _count_function_modes() > number:
+        torch.overrides._pop_mode()  # noqa: SLF001
+    if _count_function_modes() < number:
+        raise ValueError("a mode that was closed cannot go on")
 
 
 def _is_profiling() -> bool:

@@ -262,6 +262,24 @@ def test_an_inference_mode_that_is_left_on_is_known_and_cannot_be_put_back() -> 
         assert not reader.write("inference mode", before["inference mode"])
 
 
+def test_a_device_that_stays_entered_is_left_and_named() -> None:
+    torch = pytest.importorskip("torch")
+    reader = StateReader()
+    before = reader.read()
+    torch.device("meta").__enter__()
+    try:
+        assert find_changes(before, reader.read()) == ("open torch function modes",)
+    finally:
+        assert reader.write("open torch function modes", before["open torch function modes"])
+    assert torch.ones(1).device.type == "cpu"
+
+    torch.set_default_device("meta")
+    try:
+        assert find_changes(before, reader.read()) == ("default device",)
+    finally:
+        torch.set_default_device(None)
+
+
 def test_a_profile_that_stays_open_is_ended_and_named(pytester: pytest.Pytester) -> None:
     pytest.importorskip("torch")
     program = """
