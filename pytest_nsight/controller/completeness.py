@@ -136,7 +136,7 @@ def find_gaps(settings: Settings, state: GateState, collected: Collected) -> Col
         BaselineError: the baselines cannot be read.
     """
     unmarked = tuple(filter(None, [describe_unmarked(collected.unmarked)]))
-    if not state.device or settings.against:
+    if not state.device or settings.against or state.other.commit:
         return CollectionGaps(unmarked)
     folder = settings.baselines_option
     stored = store.load(settings.baselines, store.model_slug(state.device)).runs

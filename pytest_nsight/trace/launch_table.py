@@ -12,7 +12,7 @@ import numpy as np
 from pytest_nsight.model.trace import ANY_THREAD, COMPUTE_KINDS, Flags, Ints, SmallInts, Trace
 from pytest_nsight.trace.attribution import NO_CALL, find_calls
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_boards
-from pytest_nsight.trace.launches_by_time import find_rounds_by_time
+from pytest_nsight.trace.launches_by_time import Rounds, find_rounds_by_time
 
 MOST_PAIRS = 1_000_000_000
 """Pairs of a range and a launch in it: more would take hours to list."""
@@ -43,8 +43,13 @@ class LaunchDetails:
     launch_ns: Ints
 
     @classmethod
-    def of(cls, trace: Trace) -> LaunchDetails:
-        """The details of all launches of a trace."""
+    def of(cls, trace: Trace, rounds: Rounds | None = None) -> LaunchDetails:
+        """The details of all launches of a trace.
+
+        Args:
+            trace: any trace.
+            rounds: those of its workers, where they are known.
+        """
         launches, calls = trace.launches, trace.calls
         kinds = np.array([shape.kind for shape in trace.shapes], np.str_)
         call = find_calls(trace)
@@ -59,7 +64,7 @@ class LaunchDetails:
         launch_ns[carrier[with_launch]] = np.maximum(calls.end_ns - calls.start_ns, 0)[with_launch]
         unknown = np.flatnonzero((call == NO_CALL) & ~is_operator)
         by_time, host_ns = np.zeros(len(launches), np.bool_), launches.start_ns.copy()
-        by_time[unknown], host_ns[unknown] = find_rounds_by_time(trace, unknown)
+        by_time[unknown], host_ns[unknown] = find_rounds_by_time(trace, unknown, rounds)
         return cls(
             call=call,
             is_placed=(call != NO_CALL) | is_operator | by_time,

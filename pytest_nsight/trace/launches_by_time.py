@@ -7,6 +7,8 @@ it is not known.
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
+
 import numpy as np
 
 from pytest_nsight.model.sorted_keys import distinct, join_keys
@@ -14,8 +16,11 @@ from pytest_nsight.model.trace import OWN_DOMAIN, SHARED_CORRELATION, Flags, Int
 
 _NO_ROUND = -1
 
+Rounds = Mapping[int, Collection[int]]
+"""Process id -> payloads of the ranges that are rounds; a test may have ranges around and outside of its rounds."""
 
-def find_rounds_by_time(trace: Trace, rows: Ints) -> tuple[Flags, Ints]:
+
+def find_rounds_by_time(trace: Trace, rows: Ints, known: Rounds | None) -> tuple[Flags, Ints]:
     """The rounds that whole launches lie in.
 
     A launch that other processes share, that was made before the recording began, or that the driver makes by
@@ -24,12 +29,14 @@ def find_rounds_by_time(trace: Trace, rows: Ints) -> tuple[Flags, Ints]:
     Args:
         trace: any trace; one without ranges of the project's own domain has no rounds.
         rows: shape (launches,), rows of ``trace.launches`` without a call.
+        known: the rounds, by the worker's account; None where there is none: then the outermost ranges of the
+            project's own domain stand for them.
 
     Returns:
         Whether each launch lies in a round, and when that round begins, shape (launches,) each.
     """
     launches, ranges = trace.launches, trace.ranges
-    rounds = _list_rounds(trace) if len(rows) else rows
+    rounds = _list_rounds(trace, known) if len(rows) else rows
     if not len(rounds):
         return np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     begun, offered = join_keys(
@@ -65,11 +72,17 @@ def flag_earlier(trace: Trace, rows: Ints) -> Flags:
     return is_earlier
 
 
-def _list_rounds(trace: Trace) -> Ints:
-    """Rows of the ranges of the project's own domain that lie in no other one of their process, by start."""
+def _list_rounds(trace: Trace, known: Rounds | None) -> Ints:
+    """Rows of the rounds' ranges, by process and start; of some within one another the outermost."""
     ranges = trace.ranges
     own = trace.strings.index(OWN_DOMAIN) if OWN_DOMAIN in trace.strings else -1
-    rows = np.flatnonzero((ranges.domain == own) & (ranges.payload >= 0))
+    is_round = (ranges.domain == own) & (ranges.payload >= 0)
+    if known is not None:
+        is_known = np.zeros(len(ranges), np.bool_)
+        for process, payloads in known.items():
+            is_known |= (ranges.process == process) & np.isin(ranges.payload, list(payloads))
+        is_round &= is_known
+    rows = np.flatnonzero(is_round)
     rows = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows], ranges.process[rows]))]
     kept: list[int] = []
     for row in rows.tolist():

@@ -15,6 +15,7 @@ from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import Membership, attribute
 from pytest_nsight.trace.descendants import find_workers_of_events
 from pytest_nsight.trace.launch_table import MOST_PAIRS, LaunchDetails, measure_launches
+from pytest_nsight.trace.launches_by_time import Rounds
 from pytest_nsight.trace.unattributed import (
     UnattributedLaunches,
     find_unattributed,
@@ -58,7 +59,10 @@ class Measured:
 
 
 def measure(
-    trace: Trace, domain: str | None = OWN_DOMAIN, parents: Mapping[int, int] = MappingProxyType({})
+    trace: Trace,
+    domain: str | None = OWN_DOMAIN,
+    parents: Mapping[int, int] = MappingProxyType({}),
+    rounds: Rounds | None = None,
 ) -> Measured:
     """The launches of a trace, attributed to its ranges and added up.
 
@@ -67,6 +71,7 @@ def measure(
         domain: NVTX domain of the ranges in question, None for all.
         parents: process id -> process id of the worker in whose ranges its launches count, from
             descendants.find_parents.
+        rounds: those of its workers, where they are known: launches without a call are found by them.
 
     Raises:
         TraceError: the ranges nest so deep that listing their launches would take hours.
@@ -77,7 +82,7 @@ def measure(
         chosen = ranges.domain == (trace.strings.index(domain) if domain in trace.strings else -1)
     rows = np.flatnonzero(chosen)
     rows = rows[np.lexsort((-ranges.end_ns[rows], ranges.start_ns[rows]))]
-    details = LaunchDetails.of(trace)
+    details = LaunchDetails.of(trace, rounds)
     launched = np.flatnonzero(details.is_placed)
     process = find_workers_of_events(trace.launches.process[launched], parents)
     members = attribute(trace, rows, process, *details.origin(trace, launched))

@@ -132,10 +132,12 @@ def summarise_records(records: Sequence[ProcessRecord]) -> tuple[MeasuredProcess
     measured: dict[int, _AttributedTrace] = {}
     for _, trace in processes:
         if trace is not None and id(trace) not in measured:
-            workers = {manifest.pid for manifest, other in processes if other is trace}
-            parents = find_parents(trace, workers, known)
-            result = measure(trace, parents=parents)
-            notes = (*trace.notes, *result.notes, *note_unassigned_processes(trace, workers, parents))
+            rounds = {
+                manifest.pid: {one.id for one in manifest.rounds} for manifest, other in processes if other is trace
+            }
+            parents = find_parents(trace, rounds.keys(), known)
+            result = measure(trace, parents=parents, rounds=rounds)
+            notes = (*trace.notes, *result.notes, *note_unassigned_processes(trace, rounds.keys(), parents))
             measured[id(trace)] = _AttributedTrace(result, measure_captured(trace), parents, notes)
     return tuple(_summarise_record(record, measured) for record in records)
 

@@ -46,7 +46,7 @@ def cut_rounds(
     chosen = _choose_rounds(manifest, measured)
     if chosen.empty:
         return {}
-    details = LaunchDetails.of(trace)
+    details = LaunchDetails.of(trace, {manifest.pid: {one.id for one in manifest.rounds}})
     rows = _find_rows(trace, manifest.pid, chosen["id"].to_numpy())
     placed = np.flatnonzero(details.is_placed)
     process = find_workers_of_events(trace.launches.process[placed], parents)

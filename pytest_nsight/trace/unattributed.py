@@ -53,7 +53,7 @@ def find_unattributed(
     Args:
         trace: the trace.
         is_unattributed: shape (launches,), whether a launch is in no range.
-        is_placed: shape (launches,), whether the thread and time of the launch on the host are known.
+        is_placed: shape (launches,), whether it is known when the host launched it.
         duration_ns: shape (launches,).
     """
     rows = np.flatnonzero(is_unattributed)
