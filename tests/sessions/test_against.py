@@ -100,12 +100,15 @@ def test_unchanged_code_new_tests_removed_tests_and_a_replay(
     work, fail = ("test_breaks(nsight):\n    nsight(ops." + name for name in ("work", "fail"))
     test_case.write_text(test_case.read_text().replace(work, fail))
     head = commit(repository)
+    pytester.runpytest_subprocess("--nsight", "--nsight-save", "--nsight-runs=1", "--nsight-rounds=3")
+    assert list(repository.glob("baselines/*/test_case.json")), "neither session may ask for what they hold"
+    (repository.parent / "facts").unlink(missing_ok=True)
     (repository / "src/ops.py").write_text(OPS + "\ndef fail(x):\n    return x + 1\n")
     test_case.write_text(test_case.read_text().replace("test_removed", "test_added"))
     (repository / "test_extra.py").write_text(SUITE)
 
     result = against("--nsight-keep")
-    (session,) = (repository / ".nsight").glob("2*")
+    session = max((repository / ".nsight").glob("2*"))
     replayed = pytester.runpytest_subprocess("--nsight", "-v", f"--nsight-replay={session}")
 
     for outcome in (result, replayed):
@@ -117,6 +120,7 @@ def test_unchanged_code_new_tests_removed_tests_and_a_replay(
         assert f"2 cases (test_added, test_extra.py::test_same): not in {head[:7]}; nothing to compare with" in text
         assert f"1 test of {head[:7]} not here any more: test_case.py::test_removed" in text
         assert "save" not in text
+        assert "no test any more" not in text
     said = " ".join(result.stdout.str().split())
     assert f"nsight: collector torch (CPU operators through torch.profiler), against {head[:7]} (HEAD)" in said
     assert_clean(repository)
