@@ -14,34 +14,47 @@ from typing import Any
 
 _IMPORT_SYSTEM = "<frozen importlib._bootstrap>"
 _VARIABLES: Any = type(os.environ)
-"""Whatever sets an environment variable in Python sets an item of its only instance."""
+"""Whatever changes an environment variable in Python does so through an instance: os.environ or os.environb."""
 
 
 class ImportVariables:
-    """Notes which variables are set by code that runs because of an import, on any thread.
+    """Notes what code that runs because of an import makes of variables, on any thread.
 
     Attributes:
-        names: of the variables that were set so since `watch`.
+        values: name -> last value that such code has set since `forget`, without those that it has deleted again.
     """
 
     def __init__(self) -> None:
-        self.names: set[str] = set()
-        self._write: Callable[[Any, str, str], None] = _VARIABLES.__setitem__
+        self.values: dict[str, str] = {}
+        self._set: Callable[[Any, Any, Any], None] = _VARIABLES.__setitem__
+        self._delete: Callable[[Any, Any], None] = _VARIABLES.__delitem__
 
     def watch(self) -> None:
         """Begins."""
-        write = self._write = _VARIABLES.__setitem__
+        set_item = self._set = _VARIABLES.__setitem__
+        delete_item = self._delete = _VARIABLES.__delitem__
 
-        def write_and_note(variables: Any, name: str, value: str) -> None:
-            write(variables, name, value)
+        def set_and_note(variables: Any, name: str | bytes, value: str | bytes) -> None:
+            set_item(variables, name, value)
             if _is_importing(sys._getframe()):  # noqa: SLF001
-                self.names.add(name)
+                self.values[os.fsdecode(name)] = os.fsdecode(value)
 
-        _VARIABLES.__setitem__ = write_and_note
+        def delete_and_note(variables: Any, name: str | bytes) -> None:
+            delete_item(variables, name)
+            if _is_importing(sys._getframe()):  # noqa: SLF001
+                self.values.pop(os.fsdecode(name), None)
+
+        _VARIABLES.__setitem__ = set_and_note
+        _VARIABLES.__delitem__ = delete_and_note
+
+    def forget(self) -> None:
+        """Begins anew, as for the next test."""
+        self.values.clear()
 
     def stop(self) -> None:
         """Ends."""
-        _VARIABLES.__setitem__ = self._write
+        _VARIABLES.__setitem__ = self._set
+        _VARIABLES.__delitem__ = self._delete
 
 
 def _is_importing(frame: FrameType | None) -> bool:

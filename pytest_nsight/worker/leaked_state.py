@@ -25,16 +25,23 @@ from pytest_nsight.worker.process_settings import ABSENT, Setting, list_settings
 _VARIABLE = "environment variable "
 _ALARM, _ALARM_HANDLER = "pending alarm", "signal handler SIGALRM"
 
-# pytest, CUDA and the compilers set these themselves, each time or at their first use.
+# pytest, CUDA, the compilers and torch.profiler set these themselves, each time or at their first use.
 _OWN_VARIABLES = frozenset(
     (
         "PYTEST_CURRENT_TEST",
         "PYTEST_VERSION",
         "CUDA_MODULE_LOADING",
+        "DISABLE_CUPTI_LAZY_REINIT",
         "KINETO_LOG_LEVEL",
+        "KMP_DUPLICATE_LIB_OK",
         "KMP_INIT_AT_FORK",
+        "TEARDOWN_CUPTI",
         "TORCHINDUCTOR_CACHE_DIR",
+        "TORCH_WARM_POOL",
         "TRITON_CACHE_DIR",
+        "TRITON_LIBDEVICE_PATH",
+        "TRITON_PTXAS_PATH",
+        "_TORCHINDUCTOR_PYOBJECT_TENSOR_DATA_PTR",
     )
 )
 
@@ -141,6 +148,7 @@ class LeakedStatePlugin:
         # Read again for each case: other plugins may set values around a case, such as its time limit.
         self._expected = self._reader.read()
         self._threads.begin()
+        self._of_imports.forget()
         modules = len(sys.modules)
         result = yield
         changed = self._put_back(has_imported=len(sys.modules) > modules)
@@ -197,12 +205,12 @@ class LeakedStatePlugin:
         changed: dict[str, bool] = {}
         of_limit = self._list_of_time_limit(after)
         for name in find_changes(self._expected, after):
-            wanted = self._expected.get(name, self._reader.initial(name))
+            wanted = self._expected.get(name, self._initial(name))
             if (
                 wanted == after.get(name, ABSENT)
                 or self._is_first_sight(name)
                 or name in of_limit
-                or self._is_an_imports(name, after, has_imported=has_imported)
+                or (name == "sys.path" and has_imported and self._has_grown(name, after))
             ):
                 self._expect({name: after.get(name, ABSENT)})
             else:
@@ -221,10 +229,13 @@ class LeakedStatePlugin:
             return ()
         return (_ALARM, _ALARM_HANDLER) if after.get(_ALARM_HANDLER) == signal.SIG_DFL else (_ALARM,)
 
-    def _is_an_imports(self, name: str, after: Mapping[str, object], *, has_imported: bool) -> bool:
-        """Whether the change belongs, or may belong, to a module imported in this case; such a change stays."""
-        if name == "sys.path" and has_imported:
-            known, now = self._expected.get(name, ()), after.get(name, ())
-            return isinstance(known, tuple) and isinstance(now, tuple) and set(known) <= set(now)
-        is_new = name.startswith(_VARIABLE) and name not in self._expected
-        return is_new and name.removeprefix(_VARIABLE) in self._of_imports.names
+    def _initial(self, name: str) -> object:
+        """What something new is compared with: a variable with the value that a module gave it on import."""
+        if name.startswith(_VARIABLE):
+            return self._of_imports.values.get(name.removeprefix(_VARIABLE), ABSENT)
+        return self._reader.initial(name)
+
+    def _has_grown(self, name: str, after: Mapping[str, object]) -> bool:
+        """Whether entries were added to a path, and none removed."""
+        known, now = self._expected.get(name, ()), after.get(name, ())
+        return isinstance(known, tuple) and isinstance(now, tuple) and set(known) <= set(now)

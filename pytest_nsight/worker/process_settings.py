@@ -73,6 +73,14 @@ def _read_umask() -> int:
     return mask
 
 
+_LIMIT_OF_INDUCTOR = 2000
+"""To which it raises the recursion limit whenever it compiles."""
+
+
+def _read_recursion_limit() -> int:
+    return max(sys.getrecursionlimit(), _LIMIT_OF_INDUCTOR)
+
+
 def _set_sys_path(entries: tuple[str, ...]) -> None:
     sys.path[:] = entries
 
@@ -97,7 +105,7 @@ _PYTHON = (
     Setting("umask", _read_umask, os.umask),
     Setting("garbage collection", gc.isenabled, _enable_gc),
     Setting("garbage collection thresholds", gc.get_threshold, lambda counts: gc.set_threshold(*counts)),
-    Setting("recursion limit", sys.getrecursionlimit, sys.setrecursionlimit),
+    Setting("recursion limit", _read_recursion_limit, sys.setrecursionlimit),
     Setting("thread switch interval", sys.getswitchinterval, sys.setswitchinterval),
     Setting("CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
     Setting("pending alarm", _has_pending_alarm, _cancel_alarm),

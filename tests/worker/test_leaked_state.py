@@ -20,6 +20,7 @@ from pytest_nsight.protocol.manifest_events import LeakedState
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin, StateReader, find_changes
 from pytest_nsight.worker.left_threads import LeftThreads
 from pytest_nsight.worker.process_settings import ABSENT
+from tests.toolchain import require_gcc
 
 pytestmark = pytest.mark.slow
 
@@ -56,6 +57,8 @@ CHANGES = {
     "flash attention": ("torch.backends.cuda.enable_flash_sdp(False)", "torch.backends.cuda.flash_sdp_enabled()"),
     "environment variable LEFT": ("os.environ['LEFT'] = '1'", "'LEFT' not in os.environ"),
     "environment variable BESIDE": ("import wave; os.environ['BESIDE'] = '1'", "'BESIDE' not in os.environ"),
+    "environment variable BOTH": ("import both; os.environ['BOTH'] = '2'", "os.environ.get('BOTH', '1') == '1'"),
+    "environment variable FLAG": ("import both; os.environ['FLAG'] = '2'", "'FLAG' not in os.environ"),
     "environment variable HOME": ("del os.environ['HOME']", "'HOME' in os.environ"),
     "sys.path": ("sys.path.insert(0, '/left')", "'/left' not in sys.path"),
     "working directory": ("os.mkdir('gone'); os.chdir('gone'); os.rmdir(os.getcwd())", "os.getcwd() == WHERE"),
@@ -154,8 +157,11 @@ def test_whatever_a_test_changes_is_put_back_before_the_next_one(pytester: pytes
         f"@pytest.mark.nsight\ndef test_{number:02}(nsight):\n{claims}\n    nsight(torch.exp, X)\n    {change}\n"
         for number, (change, _) in enumerate(CHANGES.values())
     ]
-    pytester.makeini("[pytest]\naddopts = -p no:randomly\n")
-    pytester.makepyfile(test_case=HEAD + "\n".join(tests))
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\npythonpath = .\n")
+    pytester.makepyfile(
+        both="import os\nos.environ['BOTH'] = '1'\nos.environ['FLAG'] = '1'\ndel os.environ['FLAG']\n",
+        test_case=HEAD + "\n".join(tests),
+    )
 
     result = pytester.runpytest_subprocess(*OPTIONS)
 
@@ -191,6 +197,26 @@ def test_what_wider_fixtures_and_imports_set_stays_and_tidy_tests_are_not_named(
 
 
 @pytest.mark.slow
+def test_what_the_compiler_of_torch_sets_for_itself_is_no_fault_of_a_test(
+    pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    require_gcc()
+    # With an empty cache it loads a library, and notes that in a variable.
+    monkeypatch.setenv("TORCHINDUCTOR_CACHE_DIR", str(pytester.path / "cache"))
+    body = """
+@pytest.mark.nsight
+def test_compiled(nsight):
+    nsight(torch.compile(lambda x: (x * 2).relu()), torch.ones(1000))
+"""
+    pytester.makepyfile(test_case=HEAD + body)
+
+    result = pytester.runpytest_subprocess(*OPTIONS)
+
+    result.assert_outcomes(passed=1)
+    result.stdout.no_fnmatch_line("*changed the state*")
+
+
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("change", "name"),
     [
@@ -206,6 +232,7 @@ def test_the_state_is_what_it_was_after_it_was_put_back(change: str, name: str) 
     code = f"""
 import os, signal, torch
 from pytest_nsight.worker.leaked_state import StateReader, find_changes
+from tests.toolchain import require_gcc
 from pytest_nsight.worker.process_settings import ABSENT
 reader = StateReader()
 before = reader.read()
@@ -222,6 +249,7 @@ def test_the_generator_of_numpy_is_known_before_its_first_use() -> None:
     code = """
 import numpy
 from pytest_nsight.worker.leaked_state import StateReader
+from tests.toolchain import require_gcc
 reader = StateReader()
 before = reader.read()
 first = numpy.random.rand()
@@ -235,6 +263,7 @@ def test_a_process_without_torch_stays_without_it() -> None:
     code = """
 import sys
 from pytest_nsight.worker.leaked_state import StateReader
+from tests.toolchain import require_gcc
 state = StateReader().read()
 assert "umask" in state and "default dtype" not in state
 assert not {"torch", "numpy"} & set(sys.modules), "imported"
