@@ -30,6 +30,7 @@ from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.identity import Identity, TunedKernel
 from pytest_nsight.model.json_text import DecodingError, parse, shown
+from pytest_nsight.model.kernel_names import normalise
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeUse, Subject, Work
 
 _Entry = TypeVar("_Entry")
@@ -113,11 +114,16 @@ def _each(place: str, items: Sequence[_Entry], decode_item: Callable[[_Entry], R
     return found
 
 
+def _name_today(kind: str, name: str, full_name: str) -> str:
+    """The normalised name of a shape: the version that stored it may have made another one of the full name."""
+    return normalise(full_name) if kind == "kernel" and full_name else name
+
+
 def _decode_first(file: FirstFormat) -> Iterator[tuple[Subject, Sequence[RunSummary]]]:
     shapes = {
         key: Shape(
             stored.kind,
-            stored.name,
+            _name_today(stored.kind, stored.name, stored.full_name),
             stored.full_name,
             stored.grid,
             stored.block,
@@ -201,7 +207,7 @@ def _decode_second(content: object) -> Iterator[tuple[Subject, Sequence[RunSumma
         kernel = _look_up(kernels, shape.kernel, "kernels")
         shapes[key] = Shape(
             shape.kind,
-            kernel.name,
+            _name_today(shape.kind, kernel.name, kernel.full_name),
             kernel.full_name,
             shape.grid,
             shape.block,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 import statistics
 from collections.abc import Sequence
@@ -152,7 +153,7 @@ def _name_foreign_processes(runs: Sequence[RunSummary]) -> set[str]:
 
 
 def _throttled_share(runs: Sequence[RunSummary]) -> float | None:
-    shares = [run.clocks.throttled for run in runs if run.clocks.throttled is not None]
+    shares = [one for one in (run.clocks.throttled for run in runs) if one is not None and math.isfinite(one)]
     return statistics.fmean(shares) if shares else None
 
 

@@ -28,7 +28,7 @@ OPERATION = re.compile(
     r"""\b(?: (?P<functor> \w*Functor\w* | \w+_functor\b | \w+Ops\b | \w+Op\b )
       | (?P<function> \w+ ) (?: <[^<>()]{0,200}> )? \( [^()]{0,200} \) (?:\s*const)? :: [\[{]lambda
       | (?P<standard> std::(?:plus|minus|multiplies|divides) )
-      | (?P<kernel> cutlass_\w+ (?!\w|::) | (?<=\bkernel::) \w+ | Gemm\w* | Conv\w* | flash\w+ ) )""",
+      | (?P<kernel> cutlass_\w+ (?!\w|::) | (?<=\bkernel::) \w+ (?!\w|::) | Gemm\w* | Conv\w* | flash\w+ ) )""",
     re.VERBOSE,
 )
 # Adapters around the operation proper.

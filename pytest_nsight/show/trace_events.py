@@ -42,13 +42,24 @@ def write_trace_events(trace: Trace, path: Path) -> int:
     Raises:
         UsageError: the file cannot be written.
     """
-    partial = path.with_name(f".{path.name}.part{os.getpid()}")
+    is_packed = path.suffix == ".gz"
     try:
-        with _open(partial, is_packed=path.suffix == ".gz") as file:
-            events = _write(trace, file)
-        partial.replace(path)
+        # A link stays one, and so does a device or a pipe: neither can be replaced by a file.
+        place = Path(os.path.realpath(path))
+        if place.exists() and not place.is_file():
+            with _open(place, is_packed=is_packed) as file:
+                return _write(trace, file)
+        return _write_whole(trace, place, is_packed=is_packed)
     except OSError as error:
         raise UsageError(f"{path} cannot be written ({error.strerror}); choose another place") from None
+
+
+def _write_whole(trace: Trace, path: Path, *, is_packed: bool) -> int:
+    partial = path.with_name(f".{path.name}.part{os.getpid()}")
+    try:
+        with _open(partial, is_packed=is_packed) as file:
+            events = _write(trace, file)
+        partial.replace(path)
     finally:
         partial.unlink(missing_ok=True)
     return events

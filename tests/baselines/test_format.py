@@ -34,7 +34,7 @@ from pytest_nsight.model.identity import (
     make_identity,
     shorten_arguments,
 )
-from pytest_nsight.model.values import Clocks, RunSummary, Subject, Work
+from pytest_nsight.model.values import Clocks, RunSummary, Shape, ShapeUse, Subject, Work
 from tests.baselines.examples import CASE, run, summaries
 
 FIRST_FORMAT = Path(__file__).parents[1] / "data/baselines/first_format.json"
@@ -352,3 +352,13 @@ def test_a_newer_format_is_no_damage() -> None:
     """Its other fields may mean anything, so nothing but the version is read."""
     with pytest.raises(NewerFormatError, match=r"format 5, this one reads up to 4"):
         decode('{"format": 5, "cases": []}')
+
+
+def test_a_kernel_that_an_older_version_named_otherwise_has_the_name_of_today() -> None:
+    full_name = "void device_kernel<cutlass::fmha::kernel::Sm90FmhaFwd<int>>(int)"
+    older = Shape("kernel", "device_kernel", full_name, (8, 1, 1), (128, 1, 1))
+    stored = dataclasses.replace(run(1), shapes=(ShapeUse(older, 1, 100),))
+
+    (read,) = decode(encode({Subject(CASE): (stored,)}))[Subject(CASE)]
+
+    assert read.shapes[0].shape == dataclasses.replace(older, name="device_kernel(Sm90FmhaFwd)")

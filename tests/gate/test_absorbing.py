@@ -142,12 +142,19 @@ def test_a_machine_on_which_every_case_fails_is_given_up_after_a_few_processes()
 
 
 def test_several_crashing_cases_before_all_others_fail_none_of_them() -> None:
-    machine = Machine(crashing=NAMES[: MOST_FAILURES_ALONE - 1])
+    machine = Machine(crashing=NAMES[:MOST_FAILURES_ALONE])
 
     state = run(machine)
 
-    assert measured(state) == set(NAMES[MOST_FAILURES_ALONE - 1 :])
-    assert set(state.problems) == set(NAMES[: MOST_FAILURES_ALONE - 1])
+    assert measured(state) == set(NAMES[MOST_FAILURES_ALONE:])
+    assert set(state.problems) == set(NAMES[:MOST_FAILURES_ALONE])
+
+
+def test_one_more_that_crashes_before_all_others_gives_the_machine_up() -> None:
+    state = run(Machine(crashing=NAMES[: MOST_FAILURES_ALONE + 1]))
+
+    assert not measured(state)
+    assert set(state.problems) == set(NAMES)
 
 
 def test_a_process_that_ends_between_two_cases_is_repeated_in_halves() -> None:

@@ -1,6 +1,8 @@
 """Each rule of the gate from its claim, on runs whose figures are exact."""
 
 import dataclasses
+import itertools
+import math
 
 import pytest
 
@@ -414,3 +416,11 @@ def test_a_subject_with_too_few_runs_to_fail_takes_no_share_of_the_error_rate():
 
     assert verdict_of(few).comparison.adjusted_p_slower == 1.0
     assert verdict_of(make_evidence(ratio=2.0, new=3)).comparison.adjusted_p_slower == 1.0
+
+
+def test_shares_of_throttled_rounds_that_are_no_numbers_count_for_nothing():
+    evidence = make_evidence(clocks=Clocks(throttled=0.0))
+    shares = itertools.cycle([math.inf, -math.inf, math.nan])
+    new = tuple(dataclasses.replace(run, clocks=Clocks(throttled=next(shares))) for run in evidence.new)
+
+    assert verdict_of(dataclasses.replace(evidence, new=new)).kind is verdict_of(evidence).kind

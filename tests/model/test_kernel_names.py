@@ -35,6 +35,8 @@ SQRT = (
         ("std::enable_if<((8)<(9)), void>::type a::f<(1>>2)>(int)", "f"),
         (f"void cutlass::Kernel2<{SGEMM}>(T1::Params)", SGEMM),
         ("void cutlass::device_kernel<cutlass::gemm::GemmUniversal<int> >(X)", "device_kernel(GemmUniversal)"),
+        ("device_kernel<cutlass::fmha::kernel::Sm90FmhaFwd<int>>", "device_kernel(Sm90FmhaFwd)"),
+        ("void cutlass::Kernel2<cutlass::gemm::kernel::detail::Foo<int>>(int)", "Kernel2"),
         (f"void cutlass__5x_cudnn::Kernel<{SGEMM}>(T1::Params)", SGEMM),
         (f"{CUDNN}conv::kernel::ImplicitGemmConvolution<gemm::GemmShape>>", "Kernel(ImplicitGemmConvolution)"),
         (f"{CUDNN}reduction::kernel::ReduceSplitK<cutlass__5x_cudnn::MatrixShape>>", "Kernel(ReduceSplitK)"),

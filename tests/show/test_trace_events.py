@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import fcntl
 import gzip
 import json
+import os
 from collections import Counter
 from pathlib import Path
 
@@ -109,6 +111,26 @@ def test_a_file_that_cannot_be_written_leaves_nothing(trace: Trace, tmp_path: Pa
         write_trace_events(trace, tmp_path / "missing" / "out.json")
 
     assert list(tmp_path.iterdir()) == []
+
+
+def test_a_link_and_a_pipe_stay_what_they_are(trace: Trace, tmp_path: Path) -> None:
+    (tmp_path / "link.json").symlink_to(tmp_path / "real.json")
+    os.mkfifo(tmp_path / "pipe")
+    # Opened for both, it blocks neither side, and holds more than the events of this trace.
+    reader = os.open(tmp_path / "pipe", os.O_RDWR | os.O_NONBLOCK)
+    try:
+        fcntl.fcntl(reader, fcntl.F_SETPIPE_SZ, 1 << 20)
+        write_trace_events(trace, tmp_path / "link.json")
+        write_trace_events(trace, tmp_path / "pipe")
+        written = os.read(reader, 1 << 20)
+    finally:
+        os.close(reader)
+
+    assert (tmp_path / "link.json").is_symlink()
+    assert (tmp_path / "pipe").is_fifo()
+    assert written == (tmp_path / "real.json").read_bytes()
+    with pytest.raises(UsageError, match=r"cannot be written \(No space left on device\)"):
+        write_trace_events(trace, Path("/dev/full"))
 
 
 def test_the_recording_itself_is_not_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
