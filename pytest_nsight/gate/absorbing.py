@@ -7,16 +7,15 @@ measured again in a fresh process, and a suspect in a process of its own. Only a
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import TypeVar
 
+from pytest_nsight.gate.case_outcomes import CaseOutcomes, has_only_passed, list_settled, note_harmed, sort_cases
 from pytest_nsight.gate.identity_records import absorb_identities
 from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
 from pytest_nsight.gate.state import GateState, PlannedProcess
 from pytest_nsight.model.values import InterleavedPairs, RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE
-from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 NOTHING_MEASURED = (
@@ -32,23 +31,6 @@ MOST_FAILURES_ALONE = 6
 The process behind them measures all that is left, and is the one more only if it fails with its first case, too.
 Cases are measured in random order. Where 7 of 14 tests end their process, these come first in one of 3432 orders.
 """
-
-
-@dataclass(frozen=True, slots=True)
-class _CaseOutcomes:
-    """What becomes of the cases of one process.
-
-    Attributes:
-        complete: cases whose result counts.
-        failed: case -> why it cannot be judged, after a process of its own.
-        again: groups of cases, each to be measured in another process.
-        doubts: case -> why it is to be measured again.
-    """
-
-    complete: tuple[str, ...]
-    failed: Mapping[str, str]
-    again: tuple[tuple[str, ...], ...] = ()
-    doubts: Mapping[str, str] = field(default_factory=dict)
 
 
 def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
@@ -68,7 +50,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     latest = ""
     for process in processes:
         cases = _list_asked(process, planned.assignment.cases)
-        outcome = _sort_cases(process, cases)
+        outcome = sort_cases(process, cases, list_settled(state))
         state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
         again += outcome.again
         latest = next(iter((*outcome.failed.values(), *outcome.doubts.values())), latest)
@@ -118,84 +100,13 @@ def _leave_out(
     return tuple(kept)
 
 
-def _sort_cases(process: MeasuredProcess, cases: Sequence[str]) -> _CaseOutcomes:
-    """Which cases count, which have failed for good, and which are measured again."""
-    ended = [case for case in process.manifest.ended if case in cases]
-    # A test that reports its own failure needs no record.
-    damaged = [case for case in ended if case in process.problems and _has_only_passed(process.manifest, case)]
-    if process.end is ProcessEnd.COMPLETE:
-        return _sort_complete(process, cases, ended, damaged)
-    complete = tuple(case for case in ended if process.has_trace and case not in damaged)
-    if process.end is ProcessEnd.INTERRUPTED:
-        return _CaseOutcomes(complete, {})
-    # Of a process that died after its tests any of them may be the cause.
-    return _sort_failed(process, cases, () if process.has_died_after_tests else complete)
-
-
-def _sort_complete(
-    process: MeasuredProcess, cases: Sequence[str], ended: Sequence[str], damaged: Sequence[str]
-) -> _CaseOutcomes:
-    """The cases of a process that came to its end."""
-    is_alone = len(cases) == 1
-    lost = process.manifest.process_failure
-    # A case after which the process was unusable may suffer from the cases before it in its process.
-    victims = [case for case in ended if lost is not None and case == lost.case and not is_alone]
-    complete = tuple(case for case in ended if case not in damaged and case not in victims)
-    unstarted = tuple(case for case in cases if case not in process.manifest.started)
-    # Ranks end together at the first failure: the cases after it are still to be measured.
-    is_cut_short = (process.is_ranked and bool(ended)) or lost is not None
-    failed = {case: process.problems[case] for case in damaged if is_alone}
-    doubts = {case: process.problems[case] for case in damaged}
-    if lost is not None:
-        doubts.update(dict.fromkeys(victims, lost.text))
-    suspects = [case for case in damaged if case not in victims and not is_alone]
-    again = (
-        *((case,) for case in victims),
-        *_isolate(suspects),
-        *((unstarted,) if is_cut_short and unstarted else ()),
-    )
-    return _CaseOutcomes(complete, failed, again, doubts)
-
-
-def _sort_failed(process: MeasuredProcess, cases: Sequence[str], complete: tuple[str, ...]) -> _CaseOutcomes:
-    """The cases of a process that failed: the one that it was running when it did is measured alone."""
-    manifest = process.manifest
-    failing = [case for case in cases if process.has_died_after_tests and _has_failed(manifest, case)]
-    if failing and len(cases) == 1:
-        # Its own failure says more than the end of its process.
-        return _CaseOutcomes(tuple(failing), {})
-    left = [case for case in cases if case not in complete]
-    has_started = any(case in manifest.started for case in cases)
-    if not process.failed_in_canary and (len(cases) == 1 or not has_started):
-        # Another process would fail before its first test, too.
-        return _CaseOutcomes(complete, dict.fromkeys(left, process.failure))
-    suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
-    doubts = dict.fromkeys(suspects or left, process.failure)
-    if process.overdue in left:
-        others = tuple(case for case in left if case != process.overdue)
-        return _CaseOutcomes(complete, {process.overdue: process.failure}, (others,) if others else (), doubts)
-    if suspects:
-        groups = [*([case] for case in suspects), [case for case in left if case not in suspects]]
-    elif failing:
-        # What failed by itself is the likeliest cause, or another test has harmed it: alone it shows which.
-        groups = [*([case] for case in failing), [case for case in left if case not in failing]]
-    else:
-        half = 0 if process.failed_in_canary else (len(left) + 1) // 2
-        groups = [left[:half], left[half:]]
-    return _CaseOutcomes(complete, {}, tuple(tuple(group) for group in groups if group), doubts)
-
-
-def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:
-    """The first damaged case alone, because it may have damaged the other records, and the others together."""
-    return tuple(tuple(group) for group in (damaged[:1], damaged[1:]) if group)
-
-
-def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> GateState:
+def _add(state: GateState, process: MeasuredProcess, outcome: CaseOutcomes) -> GateState:
     state = add_run(state, process.manifest)
     state = replace(state, bytes_per_s=process.bytes_per_s or state.bytes_per_s)
     if process.manifest.tree == OTHER_TREE:
         return _add_other_tree(state, process, outcome)
     state = _add_pairs(_add_canaries(state, process), process)
+    doubts = state.doubts
     reports = join_reports(state.reports, process.manifest, outcome.complete)
     state = replace(
         state,
@@ -210,11 +121,12 @@ def _add(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> 
             **outcome.doubts,
         },
     )
+    state = state.with_notes(*note_harmed(doubts, process.manifest, outcome.complete))
     measured = {summary.subject.case for summary in process.summaries}
     nothing = {
         case: process.problems.get(case, NOTHING_MEASURED)
         for case in outcome.complete
-        if case not in measured and state.has_passed(case) and _has_only_passed(process.manifest, case)
+        if case not in measured and state.has_passed(case) and has_only_passed(process.manifest, case)
     }
     return state.with_problems({**outcome.failed, **nothing})
 
@@ -223,7 +135,7 @@ def _pick(values: Mapping[str, _Value], cases: Sequence[str]) -> dict[str, _Valu
     return {case: values[case] for case in cases if case in values}
 
 
-def _add_other_tree(state: GateState, process: MeasuredProcess, outcome: _CaseOutcomes) -> GateState:
+def _add_other_tree(state: GateState, process: MeasuredProcess, outcome: CaseOutcomes) -> GateState:
     postponed = {case for group in outcome.again for case in group}
     asked = process.cases if process.cases is not None else state.pending[0].assignment.cases
     cases = [case for case in asked if case not in postponed and case not in outcome.failed]
@@ -280,13 +192,3 @@ def _launches(summary: RunSummary) -> dict[str, int]:
     for use in summary.shapes:
         launches[use.shape.name] = launches.get(use.shape.name, 0) + use.count
     return launches
-
-
-def _has_failed(manifest: Manifest, case: str) -> bool:
-    reports = [one.report for one in manifest.reports if one.case == case]
-    return any(report["outcome"] == "failed" for report in last_attempt(reports))
-
-
-def _has_only_passed(manifest: Manifest, case: str) -> bool:
-    reports = [one.report for one in manifest.reports if one.case == case]
-    return all(report["outcome"] == "passed" for report in last_attempt(reports))

@@ -250,3 +250,74 @@ def test_the_next_process_keeps_the_cases_that_it_has_begun_with() -> None:
     state = absorb(state, (make_process(NAMES, problems={NAMES[3]: "its record is lost"}),))
 
     assert [pending.assignment.cases for pending in state.pending] == [NAMES, (NAMES[3],)]
+
+
+FIRST, HARMED, *OTHERS = NAMES
+
+
+def test_a_test_that_fails_beside_others_is_tried_once_more_without_them() -> None:
+    state = absorbed(make_process(NAMES, failing=[HARMED]))
+
+    assert [planned.assignment.cases for planned in state.pending] == [(HARMED,)]
+    assert measured(state) == {FIRST, *OTHERS}
+
+    state = absorb(state, [make_process([HARMED])])
+    assert measured(state) == set(NAMES)
+    assert not state.pending
+    assert not state.problems
+    (note,) = state.notes
+    assert note == (
+        "t.py::b failed beside other tests of its process: no message; in a fresh process it does not: another "
+        "test has changed what it depends on, or it fails at random"
+    )
+
+
+def test_its_second_failure_is_its_own() -> None:
+    state = absorbed(make_process(NAMES, failing=[HARMED, *OTHERS[:1]]))
+    assert [planned.assignment.cases for planned in state.pending] == [(HARMED, OTHERS[0])]
+
+    state = absorb(state, [make_process([HARMED, OTHERS[0]], failing=[HARMED, OTHERS[0]])])
+
+    assert not state.pending
+    assert not state.problems
+    assert not state.notes
+    assert not state.has_passed(HARMED)
+    assert not state.has_passed(OTHERS[0])
+
+
+def test_what_failed_in_a_run_before_is_not_tried_again_in_later_ones() -> None:
+    class Failing(Machine):
+        def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
+            self.assignments.append(assignment)
+            return (make_process(assignment.cases, failing=[one for one in assignment.cases if one == HARMED]),)
+
+    machine = Failing()
+
+    state = run(machine, runs=5)
+
+    assert not state.has_passed(HARMED)
+    assert [one.cases for one in machine.assignments].count((HARMED,)) == 1
+
+
+@pytest.mark.parametrize(
+    "process",
+    [
+        make_process(NAMES, failing=[FIRST]),
+        make_process(NAMES[:2], failing=[HARMED]),
+        replace(make_process(NAMES, failing=[HARMED]), is_ranked=True),
+    ],
+    ids=["the first of its process", "after which pytest ended", "on several ranks"],
+)
+def test_a_failure_that_no_other_test_can_have_caused_or_that_ends_all_counts_at_once(
+    process: MeasuredProcess,
+) -> None:
+    state = absorbed(process)
+
+    assert not state.pending
+    assert [case for case in NAMES if case in state.reports and not state.has_passed(case)]
+
+
+def test_of_a_recording_that_ends_before_the_second_try_the_failure_stays() -> None:
+    state = absorb(absorbed(make_process(NAMES, failing=[HARMED])), ())
+
+    assert dict(state.problems) == {HARMED: "it failed beside other tests of its process: no message"}

@@ -102,3 +102,35 @@ def test_a_test_that_closes_its_output_is_measured_alone(
     result = gate("--nsight-save", "--nsight-runs=2", "-p", "no:randomly", body=SOUND + bad + after)
 
     result.assert_outcomes(passed=sound, failed=failed, errors=errors)
+
+
+def test_what_a_test_leaves_patched_fails_no_other_and_a_note_says_it(
+    gate: Callable[..., pytest.RunResult],
+) -> None:
+    body = """
+X = torch.ones(64)
+
+@pytest.mark.nsight
+def test_a_patches(nsight):
+    nsight(torch.sin, X)
+    torch.exp = lambda x: 1 / 0
+
+@pytest.mark.nsight
+def test_b_is_sound(nsight):
+    nsight(torch.exp, X)
+
+@pytest.mark.nsight
+def test_c_fails(nsight):
+    nsight(torch.tanh, X)
+    assert X.sum() == 0, "this is its own fault"
+"""
+    # With a limit on failures the order stays.
+    result = gate("--maxfail=100", "--nsight-collector=torch", body=body)
+
+    result.assert_outcomes(passed=2, failed=1)
+    said = " ".join(result.stdout.str().split())
+    assert "AssertionError: this is its own fault" in said
+    assert (
+        "note: test_case.py::test_b_is_sound failed beside other tests of its process: ZeroDivisionError: division "
+        "by zero; in a fresh process it does not: another test has changed what it depends on" in said
+    )
