@@ -1,4 +1,4 @@
-"""Variables that modules set while they are imported are told from those that tests set."""
+"""Variables that modules set while they are imported differ from those that tests set."""
 
 from __future__ import annotations
 
