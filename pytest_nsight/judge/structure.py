@@ -34,7 +34,7 @@ class StructureFinding:
             variants, for example because an autotuner chose again.
         retuned: kernels for which an autotuner or a library chose anew, if nothing else differs between the
             launches of any runs; then `changes` fail nothing, and neither side counts as varying.
-        also_retuned: the same, if more than that differs; they explain no more than a part of it.
+        also_retuned: kernels that were chosen anew where other launches differ, too.
         is_varying: whether the new launches differ from round to round or from run to run.
         was_varying: whether the stored ones do.
         varying: what differs, if the new launches do: between rounds where any did, else between runs.

@@ -424,3 +424,18 @@ def test_shares_of_throttled_rounds_that_are_no_numbers_count_for_nothing():
     new = tuple(dataclasses.replace(run, clocks=Clocks(throttled=next(shares))) for run in evidence.new)
 
     assert verdict_of(dataclasses.replace(evidence, new=new)).kind is verdict_of(evidence).kind
+
+
+def test_what_time_does_not_settle_says_that_the_structure_is_unchanged_where_it_is():
+    same = (ShapeUse(kernel("a"), 1, 200_000),)
+    undecided = make_evidence(sd=0.06, shapes=same)
+    varying = dataclasses.replace(
+        undecided, new=tuple(dataclasses.replace(run, is_stable=False) for run in undecided.new)
+    )
+
+    assert verdict_of(undecided).sentence.endswith("; structure: unchanged")
+    assert "structure: unchanged" not in verdict_of(varying).sentence
+    assert "structure: unchanged" not in verdict_of(make_evidence(shapes=same)).sentence, "UNCHANGED says it all"
+    assert "structure: unchanged" not in verdict_of(make_evidence(stored=0, shapes=same)).sentence
+    other = make_evidence(incomparable="other driver", sd=0.06, shapes=same)
+    assert "structure: unchanged" not in verdict_of(other).sentence
