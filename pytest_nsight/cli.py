@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from pytest_nsight.compare.compare_command import add_compare_arguments, compare, write_changes
-from pytest_nsight.controller.command_arguments import (
+from pytest_nsight.controller.commands.command_arguments import (
     VersionAction,
     add_baselines_arguments,
     add_bisect_arguments,
@@ -186,7 +186,7 @@ def _clean(options: argparse.Namespace) -> int:
 
 
 def _baselines(options: argparse.Namespace) -> int:
-    from pytest_nsight.controller import baselines_command as command  # noqa: PLC0415
+    from pytest_nsight.controller.commands import baselines_command as command  # noqa: PLC0415
 
     query = command.BaselinesQuery(options.baselines, options.model, tuple(options.words))
     if options.action == "prune":
@@ -199,7 +199,7 @@ def _baselines(options: argparse.Namespace) -> int:
 
 
 def _bisect(options: argparse.Namespace) -> int:
-    from pytest_nsight.controller.bisect_command import BisectRequest, bisect  # noqa: PLC0415
+    from pytest_nsight.controller.commands.bisect_command import BisectRequest, bisect  # noqa: PLC0415
 
     given = options.good, options.bad, options.case, options.improvement, options.minutes, options.json
     text, code = bisect(BisectRequest(*given), options.others, terminal_width())
@@ -208,7 +208,7 @@ def _bisect(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    from pytest_nsight.controller.report_command import ReportRequest, report  # noqa: PLC0415
+    from pytest_nsight.controller.commands.report_command import ReportRequest, report  # noqa: PLC0415
 
     request = ReportRequest(tuple(options.sessions), options.html, tuple(options.report), options.table)
     done = report(request, terminal_width())
@@ -234,13 +234,13 @@ def _calibrate(options: argparse.Namespace) -> int:
 
 
 def _run(options: argparse.Namespace) -> int:
-    from pytest_nsight.controller.script_command import run  # noqa: PLC0415
+    from pytest_nsight.controller.commands.script_command import run  # noqa: PLC0415
 
     return run(options.others, options.command, options.name)
 
 
 def _verify(options: argparse.Namespace) -> int:
-    from pytest_nsight.controller.verify_command import verify  # noqa: PLC0415
+    from pytest_nsight.controller.commands.verify_command import verify  # noqa: PLC0415
 
     found = verify(options.session, options.tree, options.others)
     _print(found.text)

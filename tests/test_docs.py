@@ -184,10 +184,10 @@ def test_the_messages_page_lists_sentences_and_no_docstrings() -> None:
         ("worker/compiled_canaries.py", "", "__device__"),
         ("report/svg_elements.py", "", "class="),
         ("show/trace_events.py", "<path> cannot be written (<strerror>); choose another place", '"ph"'),
-        ("controller/command_arguments.py", "", "write one HTML page"),
+        ("controller/commands/command_arguments.py", "", "write one HTML page"),
         ("analysis/critical_path.py", "", "from call to start"),
         ("controller/options.py", "", "keep the scrubbed traces"),
-        ("controller/worker_failure.py", "", " after its last test"),
+        ("controller/workers/worker_failure.py", "", " after its last test"),
     ],
 )
 def test_the_messages_page_lists_no_patterns_no_code_and_no_fragments(

@@ -16,9 +16,9 @@ from pathlib import Path
 from pytest_nsight.baselines.atomic_files import remove_drafts
 from pytest_nsight.baselines.store import remove_abandoned_drafts
 from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME, remove_private_folder
-from pytest_nsight.controller.git_revision import remove_worktree
-from pytest_nsight.controller.revision_tree import WORKTREE
 from pytest_nsight.controller.session_folders import KEPT_FILE, RESULT_FILES, find_sessions, make_session
+from pytest_nsight.controller.trees.git_revision import remove_worktree
+from pytest_nsight.controller.trees.revision_tree import WORKTREE
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.model.units import name_some
 from pytest_nsight.processes.claimed_folder import (

@@ -8,9 +8,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.affected_cases import describe_affected
-from pytest_nsight.controller.collection_record import Collected
-from pytest_nsight.controller.completeness import describe_expected, find_gaps, find_unchecked, find_unsaved
+from pytest_nsight.controller.collection.affected_cases import describe_affected
+from pytest_nsight.controller.collection.collection_record import Collected
+from pytest_nsight.controller.collection.completeness import (
+    describe_expected,
+    find_gaps,
+    find_unchecked,
+    find_unsaved,
+)
 from pytest_nsight.controller.drill_down import Drill
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.saved_runs import (

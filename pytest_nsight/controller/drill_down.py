@@ -8,8 +8,8 @@ from dataclasses import dataclass, replace
 
 from pytest_nsight.collectors.ncu.ncu_collector import NcuCollector, find_ncu
 from pytest_nsight.collectors.ncu.raw_page import base_name
-from pytest_nsight.controller.worker_run import LiveSource
-from pytest_nsight.controller.worker_starter import LiveSession
+from pytest_nsight.controller.workers.worker_run import LiveSource
+from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.judge.counter_moves import describe_counters, describe_moves
 from pytest_nsight.model.errors import CollectorError, NsightError
 from pytest_nsight.model.kernel_counters import CaseCounters, KernelCounters

@@ -16,13 +16,11 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.controller.chosen_tests import ChosenTests
-from pytest_nsight.controller.collection_record import Collected, CollectionRecord
-from pytest_nsight.controller.completeness import find_nothing_measured
+from pytest_nsight.controller.collection.chosen_tests import ChosenTests
+from pytest_nsight.controller.collection.collection_record import Collected, CollectionRecord
+from pytest_nsight.controller.collection.completeness import find_nothing_measured
 from pytest_nsight.controller.conclusion import Conclusion
-from pytest_nsight.controller.first_pass import list_calls
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
-from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.pytest_input import (
     ask_environment,
     check_text,
@@ -34,6 +32,8 @@ from pytest_nsight.controller.pytest_input import (
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.session_evidence import EvidenceOfSession
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.controller.workers.first_pass import list_calls
+from pytest_nsight.controller.workers.progress import ProgressLine
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.values import Case
 from pytest_nsight.model.verdicts import VerdictKind

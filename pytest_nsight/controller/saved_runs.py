@@ -12,7 +12,7 @@ from pytest_nsight.baselines.failed_saves import FILE_NAME as FAILED_SAVES_FILE
 from pytest_nsight.baselines.failed_saves import FailedSave, load_failed_saves, store_failed_saves
 from pytest_nsight.baselines.stored_counters import save_counters
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.collection_record import Collected
+from pytest_nsight.controller.collection.collection_record import Collected
 from pytest_nsight.controller.drill_down import Drill, read_cases
 from pytest_nsight.controller.recorded_session import list_whole_runs
 from pytest_nsight.controller.session_result import SessionRecord

@@ -18,24 +18,24 @@ from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import cpu_variables, gpus, measured_product
 from pytest_nsight.controller.abandoned_sessions import begin_session
-from pytest_nsight.controller.collection_record import NOTHING_COLLECTED, Collected
+from pytest_nsight.controller.collection.collection_record import NOTHING_COLLECTED, Collected
 from pytest_nsight.controller.conclusion import Conclusion, conclude
 from pytest_nsight.controller.drill_down import Drill, explain_no_drill, profile_with_ncu
-from pytest_nsight.controller.first_pass import place_first_pass
-from pytest_nsight.controller.git_revision import Revision, describe_commit, resolve
-from pytest_nsight.controller.gpu_assignment import choose_gpus
-from pytest_nsight.controller.identity_pass import IdentifyingSource, IdentityPass, TimedSource
-from pytest_nsight.controller.parallel_runs import ParallelSource
-from pytest_nsight.controller.progress import Progress
 from pytest_nsight.controller.recorded_session import ReplaySource
-from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_session, name_session
 from pytest_nsight.controller.session_plan import plan_replay, plan_session, without_needless_pass
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_run import LiveSource
-from pytest_nsight.controller.worker_starter import LiveSession
+from pytest_nsight.controller.trees.git_revision import Revision, describe_commit, resolve
+from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
+from pytest_nsight.controller.workers.first_pass import place_first_pass
+from pytest_nsight.controller.workers.gpu_assignment import choose_gpus
+from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass, TimedSource
+from pytest_nsight.controller.workers.parallel_runs import ParallelSource
+from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.worker_run import LiveSource
+from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.gate.loop import Source, run_loop
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns

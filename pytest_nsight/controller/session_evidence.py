@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.chosen_tests import list_plugin_files
-from pytest_nsight.controller.git_revision import describe_commit
+from pytest_nsight.controller.collection.chosen_tests import list_plugin_files
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.tree_evidence import (
+from pytest_nsight.controller.trees.git_revision import describe_commit
+from pytest_nsight.controller.trees.tree_evidence import (
     FILE_NAME,
     TreeParts,
     find_changed,

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.collection_record import Collected
+from pytest_nsight.controller.collection.collection_record import Collected
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate import shard_file
 from pytest_nsight.gate.judging import list_subjects

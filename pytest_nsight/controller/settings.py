@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.lookup import AUTO, collector_names
-from pytest_nsight.controller.gpu_assignment import ALL_GPUS
+from pytest_nsight.controller.collection.shards import parse_shard, refuse_other_divider
 from pytest_nsight.controller.option_values import (
     GivenValues,
     parse_confirming,
@@ -22,7 +22,7 @@ from pytest_nsight.controller.option_values import (
     positive,
     refuse_empty,
 )
-from pytest_nsight.controller.shards import parse_shard, refuse_other_divider
+from pytest_nsight.controller.workers.gpu_assignment import ALL_GPUS
 from pytest_nsight.gate.shard_file import Shard, ShardBy
 from pytest_nsight.judge.looks import SAVED_AT_ONCE
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS

@@ -14,8 +14,8 @@ from pytest_nsight import cli
 from pytest_nsight.baselines.folder_lock import locked
 from pytest_nsight.collectors.nsys.private_folder import FOLDER_NAME, make_private_folder
 from pytest_nsight.controller.abandoned_sessions import sweep
-from pytest_nsight.controller.git_revision import check_out, resolve
-from pytest_nsight.controller.revision_tree import WORKTREE
+from pytest_nsight.controller.trees.git_revision import check_out, resolve
+from pytest_nsight.controller.trees.revision_tree import WORKTREE
 from pytest_nsight.model.errors import NsysError
 from pytest_nsight.processes.claimed_folder import IN_USE, claim, scratch
 from tests.collectors.real import environment
@@ -277,7 +277,7 @@ CHECKS_OUT = """
 import sys
 from pathlib import Path
 from pytest_nsight.processes.claimed_folder import claim
-from pytest_nsight.controller.git_revision import check_out, resolve
+from pytest_nsight.controller.trees.git_revision import check_out, resolve
 held = claim(Path(sys.argv[2]))
 check_out(resolve(Path(sys.argv[1]), "HEAD", may_build=False), Path(sys.argv[2], "against"))
 """

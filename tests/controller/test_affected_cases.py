@@ -11,7 +11,7 @@ import pytest
 
 # A pytest inside this process forgets what it imports, and numpy cannot be imported twice.
 import pytest_nsight.controller.outer_pytest  # noqa: F401
-from pytest_nsight.controller import affected_cases
+from pytest_nsight.controller.collection import affected_cases
 
 pytestmark = pytest.mark.slow
 

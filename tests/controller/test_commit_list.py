@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.commit_list import list_commits
+from pytest_nsight.controller.commands.commit_list import list_commits
 from pytest_nsight.model.errors import UsageError
 
 

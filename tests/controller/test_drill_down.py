@@ -13,8 +13,8 @@ from pytest_nsight.baselines.stored_counters import FILE_NAME, load_counters, sa
 from pytest_nsight.controller import drill_down
 from pytest_nsight.controller.drill_down import MOST_CASES, Drill, profile_with_ncu, read_cases
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_run_folder
-from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_starter import LiveSession
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.errors import BaselineError, CollectorError
 from pytest_nsight.model.kernel_counters import CaseCounters, KernelCounters

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.identity_pass import (
+from pytest_nsight.controller.workers.identity_pass import (
     IdentifyingSource,
     identify_left,
     read_identity_passes,

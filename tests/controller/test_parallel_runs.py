@@ -7,10 +7,10 @@ from types import SimpleNamespace
 
 import pytest
 
-from pytest_nsight.controller import parallel_runs
-from pytest_nsight.controller.revision_tree import Tree
-from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_starter import LiveSession
+from pytest_nsight.controller.trees.revision_tree import Tree
+from pytest_nsight.controller.workers import parallel_runs
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.values import Case
 from pytest_nsight.protocol.job import THIS_TREE, Assignment

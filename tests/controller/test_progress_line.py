@@ -5,7 +5,7 @@ from __future__ import annotations
 from types import SimpleNamespace
 from typing import Any
 
-from pytest_nsight.controller.progress import Progress, ProgressLine, line
+from pytest_nsight.controller.workers.progress import Progress, ProgressLine, line
 
 
 class Reporter:

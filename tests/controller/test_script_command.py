@@ -11,8 +11,8 @@ import pytest
 
 from pytest_nsight import cli
 from pytest_nsight.controller import pytest_input
-from pytest_nsight.controller.collection_record import Collected
-from pytest_nsight.controller.script_command import find_module, read_script, run
+from pytest_nsight.controller.collection.collection_record import Collected
+from pytest_nsight.controller.commands.script_command import find_module, read_script, run
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.protocol.script import Script, clean_name
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.tree_evidence import (
+from pytest_nsight.controller.trees.tree_evidence import (
     FILE_NAME,
     TreeEvidence,
     TreeParts,

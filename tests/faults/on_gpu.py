@@ -73,11 +73,13 @@ FAULTS = (
     _breaks("that asks for more memory than there is", TOO_MUCH, "out of memory"),
     _breaks("whose driver has vanished", NO_DEVICE, "CUDA"),
     _breaks(
-        "that dies of SIGSEGV", "work(); ctypes.string_at(0)", "died with SIGSEGV while test_case.py::test_bad"
+        "that dies of SIGSEGV under nsys",
+        "work(); ctypes.string_at(0)",
+        "died with SIGSEGV while test_case.py::test_bad",
     ),
-    _breaks("that exits", "work(); os._exit(0)", "before its time while test_case.py::test_bad"),
-    _breaks("that leaves torch.profiler open", LEFT_PROFILER, "it is left open"),
-    _breaks("that leaves torch.profiler open, under torch.profiler", LEFT_PROFILER, "open", command=WITH_TORCH),
+    _breaks("that exits under nsys", "work(); os._exit(0)", "before its time while test_case.py::test_bad"),
+    _breaks("that leaves torch.profiler open under nsys", LEFT_PROFILER, "it is left open"),
+    _breaks("that leaves torch.profiler open on a GPU", LEFT_PROFILER, "open", command=WITH_TORCH),
     _breaks("that leaves a subscriber of CUPTI", LEFT_SUBSCRIBER, "a subscriber is left, or refused"),
     Fault(
         name="a test that leaves no memory to the others of its process",

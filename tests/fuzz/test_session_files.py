@@ -27,7 +27,7 @@ from pytest_nsight.calibrate.calibration_report import report
 from pytest_nsight.calibrate.pool import read_pool, write_pool
 from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.controller.recorded_session import read_recorded_session
-from pytest_nsight.controller.tree_evidence import find_changed, read_evidence
+from pytest_nsight.controller.trees.tree_evidence import find_changed, read_evidence
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.errors import BaselineError, NsightError
 from pytest_nsight.model.values import CANARIES, Policy, RunSummary, Subject

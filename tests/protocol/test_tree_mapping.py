@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.worker_failure import describe_wrong_imports
+from pytest_nsight.controller.workers.worker_failure import describe_wrong_imports
 from pytest_nsight.protocol.job import TreeMapping
 from pytest_nsight.protocol.manifest_events import WrongImport
 

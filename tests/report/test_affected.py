@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 
-from pytest_nsight.controller.affected_cases import describe_affected
+from pytest_nsight.controller.collection.affected_cases import describe_affected
 from pytest_nsight.model.verdicts import AffectedCases, SessionResult
 from pytest_nsight.report import html_report, markdown, pytest_benchmark_json, session_file, terminal
 from tests.report import canned

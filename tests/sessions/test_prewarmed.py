@@ -14,11 +14,11 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.collectors.torch.torch_collector import TorchCollector
-from pytest_nsight.controller.prewarmed import pool_size
-from pytest_nsight.controller.revision_tree import Tree
-from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_run import LiveSource
-from pytest_nsight.controller.worker_starter import LiveSession
+from pytest_nsight.controller.trees.revision_tree import Tree
+from pytest_nsight.controller.workers.prewarmed import pool_size
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.worker_run import LiveSource
+from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.gate.absorbing import MOST_FAILURES_ALONE
 from pytest_nsight.protocol.job import THIS_TREE, Assignment
 from tests.collectors.real import require_nsys

@@ -14,7 +14,7 @@ from pytest_nsight.baselines.inventory import (
     remove_cases,
     select_cases,
 )
-from pytest_nsight.controller.collected_tests import list_tests
+from pytest_nsight.controller.collection.collected_tests import list_tests
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count
 from pytest_nsight.report.escapes import visible

@@ -12,7 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
-from pytest_nsight.controller.import_graph import ImportGraph
+from pytest_nsight.controller.collection.import_graph import ImportGraph
 from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
 from pytest_nsight.processes.git_calls import ask_git
 from pytest_nsight.processes.regular_files import check_regular

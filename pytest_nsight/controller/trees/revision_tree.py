@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from pytest_nsight.controller.git_revision import Revision, check_out, remove_worktree
+from pytest_nsight.controller.trees.git_revision import Revision, check_out, remove_worktree
 from pytest_nsight.model.errors import CollectorError, UsageError
 from pytest_nsight.model.units import duration
 from pytest_nsight.processes.child_process import last_lines, start

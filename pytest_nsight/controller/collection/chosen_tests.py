@@ -12,10 +12,10 @@ import pytest
 
 from pytest_nsight.baselines import store
 from pytest_nsight.collectors.machine import measured_product
-from pytest_nsight.controller.affected_cases import Project, find_affected
-from pytest_nsight.controller.changed_files import list_changes
+from pytest_nsight.controller.collection.affected_cases import Project, find_affected
+from pytest_nsight.controller.collection.changed_files import list_changes
+from pytest_nsight.controller.collection.shards import describe_division, divide_items, read_durations
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.shards import describe_division, divide_items, read_durations
 from pytest_nsight.gate.shard_file import ShardBy
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary

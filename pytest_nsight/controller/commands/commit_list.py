@@ -6,7 +6,7 @@ import shlex
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.controller.git_revision import Revision, find_commit
+from pytest_nsight.controller.trees.git_revision import Revision, find_commit
 from pytest_nsight.model.bisection import Commit
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count

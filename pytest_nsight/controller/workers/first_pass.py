@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.controller.raised_calls import RaisedCalls
+from pytest_nsight.controller.collection.raised_calls import RaisedCalls
 from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.model.errors import UsageError, unwritable

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from pytest_nsight.controller.affected_cases import describe_affected
-from pytest_nsight.controller.completeness import describe_expected, find_unchecked
+from pytest_nsight.controller.collection.affected_cases import describe_affected
+from pytest_nsight.controller.collection.completeness import describe_expected, find_unchecked
 from pytest_nsight.controller.session_result import add_measured, list_compared, name_environment
 from pytest_nsight.gate.joining import expects_failure, find_own_failures, join_states, join_stored
 from pytest_nsight.gate.judging import judge_state, list_notes

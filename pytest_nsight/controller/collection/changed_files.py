@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.controller.git_revision import Revision, find_commit
+from pytest_nsight.controller.trees.git_revision import Revision, find_commit
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.processes.git_calls import ask_git
 

@@ -10,13 +10,13 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines.atomic_files import explaining
-from pytest_nsight.controller.commit_list import describe_search, list_commits
-from pytest_nsight.controller.first_bad_commit import FirstBadCommit, SearchLimits
+from pytest_nsight.controller.commands.commit_list import describe_search, list_commits
+from pytest_nsight.controller.commands.first_bad_commit import FirstBadCommit, SearchLimits
+from pytest_nsight.controller.commands.revision_measurement import Invocation, RevisionMeasurement
 from pytest_nsight.controller.options import given_options
-from pytest_nsight.controller.progress import ProgressLine
 from pytest_nsight.controller.pytest_input import ask_environment, check_text, run_pytest, worker_arguments
-from pytest_nsight.controller.revision_measurement import Invocation, RevisionMeasurement
 from pytest_nsight.controller.settings import Settings, read_settings
+from pytest_nsight.controller.workers.progress import ProgressLine
 from pytest_nsight.model.bisection import Bisection
 from pytest_nsight.model.errors import NsightError, UsageError
 from pytest_nsight.model.units import name_some

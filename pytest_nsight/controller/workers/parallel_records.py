@@ -6,8 +6,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.controller.time_limits import read_overdue
-from pytest_nsight.controller.worker_failure import (
+from pytest_nsight.controller.workers.time_limits import read_overdue
+from pytest_nsight.controller.workers.worker_failure import (
     describe_crash,
     describe_failed_start,
     describe_refusal,

@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.prewarmed import PrewarmedWorker
-from pytest_nsight.controller.progress import Progress, Tail
-from pytest_nsight.controller.revision_tree import Tree
 from pytest_nsight.controller.session_folders import make_run_folder
-from pytest_nsight.controller.time_limits import CaseClock, TimeLimits, end_overdue
-from pytest_nsight.controller.worker_failure import describe_removal
+from pytest_nsight.controller.trees.revision_tree import Tree
+from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
+from pytest_nsight.controller.workers.progress import Progress, Tail
+from pytest_nsight.controller.workers.time_limits import CaseClock, TimeLimits, end_overdue
+from pytest_nsight.controller.workers.worker_failure import describe_removal
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.processes.child_process import ChildProcess
 from pytest_nsight.protocol.job import INTERRUPTED_FILE, Job

@@ -16,8 +16,8 @@ import pytest
 
 import pytest_nsight
 from pytest_nsight.baselines import store
-from pytest_nsight.controller.changed_files import ChangedFiles
-from pytest_nsight.controller.import_graph import ImportGraph
+from pytest_nsight.controller.collection.changed_files import ChangedFiles
+from pytest_nsight.controller.collection.import_graph import ImportGraph
 from pytest_nsight.model.units import count, name_cases, name_some
 from pytest_nsight.model.values import CANARIES, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases

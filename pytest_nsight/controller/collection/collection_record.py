@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.raised_calls import NO_RAISED, RaisedCalls
+from pytest_nsight.controller.collection.raised_calls import NO_RAISED, RaisedCalls
+from pytest_nsight.controller.collection.untested_files import NO_FILES, CollectedFiles
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.untested_files import NO_FILES, CollectedFiles
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.mark import is_marked
 

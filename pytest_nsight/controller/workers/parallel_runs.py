@@ -7,12 +7,12 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.controller.gpu_assignment import share_cases
-from pytest_nsight.controller.parallel_records import TraceReader, read_parallel_run
-from pytest_nsight.controller.progress import Progress, Tail
 from pytest_nsight.controller.session_folders import make_run_folder
-from pytest_nsight.controller.time_limits import CaseClock, Overdue, end_overdue
-from pytest_nsight.controller.worker_starter import (
+from pytest_nsight.controller.workers.gpu_assignment import share_cases
+from pytest_nsight.controller.workers.parallel_records import TraceReader, read_parallel_run
+from pytest_nsight.controller.workers.progress import Progress, Tail
+from pytest_nsight.controller.workers.time_limits import CaseClock, Overdue, end_overdue
+from pytest_nsight.controller.workers.worker_starter import (
     POLL_S,
     LiveSession,
     WorkerStarter,

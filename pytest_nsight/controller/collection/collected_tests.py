@@ -16,7 +16,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.collection_record import Collected
+from pytest_nsight.controller.collection.collection_record import Collected
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.json_text import parse
@@ -52,7 +52,13 @@ def list_tests(files: Collection[str]) -> ProjectTests:
     """
     with tempfile.TemporaryDirectory() as folder:
         answer = Path(folder, "tests.json")
-        command = [sys.executable, "-m", "pytest_nsight.controller.collected_tests", str(answer), *sorted(files)]
+        command = [
+            sys.executable,
+            "-m",
+            "pytest_nsight.controller.collection.collected_tests",
+            str(answer),
+            *sorted(files),
+        ]
         done = subprocess.run(
             command,
             stdin=subprocess.DEVNULL,

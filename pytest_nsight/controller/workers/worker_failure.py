@@ -7,7 +7,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
-from pytest_nsight.controller.time_limits import read_overdue
+from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.units import name_some
 from pytest_nsight.processes.child_process import last_lines
 from pytest_nsight.protocol.job import OTHER_TREE

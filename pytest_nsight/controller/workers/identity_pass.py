@@ -12,11 +12,11 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_nsight.collectors.lookup import find_identifier_variables
-from pytest_nsight.controller.prewarmed import PrewarmedWorker
-from pytest_nsight.controller.progress import Progress
-from pytest_nsight.controller.time_limits import read_overdue
-from pytest_nsight.controller.worker_failure import describe_crash, describe_failed_start, describe_refusal
-from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
+from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
+from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.time_limits import read_overdue
+from pytest_nsight.controller.workers.worker_failure import describe_crash, describe_failed_start, describe_refusal
+from pytest_nsight.controller.workers.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.processes.child_process import ChildProcess, shorten, start

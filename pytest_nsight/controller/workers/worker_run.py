@@ -10,16 +10,16 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.controller.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
-from pytest_nsight.controller.progress import Progress, Tail
-from pytest_nsight.controller.time_limits import read_overdue
-from pytest_nsight.controller.worker_failure import (
+from pytest_nsight.controller.workers.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
+from pytest_nsight.controller.workers.progress import Progress, Tail
+from pytest_nsight.controller.workers.time_limits import read_overdue
+from pytest_nsight.controller.workers.worker_failure import (
     describe_crash,
     describe_failed_start,
     describe_refusal,
     has_died_after_tests,
 )
-from pytest_nsight.controller.worker_starter import LiveSession, WorkerStarter
+from pytest_nsight.controller.workers.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.processes.child_process import shorten
 from pytest_nsight.processes.process_family import is_running

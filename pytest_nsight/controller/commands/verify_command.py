@@ -15,18 +15,18 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.git_revision import describe_commit
-from pytest_nsight.controller.identity_pass import FOLDERS
 from pytest_nsight.controller.pytest_input import run_pytest
 from pytest_nsight.controller.session_evidence import find_parts, name_files
 from pytest_nsight.controller.settings import read_settings
-from pytest_nsight.controller.tree_evidence import (
+from pytest_nsight.controller.trees.git_revision import describe_commit
+from pytest_nsight.controller.trees.tree_evidence import (
     TreeEvidence,
     find_changed,
     hash_tree,
     list_unproved,
     read_evidence,
 )
+from pytest_nsight.controller.workers.identity_pass import FOLDERS
 from pytest_nsight.model.errors import RecordingError, UsageError
 from pytest_nsight.model.units import count, name_some, short_commit
 from pytest_nsight.model.values import Subject

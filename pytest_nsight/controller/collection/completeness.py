@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.baselines import store
-from pytest_nsight.controller.collection_record import FIXTURE, Collected
-from pytest_nsight.controller.raised_calls import describe_stored
+from pytest_nsight.controller.collection.collection_record import FIXTURE, Collected
+from pytest_nsight.controller.collection.raised_calls import describe_stored
+from pytest_nsight.controller.collection.untested_files import describe_untested, write_prune
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.untested_files import describe_untested, write_prune
 from pytest_nsight.gate.state import GateState, SerialisedReport
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count, name_cases

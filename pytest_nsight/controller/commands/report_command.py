@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.controller.joined_shards import is_shard, join_shards
+from pytest_nsight.controller.commands.joined_shards import is_shard, join_shards
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count
 from pytest_nsight.model.verdicts import SessionResult, VerdictKind

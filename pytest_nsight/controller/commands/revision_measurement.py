@@ -16,16 +16,16 @@ from pytest_nsight.collectors.base import Collector, RecordingOptions
 from pytest_nsight.collectors.lookup import choose
 from pytest_nsight.collectors.machine import cpu_variables
 from pytest_nsight.controller.abandoned_sessions import begin_session
-from pytest_nsight.controller.git_revision import Revision, refuse_submodules
-from pytest_nsight.controller.identity_pass import IdentityPass
-from pytest_nsight.controller.progress import Progress
-from pytest_nsight.controller.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, name_session, prune_sessions
 from pytest_nsight.controller.session_plan import identifies_launches
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.time_limits import TimeLimits
-from pytest_nsight.controller.worker_run import LiveSource
-from pytest_nsight.controller.worker_starter import LiveSession
+from pytest_nsight.controller.trees.git_revision import Revision, refuse_submodules
+from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
+from pytest_nsight.controller.workers.identity_pass import IdentityPass
+from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.worker_run import LiveSource
+from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.gate.judging import judge_state
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.other_tree import OtherTree

@@ -1,0 +1,4 @@
+"""Worker processes: their start, their turns and GPUs, their progress and limits, and how they ended.
+
+Runs in the controller process.
+"""
