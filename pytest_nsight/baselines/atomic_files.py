@@ -121,6 +121,8 @@ def replace_bytes(path: Path, content: bytes, elsewhere: str = _BASELINES_ELSEWH
     Raises:
         BaselineError: the folder or its disk does not allow it; the old file is unchanged.
     """
+    # A link stays one: others may read the file that it leads to.
+    path = Path(os.path.realpath(path))
     # Two savers on a file system whose locks do nothing must not share a draft.
     draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     with explaining("write", path, elsewhere):

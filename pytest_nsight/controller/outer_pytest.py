@@ -23,8 +23,8 @@ from pytest_nsight.controller.conclusion import Conclusion
 from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
 from pytest_nsight.controller.pytest_input import (
     ask_environment,
+    check_ids,
     check_text,
-    check_unique,
     describe_coverage,
     find_line,
     worker_arguments,
@@ -195,7 +195,7 @@ class Controller:
         deselected = [item.nodeid for item in self._record.deselected if is_marked(item)]
         partners = find_partners(items, deselected)
         check_text(sorted({*deselected, *(item.nodeid for item in items)}))
-        check_unique([item.nodeid for item in items])
+        check_ids(items, self._settings.root)
         cases = []
         for item in items:
             mark = read_mark(item)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from pathlib import Path
 
 import pytest
 
@@ -95,17 +96,29 @@ def check_text(texts: Iterable[str]) -> None:
             )
 
 
-def check_unique(ids: Sequence[str]) -> None:
-    """Refuses two cases with one id.
+def check_ids(items: Sequence[pytest.Item], root: Path) -> None:
+    """Refuses ids that two tests may have: measured, stored and judged these would be one.
+
+    Args:
+        items: the tests.
+        root: pytest's root folder.
 
     Raises:
-        UsageError: measured, stored and judged they would be one.
+        UsageError: two tests have one id; or an id does not lead to its test's file, as with --pyargs, so that
+            files of one name would share their baselines.
     """
-    for case, number in Counter(ids).items():
+    for case, number in Counter(item.nodeid for item in items).items():
         if number > 1:
             raise UsageError(
                 f"{number} tests have the same id, {case}: a case is known by its id, so give each its own, or "
                 "leave out --keep-duplicates or the plugin that made them"
+            )
+    for item in items:
+        file = item.nodeid.partition("::")[0]
+        if not item.path.is_relative_to(root) and not (file and (root / file).exists()):
+            raise UsageError(
+                f"{item.nodeid} is in {item.path}, outside of pytest's root folder {root}, so its id does not say "
+                "where, and other tests may have the same one; give a root folder above both with --rootdir"
             )
 
 

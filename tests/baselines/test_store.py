@@ -238,6 +238,19 @@ def test_one_subject_in_two_files_is_told(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+def test_a_file_that_is_a_link_stays_one_and_the_file_behind_it_is_saved(tmp_path: Path) -> None:
+    save(tmp_path, "h200", [run(1)])
+    (path,) = (tmp_path / "h200").glob("*.json")
+    shared = tmp_path / "shared.json"
+    path.rename(shared)
+    path.symlink_to(shared)
+
+    save(tmp_path, "h200", [run(2)])
+
+    assert path.is_symlink()
+    assert len(read_file(shared)[run(1).subject]) == 2
+
+
 def test_a_full_file_stays_small(tmp_path: Path) -> None:
     """12 subjects, 20 runs, 8 metrics, 40 rounds, none of them constant or equal."""
     noise = random.Random(1)

@@ -97,3 +97,22 @@ def test_values_are_found_behind_options_only() -> None:
 def test_the_folder_of_the_project_is_where_pytest_starts(collect: Collect) -> None:
     """What the tests above rest on."""
     assert Path.cwd().name == "project"
+
+
+def test_a_test_whose_id_does_not_lead_to_its_file_is_refused(
+    collect: Collect, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    package = pytester.path / "installed" / "ext"
+    package.mkdir(parents=True)
+    (package / "__init__.py").touch()
+    marked = "import pytest\n\n@pytest.mark.nsight\ndef test_case(nsight): nsight(lambda: None)\n"
+    (package / "test_ext.py").write_text(marked)
+    collect()
+    monkeypatch.setenv("PYTHONPATH", str(package.parent))
+
+    result = pytester.runpytest_subprocess("--nsight", "--nsight-collector=torch", "--pyargs", "ext.test_ext")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = " ".join(result.stderr.str().split())
+    assert f"is in {package / 'test_ext.py'}, outside of pytest's root folder" in said
+    assert "give a root folder above both with --rootdir" in said

@@ -328,6 +328,18 @@ def test_a_profile_that_stays_open_is_ended_and_named(pytester: pytest.Pytester)
     assert pytester.runpython(pytester.makepyfile(program)).ret == 0
 
 
+def test_a_library_that_a_test_took_out_of_sys_modules_has_changed_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("torch")
+    plugin = LeakedStatePlugin(SimpleNamespace())  # type: ignore[arg-type]
+    item = SimpleNamespace(nodeid="t.py::t")
+    protocol = plugin.pytest_runtest_protocol(item, None)  # type: ignore[arg-type]
+    next(protocol)
+    monkeypatch.delitem(sys.modules, "torch")
+
+    with pytest.raises(StopIteration):
+        protocol.send(None)
+
+
 def test_of_many_changed_values_the_first_are_named() -> None:
     names = tuple(f"environment variable {number:02}" for number in range(40))
     leaked = {"t.py::t": LeakedState("t.py::t", names, names)}
@@ -473,6 +485,9 @@ class Reader(StateReader):
     def read(self) -> dict[str, object]:
         value = next(self._values)
         return {"other": 1} if value is None else {"other": 1, "device": value}
+
+    def is_known(self, name: str) -> bool:
+        return True
 
     def initial(self, name: str) -> object:
         return 0 if name == "device" else ABSENT

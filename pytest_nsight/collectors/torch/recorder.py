@@ -107,8 +107,8 @@ def _of_all_threads() -> Any:
 @contextmanager
 def _silence() -> Iterator[None]:
     """Keeps Kineto, which announces each start and stop on stderr, out of the tests' captured output."""
-    # A test may have closed it.
-    with suppress(ValueError):
+    # A test may have closed it, or have set it to None.
+    with suppress(ValueError, AttributeError):
         sys.stderr.flush()
     kept = os.dup(2)
     nowhere = os.open(os.devnull, os.O_WRONLY)

@@ -64,7 +64,7 @@ class CollectedFiles:
             left_out=_resolve(here, option.ignore or ()),
             patterns=_resolve(here, option.ignore_glob or ()),
             deselected=tuple(option.deselect or ()),
-            functions=tuple(config.getini("python_functions")),
+            functions=tuple(config.getini("python_functions")) if config.pluginmanager.hasplugin("python") else (),
             with_tests=frozenset(with_tests),
             skipped=reasons,
             broken=frozenset(report.nodeid for report in reports if report.failed),
