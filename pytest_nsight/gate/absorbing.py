@@ -10,7 +10,14 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import TypeVar
 
-from pytest_nsight.gate.case_outcomes import CaseOutcomes, has_only_passed, list_settled, note_harmed, sort_cases
+from pytest_nsight.gate.case_outcomes import (
+    CaseOutcomes,
+    has_only_passed,
+    list_failed,
+    list_settled,
+    note_harmed,
+    sort_cases,
+)
 from pytest_nsight.gate.identity_records import absorb_identities
 from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
 from pytest_nsight.gate.state import GateState, PlannedProcess
@@ -50,7 +57,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     latest = ""
     for process in processes:
         cases = _list_asked(process, planned.assignment.cases)
-        outcome = sort_cases(process, cases, list_settled(state))
+        outcome = sort_cases(process, cases, list_settled(state, cases))
         state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
         again += outcome.again
         latest = next(iter((*outcome.failed.values(), *outcome.doubts.values())), latest)
@@ -66,7 +73,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     later = (*rest[1:], *retries) if begun else (*retries, *rest)
     return replace(
         state,
-        pending=(*rest[:begun], *_leave_out(later, state.other.absent, state.problems)),
+        pending=(*rest[:begun], *_leave_out(later, state.other.absent, {*state.problems, *list_failed(state)})),
         is_interrupted=any(process.end is ProcessEnd.INTERRUPTED for process in processes),
     )
 
@@ -89,7 +96,7 @@ def _leave_out(
     Args:
         pending: processes, the next one first.
         absent: cases that the other tree does not have: one pair of them is enough.
-        problems: cases that cannot be judged.
+        problems: cases that cannot be judged, or have failed by themselves.
     """
     kept = []
     for process in pending:

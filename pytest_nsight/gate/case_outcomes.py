@@ -35,10 +35,20 @@ class CaseOutcomes:
     doubts: Mapping[str, str] = field(default_factory=dict)
 
 
-def list_settled(state: GateState) -> frozenset[str]:
-    """The cases whose own failure counts: they have failed in a run before, or are being measured again."""
-    failed = (case for case, reports in state.reports.items() if _any_failed(reports))
-    return frozenset((*state.doubts, *failed))
+def list_failed(state: GateState) -> frozenset[str]:
+    """The cases that have failed by themselves, for good."""
+    return frozenset(case for case, reports in state.reports.items() if _any_failed(reports))
+
+
+def list_settled(state: GateState, cases: Sequence[str]) -> frozenset[str]:
+    """The cases whose own failure counts.
+
+    Args:
+        state: before their process.
+        cases: of the process. One that measures only what is measured again is the last try of all of them.
+    """
+    is_last_try = all(case in state.doubts for case in cases)
+    return list_failed(state) | frozenset(cases if is_last_try else ())
 
 
 def sort_cases(process: MeasuredProcess, cases: Sequence[str], settled: Collection[str]) -> CaseOutcomes:
@@ -67,11 +77,12 @@ def _list_harmed(process: MeasuredProcess, cases: Sequence[str], settled: Collec
 
     Where pytest ended at a failure (`-x`), or all ranks did, the user's order and the failure stay.
     """
-    manifest = process.manifest
-    if process.is_ranked or any(case not in manifest.started for case in cases):
+    manifest, lost = process.manifest, process.manifest.process_failure
+    if process.is_ranked or (lost is None and any(case not in manifest.started for case in cases)):
         return ()
     behind_others = [case for case in manifest.started if case in cases][1:]
-    return tuple(case for case in behind_others if case not in settled and _has_failed(manifest, case))
+    unusable = {*settled, *([lost.case] if lost is not None else [])}
+    return tuple(case for case in behind_others if case not in unusable and _has_failed(manifest, case))
 
 
 def _sort_complete(

@@ -285,7 +285,7 @@ def test_its_second_failure_is_its_own() -> None:
     assert not state.has_passed(OTHERS[0])
 
 
-def test_what_failed_in_a_run_before_is_not_tried_again_in_later_ones() -> None:
+def test_what_failed_for_good_is_in_no_process_that_has_not_begun() -> None:
     class Failing(Machine):
         def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
             self.assignments.append(assignment)
@@ -296,7 +296,34 @@ def test_what_failed_in_a_run_before_is_not_tried_again_in_later_ones() -> None:
     state = run(machine, runs=5)
 
     assert not state.has_passed(HARMED)
-    assert [one.cases for one in machine.assignments].count((HARMED,)) == 1
+    # When the first try alone failed, the second one had begun already.
+    assert [one.cases for one in machine.assignments].count((HARMED,)) == 2
+
+
+def test_what_one_test_does_in_every_run_fails_no_other_in_any() -> None:
+    class Leaking(Machine):
+        def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
+            self.assignments.append(assignment)
+            is_harmed = HARMED in assignment.cases and FIRST in assignment.cases
+            return (make_process(assignment.cases, failing=[HARMED] if is_harmed else []),)
+
+    machine = Leaking()
+
+    state = run(machine, runs=4)
+
+    assert measured(state) == set(NAMES)
+    assert len([one for one in state.accepted if one.subject.case == HARMED]) == 4
+    assert [one.cases for one in machine.assignments].count((HARMED,)) == 4
+
+
+def test_the_case_that_made_its_process_unusable_is_tried_alone() -> None:
+    *_, last = NAMES
+    process = make_process(NAMES, failing=[HARMED, last])
+    lost = replace(process.manifest, process_failure=CaseFault(last, "illegal memory access"))
+
+    state = absorbed(replace(process, manifest=lost))
+
+    assert [planned.assignment.cases for planned in state.pending] == [(last,), (HARMED,)]
 
 
 @pytest.mark.parametrize(
