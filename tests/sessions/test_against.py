@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -146,7 +147,8 @@ def test_a_slowed_kernel_fails_and_is_named(against: Gate, repository: Path) -> 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = " ".join(result.stdout.str().split())
     assert "test_same: kernel time against " in text
-    assert "5+5 runs" in text, "it is beyond doubt"
+    # Runs on a disturbed CPU are set aside; beyond doubt, it needs no nine of them.
+    assert re.search(r"[3-5]\+[3-5] runs", text)
     assert "slower kernel: mul" in text
     assert_clean(repository)
 
