@@ -24,7 +24,7 @@ from pytest_nsight.controller.saved_runs import (
     describe_reason,
     describe_unfinished_save,
     describe_unfit,
-    remember_failures,
+    record_failures,
     save_runs,
 )
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
@@ -178,7 +178,7 @@ def _save(
     if saved.error or not is_whole:
         # The session fails, whatever it has left out; and the baselines may be what cannot be read.
         return _Judged(state, verdicts, saved)
-    state = state.with_notes(*remember_failures(settings, state, session, collected, saved))
+    state = state.with_notes(*record_failures(settings, state, session, collected, saved))
     left_out = find_gaps(settings, state, collected)
     gaps = (*left_out.certain, *find_unsaved(state))
     return _Judged(state.with_notes(*left_out.possible), verdicts, saved, gaps)

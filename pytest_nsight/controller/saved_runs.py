@@ -111,12 +111,12 @@ def add_counters(settings: Settings, state: GateState, drill: Drill) -> list[str
     return troubles
 
 
-def remember_failures(
+def record_failures(
     settings: Settings, state: GateState, session: SessionRecord, collected: Collected, saved: SavedRuns
 ) -> tuple[str, ...]:
     """Lets the next check name the cases that this save could not store; sentences on that."""
     if not state.device:
-        # Nothing says of which model they are, and a session without any measurement fails as a whole.
+        # No measurement names the GPU model, whose folder would hold them; such a session fails as a whole.
         return ()
     folder, model = settings.baselines, store.model_slug(state.device)
     failures = {case: why for case, why in find_own_failures(state).items() if case not in saved.cases}

@@ -12,6 +12,7 @@ from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.descendants import find_parents, find_workers_of_events
 from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.launches_by_time import list_rounds
 
 _NOWHERE = -1
 
@@ -66,7 +67,7 @@ def list_round_launches(manifest: Manifest, trace: Trace) -> pd.DataFrame:
     ids, parts = _number_rounds(manifest)
     rows = np.flatnonzero(_is_own(trace) & np.isin(trace.ranges.payload, ids["id"].to_numpy()))
     rows = rows[np.lexsort((-trace.ranges.end_ns[rows], trace.ranges.start_ns[rows]))]
-    details = LaunchDetails.of(trace, {manifest.pid: {one.id for one in manifest.rounds}})
+    details = LaunchDetails.of(trace, list_rounds([manifest]))
     launched = np.flatnonzero(details.is_placed)
     process = find_workers_of_events(trace.launches.process[launched], find_parents(trace, {manifest.pid}, {}))
     members = attribute(trace, rows, process, *details.origin(trace, launched))

@@ -7,17 +7,23 @@ it is not known.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 
 import numpy as np
 
 from pytest_nsight.model.sorted_keys import distinct, join_keys
 from pytest_nsight.model.trace import OWN_DOMAIN, SHARED_CORRELATION, Flags, Ints, Trace
+from pytest_nsight.protocol.manifest import Manifest
 
 _NO_ROUND = -1
 
 Rounds = Mapping[int, Collection[int]]
 """Process id -> payloads of the ranges that are rounds; a test may have ranges around and outside of its rounds."""
+
+
+def list_rounds(manifests: Iterable[Manifest]) -> Rounds:
+    """The measured rounds of some workers, by their own account."""
+    return {manifest.pid: {one.id for one in manifest.rounds} for manifest in manifests}
 
 
 def find_rounds_by_time(trace: Trace, rows: Ints, known: Rounds | None) -> tuple[Flags, Ints]:
@@ -36,7 +42,7 @@ def find_rounds_by_time(trace: Trace, rows: Ints, known: Rounds | None) -> tuple
         Whether each launch lies in a round, and when that round begins, shape (launches,) each.
     """
     launches, ranges = trace.launches, trace.ranges
-    rounds = _list_rounds(trace, known) if len(rows) else rows
+    rounds = _find_rows(trace, known) if len(rows) else rows
     if not len(rounds):
         return np.zeros(len(rows), np.bool_), np.zeros(len(rows), np.int64)
     begun, offered = join_keys(
@@ -72,7 +78,7 @@ def flag_earlier(trace: Trace, rows: Ints) -> Flags:
     return is_earlier
 
 
-def _list_rounds(trace: Trace, known: Rounds | None) -> Ints:
+def _find_rows(trace: Trace, known: Rounds | None) -> Ints:
     """Rows of the rounds' ranges, by process and start; of some within one another the outermost."""
     ranges = trace.ranges
     own = trace.strings.index(OWN_DOMAIN) if OWN_DOMAIN in trace.strings else -1

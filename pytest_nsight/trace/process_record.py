@@ -13,6 +13,7 @@ from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.trace.descendants import UNKNOWN_BOARD, find_parents, note_unassigned_processes
 from pytest_nsight.trace.graph_captures import Captured, measure_captured
+from pytest_nsight.trace.launches_by_time import list_rounds
 from pytest_nsight.trace.measures import Measured, measure
 from pytest_nsight.trace.rank_summary import join_summaries
 from pytest_nsight.trace.round_lanes import average_cases, cut_rounds
@@ -132,9 +133,7 @@ def summarise_records(records: Sequence[ProcessRecord]) -> tuple[MeasuredProcess
     measured: dict[int, _AttributedTrace] = {}
     for _, trace in processes:
         if trace is not None and id(trace) not in measured:
-            rounds = {
-                manifest.pid: {one.id for one in manifest.rounds} for manifest, other in processes if other is trace
-            }
+            rounds = list_rounds(manifest for manifest, other in processes if other is trace)
             parents = find_parents(trace, rounds.keys(), known)
             result = measure(trace, parents=parents, rounds=rounds)
             notes = (*trace.notes, *result.notes, *note_unassigned_processes(trace, rounds.keys(), parents))

@@ -15,6 +15,7 @@ from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.trace.attribution import attribute
 from pytest_nsight.trace.descendants import find_workers_of_events
 from pytest_nsight.trace.launch_table import LaunchDetails
+from pytest_nsight.trace.launches_by_time import list_rounds
 from pytest_nsight.trace.measures import Measured
 from pytest_nsight.trace.metric_means import average, choose_samples
 
@@ -46,7 +47,7 @@ def cut_rounds(
     chosen = _choose_rounds(manifest, measured)
     if chosen.empty:
         return {}
-    details = LaunchDetails.of(trace, {manifest.pid: {one.id for one in manifest.rounds}})
+    details = LaunchDetails.of(trace, list_rounds([manifest]))
     rows = _find_rows(trace, manifest.pid, chosen["id"].to_numpy())
     placed = np.flatnonzero(details.is_placed)
     process = find_workers_of_events(trace.launches.process[placed], parents)
