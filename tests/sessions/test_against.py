@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import json
 import os
-import re
 import signal
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
@@ -147,8 +147,9 @@ def test_a_slowed_kernel_fails_and_is_named(against: Gate, repository: Path) -> 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     text = " ".join(result.stdout.str().split())
     assert "test_same: kernel time against " in text
-    # Runs on a disturbed CPU are set aside; beyond doubt, it needs no nine of them.
-    assert re.search(r"[3-5]\+[3-5] runs", text)
+    # Of the runs that the sentence names some may be missing: those on a disturbed CPU are set aside.
+    trees = Counter("against" in str(fact["ops"]) for fact in facts(repository))
+    assert trees == {True: 5, False: 5}, "it is beyond doubt"
     assert "slower kernel: mul" in text
     assert_clean(repository)
 

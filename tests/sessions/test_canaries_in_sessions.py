@@ -69,8 +69,9 @@ def test_they_are_saved_and_handed_on_but_nowhere_among_the_users(gate: Gate, py
     found = json.loads((pytester.path / "out.json").read_text())
     assert [one["fullname"] for one in found["benchmarks"]] == ["test_case.py::test_op[0]"]
     assert {one["name"] for one in found["nsight"]["canaries"]} >= {"copy", "triad", "matmul", "tiny"}
-    # Noise may have made the case a suspect.
-    assert len({len(one["runs"]) for one in found["nsight"]["canaries"]}) == 1
+    # Every process measures them, and noise may have made the case a suspect.
+    processes = len(list(max((pytester.path / ".nsight").glob("2*")).glob("run-*/manifest.jsonl")))
+    assert all(len(one["runs"]) == processes for one in found["nsight"]["canaries"])
 
 
 def test_the_seed_of_an_order_is_told(gate: Gate, pytester: pytest.Pytester) -> None:
