@@ -12,7 +12,7 @@ from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.claims import ClaimState, check_claims, find_partner
 from pytest_nsight.judge.compare_times import build_panel, compare_times, learn_prior
 from pytest_nsight.judge.contrast import Contrast
-from pytest_nsight.judge.looks import is_beyond_doubt, may_differ, may_settle
+from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
@@ -64,7 +64,7 @@ def suspects(
             INCONCLUSIVE is a failure.
         canaries: runs of the plugin's own cases, which get no verdict.
         proven: cases that are known to launch what they are compared with. Their times are looked at again only
-            where they contradict that, by a change that would be material; their claims are settled.
+            where they contradict that; their claims are settled.
     """
     suite = _prepare_suite(given, canaries, family)
     by_subject = {item.subject: item for item in given}
@@ -114,7 +114,7 @@ def _is_suspect(
     if (lacks_runs and subject.compared and subject.given.is_comparable) or lacks_pairs:
         return True
     if is_proven:
-        return contrast is not None and abs(contrast.difference) >= contrast.material
+        return contrast is not None and contradicts_proof(contrast)
     if contrast is None or not subject.is_judgeable or is_beyond_doubt(contrast, compared):
         return False
     return (

@@ -75,6 +75,16 @@ def may_differ(contrast: Contrast, *, slower: bool) -> bool:
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
 
 
+def contradicts_proof(contrast: Contrast) -> bool:
+    """Whether times speak against a proof that the launches are the same: a material difference, sure at 99 %.
+
+    Boards differ by more than many a band, so the size alone says little; what sessions and boards add is part of
+    the error.
+    """
+    sure = upper_quantile(0.01, contrast.degrees_of_freedom) * contrast.standard_error
+    return abs(contrast.difference) >= max(contrast.material, sure)
+
+
 def is_beyond_doubt(contrast: Contrast, compared: int) -> bool:
     """Whether a change is so clearly larger than the material one that no further run could take it back.
 

@@ -13,7 +13,7 @@ from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.looks import is_beyond_doubt
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import judge, make_evidence, place, suspects
+from tests.judge.runs import GPU, judge, make_evidence, place, suspects
 
 MATERIAL = 0.02
 
@@ -57,3 +57,13 @@ def test_beyond_doubt_is_a_hundredth_of_the_error_probability_shared_by_all_that
     for compared in (1, 10, 1000):
         assert is_beyond_doubt(slower, compared) == (p_value <= 0.005 / 100 / compared)
         assert is_beyond_doubt(faster, compared) == is_beyond_doubt(slower, compared)
+
+
+@pytest.mark.parametrize(
+    ("board", "change", "is_again"), [("GPU-b", 1.03, False), ("GPU-b", 1.2, True), (GPU, 1.03, True)]
+)
+def test_a_proof_is_contradicted_only_by_more_than_boards_differ(board: str, change: float, is_again: bool) -> None:
+    """On a board that had stored nothing two audits at +0.8 and +1.1 % once made a check of 56 s take 133 s."""
+    evidence = make_evidence(ratio=change, new=1, new_board=board)
+
+    assert bool(suspects([evidence], proven={evidence.subject.case})) == is_again

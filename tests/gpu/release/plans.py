@@ -53,13 +53,18 @@ def compilers(lane: Lane) -> None:
 
 
 def autotuners(lane: Lane) -> None:
-    """What autotuners and compilers choose anew; programs without torch."""
+    """What autotuners and compilers choose anew."""
     chosen_by_compilers = "compiler_chose or xla"
+    chosen = chosen_by_compilers if lane.number else f"not ({chosen_by_compilers})"
+    lane.pytest("autotuners", "tests/gpu/test_autotuners.py", "-k", chosen)
+
+
+def faults(lane: Lane) -> None:
+    """Tests that spoil their process or the device, each among twenty sound ones; programs without torch."""
     if lane.number == 0:
-        lane.pytest("autotuners", "tests/gpu/test_autotuners.py", "-k", f"not ({chosen_by_compilers})")
-        return
-    lane.pytest("chosen-by-compilers", "tests/gpu/test_autotuners.py", "-k", chosen_by_compilers)
-    lane.pytest("without-torch", "tests/gpu/test_without_torch.py")
+        lane.pytest("faults", "tests/gpu/test_faults.py", "-n", "6")
+    else:
+        lane.pytest("without-torch", "tests/gpu/test_without_torch.py")
 
 
 def foreign(lane: Lane) -> None:
@@ -133,6 +138,7 @@ PLANS: dict[str, Plan] = {
     "autotuners": autotuners,
     "baselines": baselines,
     "compilers": compilers,
+    "faults": faults,
     "forced": forced,
     "foreign": foreign,
     "foreign-five": foreign_five,
