@@ -19,7 +19,7 @@ from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.joining import find_own_failures
-from pytest_nsight.gate.saving import list_unfit
+from pytest_nsight.gate.saving import list_unfit, list_varying
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.units import count, name_cases
@@ -145,14 +145,22 @@ def _describe_later_save(settings: Settings, folder: Path) -> str:
 
 
 def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
-    """Sentences on stored runs that make a poor baseline, because of the machine."""
+    """Sentences on stored runs that make a poor baseline, because of the machine or of another test."""
     causes: dict[str, list[tuple[str, str]]] = {}
     for subject, why in list_unfit(state).items():
         if subject.case in saved.cases:
             causes.setdefault(without_figures(why), []).append((visible(subject.label), why))
-    return [
+    notes = [
         f"poor baseline of {count(len(found), 'case')} ({name_cases(name for name, _ in found)}): {found[0][1]}"
         f"{', of the first case' if len({why for _, why in found}) > 1 else ''}; save again when the machine is "
         "idle, else later checks may end as ENVIRONMENT"
         for found in causes.values()
     ]
+    varying = [visible(subject.label) for subject in list_varying(state) if subject.case in saved.cases]
+    if varying:
+        notes.append(
+            f"poor baseline of {count(len(varying), 'case')} ({name_cases(varying)}): launches differ by run, "
+            "so later checks compare times alone; runs take the tests in random order, and one of them may change "
+            "what another one launches: undo that in the test, and save again"
+        )
+    return notes

@@ -10,6 +10,7 @@ from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.judge.judge import judge, suspects
+from pytest_nsight.judge.structure import find_harmed
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_names
 from pytest_nsight.model.identity import DEVICE_METRICS, READING
@@ -59,12 +60,14 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
             found = stored.of(subject, environment)
             baseline, incomparable = found.runs, found.why_none
             absent = stored.explain_absent(subject)
+        harmed = () if other.commit or incomparable else find_harmed(baseline, new)
         subjects.append(
             SubjectRuns(
                 subject=subject,
                 policy=policies[subject.case],
                 baseline=baseline,
-                new=new,
+                new=tuple(run for run in new if run not in harmed),
+                harmed=harmed,
                 incomparable=incomparable,
                 limits=limits,
                 pairs=() if subject.part else state.pairs.get(subject.case, ()),
@@ -89,7 +92,7 @@ def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     if not state.other.commit:
         sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
         sentences += [_describe_other_readings(state, stored), _describe_unidentified(state, stored)]
-        sentences.append(_describe_older_baselines(subjects, stored))
+        sentences += [_describe_older_baselines(subjects, stored), _describe_harmed(subjects)]
     if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
         sentences.append(_CLAIMS_UNCHECKED)
     return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
@@ -143,6 +146,18 @@ def _describe_older_baselines(subjects: Sequence[SubjectRuns], stored: StoredRun
     return (
         f"{count(len(failed), 'case')} ({names}) {verb} judged by runs that an older save stored: "
         f"{failed[0].sentence}; save again with --nsight-save"
+    )
+
+
+def _describe_harmed(subjects: Sequence[SubjectRuns]) -> str:
+    """A sentence on cases that launch otherwise beside other tests."""
+    names = list(dict.fromkeys(Subject(one.subject.case).label for one in subjects if one.harmed))
+    if not names:
+        return ""
+    return (
+        f"{count(len(names), 'case')} ({write_names(names)}) launched other kernels beside the other tests than "
+        "beside fewer, and the latter count: another test changes what is launched and leaves it so, or it "
+        "varies at random"
     )
 
 

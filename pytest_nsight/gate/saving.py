@@ -10,8 +10,9 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns, newest_session
 from pytest_nsight.judge.environment_checks import explain_unfit
 from pytest_nsight.judge.location import explain_no_level, typical_ns
-from pytest_nsight.judge.structure import compare_structure
+from pytest_nsight.judge.structure import compare_structure, launch_the_same
 from pytest_nsight.judge.subject_runs import SubjectRuns
+from pytest_nsight.judge.tuning import find_retuned
 from pytest_nsight.judge.wording import write_diff
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, duration, durations, percent
@@ -39,6 +40,21 @@ def list_unfit(state: GateState) -> Mapping[Subject, str]:
         if why:
             found[subject.subject] = why
     return found
+
+
+def list_varying(state: GateState) -> tuple[Subject, ...]:
+    """The cases that launch otherwise from run to run, though not from round to round.
+
+    Their structure cannot be compared later. What an autotuner or a library chose anew is left out.
+    """
+    return tuple(
+        one.subject
+        for one in list_subjects(state, StoredRuns())
+        if not one.subject.part
+        and all(run.is_stable for run in one.new)
+        and not launch_the_same(one.new)
+        and not find_retuned(one.new[:1], one.new[1:])
+    )
 
 
 def withdraw(verdict: Verdict) -> Verdict:
