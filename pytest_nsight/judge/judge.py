@@ -52,7 +52,7 @@ def suspects(
 
     - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
     - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
-    - It launches otherwise, and was measured only once, beside other cases, of which one may have changed what it
+    - It launches otherwise, and was measured only once, beside other cases: one of these may have changed what it
       launches.
     - All its runs so far drift or were disturbed by other programs.
     - Too few of its pairs of runs are left, because some were set aside (comparison of two trees).
