@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 
 import pytest
 
@@ -19,8 +20,15 @@ SCRIPT = "bench_tools.py"
 OPTIONS = ("--nsight-collector=nsys", "--nsight-no-canaries", "--nsight-runs=1", "--nsight-rounds=20")
 
 
+@dataclass
 class ScriptProject(Project):
-    """A folder with one benchmark script."""
+    """A folder with one benchmark script.
+
+    Attributes:
+        script: its name.
+    """
+
+    script: str = SCRIPT
 
     def run(self, *options: str, **environ: str) -> int:
         """Runs `pytest-nsight run` on it; returns its code."""
@@ -28,7 +36,7 @@ class ScriptProject(Project):
         written.unlink(missing_ok=True)
         command = [sys.executable, "-m", "pytest_nsight.cli", "run", "-v", f"--nsight-json={written}", *options]
         done = subprocess.run(
-            [*command, "--", sys.executable, SCRIPT],
+            [*command, "--", sys.executable, self.script],
             cwd=self.folder,
             env=environment(**environ),
             capture_output=True,

@@ -13,7 +13,7 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".nsight", ".gpu", "__pycache__", "*.egg-info")
+_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".nsight", ".gpu", ".scripts", "__pycache__", "*.egg-info")
 _POLL_S = 0.5
 _EVERYTHING = "everything"
 

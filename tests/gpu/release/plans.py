@@ -113,6 +113,12 @@ def scripts(lane: Lane) -> None:
     lane.pytest("scripts", "tests/gpu/test_scripts_on_gpu.py")
 
 
+def others_scripts(lane: Lane) -> None:
+    """Other projects' own benchmark scripts; most of them take the time that one of them takes alone."""
+    chosen = "flash-linear-attention" if lane.number else "not flash-linear-attention"
+    lane.pytest("others-scripts", "tests/gpu/foreign/test_benchmark_scripts.py", "-k", chosen)
+
+
 def _stored(lane: Lane, of: int) -> list[str]:
     return [f"--nsight-baselines={lane.results / f'baselines-{of}'}"]
 
@@ -143,6 +149,7 @@ PLANS: dict[str, Plan] = {
     "foreign": foreign,
     "foreign-five": foreign_five,
     "identity": identity,
+    "others-scripts": others_scripts,
     "scripts": scripts,
     "study": study,
 }
