@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 
 from pytest_nsight.baselines.comparability import describe_changes
 from pytest_nsight.gate.state import GateState
@@ -24,12 +25,12 @@ _CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kern
 
 def judge_state(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
     """The verdicts, in the order of the cases."""
-    return judge(list_subjects(state, stored), family=family, canaries=_list_canaries(state, stored))
+    return judge(_list_judged(state, stored), family=family, canaries=_list_canaries(state, stored))
 
 
 def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
     """The subjects whose verdict more runs may change."""
-    subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
+    subjects, canaries = _list_judged(state, stored), _list_canaries(state, stored)
     settle = state.plan.reruns_inconclusive
     return suspects(subjects, family=family, settle=settle, canaries=canaries, proven=state.proven.keys())
 
@@ -60,14 +61,12 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
             found = stored.of(subject, environment)
             baseline, incomparable = found.runs, found.why_none
             absent = stored.explain_absent(subject)
-        harmed = () if other.commit or incomparable else find_harmed(baseline, new)
         subjects.append(
             SubjectRuns(
                 subject=subject,
                 policy=policies[subject.case],
                 baseline=baseline,
-                new=tuple(run for run in new if run not in harmed),
-                harmed=harmed,
+                new=new,
                 incomparable=incomparable,
                 limits=limits,
                 pairs=() if subject.part else state.pairs.get(subject.case, ()),
@@ -79,6 +78,19 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
     return tuple(subjects)
 
 
+def _list_judged(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:
+    """The subjects without the runs that another test has harmed; two trees share what harms them."""
+    return tuple(
+        one if one.against or not one.is_comparable else _set_harmed_aside(one)
+        for one in list_subjects(state, stored)
+    )
+
+
+def _set_harmed_aside(given: SubjectRuns) -> SubjectRuns:
+    harmed = find_harmed(given.baseline, given.new)
+    return replace(given, new=tuple(run for run in given.new if run not in harmed), harmed=harmed)
+
+
 def _find_cause(state: GateState, stored: StoredRuns, case: str) -> str:
     """How the launches of a case differ from the compared ones, in words."""
     compared = state.other.identities.get(case) if state.other.commit else stored.newest_identity(case)
@@ -87,7 +99,7 @@ def _find_cause(state: GateState, stored: StoredRuns, case: str) -> str:
 
 def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     """Sentences on what differs from the baseline without making it incomparable, and on claims left unchecked."""
-    subjects = list_subjects(state, stored)
+    subjects = _list_judged(state, stored)
     sentences = []
     if not state.other.commit:
         sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
@@ -155,7 +167,7 @@ def _describe_harmed(subjects: Sequence[SubjectRuns]) -> str:
     if not names:
         return ""
     return (
-        f"{count(len(names), 'case')} ({write_names(names)}) launched other kernels beside the other tests than "
+        f"{count(len(names), 'case')} ({write_names(names)}) launched otherwise beside the other tests than "
         "beside fewer, and the latter count: another test changes what is launched and leaves it so, or it "
         "varies at random"
     )

@@ -37,8 +37,7 @@ def test_a_run_beside_a_test_that_patches_a_library_does_not_count_and_is_named(
 
     assert verdict.kind is VerdictKind.UNCHANGED
     assert any(
-        "1 case (test_model) launched other kernels beside the other tests" in one
-        for one in list_notes(state, known)
+        "1 case (test_model) launched otherwise beside the other tests" in one for one in list_notes(state, known)
     )
 
 

@@ -167,4 +167,4 @@ def test_c_changed():
     result.assert_outcomes(passed=2, failed=1)
     result.stdout.fnmatch_lines(["STRUCTURE test_case.py::test_c_changed - *"])
     said = " ".join(result.stdout.str().split())
-    assert "2 cases (test_b_harmed, test_c_changed) launched other kernels beside the other tests than" in said
+    assert "2 cases (test_b_harmed, test_c_changed) launched otherwise beside the other tests than" in said
