@@ -159,8 +159,8 @@ def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
     varying = [visible(subject.label) for subject in list_varying(state) if subject.case in saved.cases]
     if varying:
         notes.append(
-            f"poor baseline of {count(len(varying), 'case')} ({name_cases(varying)}): launches differ by run, "
-            "so later checks compare times alone; runs take the tests in random order, and one of them may change "
-            "what another one launches: undo that in the test, and save again"
+            f"poor baseline of {count(len(varying), 'case')} ({name_cases(varying)}): launches differ by run, so "
+            "later checks compare times alone; runs take the tests in other orders, and one test may change what "
+            "another one launches: let it undo that, and save again"
         )
     return notes

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from pytest_nsight.baselines.comparability import describe_changes
 from pytest_nsight.gate.state import GateState
@@ -11,7 +10,6 @@ from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.judge.judge import judge, suspects
-from pytest_nsight.judge.structure import find_harmed
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_names
 from pytest_nsight.model.identity import DEVICE_METRICS, READING
@@ -25,12 +23,12 @@ _CLAIMS_UNCHECKED = "the marks' claims were not checked: they are about GPU kern
 
 def judge_state(state: GateState, stored: StoredRuns) -> tuple[Verdict, ...]:
     """The verdicts, in the order of the cases."""
-    return judge(_list_judged(state, stored), family=family, canaries=_list_canaries(state, stored))
+    return judge(list_subjects(state, stored), family=family, canaries=_list_canaries(state, stored))
 
 
 def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
     """The subjects whose verdict more runs may change."""
-    subjects, canaries = _list_judged(state, stored), _list_canaries(state, stored)
+    subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
     settle = state.plan.reruns_inconclusive
     return suspects(subjects, family=family, settle=settle, canaries=canaries, proven=state.proven.keys())
 
@@ -78,19 +76,6 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
     return tuple(subjects)
 
 
-def _list_judged(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ...]:
-    """The subjects without the runs that another test has harmed; two trees share what harms them."""
-    return tuple(
-        one if one.against or not one.is_comparable else _set_harmed_aside(one)
-        for one in list_subjects(state, stored)
-    )
-
-
-def _set_harmed_aside(given: SubjectRuns) -> SubjectRuns:
-    harmed = find_harmed(given.baseline, given.new)
-    return replace(given, new=tuple(run for run in given.new if run not in harmed), harmed=harmed)
-
-
 def _find_cause(state: GateState, stored: StoredRuns, case: str) -> str:
     """How the launches of a case differ from the compared ones, in words."""
     compared = state.other.identities.get(case) if state.other.commit else stored.newest_identity(case)
@@ -99,12 +84,12 @@ def _find_cause(state: GateState, stored: StoredRuns, case: str) -> str:
 
 def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     """Sentences on what differs from the baseline without making it incomparable, and on claims left unchecked."""
-    subjects = _list_judged(state, stored)
+    subjects = list_subjects(state, stored)
     sentences = []
     if not state.other.commit:
         sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
         sentences += [_describe_other_readings(state, stored), _describe_unidentified(state, stored)]
-        sentences += [_describe_older_baselines(subjects, stored), _describe_harmed(subjects)]
+        sentences.append(_describe_older_baselines(subjects, stored))
     if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
         sentences.append(_CLAIMS_UNCHECKED)
     return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
@@ -158,18 +143,6 @@ def _describe_older_baselines(subjects: Sequence[SubjectRuns], stored: StoredRun
     return (
         f"{count(len(failed), 'case')} ({names}) {verb} judged by runs that an older save stored: "
         f"{failed[0].sentence}; save again with --nsight-save"
-    )
-
-
-def _describe_harmed(subjects: Sequence[SubjectRuns]) -> str:
-    """A sentence on cases that launch otherwise beside other tests."""
-    names = list(dict.fromkeys(Subject(one.subject.case).label for one in subjects if one.harmed))
-    if not names:
-        return ""
-    return (
-        f"{count(len(names), 'case')} ({write_names(names)}) launched otherwise beside the other tests than "
-        "beside fewer, and the latter count: another test changes what is launched and leaves it so, or it "
-        "varies at random"
     )
 
 

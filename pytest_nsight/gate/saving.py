@@ -12,7 +12,6 @@ from pytest_nsight.judge.environment_checks import explain_unfit
 from pytest_nsight.judge.location import explain_no_level, typical_ns
 from pytest_nsight.judge.structure import compare_structure, launch_the_same
 from pytest_nsight.judge.subject_runs import SubjectRuns
-from pytest_nsight.judge.tuning import find_retuned
 from pytest_nsight.judge.wording import write_diff
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.units import count, duration, durations, percent
@@ -45,7 +44,7 @@ def list_unfit(state: GateState) -> Mapping[Subject, str]:
 def list_varying(state: GateState) -> tuple[Subject, ...]:
     """The cases that launch otherwise from run to run, though not from round to round.
 
-    Their structure cannot be compared later. What an autotuner or a library chose anew is left out.
+    Their structure cannot be compared later, unless nothing differs but what an autotuner or a library chose.
     """
     return tuple(
         one.subject
@@ -53,7 +52,7 @@ def list_varying(state: GateState) -> tuple[Subject, ...]:
         if not one.subject.part
         and all(run.is_stable for run in one.new)
         and not launch_the_same(one.new)
-        and not find_retuned(one.new[:1], one.new[1:])
+        and not compare_structure(one.new[:1], one.new[1:], family).retuned
     )
 
 

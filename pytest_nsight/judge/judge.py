@@ -52,8 +52,6 @@ def suspects(
 
     - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
     - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
-    - It launches otherwise, and was measured only once, beside other cases: one of these may have changed what it
-      launches.
     - All its runs so far drift or were disturbed by other programs.
     - Too few of its pairs of runs are left, because some were set aside (comparison of two trees).
     - More runs could turn a failed claim into one that holds, or the reverse. The case that it claims to beat
@@ -109,7 +107,7 @@ def _is_suspect(
     subject: PreparedSubject, contrast: Contrast | None, compared: int, *, settle: bool, is_proven: bool
 ) -> bool:
     if subject.loses_structure:
-        return subject.structure.is_retiled or _is_seen_once(subject.given)
+        return subject.structure.is_retiled
     lacks_runs = (not subject.new and subject.new_aside) or subject.has_only_disturbed_runs
     # Further pairs replace the runs that were set aside.
     lacks_pairs = subject.given.against and subject.stored_aside and not subject.is_sufficient
@@ -122,10 +120,6 @@ def _is_suspect(
     return (
         may_differ(contrast, slower=True) or may_differ(contrast, slower=False) or (settle and may_settle(contrast))
     )
-
-
-def _is_seen_once(given: SubjectRuns) -> bool:
-    return not given.against and len(given.new) == 1 and given.new[0].cases > 1
 
 
 def judge(

@@ -87,28 +87,6 @@ def launch_the_same(runs: Sequence[RunSummary]) -> bool:
     )
 
 
-def find_harmed(baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> tuple[RunSummary, ...]:
-    """The new runs that another test has made launch otherwise: of those that differ, the ones beside more cases.
-
-    What launches as the newest stored run is never one of them: it may have been saved beside the same tests.
-
-    Args:
-        baseline: stored runs.
-        new: new runs.
-    """
-    if not baseline:
-        return ()
-    expected = max(baseline, key=lambda run: run.recorded)
-    same = [run for run in new if launch_the_same([expected, run])]
-    if not same:
-        fewest = min(run.cases for run in new)
-        same = [run for run in new if run.cases == fewest]
-        if not fewest or not launch_the_same(same):
-            return ()
-    most = max(run.cases for run in same)
-    return tuple(run for run in new if run.cases > most and not launch_the_same([same[0], run]))
-
-
 def compare_structure(
     baseline: Sequence[RunSummary], new: Sequence[RunSummary], family: Callable[[str], str]
 ) -> StructureFinding:

@@ -42,7 +42,6 @@ class SubjectRuns:
         absent: why there are no runs to compare with, "" if there are some, or if that is unknown.
         cause: how the launches of the two differ; "" if they do not, or if that is unknown.
         board_groups: board -> its group of boards that time alike, as far as the canaries show it.
-        harmed: further runs of this session, which do not count: another test has made the case launch otherwise.
     """
 
     subject: Subject
@@ -56,7 +55,6 @@ class SubjectRuns:
     absent: str = ""
     board_groups: Mapping[str, str] = field(default_factory=dict)
     cause: str = ""
-    harmed: tuple[RunSummary, ...] = ()
 
     @property
     def is_comparable(self) -> bool:

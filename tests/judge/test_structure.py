@@ -1,11 +1,8 @@
 """Structure is compared before time, exactly, and shown as a difference."""
 
-from dataclasses import replace
-
 import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns
-from pytest_nsight.judge.structure import find_harmed
 from pytest_nsight.model.comparison import SlowerKernel
 from pytest_nsight.model.values import Policy, Shape, ShapeUse
 from pytest_nsight.model.verdicts import VerdictKind
@@ -42,37 +39,6 @@ def test_a_lost_fusion_fails_though_it_got_faster_and_only_one_run_is_stored():
 
     assert verdict_of(evidence).kind is VerdictKind.STRUCTURE
     assert suspects([evidence]) == ()
-
-
-def seen_beside(cases, *shapes):
-    """A new run for each of these structures, the first one beside so many cases, and the others by themselves."""
-    evidence = make_evidence(new=len(shapes), shapes=FUSED)
-    runs = zip(evidence.new, shapes, strict=True)
-    new = tuple(replace(run, shapes=one, cases=1 if at else cases) for at, (run, one) in enumerate(runs))
-    return replace(evidence, new=new)
-
-
-@pytest.mark.parametrize(("cases", "is_again"), [(24, True), (1, False), (0, False)])
-def test_what_launches_otherwise_beside_other_cases_is_measured_again(cases, is_again):
-    assert bool(suspects([seen_beside(cases, UNFUSED)])) == is_again
-    assert suspects([seen_beside(cases, UNFUSED, UNFUSED, UNFUSED)]) == (), "it does so by itself, too"
-
-
-def test_a_run_that_another_test_has_changed_is_the_one_beside_more_cases():
-    harmed = seen_beside(24, UNFUSED, FUSED, FUSED)
-
-    assert find_harmed(harmed.baseline, harmed.new) == harmed.new[:1]
-    also_changed = seen_beside(24, UNFUSED, (*FUSED, *FUSED), (*FUSED, *FUSED))
-    assert find_harmed(also_changed.baseline, also_changed.new) == also_changed.new[:1]
-    random = seen_beside(24, UNFUSED, (*FUSED, *FUSED), UNFUSED)
-    assert find_harmed(random.baseline, random.new) == ()
-    by_itself = seen_beside(24, UNFUSED, UNFUSED, UNFUSED)
-    assert find_harmed(by_itself.baseline, by_itself.new) == ()
-    less_in_company = seen_beside(24, FUSED, UNFUSED, UNFUSED)
-    assert find_harmed(less_in_company.baseline, less_in_company.new) == ()
-    unknown = seen_beside(0, UNFUSED, FUSED)
-    assert find_harmed(unknown.baseline, unknown.new) == ()
-    assert find_harmed((), harmed.new) == ()
 
 
 def test_a_copy_gained_is_a_structure_change():

@@ -134,37 +134,3 @@ def test_c_fails(nsight):
         "note: test_case.py::test_b_is_sound failed beside other tests of its process: ZeroDivisionError: division "
         "by zero; in a fresh process it does not: another test has changed what it depends on" in said
     )
-
-
-def test_a_test_that_patches_what_another_one_launches_fails_nothing(
-    gate: Callable[..., pytest.RunResult], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """As Liger's `apply_liger_kernel_to_llama` does, for all later tests of a process."""
-    body = """
-@pytest.mark.nsight
-def test_a_patches():
-    square(torch.ones(1000))
-    if "PATCH" in os.environ:
-        torch.square = lambda x: torch.exp(torch.log(x) * 2)
-
-@pytest.mark.nsight
-def test_b_harmed():
-    torch.square(torch.ones(1000))
-
-@pytest.mark.nsight
-def test_c_changed():
-    x = torch.square(torch.ones(1000))
-    if "CHANGE" in os.environ:
-        torch.cos(x)
-"""
-    # With a limit on failures the cases of every run keep their order.
-    gate("--nsight-save", "--maxfail=9", body=body).assert_outcomes(passed=3)
-    monkeypatch.setenv("PATCH", "1")
-    monkeypatch.setenv("CHANGE", "1")
-
-    result = gate("--maxfail=9", body=body)
-
-    result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines(["STRUCTURE test_case.py::test_c_changed - *"])
-    said = " ".join(result.stdout.str().split())
-    assert "2 cases (test_b_harmed, test_c_changed) launched otherwise beside the other tests than" in said

@@ -1,21 +1,18 @@
-"""What launches otherwise because of another test: left out of a verdict, named by a save."""
+"""A save names the cases whose launches differ from run to run, since later checks cannot compare them."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.saving import list_varying
 from pytest_nsight.gate.state import GateState, SessionPlan
-from pytest_nsight.gate.stored_runs import StoredRuns
+from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.model.values import Case, RunSummary, Subject
-from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import make_runs, uses, wobble
 
 CASE = Case("t.py::test_model")
 OWN, PATCHED = uses("softmax"), uses("max", "exp", "sum", "div")
-STORED = make_runs(wobble(20_000, 5), "old", subject=Subject(CASE.id), shapes=OWN)
 
 
 def after(runs: Sequence[RunSummary]) -> GateState:
@@ -28,21 +25,20 @@ def launching(*shapes: tuple[object, ...]) -> list[RunSummary]:
     return [replace(run, shapes=one) for run, one in zip(runs, shapes, strict=True)]
 
 
-def test_a_run_beside_a_test_that_patches_a_library_does_not_count_and_is_named() -> None:
-    first, *apart = launching(PATCHED, OWN, OWN)
-    state = after([replace(first, cases=20), *(replace(run, cases=1) for run in apart)])
-    known = StoredRuns({Subject(CASE.id): STORED})
-
-    (verdict,) = judge_state(state, known)
-
-    assert verdict.kind is VerdictKind.UNCHANGED
-    assert any(
-        "1 case (test_model) launched otherwise beside the other tests" in one for one in list_notes(state, known)
-    )
-
-
-def test_a_save_names_what_launches_otherwise_from_run_to_run() -> None:
+def test_what_launches_otherwise_from_run_to_run_is_named() -> None:
     assert list_varying(after(launching(OWN, PATCHED, OWN))) == (Subject(CASE.id),)
     assert list_varying(after(launching(OWN, OWN, OWN))) == ()
     random = [replace(run, is_stable=False) for run in launching(OWN, PATCHED)]
     assert list_varying(after(random)) == (), "its rounds differ, which no other test does"
+
+
+def test_what_an_autotuner_chose_anew_is_not_named_unless_other_launches_differ_too() -> None:
+    def tuned(*choices: str, others: tuple[object, ...] = OWN) -> list[RunSummary]:
+        shapes = [(*uses("fused"), *(others if at else OWN)) for at, _ in enumerate(choices)]
+        return [
+            replace(run, tuned=(TunedKernel("fused", "problem", choice),))
+            for run, choice in zip(launching(*shapes), choices, strict=True)
+        ]
+
+    assert list_varying(after(tuned("BLOCK: 1", "BLOCK: 2"))) == ()
+    assert list_varying(after(tuned("BLOCK: 1", "BLOCK: 2", others=PATCHED))) == (Subject(CASE.id),)
