@@ -221,10 +221,12 @@ def unsettled_by_choice(finding: StructureFinding, comparison: Comparison, other
 
 def varying_launches(finding: StructureFinding, comparison: Comparison) -> str:
     """Launches that changed within the new runs and never did in the baseline."""
+    by_run = "let no other test change what it launches, for runs take them in other orders, or "
+    remedy = f"{'' if finding.differs_by_round else by_run}fix its shapes and seeds"
     return (
         f"{_variation(finding)}, as they did not in the baseline; "
         f"{_times(comparison)} ({_change(comparison)}); "
-        f"fix its shapes and seeds{_unless_paired(comparison, ', or save it so with --nsight-save')}"
+        f"{remedy}{_unless_paired(comparison, ', or save it so with --nsight-save')}"
     )
 
 

@@ -1,5 +1,7 @@
 """Structure is compared before time, exactly, and shown as a difference."""
 
+from dataclasses import replace
+
 import pytest
 
 from pytest_nsight.judge.judge import SubjectRuns
@@ -161,3 +163,16 @@ def test_the_kernels_that_grew_are_named_worst_first_and_trifles_left_out():
         SlowerKernel("a", 10_000, 12_000),
     )
     assert verdict.sentence.endswith("; slower kernels: b, a")
+
+
+def test_a_case_that_another_test_changes_in_some_runs():
+    plain, other = make_evidence(shapes=uses("square")), make_evidence(new_shapes=uses("log", "exp"))
+    evidence = replace(plain, new=(*plain.new[:4], *other.new[4:]))
+
+    verdict = verdict_of(evidence)
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "launches differ from run to run" in verdict.sentence
+    assert (
+        "let no other test change what it launches, for runs take them in other orders, or fix" in verdict.sentence
+    )
