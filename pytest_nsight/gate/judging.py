@@ -6,10 +6,11 @@ from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import describe_changes
 from pytest_nsight.gate.state import GateState
-from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
+from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject, newest_session
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.code_changes import describe_change
 from pytest_nsight.judge.judge import judge, suspects
+from pytest_nsight.judge.structure import vary_beyond_choices
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_names
 from pytest_nsight.model.identity import DEVICE_METRICS, READING
@@ -89,7 +90,7 @@ def list_notes(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     if not state.other.commit:
         sentences += [describe_changes(subject.baseline, subject.new[-1].environment) for subject in subjects]
         sentences += [_describe_other_readings(state, stored), _describe_unidentified(state, stored)]
-        sentences.append(_describe_older_baselines(subjects, stored))
+        sentences += [_describe_older_baselines(subjects, stored), _describe_varying_baselines(subjects)]
     if any(subject.policy.has_claims and not subject.new[0].ran_on_gpu for subject in subjects):
         sentences.append(_CLAIMS_UNCHECKED)
     return tuple(dict.fromkeys(sentence for sentence in sentences if sentence))
@@ -143,6 +144,22 @@ def _describe_older_baselines(subjects: Sequence[SubjectRuns], stored: StoredRun
     return (
         f"{count(len(failed), 'case')} ({names}) {verb} judged by runs that an older save stored: "
         f"{failed[0].sentence}; save again with --nsight-save"
+    )
+
+
+def _describe_varying_baselines(subjects: Sequence[SubjectRuns]) -> str:
+    """A sentence on cases that are judged on time alone, because their stored runs launch differently."""
+    names = [
+        one.subject.label
+        for one in subjects
+        if not one.subject.part and one.is_comparable and vary_beyond_choices(newest_session(one.baseline), family)
+    ]
+    if not names:
+        return ""
+    return (
+        f"launches of {count(len(names), 'case')} ({write_names(names)}) are not compared, as those stored "
+        "differ by round or by run: at random, or because another test changes what is launched (let it undo "
+        "that, and save again)"
     )
 
 

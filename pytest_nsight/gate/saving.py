@@ -10,7 +10,7 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns, newest_session
 from pytest_nsight.judge.environment_checks import explain_unfit
 from pytest_nsight.judge.location import explain_no_level, typical_ns
-from pytest_nsight.judge.structure import compare_structure, launch_the_same
+from pytest_nsight.judge.structure import compare_structure, vary_beyond_choices
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
 from pytest_nsight.model.kernel_names import family
@@ -49,10 +49,7 @@ def list_varying(state: GateState) -> tuple[Subject, ...]:
     return tuple(
         one.subject
         for one in list_subjects(state, StoredRuns())
-        if not one.subject.part
-        and all(run.is_stable for run in one.new)
-        and not launch_the_same(one.new)
-        and not compare_structure(one.new[:1], one.new[1:], family).retuned
+        if not one.subject.part and all(run.is_stable for run in one.new) and vary_beyond_choices(one.new, family)
     )
 
 

@@ -126,6 +126,13 @@ def compare_structure(
     )
 
 
+def vary_beyond_choices(runs: Sequence[RunSummary], family: Callable[[str], str]) -> bool:
+    """Whether launches differ between these runs or their rounds by more than what a tuner or a library chose."""
+    if launch_the_same(runs):
+        return False
+    return len(runs) < 2 or not compare_structure(runs[:1], runs[1:], family).retuned
+
+
 def _differ_by_tuning_only(
     runs: Sequence[RunSummary], retuned: Sequence[RetunedKernel], family: Callable[[str], str]
 ) -> bool:

@@ -1,12 +1,14 @@
-"""A save names the cases whose launches differ from run to run, since later checks cannot compare them."""
+"""Launches that differ from run to run cannot be compared later: a save names such cases, and so does a check."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_nsight.gate.judging import list_notes
 from pytest_nsight.gate.saving import list_varying
 from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from tests.judge.runs import make_runs, uses, wobble
@@ -42,3 +44,14 @@ def test_what_an_autotuner_chose_anew_is_not_named_unless_other_launches_differ_
 
     assert list_varying(after(tuned("BLOCK: 1", "BLOCK: 2"))) == ()
     assert list_varying(after(tuned("BLOCK: 1", "BLOCK: 2", others=PATCHED))) == (Subject(CASE.id),)
+
+
+def test_a_check_says_whose_launches_it_does_not_compare() -> None:
+    state = after(launching((*OWN, *PATCHED)))
+
+    def notes(*stored: tuple[object, ...]) -> str:
+        runs = [replace(run, session="old") for run in launching(*stored)]
+        return " ".join(list_notes(state, StoredRuns({Subject(CASE.id): tuple(runs)})))
+
+    assert "launches of 1 case (test_model) are not compared" in notes(OWN, PATCHED, OWN)
+    assert "not compared" not in notes(OWN, OWN, OWN)
