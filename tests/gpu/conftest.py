@@ -87,11 +87,17 @@ class Project:
 
     def subject(self, case: str, part: str = "") -> Json:
         """What the result says of the case whose id ends so."""
-        told = [benchmark["extra_info"]["nsight"] for benchmark in self.result.get("benchmarks", ())]
-        told += self.result.get("nsight", {}).get("unmeasured", ())
-        found = [each for each in told if each["case"].endswith(case) and each["part"] == part]
+        found = [each for each in self._subjects() if each["case"].endswith(case) and each["part"] == part]
         assert len(found) == 1, f"{len(found)} subjects {case!r} {part!r}\n{self.said}"
         return found[0]
+
+    def verdicts(self) -> dict[str, str]:
+        """Test -> its verdict, of whole cases."""
+        return {one["case"].partition("::")[2]: one["verdict"] for one in self._subjects() if not one["part"]}
+
+    def _subjects(self) -> list[Json]:
+        measured = [benchmark["extra_info"]["nsight"] for benchmark in self.result.get("benchmarks", ())]
+        return [*measured, *self.result.get("nsight", {}).get("unmeasured", ())]
 
     def run_folder(self) -> Path:
         """What the last session kept of its first run."""

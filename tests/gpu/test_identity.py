@@ -41,13 +41,6 @@ def make_saved(folder: Path) -> Project:
     return project
 
 
-def list_verdicts(project: Project) -> dict[str, str]:
-    """Test -> verdict, of whole cases."""
-    found = [benchmark["extra_info"]["nsight"] for benchmark in project.result.get("benchmarks", ())]
-    found += project.result["nsight"]["unmeasured"]
-    return {one["case"].partition("::")[2]: one["verdict"] for one in found if not one["part"]}
-
-
 def list_notes(project: Project) -> str:
     return "\n".join(project.result["nsight"]["notes"])
 
@@ -63,7 +56,7 @@ def test_unchanged_cases_are_identical_in_another_process_and_the_rest_is_named(
     code = saved.pytest(COLLECTOR, "--nsight-keep")
 
     assert code == 0, saved.said
-    verdicts = list_verdicts(saved)
+    verdicts = saved.verdicts()
     assert {case for case, verdict in verdicts.items() if verdict == "IDENTICAL"} == PROVEN, saved.said
     assert f"without an identity ({CHANGING}): its rounds differ: grid" in list_notes(saved)
     assert "changes from round to round, in another way than before" in saved.subject(f"::{RANDOM}")["sentence"]
@@ -73,7 +66,7 @@ def test_unchanged_cases_are_identical_in_another_process_and_the_rest_is_named(
     before = verdicts
 
     assert saved.pytest(f"--nsight-replay={session}") == 0, saved.said
-    assert list_verdicts(saved) == before
+    assert saved.verdicts() == before
 
 
 @pytest.mark.parametrize(
@@ -88,7 +81,7 @@ def test_unchanged_cases_are_identical_in_another_process_and_the_rest_is_named(
 def test_a_touched_case_is_timed_and_its_cause_is_said(saved: Project, spoiled: str, case: str, cause: str) -> None:
     saved.pytest(COLLECTOR, SPOILED=spoiled)
 
-    verdicts = list_verdicts(saved)
+    verdicts = saved.verdicts()
     assert {name for name, verdict in verdicts.items() if verdict == "IDENTICAL"} == PROVEN - {case}, saved.said
     assert cause in saved.subject(f"::{case}")["sentence"], saved.said
 
@@ -96,7 +89,7 @@ def test_a_touched_case_is_timed_and_its_cause_is_said(saved: Project, spoiled: 
 def test_without_identity_all_are_timed(saved: Project) -> None:
     saved.pytest(COLLECTOR, "--nsight-no-identity")
 
-    assert "IDENTICAL" not in list_verdicts(saved).values()
+    assert "IDENTICAL" not in saved.verdicts().values()
 
 
 def git(folder: Path, *arguments: str) -> None:
@@ -111,12 +104,12 @@ def test_of_two_trees_what_is_identical_is_not_timed(gpu: Installation, tmp_path
     git(tmp_path, "commit", "-m", "a commit")
 
     assert project.pytest(COLLECTOR, "--nsight-against=HEAD") == 0, project.said
-    assert {case for case, verdict in list_verdicts(project).items() if verdict == "IDENTICAL"} == PROVEN
+    assert {case for case, verdict in project.verdicts().items() if verdict == "IDENTICAL"} == PROVEN
 
     kernel = tmp_path / "own_kernel.py"
     kernel.write_text(kernel.read_text().replace("LOOPS = 3", "LOOPS = 40"))
     assert project.pytest(COLLECTOR, "--nsight-against=HEAD") == pytest.ExitCode.TESTS_FAILED, project.said
-    verdicts = list_verdicts(project)
+    verdicts = project.verdicts()
     assert {case for case, verdict in verdicts.items() if verdict == "IDENTICAL"} == PROVEN - OWN_KERNEL
     assert verdicts["test_triton"] == "REGRESSION"
     assert "machine code changed: " in project.subject("::test_triton")["sentence"]
@@ -139,7 +132,7 @@ def test_of_the_kernels_here_all_are_identical_or_named(gpu: Installation, tmp_p
     run_perf_tests(tmp_path, "--nsight-save", "--nsight-runs=3")
     project = Project(tmp_path, result=run_perf_tests(tmp_path))
 
-    verdicts, notes = list_verdicts(project), list_notes(project)
+    verdicts, notes = project.verdicts(), list_notes(project)
     others = {case for case, verdict in verdicts.items() if verdict != "IDENTICAL"}
     print(f"{len(verdicts)} cases in {project.result['seconds']:.0f} s, not identical: {others}\n{notes}")
     # A claim that the stored runs do not show to hold is settled by new ones.

@@ -63,25 +63,18 @@ def check(project: Project, *options: str, **environ: str) -> int:
 
 def test_what_did_not_change_passes(saved: Project) -> None:
     assert check(saved) == 0, saved.said
-    verdicts = list_verdicts(saved)
+    verdicts = saved.verdicts()
     assert len(verdicts) == 3
     assert set(verdicts.values()) <= PASSING, saved.said
 
 
 @pytest.mark.parametrize("place", [0, -1])
 def test_a_case_that_does_twice_as_much_fails_and_no_other(saved: Project, place: int) -> None:
-    spoiled = sorted(list_verdicts(saved))[place]
+    spoiled = sorted(saved.verdicts())[place]
 
     code = check(saved, SPOILED=spoiled.removeprefix("test_"))
 
     assert code == pytest.ExitCode.TESTS_FAILED, saved.said
-    verdicts = list_verdicts(saved)
+    verdicts = saved.verdicts()
     assert verdicts.pop(spoiled) in ("REGRESSION", "STRUCTURE"), saved.said
     assert set(verdicts.values()) <= PASSING, saved.said
-
-
-def list_verdicts(project: Project) -> dict[str, str]:
-    """Test -> verdict, of whole cases."""
-    found = [benchmark["extra_info"]["nsight"] for benchmark in project.result["benchmarks"]]
-    found += project.result["nsight"]["unmeasured"]
-    return {one["case"].partition("::")[2]: one["verdict"] for one in found if not one["part"]}

@@ -7,6 +7,7 @@ import statistics
 from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 
@@ -32,7 +33,7 @@ def program(request: pytest.FixtureRequest) -> Program:
     chosen = PROGRAMS[request.param]
     missing = chosen.missing()
     if missing:
-        _lack(f"{chosen.name} needs {', '.join(missing)}, not installed here (see tests/gpu/foreign/wheels.txt)")
+        lack(f"{chosen.name} needs {', '.join(missing)}, not installed here (see tests/gpu/foreign/wheels.txt)")
     return chosen
 
 
@@ -41,13 +42,14 @@ def foreign_device(program: Program) -> str:
     if torch.cuda.is_available():
         return "cuda"
     if os.environ.get(TRY_ON_CPU) != "1":
-        _lack("torch sees no CUDA device")
+        lack("torch sees no CUDA device")
     if program.needs_gpu:
         pytest.skip(f"{program.name} needs a GPU")
     return "cpu"
 
 
-def _lack(what: str) -> None:
+def lack(what: str) -> NoReturn:
+    """Ends a test that lacks something: it is skipped, or fails where foreign programs are required."""
     if os.environ.get(REQUIRED) == "1":
         pytest.fail(f"{REQUIRED}=1, but {what}")
     pytest.skip(what)

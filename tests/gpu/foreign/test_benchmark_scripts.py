@@ -18,7 +18,7 @@ import pytest
 from pytest_nsight.collectors.nsys.find import Installation
 from pytest_nsight.protocol.script import FIRST_PASS, read_values
 from tests.collectors.real import environment
-from tests.gpu.foreign.conftest import REQUIRED
+from tests.gpu.foreign.conftest import lack
 from tests.gpu.test_scripts_on_gpu import ScriptProject
 
 pytestmark = pytest.mark.xdist_group("nsys")
@@ -106,12 +106,6 @@ class TheirProject(ScriptProject):
 
     theirs: Theirs = SCRIPTS[0]
 
-    def verdicts(self) -> dict[str, str]:
-        """Name of a case -> its verdict in the last session."""
-        told = [benchmark["extra_info"]["nsight"] for benchmark in self.result.get("benchmarks", ())]
-        told += self.result.get("nsight", {}).get("unmeasured", ())
-        return {one["case"].partition("::")[2]: one["verdict"] for one in told if not one["part"]}
-
     def tools_ms(self) -> dict[str, float]:
         """Name of a case -> what the tool itself has measured, in the first pass of the last session."""
         values = read_values(max((self.folder / ".nsight").glob("2*")) / FIRST_PASS)
@@ -137,18 +131,16 @@ def saved(
 
 
 def _find(theirs: Theirs) -> Path:
-    """The checkout with a script; the test is skipped without it."""
+    """The checkout with a script; without it the test is skipped, or fails if foreign programs are required."""
     folder = os.environ.get(CHECKOUTS)
     lacking = "" if folder else f"{CHECKOUTS} names no folder with checkouts (see CONTRIBUTING.md)"
     if folder and not (Path(folder) / theirs.project / theirs.needed / theirs.script).exists():
         lacking = f"{folder}/{theirs.project} has no {theirs.needed}/{theirs.script}"
     if importlib.util.find_spec(theirs.package) is None:
         lacking = f"{theirs.package} is not installed"
-    if not lacking:
-        return Path(str(folder)) / theirs.project
-    if os.environ.get(REQUIRED) == "1":
-        pytest.fail(f"{REQUIRED}=1, but {lacking}")
-    pytest.skip(lacking)
+    if lacking:
+        lack(lacking)
+    return Path(str(folder)) / theirs.project
 
 
 def _lose_a_fusion(theirs: Theirs, folder: Path) -> Path:

@@ -71,6 +71,7 @@ class Lane:
             "PYTHONPATH": os.pathsep.join([str(self.tree), *filter(None, [os.environ.get("PYTHONPATH")])]),
             "PYTEST_NSIGHT_REQUIRE_GPU": "1",
             "PYTEST_NSIGHT_REQUIRE_NCU": "1",
+            "PYTEST_NSIGHT_REQUIRE_FOREIGN": "1",
             **variables,
         }
         label, began_s = f"{name}-{self.number}", time.monotonic()
