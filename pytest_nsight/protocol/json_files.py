@@ -57,15 +57,17 @@ def read_json_lines(path: Path) -> Iterator[tuple[int, dict[str, object]]]:
     """
     with _open(path) as file:
         for number, line in enumerate(iter(lambda: file.readline(_MOST_LINE_BYTES), b""), 1):
-            if line.endswith(b"\n"):
-                try:
-                    fields = _parse_object(line)
-                except DecodingError as error:
-                    raise damaged(path, number, error) from None
-                yield number, fields
-            elif len(line) == _MOST_LINE_BYTES:
+            if len(line) == _MOST_LINE_BYTES and not line.endswith(b"\n"):
                 fault = f"is longer than {_MOST_LINE_BYTES >> 20} MiB"
                 raise damaged(path, number, DecodingError("", fault))
+            if not line.endswith(b"\n"):
+                # Its process may be writing it: what comes next is the rest of this line, and no line.
+                return
+            try:
+                fields = _parse_object(line)
+            except DecodingError as error:
+                raise damaged(path, number, error) from None
+            yield number, fields
 
 
 def damaged(path: Path, line: int, error: DecodingError) -> RecordingError:

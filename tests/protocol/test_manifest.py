@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import json
 import os
 import warnings
@@ -17,6 +18,7 @@ from hypothesis import strategies as st
 from pytest_nsight.controller.outcomes import restore_warning
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.values import Work
+from pytest_nsight.protocol import json_files
 from pytest_nsight.protocol.conditions import Conditions, NvmlSample
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import (
@@ -89,6 +91,26 @@ def test_a_line_that_a_crash_cut_off_is_left_out(tmp_path: Path) -> None:
     path.write_text(json.dumps(HEAD) + "\n" + json.dumps(ROUND)[:40], encoding="utf-8")
 
     assert read_manifest(path).rounds == ()
+
+
+def test_a_line_that_is_written_during_the_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / FILE_NAME
+    line = json.dumps(HEAD) + "\n"
+    path.write_text(line + line[:10])
+
+    class Growing(io.FileIO):
+        """A file whose writer goes on as soon as a reader has come to its end."""
+
+        def readline(self, size: int | None = -1, /) -> bytes:
+            found = super().readline(size)
+            if found == line[:10].encode():
+                with path.open("a") as file:
+                    file.write(line[10:] + line)
+            return found
+
+    monkeypatch.setattr(json_files, "_open", Growing)
+
+    assert read_manifest(path).run == "s/001"
 
 
 def test_events_and_fields_of_a_newer_version_are_ignored(tmp_path: Path) -> None:
