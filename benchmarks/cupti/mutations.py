@@ -7,16 +7,26 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
+from ctypes import c_uint64
 from dataclasses import dataclass
 from typing import Any
 
 import torch
+from torch.nn.attention import SDPBackend, sdpa_kernel
 
 from benchmarks.cupti.cases import Body
 from kernels._triton import jit, tl
+from pytest_nsight.worker.cuda_driver import load_driver
+from pytest_nsight.worker.nvrtc import compile_source, load_nvrtc
 
 _COUNT = 1 << 20
 _BLOCK = 1024
+_CUDA_C = """
+extern "C" __global__ void identity_sine(float* x, unsigned long long n) {
+    unsigned long long i = blockIdx.x * 256ull + threadIdx.x;
+    if (i < n) x[i] = sinf(x[i]);
+}
+"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -100,6 +110,19 @@ def _other_operation() -> Any:
     return _identity_kernel
 
 
+def _pipelined() -> Any:
+    @jit
+    def _identity_products(x_ptr, y_ptr, COUNT: tl.constexpr, SIDE: tl.constexpr):  # type: ignore[no-untyped-def]
+        rows, columns = tl.arange(0, SIDE)[:, None], tl.arange(0, SIDE)[None, :]
+        total = tl.zeros((SIDE, SIDE), dtype=tl.float32)
+        for step in range(COUNT):
+            tile = tl.load(x_ptr + (step * SIDE + rows) * SIDE + columns)
+            total = tl.dot(tile, tile, total)
+        tl.store(y_ptr + rows * SIDE + columns, total)
+
+    return _identity_products
+
+
 def _launch(
     make: Callable[[], Any] = _plain,
     *,
@@ -119,6 +142,35 @@ def _launch(
         y = x if in_place else torch.empty(size + 16, device="cuda", dtype=dtype)[:size]
         grid = (-(-size // block),)
         return lambda: kernel[grid](x, y, count, factor, LOOPS=loops, BLOCK=block, **options)
+
+    return build
+
+
+def _multiply_tiles(stages: int) -> Callable[[], Body]:
+    def build() -> Body:
+        kernel, tiles, side = _pipelined(), 32, 64
+        x = torch.ones(tiles * side, side, device="cuda", dtype=torch.float16)
+        y = torch.empty(side, side, device="cuda")
+        return lambda: kernel[(1,)](x, y, COUNT=tiles, SIDE=side, num_stages=stages)
+
+    return build
+
+
+def _compiled(*options: str) -> Callable[[], Body]:
+    def build() -> Body:
+        driver = load_driver()
+        assert driver is not None
+        image = compile_source(load_nvrtc(), _CUDA_C, driver.architecture, options).image
+        function = driver.load_functions(image, ["identity_sine"])["identity_sine"]
+        x = torch.ones(_COUNT, device="cuda")
+        arguments = [c_uint64(x.data_ptr()), c_uint64(x.numel())]
+
+        def body() -> torch.Tensor:
+            driver.launch(function, _COUNT // 256, 256, arguments)
+            # The arguments hold x's address only.
+            return x
+
+        return body
 
     return build
 
@@ -199,6 +251,59 @@ def _matmul(x: torch.Tensor) -> Body:
     return lambda: torch.mm(x, x.t(), out=y)
 
 
+def _matmul_in_tf32(x: torch.Tensor) -> Body:
+    multiply = _matmul(x)
+
+    def body() -> None:
+        torch.backends.cuda.matmul.allow_tf32 = True
+        multiply()
+        torch.backends.cuda.matmul.allow_tf32 = False
+
+    return body
+
+
+def _attend(backend: SDPBackend) -> Callable[[torch.Tensor], Body]:
+    def make_body(x: torch.Tensor) -> Body:
+        def body() -> torch.Tensor:
+            with sdpa_kernel(backend):
+                return torch.nn.functional.scaled_dot_product_attention(x, x, x)
+
+        return body
+
+    return make_body
+
+
+def _step(**options: bool) -> Callable[[torch.Tensor], Body]:
+    def make_body(x: torch.Tensor) -> Body:
+        parameters = [x, x.clone()]
+        for parameter in parameters:
+            parameter.grad = torch.ones_like(parameter)
+        step: Body = torch.optim.SGD(parameters, lr=0.1, **options).step
+        return step
+
+    return make_body
+
+
+def _convolve(x: torch.Tensor) -> Body:
+    weight = torch.ones(64, 64, 3, 3, device=x.device, dtype=x.dtype)
+    return lambda: torch.nn.functional.conv2d(x, weight)
+
+
+def _add_row(x: torch.Tensor) -> Body:
+    row = torch.ones(x.shape[1], device=x.device)
+    return lambda: x.add_(row)
+
+
+def _add_matrix(x: torch.Tensor) -> Body:
+    matrix = torch.ones_like(x)
+    return lambda: x.add_(matrix)
+
+
+def _copy_to_host(x: torch.Tensor) -> Body:
+    y = torch.empty(x.shape, dtype=x.dtype, pin_memory=True)
+    return lambda: y.copy_(x, non_blocking=True)
+
+
 def _softmax(x: torch.Tensor) -> Body:
     return lambda: torch.softmax(x, 1)
 
@@ -217,6 +322,8 @@ def _sort(x: torch.Tensor) -> Body:
 
 
 _PLAIN = _launch()
+_IMAGES = (8, 64, 28, 28)
+_HEADS = (2, 8, 512, 64)
 
 MUTATIONS = (
     Mutation("block size", _PLAIN, _launch(block=512)),
@@ -257,6 +364,22 @@ MUTATIONS = (
     Mutation("a node more in a graph", _graph(4), _graph(5)),
     Mutation("a graph in place of launches", _together(*[_torch(_add)] * 4), _graph(4)),
     Mutation("transposed operand", _torch(_matmul, 512, 512), _torch(lambda x: lambda: torch.mm(x, x), 512, 512)),
+    Mutation("stages", _multiply_tiles(stages=1), _multiply_tiles(stages=4)),
+    Mutation("a compiler flag", _compiled(), _compiled("--use_fast_math")),
+    Mutation("another algorithm of a library", _torch(_matmul, 512, 512), _torch(_matmul_in_tf32, 512, 512)),
+    Mutation(
+        "another attention",
+        _torch(_attend(SDPBackend.EFFICIENT_ATTENTION), *_HEADS, dtype=torch.bfloat16),
+        _torch(_attend(SDPBackend.FLASH_ATTENTION), *_HEADS, dtype=torch.bfloat16),
+    ),
+    Mutation("an optimizer that is fused", _torch(_step(foreach=True)), _torch(_step(fused=True))),
+    Mutation(
+        "another memory format",
+        _torch(_convolve, *_IMAGES),
+        _torch(lambda x: _convolve(x.to(memory_format=torch.channels_last)), *_IMAGES),
+    ),
+    Mutation("an operand that is broadcast", _torch(_add_matrix, 1024, 1024), _torch(_add_row, 1024, 1024)),
+    Mutation("copy to the host", _torch(_copy), _torch(_copy_to_host)),
     Mutation("nothing", _PLAIN, _PLAIN, changes_work=False),
     Mutation("comments and blank lines", _PLAIN, _launch(_commented), changes_work=False),
     Mutation("variables renamed", _PLAIN, _launch(_renamed), changes_work=False),

@@ -1,4 +1,4 @@
-"""CuPy and JAX in an environment that has no torch: saved, unchanged, and a regression found."""
+"""CuPy, JAX, Numba and cuda.core in an environment without torch: saved, unchanged, and a regression found."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import pytest
 
 from pytest_nsight.collectors.nsys.find import Installation
 from tests.gpu.conftest import Project, make_project
+from tests.gpu.foreign.conftest import lack
 
 LEFT_OUT = ("torch", "triton", "functorch", "liger", "fla", "timm", "cut_cross_entropy")
 """Beginnings of the names of torch, and of what needs it."""
@@ -39,17 +40,26 @@ def python(gpu: Installation, tmp_path_factory: pytest.TempPathFactory) -> str:
     return path
 
 
-@pytest.fixture(scope="module", params=["cupy", "jax"])
+FRAMEWORKS = {"cupy": "cupy", "jax": "jax", "numba": "numba_cuda", "cuda_core": "cuda.core"}
+"""Program -> the module that it needs."""
+
+
+@pytest.fixture(scope="module", params=FRAMEWORKS)
 def saved(request: pytest.FixtureRequest, python: str, tmp_path_factory: pytest.TempPathFactory) -> Project:
     """The project of a framework with its baselines."""
-    if importlib.util.find_spec(request.param) is None:
-        if os.environ.get("PYTEST_NSIGHT_REQUIRE_FOREIGN") == "1":
-            pytest.fail(f"PYTEST_NSIGHT_REQUIRE_FOREIGN=1, but there is no {request.param}")
-        pytest.skip(f"there is no {request.param}")
+    if not _is_installed(FRAMEWORKS[request.param]):
+        lack(f"{FRAMEWORKS[request.param]} is not installed")
     project = make_project(tmp_path_factory.mktemp(request.param), f"perf_{request.param}")
     project.python = python
     assert check(project, "--nsight-save") == 0, project.said
     return project
+
+
+def _is_installed(module: str) -> bool:
+    try:
+        return importlib.util.find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 def check(project: Project, *options: str, **environ: str) -> int:

@@ -93,7 +93,9 @@ def test_a_line_that_a_crash_cut_off_is_left_out(tmp_path: Path) -> None:
     assert read_manifest(path).rounds == ()
 
 
-def test_a_line_that_is_written_during_the_read_is_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_that_is_written_during_the_read_is_left_out(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     path = tmp_path / FILE_NAME
     line = json.dumps(HEAD) + "\n"
     path.write_text(line + line[:10])

@@ -189,4 +189,6 @@ def test_a_lost_fusion_fails_the_cases_of_that_provider_and_no_other(saved: Thei
     assert {name for name, verdict in verdicts.items() if verdict == "STRUCTURE"} == fused, saved.said
     assert "REGRESSION" not in verdicts.values(), saved.said
     for name in fused:
-        assert "launches gained" in saved.subject(f"::{name}")["sentence"]
+        # On a GPU torch clones by a copy, which is no launch.
+        sentence = saved.subject(f"::{name}")["sentence"]
+        assert "launches gained" in sentence or "copies changed" in sentence

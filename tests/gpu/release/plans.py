@@ -10,6 +10,7 @@ from tests.gpu.release.lane import Lane
 
 Plan = Callable[[Lane], None]
 
+_WITHOUT_TORCH = "tests/gpu/test_without_torch.py"
 _SOFTMAX = "tl.exp(x - tl.max(x, axis=1)[:, None])"
 _OTHER_SOFTMAX = "tl.exp2(1.4426950408889634 * (x - tl.max(x, axis=1)[:, None]))"
 
@@ -60,11 +61,16 @@ def autotuners(lane: Lane) -> None:
 
 
 def faults(lane: Lane) -> None:
-    """Tests that spoil their process or the device, each among twenty sound ones; programs without torch."""
+    """Tests that spoil their process or the device, each among twenty sound ones; CuPy and JAX without torch."""
     if lane.number == 0:
         lane.pytest("faults", "tests/gpu/test_faults.py", "-n", "6")
     else:
-        lane.pytest("without-torch", "tests/gpu/test_without_torch.py")
+        lane.pytest("without-torch", _WITHOUT_TORCH, "-k", "cupy or jax")
+
+
+def cuda_python(lane: Lane) -> None:
+    """Numba and cuda.core without torch."""
+    lane.pytest("cuda-python", _WITHOUT_TORCH, "-k", "cuda_core" if lane.number else "numba")
 
 
 def foreign(lane: Lane) -> None:
@@ -144,6 +150,7 @@ PLANS: dict[str, Plan] = {
     "autotuners": autotuners,
     "baselines": baselines,
     "compilers": compilers,
+    "cuda-python": cuda_python,
     "faults": faults,
     "forced": forced,
     "foreign": foreign,
