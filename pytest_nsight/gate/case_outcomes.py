@@ -62,14 +62,16 @@ def sort_cases(process: MeasuredProcess, cases: Sequence[str], settled: Collecti
     ended = [case for case in process.manifest.ended if case in cases]
     # A test that reports its own failure needs no record.
     damaged = [case for case in ended if case in process.problems and has_only_passed(process.manifest, case)]
+    harmed = () if process.manifest.tree == OTHER_TREE else _list_harmed(process, cases, settled)
     if process.end is ProcessEnd.COMPLETE:
-        harmed = () if process.manifest.tree == OTHER_TREE else _list_harmed(process, cases, settled)
         return _sort_complete(process, cases, [case for case in ended if case not in harmed], damaged, harmed)
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
     if process.end is ProcessEnd.INTERRUPTED:
         return CaseOutcomes(complete, {})
-    # Of a process that died after its tests any of them may be the cause.
-    return _sort_failed(process, cases, () if process.has_died_after_tests else complete)
+    if process.has_died_after_tests:
+        # Any of them may be the cause.
+        return _sort_failed(process, cases, (), ())
+    return _sort_failed(process, cases, tuple(case for case in complete if case not in harmed), harmed)
 
 
 def _list_harmed(process: MeasuredProcess, cases: Sequence[str], settled: Collection[str]) -> tuple[str, ...]:
@@ -78,7 +80,8 @@ def _list_harmed(process: MeasuredProcess, cases: Sequence[str], settled: Collec
     Where pytest ended at a failure (`-x`), or all ranks did, the user's order and the failure stay.
     """
     manifest, lost = process.manifest, process.manifest.process_failure
-    if process.is_ranked or (lost is None and any(case not in manifest.started for case in cases)):
+    has_ended_early = process.end is ProcessEnd.COMPLETE and lost is None
+    if process.is_ranked or (has_ended_early and any(case not in manifest.started for case in cases)):
         return ()
     behind_others = [case for case in manifest.started if case in cases][1:]
     unusable = {*settled, *([lost.case] if lost is not None else [])}
@@ -103,7 +106,7 @@ def _sort_complete(
     is_cut_short = (process.is_ranked and bool(ended)) or lost is not None
     failed = {case: process.problems[case] for case in damaged if is_alone}
     doubts = {case: process.problems[case] for case in damaged}
-    doubts.update({case: f"{_FAILED_BESIDE_OTHERS}: {_own_failure(process.manifest, case)}" for case in harmed})
+    doubts.update(_doubt_harmed(process, harmed))
     if lost is not None:
         doubts.update(dict.fromkeys(victims, lost.text))
     suspects = [case for case in damaged if case not in victims and not is_alone]
@@ -116,7 +119,13 @@ def _sort_complete(
     return CaseOutcomes(complete, failed, again, doubts)
 
 
-def _sort_failed(process: MeasuredProcess, cases: Sequence[str], complete: tuple[str, ...]) -> CaseOutcomes:
+def _doubt_harmed(process: MeasuredProcess, harmed: Sequence[str]) -> dict[str, str]:
+    return {case: f"{_FAILED_BESIDE_OTHERS}: {_own_failure(process.manifest, case)}" for case in harmed}
+
+
+def _sort_failed(
+    process: MeasuredProcess, cases: Sequence[str], complete: tuple[str, ...], harmed: tuple[str, ...]
+) -> CaseOutcomes:
     """The cases of a process that failed: the one that it was running when it did is measured alone."""
     manifest = process.manifest
     failing = [case for case in cases if process.has_died_after_tests and _has_failed(manifest, case)]
@@ -129,19 +138,20 @@ def _sort_failed(process: MeasuredProcess, cases: Sequence[str], complete: tuple
         # Another process would fail before its first test, too.
         return CaseOutcomes(complete, dict.fromkeys(left, process.failure))
     suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
-    doubts = dict.fromkeys(suspects or left, process.failure)
+    doubts = {**dict.fromkeys(suspects or left, process.failure), **_doubt_harmed(process, harmed)}
     if process.overdue in left:
         others = tuple(case for case in left if case != process.overdue)
         return CaseOutcomes(complete, {process.overdue: process.failure}, (others,) if others else (), doubts)
+    rest = [case for case in left if case not in harmed]
     if suspects:
-        groups = [*([case] for case in suspects), [case for case in left if case not in suspects]]
+        groups = [*([case] for case in suspects), [case for case in rest if case not in suspects]]
     elif failing:
         # What failed by itself is the likeliest cause, or another test has harmed it: alone it shows which.
-        groups = [*([case] for case in failing), [case for case in left if case not in failing]]
+        groups = [*([case] for case in failing), [case for case in rest if case not in failing]]
     else:
-        half = 0 if process.failed_in_canary else (len(left) + 1) // 2
-        groups = [left[:half], left[half:]]
-    return CaseOutcomes(complete, {}, tuple(tuple(group) for group in groups if group), doubts)
+        half = 0 if process.failed_in_canary else (len(rest) + 1) // 2
+        groups = [rest[:half], rest[half:]]
+    return CaseOutcomes(complete, {}, tuple(tuple(group) for group in (*groups, harmed) if group), doubts)
 
 
 def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:

@@ -31,6 +31,9 @@ def _spoils(name: str, body: str, *says: str, code: int = 0, test: str = SOUND, 
     )
 
 
+# Enough that some stand behind the bad one in most orders.
+SIX_SOUND = SOUND.replace("range(2)", "range(6)")
+
 REMOVES = (
     SOUND
     + """
@@ -102,6 +105,19 @@ FAULTS = (
         "import shutil; os.makedirs('gone', exist_ok=True); os.chdir('gone'); os.rmdir('../gone')",
     ),
     _spoils("that empties its environment", "os.environ.clear()"),
+    _spoils(
+        "that spoils those behind it, and pytest itself",
+        "from _pytest import terminal; globals()['work'] = None; terminal.TerminalReporter.summary_stats = None",
+        "7 passed",
+        test=SIX_SOUND,
+    ),
+    _spoils(
+        "that lets no file be opened any more",
+        "import resource; resource.setrlimit(resource.RLIMIT_NOFILE, (12, 12))",
+        "7 passed",
+        test=SIX_SOUND,
+        command=WITH_TORCH,
+    ),
     _spoils("that replaces time", "time.monotonic = time.perf_counter_ns = time.time = lambda: 0"),
     Fault(
         name="a test removes its worker's folder",

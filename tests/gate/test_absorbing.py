@@ -272,6 +272,26 @@ def test_a_test_that_fails_beside_others_is_tried_once_more_without_them() -> No
     )
 
 
+@pytest.mark.parametrize(
+    ("crashed", "pending"),
+    [
+        (NAMES[3:4], [(NAMES[3],), NAMES[4:], (HARMED,)]),
+        ((), [NAMES[3:6], NAMES[6:], (HARMED,)]),
+    ],
+    ids=["during a test", "between two"],
+)
+def test_what_failed_before_its_process_died_is_tried_once_more(
+    crashed: tuple[str, ...], pending: list[tuple[str, ...]]
+) -> None:
+    state = absorbed(
+        make_process(NAMES[:3], crashed=crashed, end=ProcessEnd.FAILED, failure="died", failing=[HARMED])
+    )
+
+    assert [planned.assignment.cases for planned in state.pending] == pending
+    assert measured(state) == {FIRST, NAMES[2]}
+    assert state.doubts[HARMED] == "it failed beside other tests of its process: no message"
+
+
 def test_its_second_failure_is_its_own() -> None:
     state = absorbed(make_process(NAMES, failing=[HARMED, *OTHERS[:1]]))
     assert [planned.assignment.cases for planned in state.pending] == [(HARMED, OTHERS[0])]
