@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.baselines.failed_saves import FailedSave, store_failed_saves
 from pytest_nsight.baselines.store import load, save
 from pytest_nsight.cli import main
 from tests.baselines.examples import run
@@ -141,6 +142,18 @@ def test_list_and_show_select_by_words(project: Path, capsys: pytest.CaptureFixt
     assert f"{MODEL}: 7 stored cases, 7 runs" in capsys.readouterr().out
     assert main(["baselines", "show", "test_a.py", "kept"]) == 0
     assert f"{MODEL}: {KEPT}, 1 run" in capsys.readouterr().out
+
+
+def test_list_names_the_selected_cases_whose_save_failed(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    failed = [FailedSave(case, "2026-11-25T10:00:00", "assert 1 == 2") for case in (KEPT, SKIPPED)]
+    store_failed_saves(project / "baselines", MODEL, failed, settled=())
+
+    assert main(["baselines", "list", "test_a.py"]) == 0
+
+    *_, last = capsys.readouterr().out.splitlines()
+    assert last == f"{KEPT}: its save of 2026-11-25 failed (assert 1 == 2); save it again with --nsight-save"
+    assert main(["baselines", "list", "test_old.py"]) == 0
+    assert "failed" not in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

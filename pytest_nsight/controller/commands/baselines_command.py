@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pytest_nsight.baselines.failed_saves import store_failed_saves
+from pytest_nsight.baselines.failed_saves import load_failed_saves, store_failed_saves
 from pytest_nsight.baselines.inventory import (
     StoredCase,
     list_cases,
@@ -17,6 +17,7 @@ from pytest_nsight.baselines.inventory import (
 from pytest_nsight.controller.collection.collected_tests import list_tests
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count
+from pytest_nsight.model.values import Subject
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.stored_cases import render_list, render_saves
 
@@ -52,12 +53,23 @@ class GoneCases:
 
 
 def list_stored(query: BaselinesQuery, width: int) -> str:
-    """A table of the stored cases for each GPU model.
+    """A table of the stored cases for each GPU model, and under it the selected cases whose last save failed.
 
     Raises:
         NsightError: nothing is stored there, or a file is damaged.
     """
-    return "\n\n".join(render_list(cases, width) for cases in _select(query))
+    return "\n\n".join(
+        "\n".join([render_list(cases, width), *_list_failed_saves(query, cases[0].model)])
+        for cases in _select(query)
+    )
+
+
+def _list_failed_saves(query: BaselinesQuery, model: str) -> list[str]:
+    return [
+        visible(f"{one.case}: {one.sentence}; save it again with --nsight-save")
+        for one in load_failed_saves(query.folder, model).values()
+        if Subject(one.case).holds(query.words)
+    ]
 
 
 def show_stored(query: BaselinesQuery, width: int) -> str:
