@@ -9,6 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import random
+import resource
 import signal
 import sys
 from collections.abc import Callable, Iterator
@@ -99,6 +100,18 @@ def _cancel_alarm(is_pending: bool) -> None:  # noqa: FBT001 - a setting's value
     signal.setitimer(signal.ITIMER_REAL, 0)
 
 
+def _limit(name: str, kind: int) -> Setting:
+    """A limit of the process that a test may lower. Some libraries raise one on import, and need it so."""
+    found, _ = resource.getrlimit(kind)
+
+    def read() -> int:
+        now, _ = resource.getrlimit(kind)
+        is_raised = now == resource.RLIM_INFINITY or (found != resource.RLIM_INFINITY and now > found)
+        return found if is_raised else now
+
+    return Setting(name, read, lambda limit: resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1])))
+
+
 _PYTHON = (
     Setting("working directory", os.getcwd, os.chdir),
     Setting("sys.path", lambda: tuple(sys.path), _set_sys_path),
@@ -108,6 +121,10 @@ _PYTHON = (
     Setting("recursion limit", _read_recursion_limit, sys.setrecursionlimit),
     Setting("thread switch interval", sys.getswitchinterval, sys.setswitchinterval),
     Setting("CPU affinity", lambda: os.sched_getaffinity(0), lambda cpus: os.sched_setaffinity(0, cpus)),
+    _limit("limit of open files", resource.RLIMIT_NOFILE),
+    _limit("limit of file size", resource.RLIMIT_FSIZE),
+    _limit("limit of memory", resource.RLIMIT_AS),
+    _limit("limit of CPU time", resource.RLIMIT_CPU),
     Setting("pending alarm", _has_pending_alarm, _cancel_alarm),
     Setting("random numbers of Python", random.getstate, random.setstate, is_reported=False),
 )

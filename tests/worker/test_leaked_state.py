@@ -68,6 +68,10 @@ CHANGES = {
     ),
     "pending alarm": ("signal.alarm(60)", "signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)"),
     "umask": ("os.umask(0o123)", "os.umask(0o22) != 0o123"),
+    "limit of open files": (
+        "import resource as r; r.setrlimit(r.RLIMIT_NOFILE, (64, r.getrlimit(r.RLIMIT_NOFILE)[1]))",
+        "__import__('resource').getrlimit(__import__('resource').RLIMIT_NOFILE)[0] != 64",
+    ),
     "garbage collection": ("import gc; gc.disable()", "__import__('gc').isenabled()"),
 }
 
@@ -269,6 +273,22 @@ assert "umask" in state and "default dtype" not in state
 assert not {"torch", "numpy"} & set(sys.modules), "imported"
 """
     subprocess.run([sys.executable, "-c", code], check=True, timeout=100, env={**os.environ, "LEFT": "x"})
+
+
+def test_a_limit_that_a_library_raises_is_nobodys_change() -> None:
+    code = """
+import resource
+def limit(files):
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
+limit(64)
+from pytest_nsight.worker.leaked_state import StateReader, find_changes
+before = StateReader().read()
+limit(128)
+assert not find_changes(before, StateReader().read())
+limit(32)
+assert find_changes(before, StateReader().read()) == ("limit of open files",)
+"""
+    subprocess.run([sys.executable, "-c", code], check=True, timeout=100)
 
 
 def test_what_cannot_be_put_back_is_said() -> None:
