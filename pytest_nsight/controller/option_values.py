@@ -70,6 +70,8 @@ def refuse_empty(config: pytest.Config) -> None:
         value = config.getoption(f"nsight_{name}")
         if value is not None and not value.strip():
             raise UsageError(_explain_empty(f"--nsight-{name.replace('_', '-')}"))
+    if any(not glob.strip() for glob in config.getoption("nsight_affected_by") or ()):
+        raise UsageError(_explain_empty("--nsight-affected-by"))
 
 
 def _explain_empty(source: str) -> str:

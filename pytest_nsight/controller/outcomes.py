@@ -106,6 +106,10 @@ class _Crash:
     lineno: int
     message: str
 
+    def __str__(self) -> str:
+        """The line of --tb=line."""
+        return f"{self.path}:{self.lineno}: {self.message}"
+
 
 class VerdictText:
     """A failure's text: one sentence for each failing subject, and what the user may do about it."""

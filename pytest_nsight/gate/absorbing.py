@@ -14,7 +14,6 @@ from pytest_nsight.gate.case_outcomes import (
     CaseOutcomes,
     has_only_passed,
     list_failed,
-    list_settled,
     note_harmed,
     sort_cases,
 )
@@ -57,7 +56,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     latest = ""
     for process in processes:
         cases = _list_asked(process, planned.assignment.cases)
-        outcome = sort_cases(process, cases, list_settled(state, cases))
+        outcome = sort_cases(process, cases, list_failed(state), state.doubts)
         state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
         again += outcome.again
         latest = next(iter((*outcome.failed.values(), *outcome.doubts.values())), latest)

@@ -1,7 +1,7 @@
 """Which cases of a process count, which have failed for good, and which another process measures again.
 
 A case whose process failed, or whose record is damaged, is measured again in a fresh process, and a suspect in a
-process of its own. A test that fails by itself beside others is tried once more without them.
+process of its own. A test that fails by itself beside others is tried again without them.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ from pytest_nsight.protocol.manifest_events import first_line_of, last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _FAILED_BESIDE_OTHERS = "it failed beside other tests of its process"
+_FAILED_AGAIN = "it failed beside other tests of two processes"
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,29 +41,24 @@ def list_failed(state: GateState) -> frozenset[str]:
     return frozenset(case for case, reports in state.reports.items() if _any_failed(reports))
 
 
-def list_settled(state: GateState, cases: Sequence[str]) -> frozenset[str]:
-    """The cases whose own failure counts.
-
-    Args:
-        state: before their process.
-        cases: of the process. One that measures only what is measured again is the last try of all of them.
-    """
-    is_last_try = all(case in state.doubts for case in cases)
-    return list_failed(state) | frozenset(cases if is_last_try else ())
-
-
-def sort_cases(process: MeasuredProcess, cases: Sequence[str], settled: Collection[str]) -> CaseOutcomes:
+def sort_cases(
+    process: MeasuredProcess, cases: Sequence[str], failed: Collection[str], doubts: Mapping[str, str]
+) -> CaseOutcomes:
     """Which cases count, which have failed for good, and which are measured again.
 
     Args:
         process: what was measured.
         cases: those that it had to measure, in its order.
-        settled: cases whose own failure counts without another try, from `list_settled`.
+        failed: cases that had failed by themselves before it, for good.
+        doubts: case -> why it was to be measured again, before this process.
     """
     ended = [case for case in process.manifest.ended if case in cases]
     # A test that reports its own failure needs no record.
     damaged = [case for case in ended if case in process.problems and has_only_passed(process.manifest, case)]
-    harmed = () if process.manifest.tree == OTHER_TREE else _list_harmed(process, cases, settled)
+    harmed: dict[str, str] = {}
+    if process.manifest.tree != OTHER_TREE:
+        settled = {*failed, *_list_settled(process, cases, doubts)}
+        harmed = _doubt_harmed(process, _list_harmed(process, cases, settled), doubts)
     if process.end is ProcessEnd.COMPLETE:
         return _sort_complete(process, cases, [case for case in ended if case not in harmed], damaged, harmed)
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
@@ -70,8 +66,22 @@ def sort_cases(process: MeasuredProcess, cases: Sequence[str], settled: Collecti
         return CaseOutcomes(complete, {})
     if process.has_died_after_tests:
         # Any of them may be the cause.
-        return _sort_failed(process, cases, (), ())
+        return _sort_failed(process, cases, (), {})
     return _sort_failed(process, cases, tuple(case for case in complete if case not in harmed), harmed)
+
+
+def _list_settled(process: MeasuredProcess, cases: Sequence[str], doubts: Mapping[str, str]) -> tuple[str, ...]:
+    """The cases whose own failure counts, as it is the last try of each.
+
+    A process that measures only what is measured again is the last try of what was no test's own failure. What had
+    failed by itself is tried with others twice, as the one that harmed it may be among those, and on from there as
+    long as some of them pass.
+    """
+    if any(case not in doubts for case in cases):
+        return ()
+    has_passed = any(not _has_failed(process.manifest, case) for case in cases)
+    open_doubts = (_FAILED_BESIDE_OTHERS, *((_FAILED_AGAIN,) if has_passed else ()))
+    return tuple(case for case in cases if not doubts[case].startswith(open_doubts))
 
 
 def _list_harmed(process: MeasuredProcess, cases: Sequence[str], settled: Collection[str]) -> tuple[str, ...]:
@@ -93,7 +103,7 @@ def _sort_complete(
     cases: Sequence[str],
     ended: Sequence[str],
     damaged: Sequence[str],
-    harmed: tuple[str, ...],
+    harmed: Mapping[str, str],
 ) -> CaseOutcomes:
     """The cases of a process that came to its end."""
     is_alone = len(cases) == 1
@@ -106,25 +116,37 @@ def _sort_complete(
     is_cut_short = (process.is_ranked and bool(ended)) or lost is not None
     failed = {case: process.problems[case] for case in damaged if is_alone}
     doubts = {case: process.problems[case] for case in damaged}
-    doubts.update(_doubt_harmed(process, harmed))
+    doubts.update(harmed)
     if lost is not None:
         doubts.update(dict.fromkeys(victims, lost.text))
     suspects = [case for case in damaged if case not in victims and not is_alone]
     again = (
         *((case,) for case in victims),
         *_isolate(suspects),
-        *((harmed,) if harmed else ()),
+        *_group_harmed(harmed),
         *((unstarted,) if is_cut_short and unstarted else ()),
     )
     return CaseOutcomes(complete, failed, again, doubts)
 
 
-def _doubt_harmed(process: MeasuredProcess, harmed: Sequence[str]) -> dict[str, str]:
-    return {case: f"{_FAILED_BESIDE_OTHERS}: {_own_failure(process.manifest, case)}" for case in harmed}
+def _doubt_harmed(process: MeasuredProcess, harmed: Sequence[str], doubts: Mapping[str, str]) -> dict[str, str]:
+    """Case -> why it is tried again."""
+    found = {}
+    for case in harmed:
+        how = _FAILED_AGAIN if _has_failed_before(doubts.get(case, "")) else _FAILED_BESIDE_OTHERS
+        found[case] = f"{how}: {_own_failure(process.manifest, case)}"
+    return found
+
+
+def _group_harmed(harmed: Mapping[str, str]) -> tuple[tuple[str, ...], ...]:
+    """All together; at the third try the first one, which may have harmed those behind it, for itself."""
+    again = [case for case, doubt in harmed.items() if doubt.startswith(_FAILED_AGAIN)]
+    groups = ([case for case in harmed if case not in again], again[:1], again[1:])
+    return tuple(tuple(group) for group in groups if group)
 
 
 def _sort_failed(
-    process: MeasuredProcess, cases: Sequence[str], complete: tuple[str, ...], harmed: tuple[str, ...]
+    process: MeasuredProcess, cases: Sequence[str], complete: tuple[str, ...], harmed: Mapping[str, str]
 ) -> CaseOutcomes:
     """The cases of a process that failed: the one that it was running when it did is measured alone."""
     manifest = process.manifest
@@ -138,7 +160,7 @@ def _sort_failed(
         # Another process would fail before its first test, too.
         return CaseOutcomes(complete, dict.fromkeys(left, process.failure))
     suspects = [case for case in left if case in manifest.started and case not in manifest.ended]
-    doubts = {**dict.fromkeys(suspects or left, process.failure), **_doubt_harmed(process, harmed)}
+    doubts = {**dict.fromkeys(suspects or left, process.failure), **harmed}
     if process.overdue in left:
         others = tuple(case for case in left if case != process.overdue)
         return CaseOutcomes(complete, {process.overdue: process.failure}, (others,) if others else (), doubts)
@@ -151,12 +173,17 @@ def _sort_failed(
     else:
         half = 0 if process.failed_in_canary else (len(rest) + 1) // 2
         groups = [rest[:half], rest[half:]]
-    return CaseOutcomes(complete, {}, tuple(tuple(group) for group in (*groups, harmed) if group), doubts)
+    again = (*(tuple(group) for group in groups if group), *_group_harmed(harmed))
+    return CaseOutcomes(complete, {}, again, doubts)
 
 
 def _isolate(damaged: Sequence[str]) -> tuple[tuple[str, ...], ...]:
     """The first damaged case alone, because it may have damaged the other records, and the others together."""
     return tuple(tuple(group) for group in (damaged[:1], damaged[1:]) if group)
+
+
+def _has_failed_before(doubt: str) -> bool:
+    return doubt.startswith((_FAILED_BESIDE_OTHERS, _FAILED_AGAIN))
 
 
 def note_harmed(doubts: Mapping[str, str], manifest: Manifest, complete: Sequence[str]) -> list[str]:
@@ -165,7 +192,7 @@ def note_harmed(doubts: Mapping[str, str], manifest: Manifest, complete: Sequenc
         f"{case} {doubts[case].removeprefix('it ')}; in a fresh process it does not: another test has changed what "
         "it depends on, or it fails at random"
         for case in complete
-        if doubts.get(case, "").startswith(_FAILED_BESIDE_OTHERS) and not _has_failed(manifest, case)
+        if _has_failed_before(doubts.get(case, "")) and not _has_failed(manifest, case)
     ]
 
 

@@ -24,6 +24,7 @@ from pytest_nsight.judge.drift_and_modes import (
     find_drift,
     find_modes,
 )
+from pytest_nsight.judge.environment_checks import leave_out_disturbed
 from pytest_nsight.model.values import LOW_SHARE, RunSummary
 
 TRIM = 0.25
@@ -244,12 +245,14 @@ def locate_all(
 def typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
     """The single time in ns that reports show for several runs: the geometric mean of their locations.
 
-    As in a comparison, runs that drift or whose clock changed count only where all do.
+    As in a comparison, runs that other programs disturbed, that drift, or whose clock changed count only where all
+    do.
 
     Args:
         runs: at least one, each with rounds of this metric.
         metric: the duration in question.
     """
+    runs = leave_out_disturbed(runs, fewest=1)
     found = locate_all(runs, metric)
     if found.unlocated:
         # Rounds of 0 ns, such as copies that do not occur, have no logarithm.

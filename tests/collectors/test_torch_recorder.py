@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from pytest_nsight.collectors.base import RecordingOptions
 from pytest_nsight.collectors.lookup import find_factory
 from pytest_nsight.collectors.torch.event_checks import parse_written
+from pytest_nsight.model.errors import TraceError
 
 torch = pytest.importorskip("torch")
 
@@ -54,6 +57,24 @@ def test_every_name_comes_back(record):
 
     assert [trace.strings[number] for number in trace.ranges.name] == list(NAMES)
     assert trace.ranges.payload.tolist() == list(range(len(NAMES)))
+
+
+@pytest.mark.slow
+def test_a_case_whose_file_a_test_has_damaged_costs_its_own_record_only(record, tmp_path):
+    record(["first"])
+    (first,) = tmp_path.glob("trace-*")
+    first = first.rename(tmp_path / "trace-9999.json.gz")
+    record(["second"])
+    (second,) = {*tmp_path.glob("trace-*")} - {first}
+    collector = find_factory("torch").make_collector(RecordingOptions())
+
+    first.write_bytes(gzip.compress(b"{}"))
+    trace = collector.collect(tmp_path)
+    assert [trace.strings[number] for number in trace.ranges.name] == ["second"]
+
+    second.write_bytes(b"")
+    with pytest.raises(TraceError, match=second.name):
+        collector.collect(tmp_path)
 
 
 @pytest.mark.slow

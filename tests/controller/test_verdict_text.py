@@ -28,3 +28,5 @@ def test_a_failure_is_as_wide_as_the_terminal_but_for_its_commands(width: int) -
     assert lines[-len(commands) :] == commands
     assert max(map(len, lines[: -len(commands)])) <= width
     assert " ".join(" ".join(lines).split()) == " ".join(str(text).split()), "nothing is lost"
+    # As --tb=line prints it.
+    assert str(text.reprcrash).startswith("test_x.py:2: ")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
@@ -292,17 +293,53 @@ def test_what_failed_before_its_process_died_is_tried_once_more(
     assert state.doubts[HARMED] == "it failed beside other tests of its process: no message"
 
 
-def test_its_second_failure_is_its_own() -> None:
-    state = absorbed(make_process(NAMES, failing=[HARMED, *OTHERS[:1]]))
-    assert [planned.assignment.cases for planned in state.pending] == [(HARMED, OTHERS[0])]
+def test_what_fails_in_each_of_its_processes_fails_for_good() -> None:
+    pair = (HARMED, OTHERS[0])
+    state = absorbed(make_process(NAMES, failing=pair))
+    assert [planned.assignment.cases for planned in state.pending] == [pair]
 
-    state = absorb(state, [make_process([HARMED, OTHERS[0]], failing=[HARMED, OTHERS[0]])])
+    # The first of a process cannot have been harmed there, but it may have harmed the second one.
+    state = absorb(state, [make_process(pair, failing=pair)])
+    assert [planned.assignment.cases for planned in state.pending] == [(OTHERS[0],)]
+    state = absorb(state, [make_process(OTHERS[:1], failing=OTHERS[:1])])
 
     assert not state.pending
     assert not state.problems
     assert not state.notes
     assert not state.has_passed(HARMED)
     assert not state.has_passed(OTHERS[0])
+
+
+class Shuffled(Machine):
+    """Cases in random order: behind one that leaks all fail, and a broken one fails anywhere."""
+
+    def __init__(self, seed: int, *, leaking: Sequence[str], broken: Sequence[str]) -> None:
+        super().__init__()
+        self._random = random.Random(seed)
+        self._leaking, self._broken = leaking, broken
+
+    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> Sequence[MeasuredProcess]:
+        self.assignments.append(assignment)
+        order = self._random.sample(assignment.cases, len(assignment.cases))
+        first = next((number for number, case in enumerate(order) if case in self._leaking), len(order))
+        return (make_process(order, failing={*order[first + 1 :], *set(order) & set(self._broken)}),)
+
+
+@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize(
+    ("leaking", "broken"),
+    [(NAMES[:1], NAMES[:1]), (NAMES[:2], ()), (NAMES[:1], NAMES[5:]), ((), NAMES[2:])],
+    ids=["one that fails, too", "two that pass", "one, and three are broken", "none, and most are broken"],
+)
+def test_only_what_is_broken_fails_whoever_leaks(seed: int, leaking: Sequence[str], broken: Sequence[str]) -> None:
+    machine = Shuffled(seed, leaking=leaking, broken=broken)
+
+    state = run(machine)
+
+    assert {name for name in NAMES if not state.has_passed(name)} == set(broken)
+    assert not state.problems
+    assert not state.pending
+    assert len(machine.assignments) <= 8
 
 
 def test_what_failed_for_good_is_in_no_process_that_has_not_begun() -> None:

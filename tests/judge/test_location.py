@@ -94,7 +94,12 @@ def test_the_typical_time_is_that_of_the_runs_that_are_compared() -> None:
     drifting = replace(still[0], run="d", rounds={"kernel": tuple(100_000 + 5_000 * step for step in range(20))})
 
     assert typical_ns(still, "kernel") == pytest.approx(200_000, rel=1e-4), "the geometric mean"
+    disturbed = replace(drifting, clocks=replace(drifting.clocks, processor_lost=0.5))
+
     assert typical_ns([*still, drifting], "kernel") == typical_ns(still, "kernel")
+    assert typical_ns([*still, disturbed], "kernel") == typical_ns(still, "kernel")
+    noisy = replace(still[1], clocks=disturbed.clocks)
+    assert typical_ns([still[0], noisy], "kernel") == pytest.approx(100_000, rel=1e-4)
     assert typical_ns([drifting], "kernel") > 100_000
     assert (has_one_level(still[0], "kernel"), has_one_level(drifting, "kernel")) == (True, False)
     assert explain_no_level([*still, drifting], "kernel") == ""
