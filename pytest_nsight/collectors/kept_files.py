@@ -41,8 +41,7 @@ class KeptFiles:
     def collect(self, folder: Path) -> Trace:
         """The trace of a run that has just ended.
 
-        A file that a test has damaged, as by a patched `json.dump`, is left out: its case then lacks its rounds,
-        and no other does.
+        A file that a test has damaged is left out: its case then lacks its rounds, and no other does.
 
         Raises:
             TraceError: its worker wrote nothing, or nothing that can be read.

@@ -60,6 +60,24 @@ def test_every_name_comes_back(record):
 
 
 @pytest.mark.slow
+def test_a_test_that_replaces_functions_of_json_is_recorded_all_the_same(tmp_path, monkeypatch):
+    factory = find_factory("torch")
+    recorder = factory.make_recorder(tmp_path)
+    recorder.start()
+    with monkeypatch.context() as patched:
+        for name in ("dump", "dumps", "loads"):
+            patched.setattr(json, name, lambda *_given, **_named: {})
+        recorder.push("replaced", 0)
+        torch.ones(4) + 1
+        recorder.pop()
+        recorder.stop()
+
+    trace = factory.read_kept(tmp_path)
+
+    assert [trace.strings[number] for number in trace.ranges.name] == ["replaced"]
+
+
+@pytest.mark.slow
 def test_a_case_whose_file_a_test_has_damaged_costs_its_own_record_only(record, tmp_path):
     record(["first"])
     (first,) = tmp_path.glob("trace-*")
