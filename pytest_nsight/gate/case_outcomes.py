@@ -16,7 +16,7 @@ from pytest_nsight.protocol.manifest_events import first_line_of, last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _FAILED_BESIDE_OTHERS = "it failed beside other tests of its process"
-_FAILED_AGAIN = "it failed beside other tests of two processes"
+_FAILED_AGAIN = "it failed beside other tests of several processes"
 
 
 @dataclass(frozen=True, slots=True)
