@@ -1,11 +1,13 @@
-"""What a release must show on GPUs, on a machine with two boards of one model.
+"""What a release must show on GPUs, on a machine with two boards of one model, or four.
 
-    python -m tests.gpu.release FOLDER identity answers foreign --seconds 560
+    python -m tests.gpu.release FOLDER identity,answers,foreign --seconds 560
+    python -m tests.gpu.release FOLDER identity,foreign study,forced --seconds 560
     python -m tests.gpu.release FOLDER --seconds 300
 
-The first command starts the plans in a process of its own and waits; the second one waits on. Both end after so
-many seconds at most, or when all is done, and print what has ended. FOLDER/results has the log and the result of
-each step as soon as it has ended, so whatever ends the machine loses one step of each board.
+The first two commands start plans in a process of its own and wait; each list is for a pair of boards. The third
+one waits on. All end after so many seconds at most, or when all is done, and print what has ended. FOLDER/results
+has the log and the result of each step as soon as it has ended, so whatever ends the machine loses one step of each
+board.
 """
 
 from __future__ import annotations
@@ -22,20 +24,21 @@ from pathlib import Path
 from tests.gpu.release.lane import Lane
 from tests.gpu.release.plans import PLANS, PROJECT
 
-_BOARDS = 2
 _DONE = "done"
 
 
-def run(folder: Path, names: Sequence[str]) -> None:
-    """Runs plans one after the other, on each board for itself."""
+def run(folder: Path, pairs: Sequence[Sequence[str]]) -> None:
+    """Runs the plans of each pair of boards one after the other, on each board for itself."""
     ended, lock = set[str](), threading.Lock()
-    lanes = [Lane(number, folder / f"lane-{number}", folder / "results", ended, lock) for number in range(_BOARDS)]
+    lanes = [
+        Lane(number, folder / f"lane-{number}", folder / "results", ended, lock) for number in range(2 * len(pairs))
+    ]
     for lane in lanes:
         lane.prepare(PROJECT)
 
     def follow(lane: Lane) -> None:
         try:
-            for name in names:
+            for name in pairs[lane.number // 2]:
                 PLANS[name](lane)
         finally:
             lane.finish()
@@ -65,15 +68,16 @@ def main() -> int:
     """Starts what is asked for, and waits."""
     parser = argparse.ArgumentParser(prog="python -m tests.gpu.release")
     parser.add_argument("folder", type=Path, help="of lanes and results; plans begin in an empty one")
-    parser.add_argument("plans", nargs="*", metavar="PLAN", help=", ".join(PLANS))
+    parser.add_argument("plans", nargs="*", metavar="PLAN,...", help=f"for each pair of boards: {', '.join(PLANS)}")
     parser.add_argument("--seconds", type=float, default=560, help="to wait at most (default: 560)")
     parser.add_argument("--here", action="store_true", help="run the plans in this process")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
-    if unknown := set(arguments.plans) - set(PLANS):
+    pairs = [names.split(",") for names in arguments.plans]
+    if unknown := {name for names in pairs for name in names} - set(PLANS):
         parser.error(f"there is no plan {', '.join(sorted(unknown))}")
     if arguments.here:
-        run(folder, arguments.plans)
+        run(folder, pairs)
         (folder / _DONE).touch()
         return 0
     if arguments.plans:

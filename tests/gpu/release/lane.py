@@ -23,7 +23,7 @@ class Lane:
     """A board and what runs on it.
 
     Attributes:
-        number: of the board, from 0.
+        number: of the board, from 0; boards 0 and 1 are a pair, as are 2 and 3.
         folder: of the lane; holds its tree.
         results: where logs and results of all lanes go.
         ended: names of the steps that have ended, of all lanes.
@@ -41,6 +41,16 @@ class Lane:
         """The lane's copy of the project."""
         return self.folder / "tree"
 
+    @property
+    def second(self) -> bool:
+        """Whether this is the second board of its pair."""
+        return self.number % 2 == 1
+
+    @property
+    def other(self) -> int:
+        """Number of the pair's other board."""
+        return self.number ^ 1
+
     def prepare(self, project: Path) -> None:
         """Copies the project, and makes it a repository with one commit, for comparisons with HEAD."""
         shutil.rmtree(self.folder, ignore_errors=True)
@@ -54,12 +64,22 @@ class Lane:
         """Lets the next step compile and tune anew."""
         shutil.rmtree(self.folder / "caches", ignore_errors=True)
 
-    def run(self, name: str, *command: str, **variables: str) -> None:
+    def run(self, name: str, *command: str, packages: str = "", **variables: str) -> None:
         """Runs Python in the lane's tree; a log has its output, and a line of steps.jsonl says how it ended.
 
         Each line of the log begins with the seconds since the start, since device time is short.
+
+        Args:
+            name: of the step.
+            command: what follows `python`.
+            packages: a folder of RELEASE_PACKAGES whose packages this step alone finds, where there is one.
+            variables: of the environment.
         """
         caches = self.folder / "caches"
+        places = [str(self.tree)]
+        if packages and (folder := os.environ.get("RELEASE_PACKAGES")):
+            places.append(str(Path(folder, packages)))
+        places += filter(None, [os.environ.get("PYTHONPATH")])
         environ = {
             **os.environ,
             "CUDA_VISIBLE_DEVICES": str(self.number),
@@ -68,7 +88,7 @@ class Lane:
             "TRITON_CACHE_DIR": str(caches / "triton"),
             "TORCHINDUCTOR_CACHE_DIR": str(caches / "inductor"),
             "CUDA_CACHE_PATH": str(caches / "cuda"),
-            "PYTHONPATH": os.pathsep.join([str(self.tree), *filter(None, [os.environ.get("PYTHONPATH")])]),
+            "PYTHONPATH": os.pathsep.join(places),
             "PYTEST_NSIGHT_REQUIRE_GPU": "1",
             "PYTEST_NSIGHT_REQUIRE_NCU": "1",
             "PYTEST_NSIGHT_REQUIRE_FOREIGN": "1",
@@ -99,9 +119,10 @@ class Lane:
             file.write(json.dumps(step) + "\n")
             self.ended.add(label)
 
-    def pytest(self, name: str, *arguments: str) -> None:
+    def pytest(self, name: str, *arguments: str, packages: str = "") -> None:
         """Runs tests."""
-        self.run(name, "-m", "pytest", "-p", "no:cacheprovider", "-n", "0", "-m", "", "-q", *arguments)
+        options = ["-p", "no:cacheprovider", "-n", "0", "-m", "", "-q"]
+        self.run(name, "-m", "pytest", *options, *arguments, packages=packages)
 
     def gate(self, name: str, *arguments: str, **variables: str) -> None:
         """Measures at a band of 1 %; the result is in NAME.json."""
@@ -113,9 +134,8 @@ class Lane:
         self.ended.add(f"{_EVERYTHING}-{self.number}")
 
     def wait_for(self, name: str) -> None:
-        """Waits until the other lane has ended a step, or everything."""
-        other = 1 - self.number
-        while not self.ended & {f"{name}-{other}", f"{_EVERYTHING}-{other}"}:
+        """Waits until the other lane of the pair has ended a step, or everything."""
+        while not self.ended & {f"{name}-{self.other}", f"{_EVERYTHING}-{self.other}"}:
             time.sleep(_POLL_S)
 
 

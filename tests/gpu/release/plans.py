@@ -1,4 +1,4 @@
-"""What runs on the boards: a plan is a function of a lane, and both lanes run the same one."""
+"""What runs on the boards: a plan is a function of a lane, and both lanes of a pair run the same one."""
 
 from __future__ import annotations
 
@@ -11,18 +11,19 @@ from tests.gpu.release.lane import Lane
 Plan = Callable[[Lane], None]
 
 _WITHOUT_TORCH = "tests/gpu/test_without_torch.py"
+_OTHERS_SCRIPTS = "tests/gpu/foreign/test_benchmark_scripts.py"
 _SOFTMAX = "tl.exp(x - tl.max(x, axis=1)[:, None])"
 _OTHER_SOFTMAX = "tl.exp2(1.4426950408889634 * (x - tl.max(x, axis=1)[:, None]))"
 
 
-def programs(half: int) -> list[str]:
-    """Node ids of every second foreign program."""
-    return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in list(PROGRAMS)[half::2]]
+def programs(board: int) -> list[str]:
+    """Node ids of every second foreign program, for a board's number."""
+    return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in list(PROGRAMS)[board % 2 :: 2]]
 
 
 def identity(lane: Lane) -> None:
     """What is unchanged is IDENTICAL, what is changed is seen: mutations, two trees, a changed kernel, bisect."""
-    if lane.number == 0:
+    if not lane.second:
         lane.run("mutations", "-m", "benchmarks.cupti.identify")
         lane.gate("untouched", "--nsight-against=HEAD", "perf_tests")
         softmax = lane.tree / "kernels/softmax.py"
@@ -33,36 +34,36 @@ def identity(lane: Lane) -> None:
         softmax.write_text(before)
     # The project's baselines are of other boards.
     lane.gate("new-board", "perf_tests")
-    lane.pytest("bisect", "tests/gpu/test_bisect.py", "-k", "percent" if lane.number else "not percent")
+    lane.pytest("bisect", "tests/gpu/test_bisect.py", "-k", "percent" if lane.second else "not percent")
 
 
 def answers(lane: Lane) -> None:
     """Bottleneck classes, and what Nsight Compute says of a regression."""
-    lane.pytest("answers", "tests/gpu/test_bottlenecks.py" if lane.number else "tests/gpu/test_drill.py")
+    lane.pytest("answers", "tests/gpu/test_bottlenecks.py" if lane.second else "tests/gpu/test_drill.py")
 
 
 def compilers(lane: Lane) -> None:
     """Foreign programs whose compiler chooses kernels: saved, and checked on the other board with empty caches."""
-    chosen = [[one for one in programs(half) if "max-autotune" in one or "[jax-" in one] for half in range(2)]
-    lane.gate(
-        "save-compiled", "--nsight-save", "--nsight-runs=3", *_stored(lane, lane.number), *chosen[lane.number]
+    own, others = (
+        [one for one in programs(number) if "max-autotune" in one or "[jax-" in one]
+        for number in (lane.number, lane.other)
     )
+    lane.gate("save-compiled", "--nsight-save", "--nsight-runs=3", *_stored(lane, lane.number), *own)
     lane.wait_for("save-compiled")
     lane.forget_caches()
-    other = 1 - lane.number
-    lane.gate("cross-compiled", *_stored(lane, other), *chosen[other])
+    lane.gate("cross-compiled", *_stored(lane, lane.other), *others)
 
 
 def autotuners(lane: Lane) -> None:
     """What autotuners and compilers choose anew."""
     chosen_by_compilers = "compiler_chose or xla"
-    chosen = chosen_by_compilers if lane.number else f"not ({chosen_by_compilers})"
+    chosen = chosen_by_compilers if lane.second else f"not ({chosen_by_compilers})"
     lane.pytest("autotuners", "tests/gpu/test_autotuners.py", "-k", chosen)
 
 
 def faults(lane: Lane) -> None:
     """Tests that spoil their process or the device, each among twenty sound ones; CuPy and JAX without torch."""
-    if lane.number == 0:
+    if not lane.second:
         lane.pytest("faults", "tests/gpu/test_faults.py", "-n", "6")
     else:
         lane.pytest("without-torch", _WITHOUT_TORCH, "-k", "cupy or jax")
@@ -70,7 +71,8 @@ def faults(lane: Lane) -> None:
 
 def cuda_python(lane: Lane) -> None:
     """Numba and cuda.core without torch."""
-    lane.pytest("cuda-python", _WITHOUT_TORCH, "-k", "cuda_core" if lane.number else "numba")
+    chosen = "cuda_core" if lane.second else "numba"
+    lane.pytest("cuda-python", _WITHOUT_TORCH, "-k", chosen, packages="cuda-python")
 
 
 def foreign(lane: Lane) -> None:
@@ -99,14 +101,20 @@ def baselines(lane: Lane) -> None:
 
 
 def study(lane: Lane) -> None:
-    """Pools of the validation study: unchanged code with confirming runs, and more work."""
-    _collect(lane, "sound", "--minutes", "5", "--sound", "9", "--sessions", "1", "--confirming", "24")
-    _collect(lane, "inject", "--minutes", "9", "--inject", "54")
+    """Pools of the validation study: a session of unchanged code with confirming runs, and one to store."""
+    # Eight confirming runs of each of 25 cases, three in each process.
+    _collect(lane, "sound", "--minutes", "8", "--sound", "8", "--sessions", "1", "--confirming", "72")
+    _collect(lane, "stored", "--minutes", "2", "--sound", "8", "--sessions", "1")
+
+
+def injected(lane: Lane) -> None:
+    """A pool of the validation study with more work."""
+    _collect(lane, "inject", "--minutes", "7", "--inject", "54")
 
 
 def forced(lane: Lane) -> None:
-    """Checks of unchanged code, as many as 22 minutes allow; in each three random cases go through all looks."""
-    _collect(lane, "forced", "--minutes", "22", "--live", "60", "--forced")
+    """Checks of unchanged code, a minute each; in each three random cases go through all looks."""
+    _collect(lane, "forced", "--minutes", "22", "--live", "9", "--forced")
 
 
 def _collect(lane: Lane, name: str, *arguments: str) -> None:
@@ -121,8 +129,8 @@ def scripts(lane: Lane) -> None:
 
 def others_scripts(lane: Lane) -> None:
     """Other projects' own benchmark scripts; most of them take the time that one of them takes alone."""
-    chosen = "flash-linear-attention" if lane.number else "not flash-linear-attention"
-    lane.pytest("others-scripts", "tests/gpu/foreign/test_benchmark_scripts.py", "-k", chosen)
+    chosen = "flash-linear-attention" if lane.second else "not flash-linear-attention"
+    lane.pytest("others-scripts", _OTHERS_SCRIPTS, "-k", chosen, packages="others-scripts")
 
 
 def _stored(lane: Lane, of: int) -> list[str]:
@@ -141,8 +149,7 @@ def _check(lane: Lane, name: str) -> None:
 def _check_on_the_other_board(lane: Lane) -> None:
     lane.wait_for("save")
     lane.forget_caches()
-    other = 1 - lane.number
-    lane.gate("cross", *_stored(lane, other), *programs(other))
+    lane.gate("cross", *_stored(lane, lane.other), *programs(lane.other))
 
 
 PLANS: dict[str, Plan] = {
@@ -156,6 +163,7 @@ PLANS: dict[str, Plan] = {
     "foreign": foreign,
     "foreign-five": foreign_five,
     "identity": identity,
+    "injected": injected,
     "others-scripts": others_scripts,
     "scripts": scripts,
     "study": study,
