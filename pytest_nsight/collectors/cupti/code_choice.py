@@ -15,8 +15,8 @@ from dataclasses import replace
 from pytest_nsight.collectors.cupti.disassembly import disassemble
 from pytest_nsight.collectors.cupti.machine_code import KernelCode
 
-_LEAST_REGISTERS = 16
-"""That the driver gives a thread: records say this of kernels that need fewer."""
+_LEAST_REGISTERS, _LEAST_WITH_CALLS = 16, 32
+"""That the driver gives a thread, and one whose kernel calls functions of the driver, as assert and printf do."""
 
 _HOPPER, _DRIVERS_SHARED_BYTES = 90, 1024
 """From this architecture on the first bytes of static shared memory are the driver's; only some modules say so."""
@@ -43,12 +43,8 @@ def choose_code(name: str, found: Sequence[KernelCode], registers: int | None) -
     if not found:
         raise UnidentifiedError(f"the machine code of {name} was not seen")
     codes = {one.code.digest: one for one in found}
-    if len(codes) > 1 and registers is not None:
-        codes = {
-            digest: one
-            for digest, one in codes.items()
-            if max(one.code.registers, _LEAST_REGISTERS) == max(registers, _LEAST_REGISTERS)
-        }
+    if registers is not None:
+        codes = {digest: one for digest, one in codes.items() if _has_registers(one, registers)}
         if not codes:
             raise UnidentifiedError(f"no loaded module has a kernel {name} with {registers} registers")
     if len(codes) == 1:
@@ -57,6 +53,25 @@ def choose_code(name: str, found: Sequence[KernelCode], registers: int | None) -
     if joined is None:
         raise UnidentifiedError(f"{len(codes)} loaded modules have a kernel {name}, each with different code")
     return joined
+
+
+def check_registers(code: KernelCode, registers: int | None) -> None:
+    """Compares the code of a launch with its record, which says what ran.
+
+    Raises:
+        UnidentifiedError: another code ran.
+    """
+    if registers is not None and not _has_registers(code, registers):
+        raise UnidentifiedError(
+            f"its record says that {code.name} has {registers} registers, and its machine code says "
+            f"{code.code.registers}"
+        )
+
+
+def _has_registers(code: KernelCode, registers: int) -> bool:
+    """Whether a record of so many registers can be of this code."""
+    own = code.code.registers
+    return registers in (own, max(own, _LEAST_REGISTERS), max(own, _LEAST_WITH_CALLS))
 
 
 def _join(codes: Sequence[KernelCode]) -> KernelCode | None:

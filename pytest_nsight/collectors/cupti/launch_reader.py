@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_nsight.collectors.cupti.activity import Activity
 from pytest_nsight.collectors.cupti.call_parameters import Layout
-from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, choose_code
+from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, check_registers, choose_code
 from pytest_nsight.collectors.cupti.elf_file import CubinError
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, ObservedLaunch
@@ -212,7 +212,9 @@ class LaunchReader:
     def _choose_code(self, name: str, registers: int | None, launch: ObservedLaunch | None) -> KernelCode:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
         if launch is not None and launch.cubin:
-            return self._read_module(launch.cubin, name)
+            code = self._read_module(launch.cubin, name)
+            check_registers(code, registers)
+            return code
         found = self._find_codes(name)
         key = name, registers, len(found)
         if key not in self._chosen:
