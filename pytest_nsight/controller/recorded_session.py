@@ -12,7 +12,7 @@ from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.processes.child_process import read_tail
-from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, WORKER_LOG, Assignment
+from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, UNREAD_FILE, WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.worker_plan import has_plan
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
@@ -123,6 +123,8 @@ def _read_record(folder: Path) -> ProcessRecord:
     case = overdue.case if overdue is not None else ""
     if not manifest.rounds:
         return ProcessRecord(manifest, None, end, failure, overdue=case)
+    if (folder / UNREAD_FILE).exists():
+        return ProcessRecord(manifest, None, end, failure, read_tail(folder / UNREAD_FILE), overdue=case)
     try:
         return ProcessRecord(manifest, read_kept_trace(folder), end, failure, overdue=case)
     except (CollectorError, RecordingError) as error:

@@ -59,6 +59,9 @@ WORKER_LOG = "worker.log"
 INTERRUPTED_FILE = "interrupted"
 """In the folder of a run whose worker the user's interrupt ended."""
 
+UNREAD_FILE = "unread"
+"""In the folder of a run that has come to its end and whose record could not be read; holds why."""
+
 DIED_FILE = "died"
 """In the folder of a worker that a signal ended after its last test; it says how."""
 

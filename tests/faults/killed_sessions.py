@@ -118,10 +118,11 @@ FAULTS = (
     Fault(
         name="nsys is killed in its export",
         command=WITH_NSYS,
-        **IN_EXPORT,
+        **{**IN_EXPORT, "environ": {**FAKE_ENVIRONMENT, "NSYS_FAKE": "export-hangs-once"}},
         meanwhile=(send(KILL, "export"),),
+        # What this nsys exports then is no database.
         code=4,
-        says=("measure again",),
+        says=("measure again", "What it measured was measured again"),
     ),
     Fault(
         name="a session that is killed while nsys exports",

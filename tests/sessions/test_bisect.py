@@ -16,6 +16,7 @@ import pytest
 
 COMMAND = (sys.executable, "-m", "pytest_nsight.cli", "bisect")
 CLOCK = Path(__file__).parents[1] / "examples/clock_collector"
+PLUGINS = Path(__file__).parents[1] / "fakes/plugins"
 
 FUSED = "import torch\n\ndef work(x):\n    return x * 2.0\n"
 UNFUSED = "import torch\n\ndef work(x):\n    return (x + x).clone()\n"
@@ -128,6 +129,24 @@ def test_a_lost_fusion_among_commits_that_cannot_be_measured(tmp_path: Path) -> 
     assert found["comparison"]["ratio"] > 0
     assert (folder / "number").read_text() == before
     assert_clean(folder)
+
+
+@pytest.mark.slow
+def test_a_commit_whose_record_cannot_be_read_once_is_measured_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "repository"
+    files = {0: {"src/ops.py": FUSED, "test_case.py": SUITE}, 2: {"src/ops.py": UNFUSED}}
+    hashes = make_repository(folder, 2, files)
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS), prepend=os.pathsep)
+    monkeypatch.setenv("UNREAD", "2")
+
+    result = bisect(folder, "HEAD~2", "HEAD", "-k", "test_work", "-p", "unread", "--nsight-collector=torch")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    text = " ".join(result.stdout.split())
+    assert f"the first bad commit is {hashes[2][:7]}" in text
+    assert "3 commits of 3 measured, by structure" in text
 
 
 @pytest.mark.long

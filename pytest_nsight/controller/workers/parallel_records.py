@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,7 +15,7 @@ from pytest_nsight.controller.workers.worker_failure import (
 )
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, UNREAD_FILE, WORKER_LOG
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.worker_plan import (
     EXITS_FILE,
@@ -120,7 +120,7 @@ class _ParallelRun:
 def read_parallel_run(
     folder: Path, plan: WorkerPlan, code: int | None, reader: TraceReader
 ) -> tuple[ProcessRecord, ...]:
-    """What the workers of a run left behind.
+    """What the workers of a run left behind; a record whose trace could not be read says why.
 
     Args:
         folder: the run's.
@@ -129,7 +129,7 @@ def read_parallel_run(
         reader: gives each worker's trace.
 
     Raises:
-        CollectorError: no worker at all got as far as a test, or nobody's trace can be read.
+        CollectorError: no worker at all got as far as a test.
     """
     workers = [worker for group in plan.groups for worker in group.members]
     manifests = {worker.folder: read_manifest(folder / worker.folder / FILE_NAME) for worker in workers}
@@ -137,23 +137,19 @@ def read_parallel_run(
     refusals = [run.explain_refusal(worker) for worker in workers]
     if code is not None and all(refusals) and not any(manifest.rounds for manifest in manifests.values()):
         raise CollectorError(refusals[0])
-    records = tuple(run.read_group(group, reader) for group in plan.groups)
-    if code is not None and all(record.end is ProcessEnd.COMPLETE for record in records):
-        _raise_first_error(records)
-    return records
-
-
-def _raise_first_error(records: Sequence[ProcessRecord]) -> None:
-    for record in records:
-        if record.trace_error:
-            raise CollectorError(record.trace_error)
+    return tuple(run.read_group(group, reader) for group in plan.groups)
 
 
 def read_recorded_parallel_run(folder: Path, reader: TraceReader) -> tuple[ProcessRecord, ...]:
     """The records of a recorded run; its files show whether it was interrupted or failed.
 
     Raises:
-        CollectorError: see read_parallel_run.
+        CollectorError: see read_parallel_run; or a trace that could be read then cannot be read now.
     """
     code = None if (folder / INTERRUPTED_FILE).exists() else 0 if (folder / EXITS_FILE).exists() else 1
-    return read_parallel_run(folder, WorkerPlan.read(folder), code, reader)
+    records = read_parallel_run(folder, WorkerPlan.read(folder), code, reader)
+    is_complete = code is not None and all(record.end is ProcessEnd.COMPLETE for record in records)
+    errors = [record.trace_error for record in records if record.trace_error]
+    if is_complete and errors and not (folder / UNREAD_FILE).exists():
+        raise CollectorError(errors[0])
+    return records

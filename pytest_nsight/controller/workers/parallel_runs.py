@@ -12,6 +12,7 @@ from pytest_nsight.controller.workers.gpu_assignment import share_cases
 from pytest_nsight.controller.workers.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import CaseClock, Overdue, end_overdue
+from pytest_nsight.controller.workers.unread_records import UnreadRecords
 from pytest_nsight.controller.workers.worker_starter import (
     POLL_S,
     LiveSession,
@@ -57,6 +58,7 @@ class ParallelSource:
         self._canaries = session.canaries
         self._worker_gpus = tuple(worker_gpus)
         self._gpus = tuple(gpus)
+        self._unread = UnreadRecords()
         self._ranks = {case.id: case.ranks for case in cases}
         alone = [case for case in cases if case.ranks == 1 or self._lacks(case.ranks)]
         self._worker_of = share_cases(alone, len(worker_gpus))
@@ -91,6 +93,7 @@ class ParallelSource:
             with self._starter.start("pytest_nsight.supervisor", folder, assignment.tree) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(assignment.cases)))
             records = read_parallel_run(folder, plan, code, self._reader(folder))
+            self._unread.count(folder, records)
             # The next processes measure no canaries: their innocent cases must not fail the same way.
             self._canaries = self._canaries and not any(record.failed_in_canary for record in records)
             return summarise_records(records)

@@ -13,6 +13,7 @@ from pathlib import Path
 from pytest_nsight.controller.workers.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import read_overdue
+from pytest_nsight.controller.workers.unread_records import UnreadRecords
 from pytest_nsight.controller.workers.worker_failure import (
     describe_crash,
     describe_failed_start,
@@ -47,6 +48,7 @@ class LiveSource:
         self._keep = session.keep
         self._canaries = session.canaries
         self._upcoming: Sequence[Assignment] = ()
+        self._unread = UnreadRecords()
         self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
@@ -69,6 +71,7 @@ class LiveSource:
                 running.release(assignment)
                 code = self._starter.follow(running, len(assignment.cases), self._look_ahead)
             record = self._read_record(folder, code, was_overdue=running.process.was_overdue)
+            self._unread.count(folder, (record,))
             if record.failed_in_canary:
                 # The next process measures no canaries: its innocent cases must not fail the same way.
                 self._canaries = False
@@ -167,7 +170,5 @@ class LiveSource:
         try:
             trace = self._collector.collect(folder)
         except CollectorError as error:
-            if end is ProcessEnd.COMPLETE:
-                raise
             return ProcessRecord(manifest, None, end, failure, str(error))
         return ProcessRecord(manifest, trace, end, failure)
