@@ -93,6 +93,8 @@ def report_mutations(identifier: Identifier) -> None:
         wrong += not is_right
         seen = describe_change(before, after)
         line = {"finding": "mutation", "name": mutation.name, "right": is_right, "seen": seen, "why_none": why_none}
+        if not is_right:
+            line["launches"] = [str(one) for one in (*before.expand(), *after.expand())]
         print(json.dumps(line), flush=True)
     print(json.dumps({"finding": "mutations", "tried": len(MUTATIONS), "wrong": wrong}), flush=True)
 

@@ -24,7 +24,7 @@ _BLOCK = 1024
 _CUDA_C = """
 extern "C" __global__ void identity_sine(float* x, unsigned long long n) {
     unsigned long long i = blockIdx.x * 256ull + threadIdx.x;
-    if (i < n) x[i] = sinf(x[i]);
+    if (i < n) x[i] = sinf(x[i]) * %s;
 }
 """
 
@@ -156,11 +156,11 @@ def _multiply_tiles(stages: int) -> Callable[[], Body]:
     return build
 
 
-def _compiled(*options: str) -> Callable[[], Body]:
+def _compiled(*options: str, factor: str = "1.0f") -> Callable[[], Body]:
     def build() -> Body:
         driver = load_driver()
         assert driver is not None
-        image = compile_source(load_nvrtc(), _CUDA_C, driver.architecture, options).image
+        image = compile_source(load_nvrtc(), _CUDA_C % factor, driver.architecture, options).image
         function = driver.load_functions(image, ["identity_sine"])["identity_sine"]
         x = torch.ones(_COUNT, device="cuda")
         arguments = [c_uint64(x.data_ptr()), c_uint64(x.numel())]
@@ -366,6 +366,7 @@ MUTATIONS = (
     Mutation("transposed operand", _torch(_matmul, 512, 512), _torch(lambda x: lambda: torch.mm(x, x), 512, 512)),
     Mutation("stages", _multiply_tiles(stages=1), _multiply_tiles(stages=4)),
     Mutation("a compiler flag", _compiled(), _compiled("--use_fast_math")),
+    Mutation("a constant in CUDA C", _compiled(factor="2.0f"), _compiled(factor="3.0f")),
     Mutation("another algorithm of a library", _torch(_matmul, 512, 512), _torch(_matmul_in_tf32, 512, 512)),
     Mutation(
         "another attention",

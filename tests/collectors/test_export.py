@@ -62,6 +62,21 @@ def test_without_a_report_one_sentence_says_why_where_and_what_to_do(mode, words
     assert "\n" not in message
 
 
+def test_the_importers_own_words_are_quoted(tmp_path):
+    """As Nsight Systems 2025.3.1 printed them on an H100, once in some hundred processes."""
+    report, log = tmp_path / "r.nsys-rep", tmp_path / "r.log"
+    log.write_text(
+        "Collecting data...\nGenerating '/x.qdstrm'\nImporter error status: Importation failed.\n"
+        "Import Failed with unexpected exception: main.cpp(35): Throw in function Importer::Importer()\n"
+        "[QuadDCommon::tag_message*] = Status: AnalysisFailed\nError {\n  SubError {\n      Items {\n"
+        '        Type: ErrorText\n        Value: "Multiple different definitions of the same VmTidToPidInfo"\n'
+        "      }\n  }\n}\nGenerated:\n\t/x.qdstrm\n"
+    )
+
+    with pytest.raises(NsysError, match=r'its importer failed \("Multiple different definitions of the same VmTid'):
+        find_report(report, log)
+
+
 def test_refused_options_and_missing_programs_are_named(tmp_path):
     report, log = tmp_path / "r.nsys-rep", tmp_path / "r.log"
     log.write_text("unrecognised option '--new=1'\n\nusage: nsys profile [<args>]\n")

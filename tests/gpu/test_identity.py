@@ -155,3 +155,12 @@ def test_every_mutation_is_judged_right(gpu: Installation) -> None:
     assert not wrong
     unidentified = [line for line in lines if line["finding"] == "identity" and line["why_none"]]
     assert not unidentified
+
+
+def test_each_launch_of_kernels_of_one_name_leads_to_the_code_of_its_own_module(gpu: Installation) -> None:
+    command = [sys.executable, str(PROGRAMS / "one_name.py")]
+    output = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True).stdout
+    found = json.loads(output)
+
+    assert len(set(found["compiled"])) == 3
+    assert found["launched"] == found["compiled"], found

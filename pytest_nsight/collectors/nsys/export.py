@@ -55,13 +55,7 @@ def find_complaint(log: Path) -> Complaint | None:
     ended = re.search(f"^{re.escape(ENDED)}(.*)$", text, re.MULTILINE)
     if ended:
         return Complaint(quote(ended[0]), ended[1].rstrip("."), "measure again", is_loss=True)
-    known = recognise(text)
-    detail = re.search(r'Type: ErrorText\s+Value: "((?:[^"\\]|\\.)*)', text)
-    if detail and (known is None or quote(detail[1]) != known.quote):
-        particular = recognise(detail[1])
-        meaning = particular or known or Complaint("")
-        return Complaint(quote(detail[1].replace("\\n", " ")), meaning.meaning, meaning.remedy, is_loss=True)
-    return known
+    return _recognise_detail(text)
 
 
 def export(
@@ -120,6 +114,16 @@ def _generated(text: str) -> list[str]:
     return [line.strip() for line in block[1].splitlines()] if block else []
 
 
+def _recognise_detail(text: str) -> Complaint | None:
+    """A complaint in the importer's own words, where it has printed an error as a tree of fields."""
+    known = recognise(text)
+    detail = re.search(r'Type: ErrorText\s+Value: "((?:[^"\\]|\\.)*)', text)
+    if detail is None or (known is not None and quote(detail[1]) == known.quote):
+        return known
+    meaning = recognise(detail[1]) or known or Complaint("")
+    return Complaint(quote(detail[1].replace("\\n", " ")), meaning.meaning, meaning.remedy, is_loss=True)
+
+
 def _find_cause(text: str, folder: Path) -> tuple[str, str]:
     """What kept nsys from writing a report into the folder, and the remedy; from its output and the disk."""
     if _is_cramped(folder) or "No space left on device" in text:
@@ -127,8 +131,8 @@ def _find_cause(text: str, folder: Path) -> tuple[str, str]:
     ended = re.search(f"^{re.escape(ENDED)}(.*)$", text, re.MULTILINE)
     if ended:
         return ended[1].rstrip("."), "measure again; if it stays so, update Nsight Systems"
-    known = recognise(own_output(text))
-    if known is not None:
+    known = _recognise_detail(own_output(text))
+    if known is not None and known.meaning:
         return f'{known.meaning} ("{known.quote}")', known.remedy
     lines = [line for line in text.splitlines() if line.strip()]
     said = quote(lines[-1]) if lines else "it said nothing"

@@ -32,6 +32,8 @@ def identity(lane: Lane) -> None:
         softmax.write_text(before.replace(_SOFTMAX, _OTHER_SOFTMAX))
         lane.gate("touched", "--nsight-against=HEAD", "perf_tests")
         softmax.write_text(before)
+    else:
+        lane.pytest("one-name", "tests/gpu/test_identity.py", "-k", "one_name")
     # The project's baselines are of other boards.
     lane.gate("new-board", "perf_tests")
     lane.pytest("bisect", "tests/gpu/test_bisect.py", "-k", "percent" if lane.second else "not percent")
@@ -103,7 +105,7 @@ def baselines(lane: Lane) -> None:
 def study(lane: Lane) -> None:
     """Pools of the validation study: a session of unchanged code with confirming runs, and one to store."""
     # Eight confirming runs of each of 25 cases, three in each process.
-    _collect(lane, "sound", "--minutes", "8", "--sound", "8", "--sessions", "1", "--confirming", "72")
+    _collect(lane, "sound", "--minutes", "11", "--sound", "8", "--sessions", "1", "--confirming", "72")
     _collect(lane, "stored", "--minutes", "2", "--sound", "8", "--sessions", "1")
 
 
