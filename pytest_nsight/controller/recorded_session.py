@@ -84,7 +84,9 @@ def read_recorded_session(folder: Path) -> tuple[ProcessRecord, ...]:
 
 
 def _list_runs(folder: Path) -> list[Path]:
-    return sorted(run for run in folder.glob("run-*") if (run / FILE_NAME).exists() or has_plan(run))
+    """The recorded runs, but those that were measured again."""
+    runs = (run for run in folder.glob("run-*") if (run / FILE_NAME).exists() or has_plan(run))
+    return sorted(run for run in runs if not (run / UNREAD_FILE).exists())
 
 
 def list_whole_runs(folder: Path) -> list[Path]:
@@ -123,8 +125,6 @@ def _read_record(folder: Path) -> ProcessRecord:
     case = overdue.case if overdue is not None else ""
     if not manifest.rounds:
         return ProcessRecord(manifest, None, end, failure, overdue=case)
-    if (folder / UNREAD_FILE).exists():
-        return ProcessRecord(manifest, None, end, failure, read_tail(folder / UNREAD_FILE), overdue=case)
     try:
         return ProcessRecord(manifest, read_kept_trace(folder), end, failure, overdue=case)
     except (CollectorError, RecordingError) as error:

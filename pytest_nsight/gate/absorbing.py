@@ -57,7 +57,7 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
     for process in processes:
         cases = _list_asked(process, planned.assignment.cases)
         outcome = sort_cases(process, cases, list_failed(state), state.doubts)
-        state = _add(state.with_notes(*process.notes, process.failure, _explain_unread(process)), process, outcome)
+        state = _add(state.with_notes(*process.notes, process.failure, process.trace_error), process, outcome)
         again += outcome.again
         latest = next(iter((*outcome.failed.values(), *outcome.doubts.values())), latest)
     retries = tuple(PlannedProcess(planned.run, replace(planned.assignment, cases=group)) for group in again)
@@ -75,13 +75,6 @@ def absorb(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:
         pending=(*rest[:begun], *_leave_out(later, state.other.absent, {*state.problems, *list_failed(state)})),
         is_interrupted=any(process.end is ProcessEnd.INTERRUPTED for process in processes),
     )
-
-
-def _explain_unread(process: MeasuredProcess) -> str:
-    """Why a process has no record, and what follows; "" if it has one or nothing was measured."""
-    if not process.trace_error or process.end is not ProcessEnd.COMPLETE:
-        return process.trace_error
-    return f"{process.trace_error.rstrip('.')}. What it measured was measured again"
 
 
 def _list_asked(process: MeasuredProcess, planned: Sequence[str]) -> list[str]:

@@ -1,13 +1,13 @@
 """Which cases of a process count, which have failed for good, and which another process measures again.
 
-A case whose process failed, or whose record is damaged or missing, is measured again in a fresh process, and a
-suspect in a process of its own. A test that fails by itself beside others is tried again without them.
+A case whose process failed, or whose record is damaged, is measured again in a fresh process, and a suspect in a
+process of its own. A test that fails by itself beside others is tried again without them.
 """
 
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from pytest_nsight.gate.state import GateState, SerialisedReport
 from pytest_nsight.protocol.job import OTHER_TREE
@@ -17,7 +17,6 @@ from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _FAILED_BESIDE_OTHERS = "it failed beside other tests of its process"
 _FAILED_AGAIN = "it failed beside other tests of several processes"
-_UNREAD = "the record of its process could not be read: "
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,10 +60,7 @@ def sort_cases(
         settled = {*failed, *_list_settled(process, cases, doubts)}
         harmed = _doubt_harmed(process, _list_harmed(process, cases, settled), doubts)
     if process.end is ProcessEnd.COMPLETE:
-        lost = [case for case in ended if process.trace_error and has_only_passed(process.manifest, case)]
-        usable = [case for case in ended if case not in harmed and case not in lost]
-        outcomes = _sort_complete(process, cases, usable, damaged, harmed)
-        return _repeat_unread(outcomes, lost, _UNREAD + process.trace_error, doubts) if lost else outcomes
+        return _sort_complete(process, cases, [case for case in ended if case not in harmed], damaged, harmed)
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)
     if process.end is ProcessEnd.INTERRUPTED:
         return CaseOutcomes(complete, {})
@@ -117,7 +113,7 @@ def _sort_complete(
     complete = tuple(case for case in ended if case not in damaged and case not in victims)
     unstarted = tuple(case for case in cases if case not in process.manifest.started)
     # Ranks end together at the first failure: the cases after it are still to be measured.
-    is_cut_short = (process.is_ranked and bool(process.manifest.ended)) or lost is not None
+    is_cut_short = (process.is_ranked and bool(ended)) or lost is not None
     failed = {case: process.problems[case] for case in damaged if is_alone}
     doubts = {case: process.problems[case] for case in damaged}
     doubts.update(harmed)
@@ -131,23 +127,6 @@ def _sort_complete(
         *((unstarted,) if is_cut_short and unstarted else ()),
     )
     return CaseOutcomes(complete, failed, again, doubts)
-
-
-def _repeat_unread(
-    outcomes: CaseOutcomes, lost: Sequence[str], why: str, doubts: Mapping[str, str]
-) -> CaseOutcomes:
-    """What becomes of cases whose process has no record: an importer fails by chance, or because of one of them.
-
-    They are measured again once together. After that the first one is measured alone, and the others in halves.
-    """
-    doubted = {**outcomes.doubts, **dict.fromkeys(lost, why)}
-    if not all(doubts.get(case, "").startswith(_UNREAD) for case in lost):
-        return replace(outcomes, again=(tuple(lost), *outcomes.again), doubts=doubted)
-    if len(lost) == 1:
-        return replace(outcomes, failed={**outcomes.failed, lost[0]: why}, doubts=doubted)
-    half = (len(lost) + 1) // 2
-    groups = tuple(tuple(group) for group in (lost[:1], lost[1:half], lost[half:]) if group)
-    return replace(outcomes, again=(*groups, *outcomes.again), doubts=doubted)
 
 
 def _doubt_harmed(process: MeasuredProcess, harmed: Sequence[str], doubts: Mapping[str, str]) -> dict[str, str]:

@@ -60,7 +60,7 @@ INTERRUPTED_FILE = "interrupted"
 """In the folder of a run whose worker the user's interrupt ended."""
 
 UNREAD_FILE = "unread"
-"""In the folder of a run that has come to its end and whose record could not be read; holds why."""
+"""In the folder of a run that was measured again, as its record could not be read; it says why."""
 
 DIED_FILE = "died"
 """In the folder of a worker that a signal ended after its last test; it says how."""

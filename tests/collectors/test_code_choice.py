@@ -6,7 +6,7 @@ from dataclasses import replace
 
 import pytest
 
-from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, check_registers, choose_code
+from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, choose_code, choose_recorded
 from pytest_nsight.collectors.cupti.disassembly import find_disassembler
 from pytest_nsight.collectors.cupti.machine_code import KernelCode, read_kernels
 from pytest_nsight.model.identity import MachineCode
@@ -38,15 +38,25 @@ def modules() -> list[dict[str, KernelCode]]:
 @pytest.mark.parametrize(("own", "recorded"), [(20, 20), (8, 16), (8, 8), (24, 32), (33, 33)])
 def test_a_record_may_say_the_least_that_the_driver_gives(own: int, recorded: int) -> None:
     assert choose_code("k", [known("a", own), known("a", own)], recorded).code.digest == "a"
-    check_registers(known("a", own), recorded)
+    assert choose_recorded([known("a", own)], recorded).code.digest == "a"
 
 
 @pytest.mark.parametrize(("own", "recorded"), [(22, 16), (16, 24), (32, 16), (33, 32), (40, 48)])
 def test_a_code_that_is_not_what_the_record_says_is_not_taken(own: int, recorded: int) -> None:
     with pytest.raises(UnidentifiedError, match=f"^no loaded module has a kernel k with {recorded} registers$"):
         choose_code("k", [known("a", own)], recorded)
-    with pytest.raises(UnidentifiedError, match=f"k has {recorded} registers, and its machine code says {own}$"):
-        check_registers(known("a", own), recorded)
+    with pytest.raises(UnidentifiedError, match=f"k says {recorded} registers, and its machine code says {own}$"):
+        choose_recorded([known("a", own)], recorded)
+
+
+def test_of_several_calls_the_last_one_that_fits_the_record_is_taken() -> None:
+    called = [known("a", 40), known("b", 40), known("c", 64)]
+
+    assert choose_recorded(called, 40).code.digest == "b"
+    assert choose_recorded(called, 64).code.digest == "c"
+    assert choose_recorded(called, None).code.digest == "c"
+    with pytest.raises(UnidentifiedError, match=r"says 50 registers, and its machine code says 40 or 40 or 64$"):
+        choose_recorded(called, 50)
 
 
 def test_registers_choose_and_records_say_16_of_fewer() -> None:

@@ -120,9 +120,9 @@ FAULTS = (
         command=WITH_NSYS,
         **{**IN_EXPORT, "environ": {**FAKE_ENVIRONMENT, "NSYS_FAKE": "export-hangs-once"}},
         meanwhile=(send(KILL, "export"),),
-        # What this nsys exports then is no database.
+        # The tests are measured again, and what this nsys exports then is no database.
         code=4,
-        says=("measure again", "What it measured was measured again"),
+        says=("run-002/nsys/export.sqlite is truncated",),
     ),
     Fault(
         name="a session that is killed while nsys exports",

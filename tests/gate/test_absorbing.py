@@ -104,49 +104,6 @@ def test_a_case_that_only_failed_because_of_another_in_its_process_passes_alone(
     assert measured(state) == {victim}
 
 
-class Unreadable(Machine):
-    """The records of some processes cannot be read: by their number from 0, or because they measured a case."""
-
-    def __init__(self, *, unread: Sequence[int] = (), culprit: str = "") -> None:
-        super().__init__()
-        self._unread, self._culprit = unread, culprit
-
-    def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
-        number = len(self.assignments)
-        (process,) = super().execute(assignment, upcoming)
-        if number in self._unread or self._culprit in assignment.cases:
-            return (replace(process, summaries=(), has_trace=False, trace_error="Its importer failed."),)
-        return (process,)
-
-
-def test_a_record_that_cannot_be_read_once_costs_one_more_process() -> None:
-    machine = Unreadable(unread=[1])
-
-    state = run(machine, runs=3)
-
-    assert not state.problems
-    assert [len(assignment.cases) for assignment in machine.assignments] == [8] * 4
-    assert Counter(summary.subject.case for summary in state.accepted) == dict.fromkeys(NAMES, 3)
-    assert state.notes == ("Its importer failed. What it measured was measured again",)
-
-
-@pytest.mark.parametrize("culprit", NAMES)
-def test_a_case_that_makes_its_record_unreadable_fails_alone(culprit: str) -> None:
-    state = run(Unreadable(culprit=culprit))
-
-    assert dict(state.problems) == {culprit: "the record of its process could not be read: Its importer failed."}
-    assert measured(state) == set(NAMES) - {culprit}
-
-
-def test_what_failed_by_itself_needs_no_record_that_can_be_read() -> None:
-    process = make_process(NAMES[:2], failing=NAMES[:1], has_trace=False)
-
-    state = absorbed(replace(process, trace_error="Its importer failed."), NAMES[:2])
-
-    assert list(state.reports) == [NAMES[0]]
-    assert [planned.assignment.cases for planned in state.pending] == [(NAMES[1],)]
-
-
 @pytest.mark.parametrize("bad", NAMES)
 def test_a_case_that_damages_the_record_of_its_process_fails_alone(bad: str) -> None:
     state = run(Machine(poisoning=[bad]))

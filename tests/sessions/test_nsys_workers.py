@@ -16,11 +16,7 @@ Gate = Callable[..., pytest.RunResult]
 
 pytestmark = [pytest.mark.long, pytest.mark.xdist_group("nsys")]
 
-TWO_GPUS = """
-from pytest_nsight.collectors import machine as cuda_driver
-
-cuda_driver.gpus = lambda: (cuda_driver.Gpu("Made Up", "GPU-aaa"), cuda_driver.Gpu("Made Up", "GPU-bbb"))
-"""
+PLUGINS = Path(__file__).parents[1] / "fakes/plugins"
 
 BODY = """
 import torch.distributed as dist
@@ -42,8 +38,7 @@ def test_one_recording_holds_the_rounds_of_every_worker(
     gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     require_nsys()
-    pytester.makepyfile(two_gpus=TWO_GPUS)
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS), prepend=os.pathsep)
 
     result = gate("-p", "two_gpus", "-n", "2", "--nsight-collector=nsys", "--nsight-keep", "-v", body=BODY)
 

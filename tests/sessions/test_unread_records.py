@@ -34,23 +34,54 @@ def unreadable(
     return run
 
 
-def test_a_record_that_cannot_be_read_once_loses_nothing_and_a_replay_says_the_same(
+NOTE = "the record of a process could not be read, and its tests were measured again: The importer failed."
+
+
+def test_a_record_that_cannot_be_read_once_loses_nothing(
     unreadable: Callable[..., pytest.RunResult], gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
 ) -> None:
-    live = unreadable("1", "--nsight-save", "--nsight-runs=2", "--nsight-keep")
+    live = unreadable("1", "--nsight-save", "--nsight-runs=3", "--nsight-keep")
+    (session,) = pytester.path.glob(".nsight/2*")
+    replayed = gate("--nsight-save", "--nsight-replay", session)
+
+    assert NOTE in " ".join(live.stdout.str().split())
+    for result in (live, replayed):
+        assert result.ret == 0, result.stdout.str()
+        assert "4 verdicts: 4 saved" in result.stdout.str()
+        assert ", 3 runs" in result.stdout.str()
+
+
+def test_a_record_that_cannot_be_read_twice_is_measured_in_halves_and_a_replay_does_the_same(
+    unreadable: Callable[..., pytest.RunResult], gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
+) -> None:
+    live = unreadable("1 2", "--nsight-save", "--nsight-runs=2", "--nsight-keep")
     (session,) = pytester.path.glob(".nsight/2*")
     replayed = gate("--nsight-save", "--nsight-replay", session)
 
     for result in (live, replayed):
         assert result.ret == 0, result.stdout.str()
         assert "4 verdicts: 4 saved" in result.stdout.str()
-        assert "note: The importer failed. What it measured was measured again" in result.stdout.str()
+        assert "the record of its process could not be read: The importer failed." in result.stdout.str()
+    assert len(list(session.glob("run-*"))) == 5
 
 
-def test_where_no_record_can_be_read_the_session_ends_with_the_reason(
+def test_a_case_that_makes_every_record_unreadable_fails_alone(
     unreadable: Callable[..., pytest.RunResult],
 ) -> None:
-    result = unreadable("0 1 2 3 4 5")
+    result = unreadable("test_sound[2]", "--nsight-save", "--nsight-runs=2", "-v")
+
+    result.assert_outcomes(passed=3, failed=1)
+    text = " ".join(result.stdout.str().split())
+    assert "test_sound[2] FAILED" in text
+    assert "the record of its process could not be read: The importer failed." in text
+
+
+@pytest.mark.parametrize("options", [(), ("-p", "two_gpus", "-n", "2")])
+def test_where_no_record_can_be_read_the_session_ends_with_the_reason(
+    unreadable: Callable[..., pytest.RunResult], pytester: pytest.Pytester, options: tuple[str, ...]
+) -> None:
+    result = unreadable("0 1 2 3 4 5", *options)
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     assert "The importer failed." in result.stderr.str() + result.stdout.str()
+    assert len(list(pytester.path.glob(".nsight/2*/run-*"))) == 2

@@ -15,12 +15,7 @@ pytestmark = pytest.mark.long
 
 Gate = Callable[..., pytest.RunResult]
 
-# Loaded before the plugin asks the driver; the workers below use the CPU, so nothing else notices.
-TWO_GPUS = """
-from pytest_nsight.collectors import machine as cuda_driver
-
-cuda_driver.gpus = lambda: (cuda_driver.Gpu("Made Up", "GPU-aaa"), cuda_driver.Gpu("Made Up", "GPU-bbb"))
-"""
+PLUGINS = Path(__file__).parents[1] / "fakes/plugins"
 
 SUITE = """
 import time
@@ -51,9 +46,8 @@ def test_plain():
 @pytest.fixture
 def two_gpus(pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch) -> tuple[str, ...]:
     """Arguments with which pytest finds two GPUs and two workers, and a file that lists which worker ran where."""
-    pytester.makepyfile(two_gpus=TWO_GPUS)
     monkeypatch.setenv("SEEN", str(pytester.path / "seen.txt"))
-    monkeypatch.setenv("PYTHONPATH", str(pytester.path), prepend=os.pathsep)
+    monkeypatch.setenv("PYTHONPATH", str(PLUGINS), prepend=os.pathsep)
     return ("-p", "two_gpus", "--nsight-collector=torch", "-n", "2")
 
 

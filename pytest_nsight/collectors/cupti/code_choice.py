@@ -55,17 +55,23 @@ def choose_code(name: str, found: Sequence[KernelCode], registers: int | None) -
     return joined
 
 
-def check_registers(code: KernelCode, registers: int | None) -> None:
-    """Compares the code of a launch with its record, which says what ran.
+def choose_recorded(called: Sequence[KernelCode], registers: int | None) -> KernelCode:
+    """The code that a launch runs, of those that the calls behind it lead to: the last one that fits its record.
+
+    Args:
+        called: codes of one name; several where a CUDA graph holds several kernels of the name.
+        registers: of a thread, as the record of the launch says; None where there is no record.
 
     Raises:
-        UnidentifiedError: another code ran.
+        UnidentifiedError: the record is of another code.
     """
-    if registers is not None and not _has_registers(code, registers):
-        raise UnidentifiedError(
-            f"its record says that {code.name} has {registers} registers, and its machine code says "
-            f"{code.code.registers}"
-        )
+    for code in reversed(called):
+        if registers is None or _has_registers(code, registers):
+            return code
+    own = " or ".join(str(code.code.registers) for code in called)
+    raise UnidentifiedError(
+        f"the record of {called[0].name} says {registers} registers, and its machine code says {own}"
+    )
 
 
 def _has_registers(code: KernelCode, registers: int) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from pytest_nsight.collectors.cupti.activity import Activity
 from pytest_nsight.collectors.cupti.call_parameters import Layout
-from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, check_registers, choose_code
+from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, choose_code, choose_recorded
 from pytest_nsight.collectors.cupti.elf_file import CubinError
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, ObservedLaunch
@@ -135,19 +135,25 @@ class LaunchReader:
         streams = len({one.stream for one in ordered})
         if streams > 1:
             raise UnidentifiedError(f"it uses {streams} streams, and no record says which waits for which")
-        behind = {launch.symbol or self._capture.modules.name_of(launch.function): launch for launch in captured}
+        behind: dict[str, list[ObservedLaunch]] = {}
+        for launch in captured:
+            behind.setdefault(launch.symbol or self._capture.modules.name_of(launch.function), []).append(launch)
         launches = [self._read_one(one, behind, find_part(one.correlation)) for one in ordered]
         nodes = {one.graph_node: one for one in ordered if one.graph_node and one.kind == "kernel"}
         return launches + self._read_captured(list(nodes.values()), captured) if nodes else launches
 
-    def _read_one(self, activity: Activity, behind: Mapping[str, ObservedLaunch], part: str) -> ReadLaunch:
+    def _read_one(
+        self, activity: Activity, behind: Mapping[str, Sequence[ObservedLaunch]], part: str
+    ) -> ReadLaunch:
         if activity.kind != "kernel":
             arguments = (f"{activity.bytes_moved} bytes",)
             return ReadLaunch(LaunchIdentity(activity.kind, activity.name, arguments=arguments, part=part))
         own = None if activity.graph_node else self._capture.launches.get(activity.correlation)
         if own is None and not activity.graph_node:
             raise UnidentifiedError(f"the call that launches {activity.name} was not seen")
-        code = self._choose_code(activity.name, activity.registers, own or behind.get(activity.name))
+        code = self._choose_code(
+            activity.name, activity.registers, behind.get(activity.name, ()) if own is None else [own]
+        )
         identity = LaunchIdentity(
             kind="graph node" if activity.graph_node else "kernel",
             name=activity.name,
@@ -166,7 +172,7 @@ class LaunchReader:
         found = []
         for launch in captured:
             name = launch.symbol or self._capture.modules.name_of(launch.function)
-            code = self._choose_code(name, None, launch)
+            code = self._choose_code(name, None, [launch])
             identity = LaunchIdentity(_CAPTURED, name, code.code, launch.grid, launch.block)
             found.append(self._add_arguments(identity, launch, code))
         lacking = Counter(one.name for one in nodes) - Counter(one.identity.name for one in found)
@@ -209,12 +215,11 @@ class LaunchReader:
         numbers: dict[int, int] = {}
         return [one.describe(self._reads.get(one.code) if one.code else None, numbers) for one in launches]
 
-    def _choose_code(self, name: str, registers: int | None, launch: ObservedLaunch | None) -> KernelCode:
+    def _choose_code(self, name: str, registers: int | None, calls: Sequence[ObservedLaunch]) -> KernelCode:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
-        if launch is not None and launch.cubin:
-            code = self._read_module(launch.cubin, name)
-            check_registers(code, registers)
-            return code
+        if calls and calls[-1].cubin:
+            called = [self._read_module(launch.cubin, name) for launch in calls if launch.cubin]
+            return choose_recorded(called, registers)
         found = self._find_codes(name)
         key = name, registers, len(found)
         if key not in self._chosen:

@@ -135,7 +135,7 @@ def _find_cause(text: str, folder: Path) -> tuple[str, str]:
     if known is not None and known.meaning:
         return f'{known.meaning} ("{known.quote}")', known.remedy
     lines = [line for line in text.splitlines() if line.strip()]
-    said = quote(lines[-1]) if lines else "it said nothing"
+    said = known.quote if known is not None else quote(lines[-1]) if lines else "it said nothing"
     return f"its output ends with {said!r}", "it may have been killed: run it again"
 
 

@@ -135,8 +135,6 @@ class RevisionMeasurement:
         source = LiveSource(live, self._watch, started=self._started)
         try:
             (process,) = source.execute(Assignment((case,), tree=OTHER_TREE))
-            if process.trace_error:
-                (process,) = source.execute(Assignment((case,), tree=OTHER_TREE))
         except NsightError as error:
             raise UnmeasurableError(str(error)) from None
         finally:
@@ -144,8 +142,8 @@ class RevisionMeasurement:
             self._started = source.started
         if process.end is ProcessEnd.INTERRUPTED:
             raise KeyboardInterrupt
-        if process.end is ProcessEnd.FAILED or process.trace_error:
-            raise UnmeasurableError(process.failure or process.trace_error)
+        if process.end is ProcessEnd.FAILED:
+            raise UnmeasurableError(process.failure)
         found = OtherTree().add(process.manifest, [case], process.summaries, process.problems)
         if runs := found.runs_of(Subject(case)):
             return runs

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.controller.workers.time_limits import read_overdue
+from pytest_nsight.controller.workers.unread_records import UnreadRecordError
 from pytest_nsight.controller.workers.worker_failure import (
     describe_crash,
     describe_failed_start,
@@ -15,7 +16,7 @@ from pytest_nsight.controller.workers.worker_failure import (
 )
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, UNREAD_FILE, WORKER_LOG
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.worker_plan import (
     EXITS_FILE,
@@ -120,7 +121,7 @@ class _ParallelRun:
 def read_parallel_run(
     folder: Path, plan: WorkerPlan, code: int | None, reader: TraceReader
 ) -> tuple[ProcessRecord, ...]:
-    """What the workers of a run left behind; a record whose trace could not be read says why.
+    """What the workers of a run left behind.
 
     Args:
         folder: the run's.
@@ -129,6 +130,7 @@ def read_parallel_run(
         reader: gives each worker's trace.
 
     Raises:
+        UnreadRecordError: all came to their end, and the trace of one cannot be read.
         CollectorError: no worker at all got as far as a test.
     """
     workers = [worker for group in plan.groups for worker in group.members]
@@ -137,19 +139,23 @@ def read_parallel_run(
     refusals = [run.explain_refusal(worker) for worker in workers]
     if code is not None and all(refusals) and not any(manifest.rounds for manifest in manifests.values()):
         raise CollectorError(refusals[0])
-    return tuple(run.read_group(group, reader) for group in plan.groups)
+    records = tuple(run.read_group(group, reader) for group in plan.groups)
+    if code is not None and all(record.end is ProcessEnd.COMPLETE for record in records):
+        _raise_first_error(records, folder)
+    return records
+
+
+def _raise_first_error(records: Sequence[ProcessRecord], folder: Path) -> None:
+    for record in records:
+        if record.trace_error:
+            raise UnreadRecordError(record.trace_error, folder)
 
 
 def read_recorded_parallel_run(folder: Path, reader: TraceReader) -> tuple[ProcessRecord, ...]:
     """The records of a recorded run; its files show whether it was interrupted or failed.
 
     Raises:
-        CollectorError: see read_parallel_run; or a trace that could be read then cannot be read now.
+        CollectorError: see read_parallel_run.
     """
     code = None if (folder / INTERRUPTED_FILE).exists() else 0 if (folder / EXITS_FILE).exists() else 1
-    records = read_parallel_run(folder, WorkerPlan.read(folder), code, reader)
-    is_complete = code is not None and all(record.end is ProcessEnd.COMPLETE for record in records)
-    errors = [record.trace_error for record in records if record.trace_error]
-    if is_complete and errors and not (folder / UNREAD_FILE).exists():
-        raise CollectorError(errors[0])
-    return records
+    return read_parallel_run(folder, WorkerPlan.read(folder), code, reader)

@@ -12,7 +12,7 @@ from pytest_nsight.controller.workers.gpu_assignment import share_cases
 from pytest_nsight.controller.workers.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import CaseClock, Overdue, end_overdue
-from pytest_nsight.controller.workers.unread_records import UnreadRecords
+from pytest_nsight.controller.workers.unread_records import UnreadRecordError
 from pytest_nsight.controller.workers.worker_starter import (
     POLL_S,
     LiveSession,
@@ -58,7 +58,6 @@ class ParallelSource:
         self._canaries = session.canaries
         self._worker_gpus = tuple(worker_gpus)
         self._gpus = tuple(gpus)
-        self._unread = UnreadRecords()
         self._ranks = {case.id: case.ranks for case in cases}
         alone = [case for case in cases if case.ranks == 1 or self._lacks(case.ranks)]
         self._worker_of = share_cases(alone, len(worker_gpus))
@@ -70,11 +69,19 @@ class ParallelSource:
     ) -> tuple[MeasuredProcess, ...]:
         """Measures the cases, each in one of several fresh processes, or on all of its ranks.
 
-        Nothing gets ready beside them: they use many CPUs and boards.
+        All are measured once more if a record cannot be read. Nothing gets ready beside them, as they use many CPUs
+        and boards.
 
         Raises:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
+        try:
+            return self._measure(assignment)
+        except UnreadRecordError as error:
+            error.leave_out()
+            return error.note(self._measure(assignment))
+
+    def _measure(self, assignment: Assignment) -> tuple[MeasuredProcess, ...]:
         folder, run = self._starter.next_run()
         plan = self._plan(assignment.cases)
         make_run_folder(folder)
@@ -93,7 +100,6 @@ class ParallelSource:
             with self._starter.start("pytest_nsight.supervisor", folder, assignment.tree) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(assignment.cases)))
             records = read_parallel_run(folder, plan, code, self._reader(folder))
-            self._unread.count(folder, records)
             # The next processes measure no canaries: their innocent cases must not fail the same way.
             self._canaries = self._canaries and not any(record.failed_in_canary for record in records)
             return summarise_records(records)

@@ -13,7 +13,7 @@ from pathlib import Path
 from pytest_nsight.controller.workers.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
 from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import read_overdue
-from pytest_nsight.controller.workers.unread_records import UnreadRecords
+from pytest_nsight.controller.workers.unread_records import UnreadRecordError
 from pytest_nsight.controller.workers.worker_failure import (
     describe_crash,
     describe_failed_start,
@@ -48,11 +48,14 @@ class LiveSource:
         self._keep = session.keep
         self._canaries = session.canaries
         self._upcoming: Sequence[Assignment] = ()
-        self._unread = UnreadRecords()
+        self._has_read = False
         self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
-        """Measures the cases in one fresh process.
+        """Measures the cases in one fresh process, and once more if its record cannot be read.
+
+        If it cannot be read the second time either, one of the cases may be the cause, unless no record could be
+        read so far: then nothing works here.
 
         Args:
             assignment: what to measure.
@@ -64,14 +67,31 @@ class LiveSource:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
         self._upcoming = upcoming
+        try:
+            return self._measure(assignment)
+        except UnreadRecordError as error:
+            # Ended, too, is the process that has begun with the next assignment: it would measure beside this one.
+            self.close()
+            error.leave_out()
+            return error.note(self._measure(assignment, is_again=True))
+
+    def _measure(self, assignment: Assignment, *, is_again: bool = False) -> tuple[MeasuredProcess, ...]:
         running = self._pool.take(assignment)
         folder = running.folder
         try:
             with running.process:
                 running.release(assignment)
                 code = self._starter.follow(running, len(assignment.cases), self._look_ahead)
-            record = self._read_record(folder, code, was_overdue=running.process.was_overdue)
-            self._unread.count(folder, (record,))
+            was_overdue = running.process.was_overdue
+            try:
+                record = self._read_record(folder, code, was_overdue=was_overdue)
+            except UnreadRecordError as error:
+                if was_overdue:
+                    raise CollectorError(str(error)) from None
+                if not is_again or not self._has_read:
+                    raise
+                record = error.as_failed(read_manifest(folder / FILE_NAME))
+            self._has_read = self._has_read or record.trace is not None
             if record.failed_in_canary:
                 # The next process measures no canaries: its innocent cases must not fail the same way.
                 self._canaries = False
@@ -170,5 +190,7 @@ class LiveSource:
         try:
             trace = self._collector.collect(folder)
         except CollectorError as error:
+            if end is ProcessEnd.COMPLETE:
+                raise UnreadRecordError(str(error), folder) from None
             return ProcessRecord(manifest, None, end, failure, str(error))
         return ProcessRecord(manifest, trace, end, failure)

@@ -1,4 +1,7 @@
-"""A plugin for the controller: it cannot read the records of the processes that UNREAD numbers, from 0."""
+"""A plugin for the controller: it cannot read some records.
+
+UNREAD has numbers of processes, from 0, and names of cases: no record of theirs can be read but that of process 0.
+"""
 
 from __future__ import annotations
 
@@ -9,14 +12,17 @@ from pathlib import Path
 from pytest_nsight.collectors.torch.torch_collector import TorchCollector
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.trace import Trace
+from pytest_nsight.protocol.manifest import FILE_NAME
 
 _numbers = itertools.count()
 _collect = TorchCollector.collect
 
 
 def _collect_or_fail(self: TorchCollector, folder: Path) -> Trace:
-    if str(next(_numbers)) in os.environ["UNREAD"].split():
-        raise CollectorError("The importer failed.")
+    number, manifest = next(_numbers), (folder / FILE_NAME).read_text(encoding="utf-8")
+    for word in os.environ["UNREAD"].split():
+        if word == str(number) or (number and not word.isdigit() and word in manifest):
+            raise CollectorError("The importer failed.")
     return _collect(self, folder)
 
 

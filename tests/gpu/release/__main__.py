@@ -25,6 +25,7 @@ from tests.gpu.release.lane import Lane
 from tests.gpu.release.plans import PLANS, PROJECT
 
 _DONE = "done"
+_MOST_PAIRS = 2
 
 
 def run(folder: Path, pairs: Sequence[Sequence[str]]) -> None:
@@ -76,6 +77,8 @@ def main() -> int:
     pairs = [names.split(",") for names in arguments.plans]
     if unknown := {name for names in pairs for name in names} - set(PLANS):
         parser.error(f"there is no plan {', '.join(sorted(unknown))}")
+    if len(pairs) > _MOST_PAIRS:
+        parser.error(f"{len(pairs)} lists are for {2 * len(pairs)} boards: write the plans of a pair with commas")
     if arguments.here:
         run(folder, pairs)
         (folder / _DONE).touch()

@@ -42,7 +42,7 @@ class Lane:
         return self.folder / "tree"
 
     @property
-    def second(self) -> bool:
+    def is_second(self) -> bool:
         """Whether this is the second board of its pair."""
         return self.number % 2 == 1
 

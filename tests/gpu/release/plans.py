@@ -23,7 +23,7 @@ def programs(board: int) -> list[str]:
 
 def identity(lane: Lane) -> None:
     """What is unchanged is IDENTICAL, what is changed is seen: mutations, two trees, a changed kernel, bisect."""
-    if not lane.second:
+    if not lane.is_second:
         lane.run("mutations", "-m", "benchmarks.cupti.identify")
         lane.gate("untouched", "--nsight-against=HEAD", "perf_tests")
         softmax = lane.tree / "kernels/softmax.py"
@@ -36,12 +36,12 @@ def identity(lane: Lane) -> None:
         lane.pytest("one-name", "tests/gpu/test_identity.py", "-k", "one_name")
     # The project's baselines are of other boards.
     lane.gate("new-board", "perf_tests")
-    lane.pytest("bisect", "tests/gpu/test_bisect.py", "-k", "percent" if lane.second else "not percent")
+    lane.pytest("bisect", "tests/gpu/test_bisect.py", "-k", "percent" if lane.is_second else "not percent")
 
 
 def answers(lane: Lane) -> None:
     """Bottleneck classes, and what Nsight Compute says of a regression."""
-    lane.pytest("answers", "tests/gpu/test_bottlenecks.py" if lane.second else "tests/gpu/test_drill.py")
+    lane.pytest("answers", "tests/gpu/test_bottlenecks.py" if lane.is_second else "tests/gpu/test_drill.py")
 
 
 def compilers(lane: Lane) -> None:
@@ -59,13 +59,13 @@ def compilers(lane: Lane) -> None:
 def autotuners(lane: Lane) -> None:
     """What autotuners and compilers choose anew."""
     chosen_by_compilers = "compiler_chose or xla"
-    chosen = chosen_by_compilers if lane.second else f"not ({chosen_by_compilers})"
+    chosen = chosen_by_compilers if lane.is_second else f"not ({chosen_by_compilers})"
     lane.pytest("autotuners", "tests/gpu/test_autotuners.py", "-k", chosen)
 
 
 def faults(lane: Lane) -> None:
     """Tests that spoil their process or the device, each among twenty sound ones; CuPy and JAX without torch."""
-    if not lane.second:
+    if not lane.is_second:
         lane.pytest("faults", "tests/gpu/test_faults.py", "-n", "6")
     else:
         lane.pytest("without-torch", _WITHOUT_TORCH, "-k", "cupy or jax")
@@ -73,7 +73,7 @@ def faults(lane: Lane) -> None:
 
 def cuda_python(lane: Lane) -> None:
     """Numba and cuda.core without torch."""
-    chosen = "cuda_core" if lane.second else "numba"
+    chosen = "cuda_core" if lane.is_second else "numba"
     lane.pytest("cuda-python", _WITHOUT_TORCH, "-k", chosen, packages="cuda-python")
 
 
@@ -131,7 +131,7 @@ def scripts(lane: Lane) -> None:
 
 def others_scripts(lane: Lane) -> None:
     """Other projects' own benchmark scripts; most of them take the time that one of them takes alone."""
-    chosen = "flash-linear-attention" if lane.second else "not flash-linear-attention"
+    chosen = "flash-linear-attention" if lane.is_second else "not flash-linear-attention"
     lane.pytest("others-scripts", _OTHERS_SCRIPTS, "-k", chosen, packages="others-scripts")
 
 

@@ -1,0 +1,7 @@
+"""A plugin for the controller: it finds two GPUs that are made up. Loaded before the driver is asked."""
+
+from __future__ import annotations
+
+from pytest_nsight.collectors import machine
+
+machine.gpus = lambda: (machine.Gpu("Made Up", "GPU-aaa"), machine.Gpu("Made Up", "GPU-bbb"))
