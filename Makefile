@@ -33,7 +33,7 @@ test: $(READY) ## Run the test suite, all that takes under a minute
 	$(PYTEST) tests -n auto --dist loadgroup -m 'not slow and not long'
 
 test-slow: $(READY) ## Run the rest: whole sessions, real workers, Triton's interpreter, simulations
-	$(PYTEST) tests -n auto --dist loadgroup -m slow
+	$(PYTEST) tests -n auto --dist loadgroup -m 'slow and not long'
 
 test-long: $(READY) ## Run what is left: two trees, several workers and ranks, the validation study's suite
 	$(PYTEST) tests -n auto --dist loadgroup -m long

@@ -101,6 +101,7 @@ def test_a_damaged_file_of_other_tests_is_named_before_measuring(gate: Gate, pyt
     assert set((pytester.path / ".nsight").glob("2*/run-*")) == before
 
 
+@pytest.mark.long
 def test_fewer_than_three_stored_runs_never_fail_on_time(gate: Gate) -> None:
     gate("--nsight-save", "--nsight-runs=1", body=BODY)
 
@@ -160,6 +161,7 @@ def test_one(nsight, p):
         assert ("save again when the machine is idle" in said) == is_poor
 
 
+@pytest.mark.long
 def test_a_kept_session_names_the_command_that_shows_a_run_of_it(gate: Gate, pytester: pytest.Pytester) -> None:
     body = "@pytest.mark.nsight\ndef test_one(nsight):\n    nsight(square, torch.ones(64, 64))\n"
 
@@ -175,6 +177,7 @@ def test_a_kept_session_names_the_command_that_shows_a_run_of_it(gate: Gate, pyt
     assert "session kept" not in other.stdout.str()
 
 
+@pytest.mark.long
 def test_of_an_interrupted_save_the_runs_that_came_to_their_end_can_be_saved(
     gate: Gate, pytester: pytest.Pytester
 ) -> None:
@@ -197,6 +200,7 @@ def test_of_an_interrupted_save_the_runs_that_came_to_their_end_can_be_saved(
     assert "measure again with --nsight --nsight-save" in refused.stdout.str() + refused.stderr.str()
 
 
+@pytest.mark.long
 def test_a_case_whose_save_failed_is_named_by_the_next_check_until_it_is_stored(
     gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

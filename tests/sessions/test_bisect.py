@@ -131,7 +131,7 @@ def test_a_lost_fusion_among_commits_that_cannot_be_measured(tmp_path: Path) -> 
     assert_clean(folder)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_a_commit_whose_record_cannot_be_read_once_is_measured_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -71,6 +71,7 @@ def test_skips_itself(nsight):
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_strict_session_all_of_whose_cases_are_skipped_fails(gate: Gate) -> None:
     """As on a runner whose driver is broken, where `skipif(not torch.cuda.is_available())` skips all of them."""
@@ -82,6 +83,7 @@ def test_a_strict_session_all_of_whose_cases_are_skipped_fails(gate: Gate) -> No
     strict.stdout.fnmatch_lines(["FAILED --nsight-strict: nothing was measured: 2 selected cases were*"])
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_case_that_is_measured_beside_a_skipped_one_is_enough(gate: Gate) -> None:
     body = SKIPPED + "\n@pytest.mark.nsight\ndef test_bare():\n    square(torch.ones(64, 64))\n"
@@ -112,6 +114,7 @@ def test_of_another_machine(nsight):
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_skipped_case_with_stored_runs_is_named_and_fails_strict(
     gate: Gate, monkeypatch: pytest.MonkeyPatch
@@ -144,6 +147,7 @@ def test_flaky(nsight):
 """
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_test_that_fails_once_and_then_passes_is_judged(gate: Gate, monkeypatch: pytest.MonkeyPatch) -> None:
     """pytest-rerunfailures gives it another attempt, which counts; what the first one measured does not."""
@@ -250,6 +254,7 @@ def say(result: pytest.RunResult) -> str:
     return " ".join(result.stdout.str().split())
 
 
+@pytest.mark.long
 def test_a_stored_case_whose_test_has_lost_the_mark_fails_strict_until_it_is_removed(
     saved_two: Gate, pytester: pytest.Pytester
 ) -> None:
@@ -267,6 +272,7 @@ def test_a_stored_case_whose_test_has_lost_the_mark_fails_strict_until_it_is_rem
     assert "any more" not in say(saved_two(*STRICT))
 
 
+@pytest.mark.long
 def test_a_stored_part_without_a_range_fails_strict_until_the_case_is_saved(gate: Gate) -> None:
     body = """
 @pytest.mark.nsight
@@ -289,6 +295,7 @@ def test_parts(nsight):
     assert "any more" not in say(gate(*STRICT))
 
 
+@pytest.mark.long
 def test_a_failing_verdict_that_xfail_expects_is_named(gate: Gate) -> None:
     gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE)
     body = ONE.replace("@pytest.mark.nsight", "@pytest.mark.nsight\n@pytest.mark.xfail").replace(
@@ -309,6 +316,7 @@ def pytest_collection_modifyitems(items):
 """
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("arguments", [("--pyargs", "test_case::test_one"), ("--lf",), ()])
 def test_a_test_that_is_there_and_was_not_asked_for_is_not_gone(
     saved_two: Gate, pytester: pytest.Pytester, arguments: tuple[str, ...]
@@ -372,6 +380,7 @@ def test_dtypes(nsight, subtests):
 """
 
 
+@pytest.mark.long
 @SINCE_PYTEST_9
 @pytest.mark.parametrize("outcome", ["pytest.skip", "pytest.xfail"])
 def test_a_subtest_that_is_left_out_takes_no_case_from_the_gate(
@@ -425,6 +434,7 @@ def test_a_save_names_what_it_leaves_out_and_fails_strict(gate: Gate) -> None:
     assert gate(*save, body=SKIPPED).ret == pytest.ExitCode.TESTS_FAILED
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_stored_case_without_a_test_is_named_when_a_session_is_judged_again(
     gate: Gate, pytester: pytest.Pytester

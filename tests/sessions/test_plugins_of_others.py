@@ -19,6 +19,7 @@ def test_square(nsight):
 COMMON = ("--nsight-save", "--nsight-runs=1")
 
 
+@pytest.mark.long
 def test_deselected_objects_that_are_no_tests_are_only_counted(pytester: pytest.Pytester, gate: Gate) -> None:
     """As pytest-testmon passes them."""
     pytester.makeconftest(
@@ -36,6 +37,7 @@ def test_deselected_objects_that_are_no_tests_are_only_counted(pytester: pytest.
     result.assert_outcomes(passed=1, deselected=1)
 
 
+@pytest.mark.long
 def test_attributes_of_reports_that_json_would_change_stay_in_the_worker(
     pytester: pytest.Pytester, gate: Gate
 ) -> None:
@@ -62,6 +64,7 @@ def test_attributes_of_reports_that_json_would_change_stay_in_the_worker(
     result.assert_outcomes(passed=1)
 
 
+@pytest.mark.long
 def test_a_property_that_json_changes_keeps_the_properties(pytester: pytest.Pytester, gate: Gate) -> None:
     pytester.makeconftest(
         """
@@ -125,6 +128,7 @@ def test_work(nsight):
 """
 
 
+@pytest.mark.long
 def test_what_python_leaves_out_by_an_option_it_leaves_out_in_workers(
     pytester: pytest.Pytester, gate: Gate
 ) -> None:

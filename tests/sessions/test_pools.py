@@ -48,6 +48,7 @@ def test_confirming_processes_measure_few_cases(
     assert sorted({one.run: one.cases for one in runs}.values()) == [1, 3, 4]
 
 
+@pytest.mark.long
 def test_a_pool_outside_of_the_project_moves_no_worker_to_another_root(pytester: pytest.Pytester) -> None:
     """pytest looks for its root above every existing path among its arguments, values of options included."""
     project = pytester.mkdir("project")

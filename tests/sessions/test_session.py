@@ -88,6 +88,7 @@ def test_selection_and_stopping_mean_what_they_always_mean(gate: Gate) -> None:
     stopped.stdout.fnmatch_lines(["*stopping after 1 failures*"])
 
 
+@pytest.mark.long
 def test_last_failed_reruns_what_failed_in_the_gate(gate: Gate) -> None:
     gate("-k", "bare or wrong", body=SUITE)
 
@@ -103,6 +104,7 @@ def test_collect_only_measures_nothing(gate: Gate, pytester: pytest.Pytester) ->
     assert not (pytester.path / ".nsight").exists()
 
 
+@pytest.mark.long
 def test_a_test_that_wants_to_end_the_session_ends_itself_and_its_reason_is_told(gate: Gate) -> None:
     body = """
 @pytest.fixture

@@ -51,6 +51,7 @@ def test_a_record_that_cannot_be_read_once_loses_nothing(
         assert ", 3 runs" in result.stdout.str()
 
 
+@pytest.mark.long
 def test_a_record_that_cannot_be_read_twice_is_measured_in_halves_and_a_replay_does_the_same(
     unreadable: Callable[..., pytest.RunResult], gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
 ) -> None:
@@ -65,6 +66,7 @@ def test_a_record_that_cannot_be_read_twice_is_measured_in_halves_and_a_replay_d
     assert len(list(session.glob("run-*"))) == 5
 
 
+@pytest.mark.long
 def test_a_case_that_makes_every_record_unreadable_fails_alone(
     unreadable: Callable[..., pytest.RunResult],
 ) -> None:

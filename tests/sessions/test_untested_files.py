@@ -60,6 +60,7 @@ def write(pytester: pytest.Pytester, name: str, text: str) -> None:
     path.write_text(text, encoding="utf-8")
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("file", "text", "where", "reason"),
     [
