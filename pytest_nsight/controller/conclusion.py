@@ -45,6 +45,7 @@ from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
 from pytest_nsight.model.verdicts import SessionResult, Verdict
+from pytest_nsight.protocol.job import was_measured_again
 from pytest_nsight.report import result_file, session_file
 from pytest_nsight.report.next_steps import plan_next_steps
 from pytest_nsight.report.registry import ReportFile, describe_written, name_from_here, publish, step_summary_path
@@ -249,7 +250,7 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
 
 def _describe_kept(folder: Path) -> str:
     """Where the traces of a session are, and what shows one."""
-    runs = sorted(path for path in folder.glob("run-*") if path.is_dir())
+    runs = sorted(path for path in folder.glob("run-*") if path.is_dir() and not was_measured_again(path))
     if not runs:
         return ""
     return f"session kept; show a run of it: pytest-nsight show {shlex.quote(name_from_here(runs[0]))}"

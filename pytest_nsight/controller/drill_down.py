@@ -128,7 +128,8 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
         folder = drills / f"{len(list(drills.glob('[0-9]*'))) + 1:03}"
         # ncu replays kernels, so their times mean nothing: one round is enough, and canaries are not needed.
         alone = replace(session, folder=folder, collector=collector, rounds=1, canaries=False)
-        source = LiveSource(alone, lambda _: None)
+        # Where counters cannot be read, they cannot be read the next time.
+        source = LiveSource(alone, lambda _: None, measures_again=False)
         try:
             source.execute(Assignment((case,), tree=tree))
         finally:

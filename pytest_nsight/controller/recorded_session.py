@@ -12,7 +12,14 @@ from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.processes.child_process import read_tail
-from pytest_nsight.protocol.job import DIED_FILE, INTERRUPTED_FILE, UNREAD_FILE, WORKER_LOG, Assignment
+from pytest_nsight.protocol.job import (
+    DIED_FILE,
+    INTERRUPTED_FILE,
+    UNREAD_FILE,
+    WORKER_LOG,
+    Assignment,
+    was_measured_again,
+)
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.worker_plan import has_plan
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, ProcessRecord, summarise_records
@@ -86,7 +93,7 @@ def read_recorded_session(folder: Path) -> tuple[ProcessRecord, ...]:
 def _list_runs(folder: Path) -> list[Path]:
     """The recorded runs, but those that were measured again."""
     runs = (run for run in folder.glob("run-*") if (run / FILE_NAME).exists() or has_plan(run))
-    return sorted(run for run in runs if not (run / UNREAD_FILE).exists())
+    return sorted(run for run in runs if not was_measured_again(run))
 
 
 def list_whole_runs(folder: Path) -> list[Path]:
@@ -123,7 +130,7 @@ def _read_record(folder: Path) -> ProcessRecord:
     if (folder / INTERRUPTED_FILE).exists():
         end, failure = ProcessEnd.INTERRUPTED, ""
     case = overdue.case if overdue is not None else ""
-    if not manifest.rounds:
+    if not manifest.rounds or (folder / UNREAD_FILE).exists():
         return ProcessRecord(manifest, None, end, failure, overdue=case)
     try:
         return ProcessRecord(manifest, read_kept_trace(folder), end, failure, overdue=case)

@@ -7,7 +7,7 @@ process of its own. A test that fails by itself beside others is tried again wit
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from pytest_nsight.gate.state import GateState, SerialisedReport
 from pytest_nsight.protocol.job import OTHER_TREE
@@ -59,6 +59,9 @@ def sort_cases(
     if process.manifest.tree != OTHER_TREE:
         settled = {*failed, *_list_settled(process, cases, doubts)}
         harmed = _doubt_harmed(process, _list_harmed(process, cases, settled), doubts)
+    if process.end is ProcessEnd.COMPLETE and process.trace_error:
+        # One of several workers; another one has failed, and nobody's record could be read.
+        return _sort_failed(replace(process, failure=process.trace_error, has_died_after_tests=True), cases, (), {})
     if process.end is ProcessEnd.COMPLETE:
         return _sort_complete(process, cases, [case for case in ended if case not in harmed], damaged, harmed)
     complete = tuple(case for case in ended if process.has_trace and case not in damaged)

@@ -60,7 +60,7 @@ INTERRUPTED_FILE = "interrupted"
 """In the folder of a run whose worker the user's interrupt ended."""
 
 UNREAD_FILE = "unread"
-"""In the folder of a run that was measured again, as its record could not be read; it says why."""
+"""In the folder of a run whose record could not be read; it says why."""
 
 DIED_FILE = "died"
 """In the folder of a worker that a signal ended after its last test; it says how."""
@@ -164,3 +164,8 @@ class Job:
 
 def _is_below(path: str, folders: Sequence[str]) -> bool:
     return any(path == folder or path.startswith(folder.rstrip(os.sep) + os.sep) for folder in folders)
+
+
+def was_measured_again(run: Path) -> bool:
+    """Whether a run counts for nothing, because another one has measured its cases again."""
+    return (run / UNREAD_FILE).exists() and not (run / DIED_FILE).exists()

@@ -293,6 +293,15 @@ def test_what_failed_before_its_process_died_is_tried_once_more(
     assert state.doubts[HARMED] == "it failed beside other tests of its process: no message"
 
 
+def test_a_worker_that_completed_and_whose_record_went_with_another_ones_is_measured_again() -> None:
+    process = make_process(NAMES[:4], has_trace=False)
+
+    state = absorbed(replace(process, trace_error="no report"), NAMES[:4])
+
+    assert not state.problems
+    assert [planned.assignment.cases for planned in state.pending] == [NAMES[:2], NAMES[2:4]]
+
+
 def test_what_fails_in_each_of_its_processes_fails_for_good() -> None:
     pair = (HARMED, OTHERS[0])
     state = absorbed(make_process(NAMES, failing=pair))

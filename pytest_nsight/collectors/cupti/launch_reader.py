@@ -135,15 +135,18 @@ class LaunchReader:
         streams = len({one.stream for one in ordered})
         if streams > 1:
             raise UnidentifiedError(f"it uses {streams} streams, and no record says which waits for which")
-        behind: dict[str, list[ObservedLaunch]] = {}
+        behind: dict[str, dict[bytes, ObservedLaunch]] = {}
         for launch in captured:
-            behind.setdefault(launch.symbol or self._capture.modules.name_of(launch.function), []).append(launch)
+            calls = behind.setdefault(launch.symbol or self._capture.modules.name_of(launch.function), {})
+            # One of each code, in the order of the last calls.
+            calls.pop(launch.cubin, None)
+            calls[launch.cubin] = launch
         launches = [self._read_one(one, behind, find_part(one.correlation)) for one in ordered]
         nodes = {one.graph_node: one for one in ordered if one.graph_node and one.kind == "kernel"}
         return launches + self._read_captured(list(nodes.values()), captured) if nodes else launches
 
     def _read_one(
-        self, activity: Activity, behind: Mapping[str, Sequence[ObservedLaunch]], part: str
+        self, activity: Activity, behind: Mapping[str, Mapping[bytes, ObservedLaunch]], part: str
     ) -> ReadLaunch:
         if activity.kind != "kernel":
             arguments = (f"{activity.bytes_moved} bytes",)
@@ -151,9 +154,8 @@ class LaunchReader:
         own = None if activity.graph_node else self._capture.launches.get(activity.correlation)
         if own is None and not activity.graph_node:
             raise UnidentifiedError(f"the call that launches {activity.name} was not seen")
-        code = self._choose_code(
-            activity.name, activity.registers, behind.get(activity.name, ()) if own is None else [own]
-        )
+        calls = list(behind.get(activity.name, {}).values()) if own is None else [own]
+        code = self._choose_code(activity.name, activity.registers, calls)
         identity = LaunchIdentity(
             kind="graph node" if activity.graph_node else "kernel",
             name=activity.name,

@@ -30,7 +30,7 @@ from pytest_nsight.controller.workers.identity_pass import FOLDERS
 from pytest_nsight.model.errors import RecordingError, UsageError
 from pytest_nsight.model.units import count, name_some, short_commit
 from pytest_nsight.model.values import Subject
-from pytest_nsight.protocol.job import OTHER_TREE
+from pytest_nsight.protocol.job import OTHER_TREE, was_measured_again
 from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
 from pytest_nsight.protocol.mark import is_marked
 from pytest_nsight.report.escapes import visible
@@ -210,7 +210,8 @@ def _read_manifests(session: Path, folders: str) -> Sequence[Manifest]:
         RecordingError: one cannot be read, or measured another tree.
     """
     paths = sorted((*session.glob(f"{folders}/{FILE_NAME}"), *session.glob(f"{folders}/*/{FILE_NAME}")))
-    manifests = [read_manifest(path) for path in paths]
+    counted = (path for path in paths if not any(was_measured_again(run) for run in path.parents[:2]))
+    manifests = [read_manifest(path) for path in counted]
     if any(manifest.tree == OTHER_TREE for manifest in manifests):
         raise RecordingError(
             f"{session} compares two trees (--nsight-against), and verify judges by the tree's baselines; record a "

@@ -78,7 +78,6 @@ class ParallelSource:
         try:
             return self._measure(assignment)
         except UnreadRecordError as error:
-            error.leave_out()
             return error.note(self._measure(assignment))
 
     def _measure(self, assignment: Assignment) -> tuple[MeasuredProcess, ...]:
@@ -99,7 +98,13 @@ class ParallelSource:
                 pipe.send(own)
             with self._starter.start("pytest_nsight.supervisor", folder, assignment.tree) as process:
                 code = self._follow_all(process, folder, plan, Progress(run, "", 0, len(assignment.cases)))
-            records = read_parallel_run(folder, plan, code, self._reader(folder))
+            try:
+                records = read_parallel_run(folder, plan, code, self._reader(folder))
+            except UnreadRecordError as error:
+                error.leave_out()
+                if process.was_overdue:
+                    raise CollectorError(str(error)) from None
+                raise
             # The next processes measure no canaries: their innocent cases must not fail the same way.
             self._canaries = self._canaries and not any(record.failed_in_canary for record in records)
             return summarise_records(records)

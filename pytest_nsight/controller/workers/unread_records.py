@@ -25,13 +25,14 @@ class UnreadRecordError(CollectorError):
         self.folder = folder
 
     def leave_out(self) -> None:
-        """Marks the run as one that was measured again, for a replay."""
+        """Marks the run as one that counts for nothing, for a replay."""
         _write(self.folder / UNREAD_FILE, str(self))
 
     def as_failed(self, manifest: Manifest) -> ProcessRecord:
         """The record of a process that failed: one of its cases may be the cause, as it is the second time."""
         failure = f"the record of its process could not be read: {self}"
         _write(self.folder / DIED_FILE, failure)
+        self.leave_out()
         return ProcessRecord(manifest, None, ProcessEnd.FAILED, failure)
 
     def note(self, processes: Sequence[MeasuredProcess]) -> tuple[MeasuredProcess, ...]:

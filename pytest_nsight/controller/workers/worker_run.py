@@ -6,6 +6,7 @@ While one measures, the next ones may already import and collect; see `prewarmed
 from __future__ import annotations
 
 import contextlib
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -31,17 +32,31 @@ from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd, Proc
 # Exit codes of a pytest that came to its end: all passed, or some failed.
 _MEASURED = (0, 1)
 
+_MOST_UNREAD_ALONE = 2
+"""One case may make its record unreadable, and stand before all others."""
+
+_LONGEST_FAILURE_S = 120.0
+"""What takes longer to fail has hung, and would again."""
+
 
 class LiveSource:
     """Starts a worker for every run and reads what it and the profiler leave behind."""
 
-    def __init__(self, session: LiveSession, watch: Callable[[Progress], None], *, started: int = 0) -> None:
+    def __init__(
+        self,
+        session: LiveSession,
+        watch: Callable[[Progress], None],
+        *,
+        started: int = 0,
+        measures_again: bool = True,
+    ) -> None:
         """Prepares a source.
 
         Args:
             session: what all workers have in common.
             watch: called whenever a worker has moved on.
             started: workers that other sources have started in the session's folder.
+            measures_again: whether a process is measured once more if its record cannot be read.
         """
         self._starter = WorkerStarter(session, watch, started=started)
         self._collector = session.collector
@@ -49,13 +64,16 @@ class LiveSource:
         self._canaries = session.canaries
         self._upcoming: Sequence[Assignment] = ()
         self._has_read = False
+        self._most_cases = self._unread_alone = 0
+        self._measures_again = measures_again
         self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Measures the cases in one fresh process, and once more if its record cannot be read.
 
-        If it cannot be read the second time either, one of the cases may be the cause, unless no record could be
-        read so far: then nothing works here.
+        If it cannot be read the second time either, one of the cases may be the cause, and the process counts as
+        failed. Two single cases whose records cannot be read end the session if no record could be so far: then
+        nothing works here.
 
         Args:
             assignment: what to measure.
@@ -67,12 +85,15 @@ class LiveSource:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
         self._upcoming = upcoming
+        self._most_cases = max(self._most_cases, len(assignment.cases))
         try:
             return self._measure(assignment)
         except UnreadRecordError as error:
+            error.leave_out()
+            if not self._measures_again:
+                raise
             # Ended, too, is the process that has begun with the next assignment: it would measure beside this one.
             self.close()
-            error.leave_out()
             return error.note(self._measure(assignment, is_again=True))
 
     def _measure(self, assignment: Assignment, *, is_again: bool = False) -> tuple[MeasuredProcess, ...]:
@@ -82,14 +103,19 @@ class LiveSource:
             with running.process:
                 running.release(assignment)
                 code = self._starter.follow(running, len(assignment.cases), self._look_ahead)
-            was_overdue = running.process.was_overdue
+            was_overdue, ended_s = running.process.was_overdue, time.monotonic()
             try:
                 record = self._read_record(folder, code, was_overdue=was_overdue)
             except UnreadRecordError as error:
-                if was_overdue:
+                if was_overdue or time.monotonic() - ended_s > _LONGEST_FAILURE_S:
+                    error.leave_out()
                     raise CollectorError(str(error)) from None
-                if not is_again or not self._has_read:
+                if not is_again:
                     raise
+                self._unread_alone += len(assignment.cases) == 1
+                if not self._has_read and self._unread_alone >= min(self._most_cases, _MOST_UNREAD_ALONE):
+                    error.leave_out()
+                    raise CollectorError(str(error)) from None
                 record = error.as_failed(read_manifest(folder / FILE_NAME))
             self._has_read = self._has_read or record.trace is not None
             if record.failed_in_canary:

@@ -1,6 +1,6 @@
 """A plugin for the controller: it cannot read some records.
 
-UNREAD has numbers of processes, from 0, and names of cases: no record of theirs can be read but that of process 0.
+UNREAD has numbers of processes, from 0, and names of cases, none of whose records can be read.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ _collect = TorchCollector.collect
 def _collect_or_fail(self: TorchCollector, folder: Path) -> Trace:
     number, manifest = next(_numbers), (folder / FILE_NAME).read_text(encoding="utf-8")
     for word in os.environ["UNREAD"].split():
-        if word == str(number) or (number and not word.isdigit() and word in manifest):
+        if word == str(number) or (not word.isdigit() and word in manifest):
             raise CollectorError("The importer failed.")
     return _collect(self, folder)
 
