@@ -119,7 +119,8 @@ def test_the_folders_of_a_session_s_drills_are_numbered_one_by_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     class Source:
-        def __init__(self, session: LiveSession, _watch: object) -> None:
+        def __init__(self, session: LiveSession, _watch: object, *, measures_again: bool) -> None:
+            assert not measures_again
             self.folder = session.folder
 
         def execute(self, _assignment: object) -> None:

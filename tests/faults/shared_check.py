@@ -34,6 +34,7 @@ USUAL = (
     "project/.nsight/2???????-??????-????",
     "project/.nsight/2*/result.json",
     "project/.nsight/2*/run-*/unread",
+    "project/.nsight/2*/run-*/died",
     "project/.nsight/2*/session.json",
     "project/.nsight/2*/kept",
     "project/.nsight/2*/run-???",
