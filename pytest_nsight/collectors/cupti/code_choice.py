@@ -15,8 +15,8 @@ from dataclasses import replace
 from pytest_nsight.collectors.cupti.disassembly import disassemble
 from pytest_nsight.collectors.cupti.machine_code import KernelCode
 
-_LEAST_REGISTERS, _LEAST_WITH_CALLS = 16, 32
-"""That the driver gives a thread, and one whose kernel calls functions of the driver, as assert and printf do."""
+_LEAST_REGISTERS, _RAISED_REGISTERS = 16, 32
+"""What records say of kernels that need fewer, and of some that need 24 to 31, perhaps because they call others."""
 
 _HOPPER, _DRIVERS_SHARED_BYTES = 90, 1024
 """From this architecture on the first bytes of static shared memory are the driver's; only some modules say so."""
@@ -77,7 +77,7 @@ def choose_recorded(called: Sequence[KernelCode], registers: int | None) -> Kern
 def _has_registers(code: KernelCode, registers: int) -> bool:
     """Whether a record of so many registers can be of this code."""
     own = code.code.registers
-    return registers in (own, max(own, _LEAST_REGISTERS), max(own, _LEAST_WITH_CALLS))
+    return registers in (own, max(own, _LEAST_REGISTERS), max(own, _RAISED_REGISTERS))
 
 
 def _join(codes: Sequence[KernelCode]) -> KernelCode | None:

@@ -219,9 +219,8 @@ class LaunchReader:
 
     def _choose_code(self, name: str, registers: int | None, calls: Sequence[ObservedLaunch]) -> KernelCode:
         """The code of a kernel: that of its own module where the driver names it, else the one of its name."""
-        if calls and calls[-1].cubin:
-            called = [self._read_module(launch.cubin, name) for launch in calls if launch.cubin]
-            return choose_recorded(called, registers)
+        if calls and all(launch.cubin for launch in calls):
+            return choose_recorded([self._read_module(launch.cubin, name) for launch in calls], registers)
         found = self._find_codes(name)
         key = name, registers, len(found)
         if key not in self._chosen:
