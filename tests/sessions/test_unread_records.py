@@ -24,11 +24,11 @@ PLUGINS = Path(__file__).parents[1] / "fakes/plugins"
 def unreadable(
     gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> Callable[..., pytest.RunResult]:
-    """Runs four sound tests; the records of the processes with these numbers cannot be read."""
+    """Runs four sound tests, some of whose records cannot be read; see tests/fakes/plugins/unread.py."""
     monkeypatch.setenv("PYTHONPATH", str(PLUGINS), prepend=os.pathsep)
 
-    def run(numbers: str, *options: str) -> pytest.RunResult:
-        monkeypatch.setenv("UNREAD", numbers)
+    def run(unread: str, *options: str) -> pytest.RunResult:
+        monkeypatch.setenv("UNREAD", unread)
         return gate("-p", "unread", "--nsight-collector=torch", *options, body=SOUND)
 
     return run

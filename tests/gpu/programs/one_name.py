@@ -1,4 +1,4 @@
-"""Two modules with a kernel of one name, loaded through the driver: the code that each launch leads to, as JSON."""
+"""Modules with a kernel of one name, loaded through the driver: the code that each launch leads to, as JSON."""
 
 from __future__ import annotations
 
