@@ -1,13 +1,14 @@
-"""What a release must show on GPUs, on a machine with two boards of one model, or four.
+"""What a release must show on GPUs, on a machine with two boards of one model, or four, or one.
 
     python -m tests.gpu.release FOLDER identity,answers,foreign --seconds 560
     python -m tests.gpu.release FOLDER identity,foreign study,forced --seconds 560
+    python -m tests.gpu.release FOLDER identity,foreign --alone --seconds 560
     python -m tests.gpu.release FOLDER --seconds 300
 
-The first two commands start plans in a process of its own and wait; each list is for a pair of boards. The third
-one waits on. All end after so many seconds at most, or when all is done, and print what has ended. FOLDER/results
-has the log and the result of each step as soon as it has ended, so whatever ends the machine loses one step of each
-board.
+The first three commands start plans in a process of its own and wait; each list is for a pair of boards, or for the
+only one, which does both halves of each plan. The last one waits on. All end after so many seconds at most, or when
+all is done, and print what has ended. FOLDER/results has the log and the result of each step as soon as it has
+ended, so whatever ends the machine loses one step of each board.
 """
 
 from __future__ import annotations
@@ -28,11 +29,12 @@ _DONE = "done"
 _MOST_PAIRS = 2
 
 
-def run(folder: Path, pairs: Sequence[Sequence[str]]) -> None:
+def run(folder: Path, pairs: Sequence[Sequence[str]], *, is_alone: bool) -> None:
     """Runs the plans of each pair of boards one after the other, on each board for itself."""
     ended, lock = set[str](), threading.Lock()
     lanes = [
-        Lane(number, folder / f"lane-{number}", folder / "results", ended, lock) for number in range(2 * len(pairs))
+        Lane(number, is_alone, folder / f"lane-{number}", folder / "results", ended, lock)
+        for number in range(1 if is_alone else 2 * len(pairs))
     ]
     for lane in lanes:
         lane.prepare(PROJECT)
@@ -71,22 +73,26 @@ def main() -> int:
     parser.add_argument("folder", type=Path, help="of lanes and results; plans begin in an empty one")
     parser.add_argument("plans", nargs="*", metavar="PLAN,...", help=f"for each pair of boards: {', '.join(PLANS)}")
     parser.add_argument("--seconds", type=float, default=560, help="to wait at most (default: 560)")
+    parser.add_argument("--alone", action="store_true", help="the machine has one board")
     parser.add_argument("--here", action="store_true", help="run the plans in this process")
     arguments = parser.parse_args()
     folder = arguments.folder.resolve()
     pairs = [names.split(",") for names in arguments.plans]
     if unknown := {name for names in pairs for name in names} - set(PLANS):
         parser.error(f"there is no plan {', '.join(sorted(unknown))}")
+    if arguments.alone and len(pairs) > 1:
+        parser.error("one board does one list: write its plans with commas")
     if len(pairs) > _MOST_PAIRS:
         parser.error(f"{len(pairs)} lists are for {2 * len(pairs)} boards: write the plans of a pair with commas")
     if arguments.here:
-        run(folder, pairs)
+        run(folder, pairs, is_alone=arguments.alone)
         (folder / _DONE).touch()
         return 0
     if arguments.plans:
         (folder / "results").mkdir(parents=True)
         with (folder / "results/release.log").open("wb") as log:
-            command = [sys.executable, "-m", "tests.gpu.release", str(folder), *arguments.plans, "--here"]
+            options = ["--here", *(["--alone"] if arguments.alone else [])]
+            command = [sys.executable, "-m", "tests.gpu.release", str(folder), *arguments.plans, *options]
             subprocess.Popen(command, cwd=PROJECT, stdout=log, stderr=log, start_new_session=True)
     print(wait(folder, arguments.seconds))
     return 0

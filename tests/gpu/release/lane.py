@@ -13,7 +13,9 @@ from collections import Counter
 from dataclasses import dataclass, field
 from pathlib import Path
 
-_LEFT_OUT = shutil.ignore_patterns(".git", ".venv", ".nsight", ".gpu", ".scripts", "__pycache__", "*.egg-info")
+_LEFT_OUT = shutil.ignore_patterns(
+    ".git", ".venv", ".nsight", ".gpu", ".scripts", ".numba", "__pycache__", "*.egg-info"
+)
 _POLL_S = 0.5
 _EVERYTHING = "everything"
 
@@ -24,6 +26,7 @@ class Lane:
 
     Attributes:
         number: of the board, from 0; boards 0 and 1 are a pair, as are 2 and 3.
+        is_alone: whether the machine has this board only, which then does both halves of each plan.
         folder: of the lane; holds its tree.
         results: where logs and results of all lanes go.
         ended: names of the steps that have ended, of all lanes.
@@ -31,6 +34,7 @@ class Lane:
     """
 
     number: int
+    is_alone: bool
     folder: Path
     results: Path
     ended: set[str] = field(default_factory=set)
@@ -42,9 +46,14 @@ class Lane:
         return self.folder / "tree"
 
     @property
-    def is_second(self) -> bool:
-        """Whether this is the second board of its pair."""
-        return self.number % 2 == 1
+    def does_first(self) -> bool:
+        """Whether it does the first half of each plan."""
+        return self.is_alone or self.number % 2 == 0
+
+    @property
+    def does_second(self) -> bool:
+        """Whether it does the second half of each plan."""
+        return self.is_alone or self.number % 2 == 1
 
     @property
     def other(self) -> int:
@@ -134,8 +143,8 @@ class Lane:
         self.ended.add(f"{_EVERYTHING}-{self.number}")
 
     def wait_for(self, name: str) -> None:
-        """Waits until the other lane of the pair has ended a step, or everything."""
-        while not self.ended & {f"{name}-{self.other}", f"{_EVERYTHING}-{self.other}"}:
+        """Waits until the other lane of the pair, if there is one, has ended a step, or everything."""
+        while not self.is_alone and not self.ended & {f"{name}-{self.other}", f"{_EVERYTHING}-{self.other}"}:
             time.sleep(_POLL_S)
 
 

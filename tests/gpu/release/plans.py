@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -16,14 +17,21 @@ _SOFTMAX = "tl.exp(x - tl.max(x, axis=1)[:, None])"
 _OTHER_SOFTMAX = "tl.exp2(1.4426950408889634 * (x - tl.max(x, axis=1)[:, None]))"
 
 
-def programs(board: int) -> list[str]:
-    """Node ids of every second foreign program, for a board's number."""
-    return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in list(PROGRAMS)[board % 2 :: 2]]
+def programs(*boards: int) -> list[str]:
+    """Node ids of every second foreign program for the number of a board, of all for the numbers of two."""
+    chosen = [name for board in boards for name in list(PROGRAMS)[board % 2 :: 2]]
+    return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in chosen]
+
+
+def _own_programs(lane: Lane) -> list[str]:
+    return programs(0, 1) if lane.is_alone else programs(lane.number)
 
 
 def identity(lane: Lane) -> None:
     """What is unchanged is IDENTICAL, what is changed is seen: mutations, two trees, a changed kernel, bisect."""
-    if not lane.is_second:
+    if lane.does_second:
+        lane.pytest("one-name", "tests/gpu/test_identity.py", "-k", "one_name")
+    if lane.does_first:
         lane.run("mutations", "-m", "benchmarks.cupti.identify")
         lane.gate("untouched", "--nsight-against=HEAD", "perf_tests")
         softmax = lane.tree / "kernels/softmax.py"
@@ -32,64 +40,71 @@ def identity(lane: Lane) -> None:
         softmax.write_text(before.replace(_SOFTMAX, _OTHER_SOFTMAX))
         lane.gate("touched", "--nsight-against=HEAD", "perf_tests")
         softmax.write_text(before)
-    else:
-        lane.pytest("one-name", "tests/gpu/test_identity.py", "-k", "one_name")
     # The project's baselines are of other boards.
     lane.gate("new-board", "perf_tests")
-    lane.pytest("bisect", "tests/gpu/test_bisect.py", "-k", "percent" if lane.is_second else "not percent")
+    if lane.does_first:
+        lane.pytest("bisect-structure", "tests/gpu/test_bisect.py", "-k", "not percent")
+    if lane.does_second:
+        lane.pytest("bisect-time", "tests/gpu/test_bisect.py", "-k", "percent")
 
 
 def answers(lane: Lane) -> None:
     """Bottleneck classes, and what Nsight Compute says of a regression."""
-    lane.pytest("answers", "tests/gpu/test_bottlenecks.py" if lane.is_second else "tests/gpu/test_drill.py")
+    if lane.does_first:
+        lane.pytest("drill", "tests/gpu/test_drill.py")
+    if lane.does_second:
+        lane.pytest("bottlenecks", "tests/gpu/test_bottlenecks.py")
 
 
 def compilers(lane: Lane) -> None:
-    """Foreign programs whose compiler chooses kernels: saved, and checked on the other board with empty caches."""
-    own, others = (
-        [one for one in programs(number) if "max-autotune" in one or "[jax-" in one]
-        for number in (lane.number, lane.other)
-    )
-    lane.gate("save-compiled", "--nsight-save", "--nsight-runs=3", *_stored(lane, lane.number), *own)
-    lane.wait_for("save-compiled")
-    lane.forget_caches()
-    lane.gate("cross-compiled", *_stored(lane, lane.other), *others)
+    """Foreign programs whose compiler chooses kernels: saved, and checked by what the other board has stored."""
+    _save(lane, runs=3, name="save-compiled", chosen=_is_compiled)
+    _check_elsewhere(lane, after="save-compiled", chosen=_is_compiled)
 
 
 def autotuners(lane: Lane) -> None:
     """What autotuners and compilers choose anew."""
     chosen_by_compilers = "compiler_chose or xla"
-    chosen = chosen_by_compilers if lane.is_second else f"not ({chosen_by_compilers})"
-    lane.pytest("autotuners", "tests/gpu/test_autotuners.py", "-k", chosen)
+    if lane.does_first:
+        lane.pytest("autotuners", "tests/gpu/test_autotuners.py", "-k", f"not ({chosen_by_compilers})")
+    if lane.does_second:
+        lane.pytest("compilers", "tests/gpu/test_autotuners.py", "-k", chosen_by_compilers)
 
 
 def faults(lane: Lane) -> None:
     """Tests that spoil their process or the device, each among twenty sound ones; CuPy and JAX without torch."""
-    if not lane.is_second:
+    if lane.does_first:
         lane.pytest("faults", "tests/gpu/test_faults.py", "-n", "6")
-    else:
+    if lane.does_second:
         lane.pytest("without-torch", _WITHOUT_TORCH, "-k", "cupy or jax")
 
 
 def cuda_python(lane: Lane) -> None:
     """Numba and cuda.core without torch."""
-    chosen = "cuda_core" if lane.is_second else "numba"
-    lane.pytest("cuda-python", _WITHOUT_TORCH, "-k", chosen, packages="cuda-python")
+    if lane.does_first:
+        lane.pytest("numba", _WITHOUT_TORCH, "-k", "numba", packages="cuda-python")
+    if lane.does_second:
+        lane.pytest("cuda-core", _WITHOUT_TORCH, "-k", "cuda_core", packages="cuda-python")
 
 
 def foreign(lane: Lane) -> None:
-    """Half of the foreign programs: saved, checked, checked on the other board with empty caches."""
+    """Foreign programs: saved, checked, and checked by what another board has stored."""
     _save(lane, runs=3)
     _check(lane, "check")
-    _check_on_the_other_board(lane)
+    _check_elsewhere(lane)
+
+
+def elsewhere(lane: Lane) -> None:
+    """Foreign programs checked by what the board of another machine has stored: the folder RELEASE_BASELINES."""
+    _check_elsewhere(lane)
 
 
 def foreign_five(lane: Lane) -> None:
-    """Half of the foreign programs: five runs, five checks, and one with 2 % more work in half of them."""
+    """Foreign programs: five runs, five checks, and one with 2 % more work in half of them."""
     _save(lane, runs=5)
     _check(lane, "check-1")
     more = {"FOREIGN_MORE_WORK": "2%", "FOREIGN_TIMES": str(lane.results / f"save-{lane.number}.json")}
-    lane.gate("more", *_stored(lane, lane.number), *programs(lane.number), **more)
+    lane.gate("more", *_stored(lane, lane.number), *_own_programs(lane), **more)
     for number in range(2, 6):
         _check(lane, f"check-{number}")
 
@@ -131,27 +146,40 @@ def scripts(lane: Lane) -> None:
 
 def others_scripts(lane: Lane) -> None:
     """Other projects' own benchmark scripts; most of them take the time that one of them takes alone."""
-    chosen = "flash-linear-attention" if lane.is_second else "not flash-linear-attention"
-    lane.pytest("others-scripts", _OTHERS_SCRIPTS, "-k", chosen, packages="others-scripts")
+    longest = "flash-linear-attention"
+    if lane.does_first:
+        lane.pytest("others-scripts", _OTHERS_SCRIPTS, "-k", f"not {longest}", packages="others-scripts")
+    if lane.does_second:
+        lane.pytest("others-scripts-longest", _OTHERS_SCRIPTS, "-k", longest, packages="others-scripts")
 
 
 def _stored(lane: Lane, of: int) -> list[str]:
     return [f"--nsight-baselines={lane.results / f'baselines-{of}'}"]
 
 
-def _save(lane: Lane, runs: int) -> None:
+def _is_compiled(program: str) -> bool:
+    return "max-autotune" in program or "[jax-" in program
+
+
+def _save(lane: Lane, runs: int, name: str = "save", chosen: Callable[[str], bool] = bool) -> None:
     options = ["--nsight-save", f"--nsight-runs={runs}", *_stored(lane, lane.number)]
-    lane.gate("save", *options, *programs(lane.number))
+    lane.gate(name, *options, *filter(chosen, _own_programs(lane)))
 
 
 def _check(lane: Lane, name: str) -> None:
-    lane.gate(name, *_stored(lane, lane.number), *programs(lane.number))
+    lane.gate(name, *_stored(lane, lane.number), *_own_programs(lane))
 
 
-def _check_on_the_other_board(lane: Lane) -> None:
-    lane.wait_for("save")
-    lane.forget_caches()
-    lane.gate("cross", *_stored(lane, lane.other), *programs(lane.other))
+def _check_elsewhere(lane: Lane, after: str = "save", chosen: Callable[[str], bool] = bool) -> None:
+    """Checks with empty caches by the runs of another board, of the pair or in a folder, where there are some."""
+    if lane.is_alone:
+        stored, others = os.environ.get("RELEASE_BASELINES", ""), programs(0, 1)
+    else:
+        lane.wait_for(after)
+        stored, others = str(lane.results / f"baselines-{lane.other}"), programs(lane.other)
+    if stored:
+        lane.forget_caches()
+        lane.gate(f"elsewhere-after-{after}", f"--nsight-baselines={stored}", *filter(chosen, others))
 
 
 PLANS: dict[str, Plan] = {
@@ -160,6 +188,7 @@ PLANS: dict[str, Plan] = {
     "baselines": baselines,
     "compilers": compilers,
     "cuda-python": cuda_python,
+    "elsewhere": elsewhere,
     "faults": faults,
     "forced": forced,
     "foreign": foreign,
