@@ -365,7 +365,7 @@ MUTATIONS = (
     Mutation("a graph in place of launches", _together(*[_torch(_add)] * 4), _graph(4)),
     Mutation("transposed operand", _torch(_matmul, 512, 512), _torch(lambda x: lambda: torch.mm(x, x), 512, 512)),
     Mutation("stages", _multiply_tiles(stages=1), _multiply_tiles(stages=4)),
-    Mutation("a compiler flag", _compiled(), _compiled("--use_fast_math")),
+    Mutation("a compiler flag", _compiled(), _compiled("--maxrregcount=16")),
     Mutation("a constant in CUDA C", _compiled(factor="2.0f"), _compiled(factor="3.0f")),
     Mutation("another algorithm of a library", _torch(_matmul, 512, 512), _torch(_matmul_in_tf32, 512, 512)),
     Mutation(

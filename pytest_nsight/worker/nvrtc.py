@@ -81,6 +81,7 @@ def load_nvrtc() -> Any:
     """
     for name in list_candidates(os.environ):
         try:
+            _load_builtins(Path(name))
             library = ctypes.CDLL(name)
         except OSError:
             continue
@@ -88,6 +89,16 @@ def load_nvrtc() -> Any:
             function.restype = c_int
         return library
     raise CompilationError(f"NVRTC, the compiler of the canaries, was not found; {_REMEDY}")
+
+
+def _load_builtins(compiler: Path) -> None:
+    """Loads the built-in functions beside a compiler, which asks the loader for them by their bare name.
+
+    The folder of a wheel is in no search path, so it would not find them there.
+    """
+    if compiler.is_absolute():
+        for file in sorted(compiler.parent.glob("libnvrtc-builtins.so.*")):
+            ctypes.CDLL(str(file))
 
 
 def list_candidates(environ: Mapping[str, str]) -> Iterator[str]:

@@ -238,6 +238,25 @@ def test_wheels_come_first_the_newest_before_older_ones(tmp_path: Path, monkeypa
     assert found.index("/opt/cuda/lib64/libnvrtc.so") < found.index("libnvrtc.so.13")
 
 
+def test_the_built_in_functions_of_a_wheel_are_loaded_before_its_compiler(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("libnvrtc.so.13", "libnvrtc-builtins.so.13.0", "libnvrtc-builtins.alt.so.13.0"):
+        (tmp_path / name).touch()
+    loaded: list[str] = []
+
+    def load(name: str) -> FakeNvrtc:
+        loaded.append(Path(name).name)
+        return FakeNvrtc()
+
+    monkeypatch.setattr(nvrtc, "list_candidates", lambda _environ: iter([str(tmp_path / "libnvrtc.so.13")]))
+    monkeypatch.setattr(nvrtc.ctypes, "CDLL", load)
+
+    load_nvrtc()
+
+    assert loaded == ["libnvrtc-builtins.so.13.0", "libnvrtc.so.13"]
+
+
 @pytest.mark.slow
 @pytest.mark.parametrize("architecture", [(8, 0), (9, 0)])
 def test_the_source_compiles(architecture: tuple[int, int]) -> None:
