@@ -7,6 +7,7 @@ names its own in the entry point group `pytest_nsight.collectors`, and `--nsight
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Protocol
@@ -96,6 +97,9 @@ class Identifier(Recorder, Protocol):
     """
 
     rounds: int
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Looks at no launch meanwhile: a tuner times what it tries, and would time the looking, too."""
 
     def keep(self, case: str, name: str) -> None:
         """Keeps what the case launches whose rounds have this name."""

@@ -19,8 +19,9 @@ from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.joining import find_own_failures
-from pytest_nsight.gate.saving import list_unfit, list_varying
+from pytest_nsight.gate.saving import list_unfit, list_untimed, list_varying
 from pytest_nsight.gate.state import GateState
+from pytest_nsight.judge.wording import write_metric
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.report.escapes import visible
@@ -155,6 +156,15 @@ def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
         f"{', of the first case' if len({why for _, why in found}) > 1 else ''}; save again when the machine is "
         "idle, else later checks may end as ENVIRONMENT"
         for found in causes.values()
+    ]
+    untimed: dict[str, list[str]] = {}
+    for subject, timed in list_untimed(state).items():
+        if subject.case in saved.cases:
+            untimed.setdefault(timed, []).append(visible(subject.label))
+    notes += [
+        f"the metric of {count(len(names), 'case')} ({name_cases(names)}) was 0 ns in some rounds, so no later "
+        f"check can judge it: {write_metric(timed)}, and save again"
+        for timed, names in untimed.items()
     ]
     varying = [visible(subject.label) for subject in list_varying(state) if subject.case in saved.cases]
     if varying:

@@ -21,6 +21,9 @@ from pytest_nsight.judge.structure import StructureFinding, compare_structure, c
 from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS, SubjectRuns
 from pytest_nsight.model.values import RunSummary
 
+_DEVICE_TIMES = ("kernel", "copy", "busy")
+"""Metrics to gate instead of one that a case has no time of."""
+
 _LEVEL_SIGMAS = 3.0
 
 
@@ -142,6 +145,18 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
         environment=explain_environment(baseline, quiet.new, given.against) if both else "",
         unmeasured=unmeasured,
     )
+
+
+def find_timed_metric(runs: Sequence[RunSummary], metric: str) -> str:
+    """Another metric of the device that can be judged where this one cannot, "" if there is none or no need.
+
+    Args:
+        runs: of one subject.
+        metric: a duration that may be 0 ns, as the kernel time of what only copies.
+    """
+    if not locate_all(runs, metric).unlocated:
+        return ""
+    return next((one for one in _DEVICE_TIMES if not locate_all(runs, one).unlocated), "")
 
 
 def _leave_out_disturbed(baseline: Sequence[RunSummary], fewest: int) -> tuple[RunSummary, ...]:

@@ -14,6 +14,7 @@ from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.wording import (
     write_choice,
     write_diff,
+    write_metric,
     write_remedy,
     write_shapes,
     write_spreads,
@@ -128,9 +129,9 @@ def _remedy(contrast: Contrast) -> str:
     return f"more runs do not settle it: a band of {percent(math.ceil(needed * 1000) / 1000, signed=False)} does"
 
 
-def unmeasured(why: str) -> str:
-    """Nothing to judge."""
-    return f"not measured: {why}; choose another metric, or read the test's output"
+def unmeasured(why: str, timed: str = "") -> str:
+    """Nothing to judge; `timed` is a metric that can be judged instead, "" if none is known."""
+    return f"not measured: {why}; {write_metric(timed) or 'choose another metric'}, or read the test's output"
 
 
 def no_baseline(absent: str, against: str) -> str:

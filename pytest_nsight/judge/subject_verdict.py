@@ -16,7 +16,7 @@ from pytest_nsight.judge.environment_checks import explain_shift
 from pytest_nsight.judge.location import Location, exp
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.noise import Prior
-from pytest_nsight.judge.prepared import PreparedSubject
+from pytest_nsight.judge.prepared import PreparedSubject, find_timed_metric
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.identity import CUDNN, DEVICE_METRICS
@@ -97,10 +97,16 @@ def _decide_without_time(subject: PreparedSubject, comparison: Comparison | None
     if not given.baseline:
         if subject.new or subject.new_aside:
             return VerdictKind.NO_BASELINE, sentences.no_baseline(given.absent, given.against)
-        return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
+        return VerdictKind.INCONCLUSIVE, _say_unmeasured(subject)
     if subject.loses_structure:
         return _decide_on_structure(subject, comparison)
     return _decide_on_runs_aside(subject)
+
+
+def _say_unmeasured(subject: PreparedSubject) -> str:
+    return sentences.unmeasured(
+        subject.unmeasured, find_timed_metric(subject.given.new, subject.given.policy.metric)
+    )
 
 
 def _decide_on_runs_aside(subject: PreparedSubject) -> tuple[VerdictKind, str] | None:
@@ -132,7 +138,7 @@ def _decide_on_time(
     subject: PreparedSubject, contrast: Contrast | None, comparison: Comparison | None
 ) -> tuple[VerdictKind, str]:
     if comparison is None or contrast is None:
-        return VerdictKind.INCONCLUSIVE, sentences.unmeasured(subject.unmeasured)
+        return VerdictKind.INCONCLUSIVE, _say_unmeasured(subject)
     kind = _classify(subject, contrast, comparison)
     structure = subject.structure
     if structure.retuned and (body := _explain_by_choice(subject, kind, contrast, comparison)):

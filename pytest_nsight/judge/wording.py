@@ -42,6 +42,11 @@ def _noun(shape: Shape) -> str:
     return {"memcpy": "copy", "memset": "memory set"}.get(shape.kind, "launch")
 
 
+def write_metric(timed: str) -> str:
+    """How to gate another metric, "" if none is known that would do."""
+    return f'gate the time that it has: @pytest.mark.nsight(metric="{timed}")' if timed else ""
+
+
 def write_spreads(spreads: Sequence[ShapeSpread]) -> str:
     """Kernels that some rounds or runs launch more often than others: "add 1 to 2, mm in 2 launch shapes"."""
     by_name: dict[str, list[ShapeSpread]] = {}

@@ -12,7 +12,7 @@ import sys
 import threading
 import warnings
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 
 import pytest
@@ -122,6 +122,18 @@ def find_changes(before: Mapping[str, object], after: Mapping[str, object]) -> t
     return tuple(name for name in names if before.get(name, ABSENT) != after.get(name, ABSENT))
 
 
+def _forget_compiled_code() -> None:
+    """Lets torch.compile begin as in a new process, because what it has compiled decides how it compiles next.
+
+    A function that has met another shape is compiled for any shape, and after a number of variants not at all.
+    """
+    frames = sys.modules.get("torch._dynamo.convert_frame")
+    if frames is not None and getattr(frames, "FRAME_COUNTER", True):
+        # A device that the case before has left unusable refuses, and ends the process anyway.
+        with suppress(RuntimeError):
+            sys.modules["torch._dynamo"].reset()
+
+
 class LeakedStatePlugin:
     """Puts state back after each case, and records what a case had left changed."""
 
@@ -149,6 +161,7 @@ class LeakedStatePlugin:
     ) -> Generator[None, object, object]:
         """Compares the state before a case's first setup with the state after its last teardown."""
         self._is_last = nextitem is None
+        _forget_compiled_code()
         # Read again for each case: other plugins may set values around a case, such as its time limit.
         self._expected = self._reader.read()
         self._threads.begin()
@@ -169,7 +182,10 @@ class LeakedStatePlugin:
         if fixturedef.scope == "function":
             return (yield)
         with self._taken_over(id(fixturedef)), self._threads.taken_over():
-            return (yield)
+            result = yield
+        # Its first user shall compile as the later ones do.
+        _forget_compiled_code()
+        return result
 
     @contextmanager
     def _taken_over(self, fixture: int) -> Iterator[None]:

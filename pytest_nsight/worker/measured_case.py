@@ -16,6 +16,7 @@ from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest_events import IdentifiedCase, Journal
 from pytest_nsight.protocol.mark import find_partners, read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
+from pytest_nsight.worker.autotuners import list_timing_patches
 from pytest_nsight.worker.canaries import NAMES
 from pytest_nsight.worker.device import current_device
 from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
@@ -68,6 +69,8 @@ class MeasuredRun:
         self._canaries = CanarySchedule(0, 0)
         self._programs = JaxPrograms()
         patch_imports({COMPILER: self._programs.attach})
+        if identifier is not None:
+            patch_imports(list_timing_patches(identifier.pause))
 
     def assign(self, assignment: Assignment, items: list[pytest.Item]) -> None:
         """Plans the pairs and canaries of the cases in `items`, which are the assignment's, in its order."""

@@ -279,6 +279,75 @@ def test_calls_that_load_and_unload_are_asked_for() -> None:
     assert {(DRIVER_DOMAIN, number) for number in (18, 19, 20, 21, 678, 679)} <= set(asked)
 
 
+class Switches(Cupti):
+    """Knows which callbacks are on."""
+
+    def __init__(self) -> None:
+        self.on: set[tuple[int, int]] = set()
+
+    def call(self, name: str, *arguments: Any) -> None:  # type: ignore[override]
+        if name == "cuptiEnableCallback":
+            change = self.on.add if arguments[0].value else self.on.discard
+            change((arguments[2], arguments[3].value))
+
+
+def test_a_pause_delays_no_launch_of_the_process_and_misses_no_module() -> None:
+    switches = Switches()
+    capture = LaunchCapture(switches, Driver())  # type: ignore[arg-type]
+    capture.start()
+    before = set(switches.on)
+
+    with capture.pause(), capture.pause():
+        paused = set(switches.on)
+    assert switches.on == before
+
+    assert not paused & {(RUNTIME_DOMAIN, 211), (RUNTIME_DOMAIN, 430), (DRIVER_DOMAIN, 307), (DRIVER_DOMAIN, 652)}
+    assert {(RESOURCE_DOMAIN, MODULE_LOADED), (DRIVER_DOMAIN, 19), (DRIVER_DOMAIN, 22)} <= paused
+
+
+def test_a_pause_that_outlasts_the_capture_ends_quietly() -> None:
+    switches = Switches()
+    capture = LaunchCapture(switches, Driver())  # type: ignore[arg-type]
+    capture.start()
+
+    with capture.pause():
+        capture.stop()
+        asked = set(switches.on)
+
+    assert switches.on == asked
+
+
+def test_a_call_whose_end_a_pause_has_hidden_hides_no_later_launch(callbacks: Callbacks) -> None:
+    callbacks.capture.start()
+    runtime = plain_runtime_call(callbacks.arguments)
+
+    callbacks.call(RUNTIME_DOMAIN, 211, runtime, symbol=b"scale")
+    with callbacks.capture.pause():
+        pass
+    # An end whose beginning was not seen.
+    callbacks.call(RUNTIME_DOMAIN, 211, runtime, site=1, symbol=b"scale")
+    callbacks.capture.launches.clear()
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+
+    assert callbacks.launched().function == FUNCTION
+
+
+def test_what_is_loaded_while_the_driver_answers_spoils_no_search(callbacks: Callbacks) -> None:
+    """The driver may load a module when it is asked for one, on this thread or meanwhile on another."""
+    modules = callbacks.capture.modules
+    load(callbacks, 678, LIBRARY)
+    answer, numbers = modules._driver.cuLibraryGetModule, iter(range(1000, 1010))
+
+    def load_one_more(module: Any, library: Any) -> int:
+        modules.keep_library(next(numbers), CODE)
+        return int(answer(module, library))
+
+    modules._driver.cuLibraryGetModule = load_one_more
+    callbacks.call(DRIVER_DOMAIN, 307, plain_driver_call(callbacks.arguments))
+
+    assert callbacks.launched().cubin == CODE
+
+
 def test_a_launch_of_a_module_that_was_loaded_in_another_way_leads_to_no_code(callbacks: Callbacks) -> None:
     load(callbacks, 19, MODULE + 100)
 

@@ -346,7 +346,17 @@ def test_a_time_of_zero_is_inconclusive_and_said():
     verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), runs, runs))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert "has 3 of 3 rounds whose kernel time is not above 0 ns" in verdict.sentence
+    assert "has 3 of 3 rounds whose kernel time is not above 0 ns; choose another metric" in verdict.sentence
+
+
+def test_a_metric_that_a_case_has_is_named_in_place_of_one_that_it_has_not():
+    rounds = {"kernel": (0, 0, 0), "copy": (5000, 5010, 4990)}
+    runs = tuple(RunSummary(SUBJECT, f"r{n}", "s", "GPU-a", rounds) for n in range(5))
+
+    verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), runs, runs))
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert 'gate the time that it has: @pytest.mark.nsight(metric="copy")' in verdict.sentence
 
 
 @pytest.mark.parametrize("band", [float("nan"), -1.0, -5.0])

@@ -8,6 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -105,6 +106,10 @@ class IdentityRecorder:
             return
         path = "/".join([one.name for one in self._open[1:]] + [closed.name])
         self._open[0].parts.append((path, closed))
+
+    def pause(self) -> AbstractContextManager[None]:
+        """Looks at no launch meanwhile."""
+        return self._capture.pause()
 
     def keep(self, case: str, name: str) -> None:
         """Keeps what the case launches whose rounds have this name."""

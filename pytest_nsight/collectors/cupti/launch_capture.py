@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from ctypes import byref, c_char_p, c_int, c_uint32, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -47,7 +48,11 @@ _UNLOAD_MODULE, _UNLOAD_LIBRARY = 22, 680
 """cuModuleUnload and cuLibraryUnload, whose only parameter is the handle."""
 
 _LOADS = (*_LOAD_MODULE, *_LOAD_LIBRARY, _LOAD_MODULE_FILE, _LOAD_LIBRARY_FILE)
-_DRIVER_CALLS = (*_DRIVER_LAUNCHES, *_LOADS, _UNLOAD_MODULE, _UNLOAD_LIBRARY)
+_LAUNCHES = (
+    *((_RUNTIME_DOMAIN, number) for number in (*_RUNTIME_PLAIN, *_RUNTIME_CONFIGURED)),
+    *((_DRIVER_DOMAIN, number) for number in _DRIVER_LAUNCHES),
+)
+_MODULE_CALLS = tuple((_DRIVER_DOMAIN, number) for number in (*_LOADS, _UNLOAD_MODULE, _UNLOAD_LIBRARY))
 
 
 class _CallbackData(ctypes.Structure):
@@ -124,6 +129,9 @@ class LaunchCapture:
         self._subscriber = c_void_p()
         self._callback = _Callback(self._called)
         self._runtime_calls = threading.local()
+        self._lock = threading.Lock()
+        self._pauses = 0
+        self._is_subscribed = False
         self.modules = LoadedModules(self._driver)
         self.memory = PointedMemory(self._driver)
 
@@ -139,15 +147,36 @@ class LaunchCapture:
         """
         self._find_layout = find_layout or self._find_layout
         self._cupti.call("cuptiSubscribe", byref(self._subscriber), self._callback, None)
-        wanted = [(_RESOURCE_DOMAIN, _MODULE_LOADED)]
-        wanted += [(_RUNTIME_DOMAIN, number) for number in (*_RUNTIME_PLAIN, *_RUNTIME_CONFIGURED)]
-        wanted += [(_DRIVER_DOMAIN, number) for number in _DRIVER_CALLS]
-        for domain, number in wanted:
-            self._cupti.call("cuptiEnableCallback", c_uint32(1), self._subscriber, domain, c_uint32(number))
+        self._is_subscribed = True
+        self._enable(((_RESOURCE_DOMAIN, _MODULE_LOADED), *_MODULE_CALLS, *_LAUNCHES), wanted=True)
 
     def stop(self) -> None:
         """Ends."""
-        self._cupti.call("cuptiUnsubscribe", self._subscriber)
+        with self._lock:
+            self._is_subscribed = False
+            self._cupti.call("cuptiUnsubscribe", self._subscriber)
+
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Sees no launches meanwhile, of any thread, and delays none; what is loaded is still seen."""
+        self._count_pauses(1)
+        try:
+            yield
+        finally:
+            self._count_pauses(-1)
+
+    def _count_pauses(self, more: int) -> None:
+        with self._lock:
+            was_paused, self._pauses = self._pauses > 0, self._pauses + more
+            is_paused = self._pauses > 0
+            if self._is_subscribed and is_paused != was_paused:
+                # Another thread may be inside a call whose beginning or end was not seen.
+                self._runtime_calls = threading.local()
+                self._enable(_LAUNCHES, wanted=not is_paused)
+
+    def _enable(self, callbacks: Sequence[tuple[int, int]], *, wanted: bool) -> None:
+        for domain, number in callbacks:
+            self._cupti.call("cuptiEnableCallback", c_uint32(wanted), self._subscriber, domain, c_uint32(number))
 
     def _called(self, _: int | None, domain: int, number: int, data: int) -> None:
         try:
@@ -163,7 +192,7 @@ class LaunchCapture:
                 return
             depth = getattr(self._runtime_calls, "depth", 0)
             if domain == _RUNTIME_DOMAIN:
-                self._runtime_calls.depth = depth + (1 if call.site == _ENTRY else -1)
+                self._runtime_calls.depth = max(0, depth + (1 if call.site == _ENTRY else -1))
                 if call.site != _ENTRY:
                     self._complete(number, call)
             elif depth:

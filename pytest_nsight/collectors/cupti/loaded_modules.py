@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import os
+import threading
 from collections.abc import Callable, Iterator
 from ctypes import byref, c_char_p, c_size_t, c_uint32, c_void_p
 from pathlib import Path
@@ -27,6 +28,8 @@ class ModuleRecord(ctypes.Structure):
 class LoadedModules:
     """Machine code by what the driver calls it.
 
+    Threads may load, unload and launch at once; a compiler loads what it tries on threads of its own.
+
     Attributes:
         cubins: machine code of all modules that CUPTI has reported, in order.
     """
@@ -38,6 +41,8 @@ class LoadedModules:
         self._by_module: dict[int, bytes] = {}
         self._by_library: dict[int, bytes] = {}
         self._layouts: dict[int, list[tuple[int, int]]] = {}
+        # No library is unloaded while the driver is asked about it; a question may load a module.
+        self._lock = threading.RLock()
 
     def keep_reported(self, record: int) -> None:
         """Copies the code of a module that is loaded right now.
@@ -70,10 +75,11 @@ class LoadedModules:
         self._keep(self._by_library, handle, cubin)
 
     def _keep(self, known: dict[int, bytes], handle: int, cubin: bytes) -> None:
-        # A handle may be that of something unloaded before.
-        self._drop(known, handle)
-        if handle and cubin:
-            known[handle] = cubin
+        with self._lock:
+            # A handle may be that of something unloaded before.
+            self._drop(known, handle)
+            if handle and cubin:
+                known[handle] = cubin
 
     def drop_module(self, handle: int) -> None:
         """Forgets a module that is about to be unloaded."""
@@ -84,8 +90,9 @@ class LoadedModules:
         self._drop(self._by_library, handle)
 
     def _drop(self, known: dict[int, bytes], handle: int) -> None:
-        known.pop(handle, None)
-        self._layouts.clear()
+        with self._lock:
+            known.pop(handle, None)
+            self._layouts.clear()
 
     def find_cubin(self, function: int) -> bytes:
         """The code of the module or library that a function or kernel belongs to, b"" where that is not known.
@@ -104,11 +111,14 @@ class LoadedModules:
 
     def _find_in_libraries(self, module: int) -> bytes:
         """The code of the library whose module for this context it is."""
-        for ask in self._calls("cuLibraryGetModule"):
-            for library, cubin in self._by_library.items():
-                found = c_void_p()
-                if not ask(byref(found), c_void_p(library)) and found.value == module:
-                    return cubin
+        with self._lock:
+            # The driver may load one meanwhile, on this very thread.
+            known = list(self._by_library.items())
+            for ask in self._calls("cuLibraryGetModule"):
+                for library, cubin in known:
+                    found = c_void_p()
+                    if not ask(byref(found), c_void_p(library)) and found.value == module:
+                        return cubin
         return b""
 
     def name_of(self, function: int) -> str:
@@ -121,12 +131,13 @@ class LoadedModules:
 
     def list_parameters(self, function: int) -> list[tuple[int, int]]:
         """Offset and size of each parameter as the driver knows them; none where it does not say."""
-        if function not in self._layouts:
+        known = self._layouts.get(function)
+        if known is None:
             asked = (
                 _list_parameters(ask, function) for ask in self._calls("cuFuncGetParamInfo", "cuKernelGetParamInfo")
             )
-            self._layouts[function] = next(filter(None, asked), [])
-        return self._layouts[function]
+            known = self._layouts[function] = next(filter(None, asked), [])
+        return known
 
     def _calls(self, *names: str) -> Iterator[Callable[..., int]]:
         """Those calls that the driver has: a library's kernel can be launched and is no function to it."""

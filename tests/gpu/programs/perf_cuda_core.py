@@ -49,6 +49,7 @@ def test_kernel(nsight, board):
     nsight(board.turn, board.stream, buffer, 80 if SPOILED == "kernel" else 40)
 
 
+@pytest.mark.nsight(metric="copy")
 def test_copy(nsight, board):
     size = 2 * BYTES if SPOILED == "copy" else BYTES
     source, target = board.allocate(size), board.allocate(size)
