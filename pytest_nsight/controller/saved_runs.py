@@ -162,8 +162,8 @@ def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
         if subject.case in saved.cases:
             untimed.setdefault(timed, []).append(visible(subject.label))
     notes += [
-        f"the metric of {count(len(names), 'case')} ({name_cases(names)}) was 0 ns in some rounds, so no later "
-        f"check can judge it: {write_metric(timed)}, and save again"
+        f"no later check can judge {count(len(names), 'case')} ({name_cases(names)}), because the time of the "
+        f"metric is 0 ns or missing in some round: {write_metric(timed) or 'choose another metric'}, and save again"
         for timed, names in untimed.items()
     ]
     varying = [visible(subject.label) for subject in list_varying(state) if subject.case in saved.cases]

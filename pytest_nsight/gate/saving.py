@@ -9,7 +9,7 @@ from pytest_nsight.gate.judging import list_subjects
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns, newest_session
 from pytest_nsight.judge.environment_checks import explain_unfit
-from pytest_nsight.judge.location import explain_no_level, typical_ns
+from pytest_nsight.judge.location import explain_no_level, locate_all, typical_ns
 from pytest_nsight.judge.prepared import find_timed_metric
 from pytest_nsight.judge.structure import compare_structure, vary_beyond_choices
 from pytest_nsight.judge.subject_runs import SubjectRuns
@@ -43,13 +43,12 @@ def list_unfit(state: GateState) -> Mapping[Subject, str]:
 
 
 def list_untimed(state: GateState) -> Mapping[Subject, str]:
-    """Subject -> a metric to gate instead, for the cases whose own is 0 ns in some round: it cannot be judged."""
-    found = {}
-    for one in list_subjects(state, StoredRuns()):
-        metric = one.policy.metric
-        if not one.subject.part and (timed := find_timed_metric(one.new, metric)):
-            found[one.subject] = timed
-    return found
+    """Subject -> a metric to gate instead, for the cases whose own cannot be judged; "" where there is none."""
+    return {
+        one.subject: find_timed_metric(one.new, one.policy.metric)
+        for one in list_subjects(state, StoredRuns())
+        if not one.subject.part and locate_all(one.new, one.policy.metric).unlocated
+    }
 
 
 def list_varying(state: GateState) -> tuple[Subject, ...]:

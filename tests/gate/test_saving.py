@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_nsight.gate.judging import list_notes
-from pytest_nsight.gate.saving import list_varying
+from pytest_nsight.gate.saving import list_untimed, list_varying
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.identity import TunedKernel
@@ -55,3 +55,12 @@ def test_a_check_says_whose_launches_it_does_not_compare() -> None:
 
     assert "launches of 1 case (test_model) are not compared" in notes(OWN, PATCHED, OWN)
     assert "not compared" not in notes(OWN, OWN, OWN)
+
+
+def test_a_case_without_time_of_its_metric_is_named_with_one_that_it_has() -> None:
+    copying = [replace(run, rounds={"kernel": (0,) * 9, "copy": run.rounds["kernel"]}) for run in launching(OWN)]
+    nothing = [replace(run, rounds={"kernel": (0,) * 9}) for run in launching(OWN)]
+
+    assert list_untimed(after(copying)) == {Subject(CASE.id): "copy"}
+    assert list_untimed(after(nothing)) == {Subject(CASE.id): ""}, "there is nothing to gate instead"
+    assert list_untimed(after(launching(OWN))) == {}
