@@ -24,7 +24,7 @@ from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 _NEEDS_SOUND_ENVIRONMENT = (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT, VerdictKind.INCONCLUSIVE)
 _LARGEST_BY_CHOICE = math.log(2)
-"""A tuner measures, so it does not choose what takes twice as long. Choices seen differ by up to 12 %."""
+"""A tuner measures, so it does not choose what takes twice as long: choices seen differ by up to 29 %."""
 
 _UNSETTLED = (VerdictKind.INCONCLUSIVE, VerdictKind.ENVIRONMENT)
 """What time does not settle; launches are settled all the same."""
