@@ -17,8 +17,11 @@ from pytest_nsight.worker.canaries import Canary, choose_places, due
 from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
 
 PAIRS = 30
-WARMUP = 2
-"""Warm-up rounds of each body before the pairs; few are enough, because both bodies have been measured already."""
+WARMUP = 3
+"""Warm-up rounds of each body before the pairs; few are enough, because both bodies have been measured already.
+
+What torch.compile had compiled of the kept one is forgotten: it compiles, captures its graph, and replays it.
+"""
 
 
 class PairSchedule:

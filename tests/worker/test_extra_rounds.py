@@ -39,7 +39,7 @@ def board(monkeypatch: pytest.MonkeyPatch) -> KeepingBoard:
 def run(
     board: KeepingBoard, folder: Path, cases: list[str], partners: dict[str, str], **bodies: object
 ) -> tuple[Manifest, list[str]]:
-    """Enters all cases in order; reorder_run the manifest and the cases in the order in which they ran."""
+    """Enters all cases in order; returns the manifest and the cases in the order in which they ran."""
     journal = Journal(folder / "manifest.jsonl")
     stopwatch = Stopwatch(board, Silent(), journal)
     schedule = PairSchedule(cases, partners)
@@ -52,7 +52,9 @@ def run(
 
 
 @pytest.mark.parametrize("order", [["f", "u"], ["u", "f"]])
-def test_a_pair_takes_order_run_in_either_order(board: KeepingBoard, tmp_path: Path, order: list[str]) -> None:
+def test_the_bodies_of_a_pair_take_turns_in_either_order(
+    board: KeepingBoard, tmp_path: Path, order: list[str]
+) -> None:
     manifest, order_run = run(board, tmp_path, order, {"f": "u"})
 
     (pair,) = manifest.pairs
@@ -60,6 +62,14 @@ def test_a_pair_takes_order_run_in_either_order(board: KeepingBoard, tmp_path: P
     assert Counter(one.case for one in manifest.rounds) == {pair.own_rounds: PAIRS, pair.partner_rounds: PAIRS}
     assert order_run[-2 * PAIRS :] == ["f", "u", "u", "f"] * (PAIRS // 2)
     assert board.released == 1
+
+
+def test_a_body_may_compile_and_capture_and_replay_again_before_its_pairs(
+    board: KeepingBoard, tmp_path: Path
+) -> None:
+    _, order_run = run(board, tmp_path, ["f", "u"], {"f": "u"})
+
+    assert order_run.count("f") == order_run.count("u") == PAIRS + 3
 
 
 def test_one_partner_is_kept_for_all_that_claim_to_beat_it(board: KeepingBoard, tmp_path: Path) -> None:
