@@ -99,7 +99,7 @@ class Identifier(Recorder, Protocol):
     rounds: int
 
     def pause(self) -> AbstractContextManager[None]:
-        """Looks at no launch meanwhile: a tuner times what it tries, and would time the looking, too."""
+        """Ignores launches until it ends: a tuner times what it tries, and would time the observation, too."""
 
     def keep(self, case: str, name: str) -> None:
         """Keeps what the case launches whose rounds have this name."""

@@ -21,7 +21,7 @@ from pytest_nsight.gate.identity_records import attach_identities
 from pytest_nsight.gate.joining import find_own_failures
 from pytest_nsight.gate.saving import list_unfit, list_untimed, list_varying
 from pytest_nsight.gate.state import GateState
-from pytest_nsight.judge.wording import write_metric
+from pytest_nsight.judge.wording import write_other_metric
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.report.escapes import visible
@@ -146,7 +146,7 @@ def _describe_later_save(settings: Settings, folder: Path) -> str:
 
 
 def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
-    """Sentences on stored runs that make a poor baseline, because of the machine or of another test."""
+    """Sentences on stored runs that later checks cannot use well, because of machine, another test or mark."""
     causes: dict[str, list[tuple[str, str]]] = {}
     for subject, why in list_unfit(state).items():
         if subject.case in saved.cases:
@@ -157,14 +157,14 @@ def describe_unfit(state: GateState, saved: SavedRuns) -> list[str]:
         "idle, else later checks may end as ENVIRONMENT"
         for found in causes.values()
     ]
-    untimed: dict[str, list[str]] = {}
-    for subject, timed in list_untimed(state).items():
+    untimed: dict[tuple[str, str], list[str]] = {}
+    for subject, metrics in list_untimed(state).items():
         if subject.case in saved.cases:
-            untimed.setdefault(timed, []).append(visible(subject.label))
+            untimed.setdefault(metrics, []).append(visible(subject.label))
     notes += [
-        f"no later check can judge {count(len(names), 'case')} ({name_cases(names)}), because the time of the "
-        f"metric is 0 ns or missing in some round: {write_metric(timed) or 'choose another metric'}, and save again"
-        for timed, names in untimed.items()
+        f"{count(len(names), 'case')} ({name_cases(names)}) cannot be judged by {metric} time, which is 0 ns or "
+        f"missing in each run: {write_other_metric(other) or 'gate it by another metric'}"
+        for (metric, other), names in untimed.items()
     ]
     varying = [visible(subject.label) for subject in list_varying(state) if subject.case in saved.cases]
     if varying:

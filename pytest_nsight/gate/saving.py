@@ -10,7 +10,7 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns, newest_session
 from pytest_nsight.judge.environment_checks import explain_unfit
 from pytest_nsight.judge.location import explain_no_level, locate_all, typical_ns
-from pytest_nsight.judge.prepared import find_timed_metric
+from pytest_nsight.judge.prepared import find_other_metric
 from pytest_nsight.judge.structure import compare_structure, vary_beyond_choices
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.judge.wording import write_diff
@@ -42,12 +42,12 @@ def list_unfit(state: GateState) -> Mapping[Subject, str]:
     return found
 
 
-def list_untimed(state: GateState) -> Mapping[Subject, str]:
-    """Subject -> a metric to gate instead, for the cases whose own cannot be judged; "" where there is none."""
+def list_untimed(state: GateState) -> Mapping[Subject, tuple[str, str]]:
+    """Case whose metric has no time in any run -> that metric, and one to gate instead, "" if there is none."""
     return {
-        one.subject: find_timed_metric(one.new, one.policy.metric)
+        one.subject: (one.policy.metric, find_other_metric(one.new, one.policy.metric))
         for one in list_subjects(state, StoredRuns())
-        if not one.subject.part and locate_all(one.new, one.policy.metric).unlocated
+        if not one.subject.part and not locate_all(one.new, one.policy.metric).locations
     }
 
 

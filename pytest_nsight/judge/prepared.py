@@ -147,7 +147,7 @@ def prepare(given: SubjectRuns, family: Callable[[str], str]) -> PreparedSubject
     )
 
 
-def find_timed_metric(runs: Sequence[RunSummary], metric: str) -> str:
+def find_other_metric(runs: Sequence[RunSummary], metric: str) -> str:
     """Another metric of the device that can be judged where this one cannot, "" if there is none or no need.
 
     Args:

@@ -14,7 +14,7 @@ from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.judge.wording import (
     write_choice,
     write_diff,
-    write_metric,
+    write_other_metric,
     write_remedy,
     write_shapes,
     write_spreads,
@@ -129,9 +129,10 @@ def _remedy(contrast: Contrast) -> str:
     return f"more runs do not settle it: a band of {percent(math.ceil(needed * 1000) / 1000, signed=False)} does"
 
 
-def unmeasured(why: str, timed: str = "") -> str:
-    """Nothing to judge; `timed` is a metric that can be judged instead, "" if none is known."""
-    return f"not measured: {why}; {write_metric(timed) or 'choose another metric'}, or read the test's output"
+def unmeasured(why: str, other: str = "") -> str:
+    """Nothing to judge; `other` is a metric that can be judged instead, "" if none is known."""
+    remedy = write_other_metric(other) or "gate it by another metric"
+    return f"not measured: {why}; {remedy}, or read the test's output"
 
 
 def no_baseline(absent: str, against: str) -> str:

@@ -16,7 +16,7 @@ from pytest_nsight.judge.environment_checks import explain_shift
 from pytest_nsight.judge.location import Location, exp
 from pytest_nsight.judge.looks import FALSE_DISCOVERY_RATE, detectable_change, equality_margin
 from pytest_nsight.judge.noise import Prior
-from pytest_nsight.judge.prepared import PreparedSubject, find_timed_metric
+from pytest_nsight.judge.prepared import PreparedSubject, find_other_metric
 from pytest_nsight.judge.subject_runs import MINIMUM_NEW_RUNS
 from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.identity import CUDNN, DEVICE_METRICS
@@ -105,7 +105,7 @@ def _decide_without_time(subject: PreparedSubject, comparison: Comparison | None
 
 def _say_unmeasured(subject: PreparedSubject) -> str:
     return sentences.unmeasured(
-        subject.unmeasured, find_timed_metric(subject.given.new, subject.given.policy.metric)
+        subject.unmeasured, find_other_metric(subject.given.new, subject.given.policy.metric)
     )
 
 

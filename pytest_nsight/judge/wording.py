@@ -42,9 +42,9 @@ def _noun(shape: Shape) -> str:
     return {"memcpy": "copy", "memset": "memory set"}.get(shape.kind, "launch")
 
 
-def write_metric(timed: str) -> str:
+def write_other_metric(other: str) -> str:
     """How to gate another metric, "" if none is known that would do."""
-    return f'gate the time that it has: @pytest.mark.nsight(metric="{timed}")' if timed else ""
+    return f'gate it by its {other} time (metric="{other}" in its mark)' if other else ""
 
 
 def write_spreads(spreads: Sequence[ShapeSpread]) -> str:

@@ -17,8 +17,7 @@ import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, suppress
-from types import FunctionType, ModuleType
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from pytest_nsight.model.identity import CUDNN, INDUCTOR, TunedKernel
@@ -37,48 +36,6 @@ _TRIAL = "triton_"
 
 _UNKNOWN: Note = (INDUCTOR, "", "")
 """A graph that nothing describes: then nothing is known of what Inductor had to do."""
-
-
-_TIMING_FUNCTIONS = ("do_bench", "do_bench_cudagraph")
-_TIMING_METHOD = "benchmark"
-"""What the names of methods begin with in Inductor's module for timing; before torch 2.5 it calls Triton's."""
-
-Pause = Callable[[], AbstractContextManager[None]]
-
-
-def list_timing_patches(pause: Pause) -> dict[str, Callable[[ModuleType], None]]:
-    """Module -> what makes its functions that time a tuner's trials pause something meanwhile.
-
-    Args:
-        pause: what they enter; more than one may be inside.
-    """
-
-    def patch_functions(module: ModuleType) -> None:
-        for name in _TIMING_FUNCTIONS:
-            if callable(original := vars(module).get(name)):
-                setattr(module, name, _pausing(pause, original))
-
-    def patch_classes(module: ModuleType) -> None:
-        own = [one for one in vars(module).values() if getattr(one, "__module__", "") == module.__name__]
-        for kind in filter(lambda one: isinstance(one, type), own):
-            for name, original in list(vars(kind).items()):
-                if name.startswith(_TIMING_METHOD) and isinstance(original, FunctionType):
-                    setattr(kind, name, _pausing(pause, original))
-
-    return {
-        "triton.testing": patch_functions,
-        "tilelang.profiler.bench": patch_functions,
-        "torch._inductor.runtime.benchmarking": patch_classes,
-    }
-
-
-def _pausing(pause: Pause, original: Callable[..., Any]) -> Callable[..., Any]:
-    @functools.wraps(original)
-    def timed(*args: Any, **kwargs: Any) -> Any:
-        with pause():
-            return original(*args, **kwargs)
-
-    return timed
 
 
 class _RoundNotes:

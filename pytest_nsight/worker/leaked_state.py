@@ -12,12 +12,13 @@ import sys
 import threading
 import warnings
 from collections.abc import Generator, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict
 
 import pytest
 
 from pytest_nsight.protocol.manifest_events import Journal, LeakedState
+from pytest_nsight.worker.compiled_code import CompiledCode
 from pytest_nsight.worker.import_variables import ImportVariables
 from pytest_nsight.worker.left_threads import LeftThreads
 from pytest_nsight.worker.process_settings import ABSENT, Setting, list_settings
@@ -122,18 +123,6 @@ def find_changes(before: Mapping[str, object], after: Mapping[str, object]) -> t
     return tuple(name for name in names if before.get(name, ABSENT) != after.get(name, ABSENT))
 
 
-def _forget_compiled_code() -> None:
-    """Lets torch.compile begin as in a new process, because what it has compiled decides how it compiles next.
-
-    A function that has met another shape is compiled for any shape, and after a number of variants not at all.
-    """
-    frames = sys.modules.get("torch._dynamo.convert_frame")
-    if frames is not None and getattr(frames, "FRAME_COUNTER", True):
-        # A device that the case before has left unusable refuses, and ends the process anyway.
-        with suppress(RuntimeError):
-            sys.modules["torch._dynamo"].reset()
-
-
 class LeakedStatePlugin:
     """Puts state back after each case, and records what a case had left changed."""
 
@@ -144,6 +133,7 @@ class LeakedStatePlugin:
         # Fixture -> what its setup changed, and the values before.
         self._by_fixture: dict[int, dict[str, object]] = {}
         self._threads = LeftThreads()
+        self._compiled_code = CompiledCode()
         self._of_imports = ImportVariables()
         self._is_last = False
 
@@ -161,7 +151,7 @@ class LeakedStatePlugin:
     ) -> Generator[None, object, object]:
         """Compares the state before a case's first setup with the state after its last teardown."""
         self._is_last = nextitem is None
-        _forget_compiled_code()
+        self._compiled_code.forget()
         # Read again for each case: other plugins may set values around a case, such as its time limit.
         self._expected = self._reader.read()
         self._threads.begin()
@@ -181,11 +171,9 @@ class LeakedStatePlugin:
         """Takes over what a fixture of a wider scope changes."""
         if fixturedef.scope == "function":
             return (yield)
-        with self._taken_over(id(fixturedef)), self._threads.taken_over():
-            result = yield
-        # Its first user shall compile as the later ones do.
-        _forget_compiled_code()
-        return result
+        fixture = id(fixturedef)
+        with self._taken_over(fixture), self._threads.taken_over(), self._compiled_code.taken_over(fixture):
+            return (yield)
 
     @contextmanager
     def _taken_over(self, fixture: int) -> Iterator[None]:
@@ -205,6 +193,7 @@ class LeakedStatePlugin:
 
     def pytest_fixture_post_finalizer(self, fixturedef: pytest.FixtureDef[object]) -> None:
         """Expects what was there before the fixture's setup; called more than once for a fixture."""
+        self._compiled_code.release(id(fixturedef))
         values = self._by_fixture.pop(id(fixturedef), {})
         if values and self._is_last:
             # No case follows that could be affected by what the fixture leaves.

@@ -16,7 +16,6 @@ from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest_events import IdentifiedCase, Journal
 from pytest_nsight.protocol.mark import find_partners, read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
-from pytest_nsight.worker.autotuners import list_timing_patches
 from pytest_nsight.worker.canaries import NAMES
 from pytest_nsight.worker.device import current_device
 from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
@@ -25,6 +24,7 @@ from pytest_nsight.worker.jax_programs import COMPILER, JaxPrograms
 from pytest_nsight.worker.pacing import FEWEST
 from pytest_nsight.worker.patched_imports import patch_imports
 from pytest_nsight.worker.rounds import WARMUP, PairBody, RoundPlan, Stopwatch
+from pytest_nsight.worker.tuner_trials import list_trial_patches
 
 T = TypeVar("T")
 
@@ -70,7 +70,7 @@ class MeasuredRun:
         self._programs = JaxPrograms()
         patch_imports({COMPILER: self._programs.attach})
         if identifier is not None:
-            patch_imports(list_timing_patches(identifier.pause))
+            patch_imports(list_trial_patches(identifier.pause))
 
     def assign(self, assignment: Assignment, items: list[pytest.Item]) -> None:
         """Plans the pairs and canaries of the cases in `items`, which are the assignment's, in its order."""

@@ -9,6 +9,7 @@ import ctypes
 import importlib.util
 import os
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
 from dataclasses import dataclass
 from pathlib import Path
@@ -98,7 +99,9 @@ def _load_builtins(compiler: Path) -> None:
     """
     if compiler.is_absolute():
         for file in sorted(compiler.parent.glob("libnvrtc-builtins.so.*")):
-            ctypes.CDLL(str(file))
+            # Of another version, perhaps; the compiler may find its own elsewhere.
+            with suppress(OSError):
+                ctypes.CDLL(str(file))
 
 
 def list_candidates(environ: Mapping[str, str]) -> Iterator[str]:

@@ -61,6 +61,7 @@ def test_a_case_without_time_of_its_metric_is_named_with_one_that_it_has() -> No
     copying = [replace(run, rounds={"kernel": (0,) * 9, "copy": run.rounds["kernel"]}) for run in launching(OWN)]
     nothing = [replace(run, rounds={"kernel": (0,) * 9}) for run in launching(OWN)]
 
-    assert list_untimed(after(copying)) == {Subject(CASE.id): "copy"}
-    assert list_untimed(after(nothing)) == {Subject(CASE.id): ""}, "there is nothing to gate instead"
+    assert list_untimed(after(copying)) == {Subject(CASE.id): ("kernel", "copy")}
+    assert list_untimed(after(nothing)) == {Subject(CASE.id): ("kernel", "")}, "there is nothing to gate instead"
+    assert list_untimed(after([*copying, *launching(OWN)])) == {}, "a later check has a run to compare with"
     assert list_untimed(after(launching(OWN))) == {}

@@ -346,7 +346,7 @@ def test_a_time_of_zero_is_inconclusive_and_said():
     verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), runs, runs))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert "has 3 of 3 rounds whose kernel time is not above 0 ns; choose another metric" in verdict.sentence
+    assert "has 3 of 3 rounds whose kernel time is not above 0 ns; gate it by another metric" in verdict.sentence
 
 
 def test_a_metric_that_a_case_has_is_named_in_place_of_one_that_it_has_not():
@@ -356,7 +356,7 @@ def test_a_metric_that_a_case_has_is_named_in_place_of_one_that_it_has_not():
     verdict = verdict_of(SubjectRuns(SUBJECT, Policy(), runs, runs))
 
     assert verdict.kind is VerdictKind.INCONCLUSIVE
-    assert 'gate the time that it has: @pytest.mark.nsight(metric="copy")' in verdict.sentence
+    assert 'gate it by its copy time (metric="copy" in its mark)' in verdict.sentence
 
 
 @pytest.mark.parametrize("band", [float("nan"), -1.0, -5.0])

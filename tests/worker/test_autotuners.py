@@ -9,9 +9,7 @@ import re
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from importlib.util import find_spec
+from collections.abc import Callable
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 from typing import Any
@@ -21,7 +19,7 @@ import pytest
 from pytest_nsight.model.identity import TunedKernel
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.manifest_events import Journal
-from pytest_nsight.worker.autotuners import MOST_KERNELS, WATCHED_ROUNDS, TuningNotes, list_timing_patches
+from pytest_nsight.worker.autotuners import MOST_KERNELS, WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.rounds import RoundPlan, Stopwatch
 from tests.worker.board import Board, Silent
 
@@ -502,57 +500,6 @@ def test_only_the_first_warm_up_rounds_are_watched(monkeypatch: pytest.MonkeyPat
     assert watched == [True] * WATCHED_ROUNDS + [False] * 5
     (kernel,) = read_manifest(tmp_path / "manifest.jsonl").tuned["a.py::t"]
     assert kernel.config == "BLOCK: 64, num_warps: 4"
-
-
-class Pauses:
-    """Counts those who are inside."""
-
-    def __init__(self) -> None:
-        self.inside = 0
-
-    @contextmanager
-    def enter(self) -> Iterator[None]:
-        self.inside += 1
-        yield
-        self.inside -= 1
-
-
-def test_what_times_a_tuners_trials_pauses_the_looking() -> None:
-    pauses = Pauses()
-    triton, inductor = ModuleType("triton.testing"), ModuleType("torch._inductor.runtime.benchmarking")
-    exec("def do_bench(fn, quantiles=None): return fn()", vars(triton))
-    exec(
-        "class Benchmarker:\n"
-        "    def benchmark(self, fn): return self.benchmark_gpu(fn)\n"
-        "    def benchmark_gpu(self, fn): return fn()\n"
-        "    def other(self, fn): return fn()\n",
-        vars(inductor),
-    )
-    patches = list_timing_patches(pauses.enter)
-    for module in (triton, inductor):
-        patches[module.__name__](module)
-
-    assert triton.do_bench(lambda: pauses.inside, quantiles=(0.5,)) == 1
-    assert inductor.Benchmarker().benchmark(lambda: pauses.inside) == 2
-    assert inductor.Benchmarker().other(lambda: pauses.inside) == 0
-    assert pauses.inside == 0
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(find_spec("triton") is None, reason="triton is not installed")
-def test_inductors_and_tritons_functions_are_those_that_pause() -> None:
-    code = """
-from contextlib import nullcontext
-from pytest_nsight.worker.autotuners import list_timing_patches
-from pytest_nsight.worker.patched_imports import patch_imports
-
-patch_imports(list_timing_patches(nullcontext))
-import triton.testing
-from torch._inductor.runtime.benchmarking import InductorBenchmarker
-
-assert all(hasattr(one, "__wrapped__") for one in (triton.testing.do_bench, InductorBenchmarker.benchmark_gpu))
-"""
-    subprocess.run([sys.executable, "-c", code], check=True)
 
 
 def test_tritons_own_autotuner_is_noted(monkeypatch: pytest.MonkeyPatch) -> None:

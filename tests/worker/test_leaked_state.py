@@ -140,32 +140,6 @@ def test_forgets(nsight):
 """
 
 
-COMPILED = """
-import pytest, torch
-
-def compile_nothing(graph, inputs):
-    NUMBERS.extend(one for one in inputs if not isinstance(one, torch.Tensor))
-    CALLS.append(graph)
-    return graph.forward
-
-NUMBERS, CALLS = [], []
-FUSED = torch.compile(lambda x: x.sin() * 2, backend=compile_nothing)
-
-@pytest.fixture(scope="module")
-def used():
-    FUSED(torch.ones(3))
-
-@pytest.mark.nsight
-@pytest.mark.parametrize("size", range(4, 16))
-def test_compiled(nsight, used, size):
-    before = len(CALLS)
-    nsight(FUSED, torch.ones(size))
-    # For its own shape, once: not for any shape, and not given up.
-    assert not NUMBERS
-    assert len(CALLS) == before + 1
-"""
-
-
 def read_note(result: pytest.RunResult) -> str:
     """The only note on leaked state, whose lines the terminal has wrapped.
 
@@ -177,15 +151,6 @@ def read_note(result: pytest.RunResult) -> str:
 
 
 OPTIONS = ("--nsight", "--nsight-save", "--nsight-runs=1", "--nsight-rounds=10", "--nsight-collector=torch")
-
-
-@pytest.mark.slow
-def test_a_function_is_compiled_for_each_case_as_if_it_were_the_only_one(pytester: pytest.Pytester) -> None:
-    pytester.makepyfile(test_case=COMPILED)
-
-    result = pytester.runpytest_subprocess(*OPTIONS)
-
-    result.assert_outcomes(passed=12)
 
 
 @pytest.mark.slow

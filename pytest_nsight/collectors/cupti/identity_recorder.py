@@ -108,7 +108,7 @@ class IdentityRecorder:
         self._open[0].parts.append((path, closed))
 
     def pause(self) -> AbstractContextManager[None]:
-        """Looks at no launch meanwhile."""
+        """Ignores launches until it ends."""
         return self._capture.pause()
 
     def keep(self, case: str, name: str) -> None:

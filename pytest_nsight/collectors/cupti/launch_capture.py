@@ -24,7 +24,7 @@ from pytest_nsight.collectors.cupti.call_parameters import (
     read_shape,
     word,
 )
-from pytest_nsight.collectors.cupti.library import Cupti
+from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
 from pytest_nsight.collectors.cupti.loaded_modules import LoadedModules, copy_image, read_file
 from pytest_nsight.collectors.cupti.pointed_memory import PointedMemory
 
@@ -147,8 +147,10 @@ class LaunchCapture:
         """
         self._find_layout = find_layout or self._find_layout
         self._cupti.call("cuptiSubscribe", byref(self._subscriber), self._callback, None)
-        self._is_subscribed = True
-        self._enable(((_RESOURCE_DOMAIN, _MODULE_LOADED), *_MODULE_CALLS, *_LAUNCHES), wanted=True)
+        with self._lock:
+            self._is_subscribed = True
+            self._enable(((_RESOURCE_DOMAIN, _MODULE_LOADED), *_MODULE_CALLS), wanted=True)
+            self._enable(_LAUNCHES, wanted=self._pauses == 0)
 
     def stop(self) -> None:
         """Ends."""
@@ -158,7 +160,7 @@ class LaunchCapture:
 
     @contextmanager
     def pause(self) -> Iterator[None]:
-        """Sees no launches meanwhile, of any thread, and delays none; what is loaded is still seen."""
+        """Ignores the launches of all threads until it ends, and delays none; what is loaded is still seen."""
         self._count_pauses(1)
         try:
             yield
@@ -172,7 +174,10 @@ class LaunchCapture:
             if self._is_subscribed and is_paused != was_paused:
                 # Another thread may be inside a call whose beginning or end was not seen.
                 self._runtime_calls = threading.local()
-                self._enable(_LAUNCHES, wanted=not is_paused)
+                try:
+                    self._enable(_LAUNCHES, wanted=not is_paused)
+                except CuptiError as error:  # It must not end the tuner that is timing.
+                    self.problems.append(str(error))
 
     def _enable(self, callbacks: Sequence[tuple[int, int]], *, wanted: bool) -> None:
         for domain, number in callbacks:

@@ -3,12 +3,14 @@
     python -m tests.gpu.release FOLDER identity,answers,foreign --seconds 560
     python -m tests.gpu.release FOLDER identity,foreign study,forced --seconds 560
     python -m tests.gpu.release FOLDER identity,foreign --alone --seconds 560
+    RELEASE_BASELINES=STORED python -m tests.gpu.release FOLDER elsewhere --alone --seconds 560
     python -m tests.gpu.release FOLDER --seconds 300
 
-The first three commands start plans in a process of its own and wait; each list is for a pair of boards, or for the
-only one, which does both halves of each plan. The last one waits on. All end after so many seconds at most, or when
-all is done, and print what has ended. FOLDER/results has the log and the result of each step as soon as it has
-ended, so whatever ends the machine loses one step of each board.
+All but the last one start plans in a process of its own and wait; each list is for a pair of boards, or for the
+only one, which does both halves of each plan. `elsewhere` checks by FOLDER/results/baselines-0 of another machine.
+The last command waits on. All end after so many seconds at most, or when all is done, and print what has ended.
+FOLDER/results has the log and the result of each step as soon as it has ended, so whatever ends the machine loses one
+step of each board.
 """
 
 from __future__ import annotations

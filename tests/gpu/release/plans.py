@@ -57,9 +57,9 @@ def answers(lane: Lane) -> None:
 
 
 def compilers(lane: Lane) -> None:
-    """Foreign programs whose compiler chooses kernels: saved, and checked by what the other board has stored."""
+    """Foreign programs whose compiler chooses kernels: saved, and checked likewise."""
     _save(lane, runs=3, name="save-compiled", chosen=_is_compiled)
-    _check_elsewhere(lane, after="save-compiled", chosen=_is_compiled)
+    _check_on_the_other_board(lane, name="cross-compiled", after="save-compiled", chosen=_is_compiled)
 
 
 def autotuners(lane: Lane) -> None:
@@ -88,15 +88,15 @@ def cuda_python(lane: Lane) -> None:
 
 
 def foreign(lane: Lane) -> None:
-    """Foreign programs: saved, checked, and checked by what another board has stored."""
+    """Foreign programs: saved, checked, and checked by what the other board has stored, if there is one."""
     _save(lane, runs=3)
     _check(lane, "check")
-    _check_elsewhere(lane)
+    _check_on_the_other_board(lane)
 
 
 def elsewhere(lane: Lane) -> None:
-    """Foreign programs checked by what the board of another machine has stored: the folder RELEASE_BASELINES."""
-    _check_elsewhere(lane)
+    """Foreign programs checked by what a board of another machine has stored: the folder RELEASE_BASELINES."""
+    lane.gate("elsewhere", f"--nsight-baselines={os.environ['RELEASE_BASELINES']}", *_own_programs(lane))
 
 
 def foreign_five(lane: Lane) -> None:
@@ -170,16 +170,15 @@ def _check(lane: Lane, name: str) -> None:
     lane.gate(name, *_stored(lane, lane.number), *_own_programs(lane))
 
 
-def _check_elsewhere(lane: Lane, after: str = "save", chosen: Callable[[str], bool] = bool) -> None:
-    """Checks with empty caches by the runs of another board, of the pair or in a folder, where there are some."""
+def _check_on_the_other_board(
+    lane: Lane, name: str = "cross", after: str = "save", chosen: Callable[[str], bool] = bool
+) -> None:
+    """Checks the other board's programs by its runs, with empty caches; a board alone has none (`elsewhere`)."""
     if lane.is_alone:
-        stored, others = os.environ.get("RELEASE_BASELINES", ""), programs(0, 1)
-    else:
-        lane.wait_for(after)
-        stored, others = str(lane.results / f"baselines-{lane.other}"), programs(lane.other)
-    if stored:
-        lane.forget_caches()
-        lane.gate(f"elsewhere-after-{after}", f"--nsight-baselines={stored}", *filter(chosen, others))
+        return
+    lane.wait_for(after)
+    lane.forget_caches()
+    lane.gate(name, *_stored(lane, lane.other), *filter(chosen, programs(lane.other)))
 
 
 PLANS: dict[str, Plan] = {
