@@ -14,6 +14,7 @@ import pytest
 from pytest_nsight.collectors.cupti import launch_capture, pointed_memory
 from pytest_nsight.collectors.cupti.launch_arguments import Allocation
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
+from pytest_nsight.collectors.cupti.library import CuptiError
 from pytest_nsight.collectors.cupti.loaded_modules import ModuleRecord
 
 DRIVER_DOMAIN, RUNTIME_DOMAIN, RESOURCE_DOMAIN, MODULE_LOADED = 1, 2, 3, 6
@@ -315,6 +316,25 @@ def test_a_pause_that_outlasts_the_capture_ends_quietly() -> None:
         asked = set(switches.on)
 
     assert switches.on == asked
+
+
+def test_a_pause_that_cupti_refuses_costs_the_case_its_identity_and_the_tuner_nothing() -> None:
+    class Refusing(Cupti):
+        refuses = False
+
+        def call(self, name: str, *_: Any) -> None:
+            if self.refuses:
+                raise CuptiError(f"{name} failed")
+
+    cupti = Refusing()
+    capture = LaunchCapture(cupti, Driver())  # type: ignore[arg-type]
+    capture.start()
+    cupti.refuses = True
+
+    with capture.pause():
+        pass
+
+    assert capture.problems == ["cuptiEnableCallback failed"] * 2
 
 
 def test_a_call_whose_end_a_pause_has_hidden_hides_no_later_launch(callbacks: Callbacks) -> None:

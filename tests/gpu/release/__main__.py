@@ -9,8 +9,8 @@
 All but the last one start plans in a process of its own and wait; each list is for a pair of boards, or for the
 only one, which does both halves of each plan. `elsewhere` checks by FOLDER/results/baselines-0 of another machine.
 The last command waits on. All end after so many seconds at most, or when all is done, and print what has ended.
-FOLDER/results has the log and the result of each step as soon as it has ended, so whatever ends the machine loses one
-step of each board.
+FOLDER/results has the log and the result of each step as soon as it has ended, so whatever ends the machine loses
+one step of each board.
 """
 
 from __future__ import annotations
