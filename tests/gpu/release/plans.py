@@ -33,6 +33,7 @@ def identity(lane: Lane) -> None:
         lane.pytest("one-name", "tests/gpu/test_identity.py", "-k", "one_name")
     if lane.does_first:
         lane.run("mutations", "-m", "benchmarks.cupti.identify")
+        lane.run("trials", "-m", "benchmarks.cupti.trials")
         lane.gate("untouched", "--nsight-against=HEAD", "perf_tests")
         softmax = lane.tree / "kernels/softmax.py"
         before = softmax.read_text()
