@@ -23,7 +23,7 @@ def list_trial_patches(enter_pause: EnterPause) -> dict[str, Callable[[ModuleTyp
     """Module -> what makes its functions that time trials run within a pause.
 
     Args:
-        enter_pause: makes a context, of which several may be open at once.
+        enter_pause: makes a context; several may be open at once.
     """
 
     def patch_functions(module: ModuleType) -> None:

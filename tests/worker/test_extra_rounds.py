@@ -52,7 +52,7 @@ def run(
 
 
 @pytest.mark.parametrize("order", [["f", "u"], ["u", "f"]])
-def test_the_bodies_of_a_pair_take_turns_in_either_order(
+def test_the_rounds_of_a_pair_alternate_in_either_order(
     board: KeepingBoard, tmp_path: Path, order: list[str]
 ) -> None:
     manifest, order_run = run(board, tmp_path, order, {"f": "u"})
