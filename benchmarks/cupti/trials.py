@@ -4,7 +4,7 @@
 
 Starts a process for each way, with empty caches: without an identity recorder, with one that observes every launch,
 and with one that pauses while a tuner times its trials. Prints a JSON line for each: microseconds a launch takes
-the host, and the time of the matrix product that the tuner chose, by events around 200 of them.
+the host, and the median time of the matrix product that the tuner chose.
 """
 
 from __future__ import annotations
@@ -22,13 +22,14 @@ from typing import Any
 
 import torch
 
+from benchmarks.kernels_on_gpu import Stopwatch
 from pytest_nsight.collectors.cupti.identity_recorder import make_identity_recorder
 from pytest_nsight.worker.patched_imports import patch_imports
 from pytest_nsight.worker.tuner_trials import list_trial_patches
 
 WAYS = ("unobserved", "observed", "paused")
 _LAUNCHES = 500
-_PRODUCTS = 200
+_ROUNDS = 50
 
 
 def measure_launch_us(launch: Callable[[], Any]) -> float:
@@ -45,18 +46,6 @@ def measure_launch_us(launch: Callable[[], Any]) -> float:
     return round(min(found), 1)
 
 
-def measure_device_us(work: Callable[[], Any]) -> float:
-    """Microseconds of the device for one call of many in a row, by events."""
-    begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-    work()
-    begin.record()
-    for _ in range(_PRODUCTS):
-        work()
-    end.record()
-    torch.cuda.synchronize()
-    return round(float(begin.elapsed_time(end)) / _PRODUCTS * 1e3, 2)
-
-
 def run(way: str) -> None:
     """Measures in this process, which has not used the device yet."""
     recorder = None if way == "unobserved" else make_identity_recorder()
@@ -70,7 +59,7 @@ def run(way: str) -> None:
     for _ in range(3):
         # The third call replays a graph, whose kernels nobody observes one by one.
         fused(a, b)
-    line["chosen_us"] = measure_device_us(lambda: fused(a, b))
+    line["chosen_us"] = Stopwatch(x.device, _ROUNDS).median_us(lambda: fused(a, b))
     print(json.dumps(line), flush=True)
 
 

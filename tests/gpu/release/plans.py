@@ -17,14 +17,13 @@ _SOFTMAX = "tl.exp(x - tl.max(x, axis=1)[:, None])"
 _OTHER_SOFTMAX = "tl.exp2(1.4426950408889634 * (x - tl.max(x, axis=1)[:, None]))"
 
 
-def programs(*boards: int) -> list[str]:
-    """Node ids of every second foreign program for the number of a board, of all for the numbers of two."""
-    chosen = [name for board in boards for name in list(PROGRAMS)[board % 2 :: 2]]
-    return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in chosen]
+def programs(board: int) -> list[str]:
+    """Node ids of every second foreign program, for a board's number."""
+    return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in list(PROGRAMS)[board % 2 :: 2]]
 
 
 def _own_programs(lane: Lane) -> list[str]:
-    return programs(0, 1) if lane.is_alone else programs(lane.number)
+    return [*programs(0), *programs(1)] if lane.is_alone else programs(lane.number)
 
 
 def identity(lane: Lane) -> None:
