@@ -41,6 +41,9 @@ class Cupti:
     def now_ns(self) -> int:
         return next(self._clock)
 
+    def call_name(self, domain: int, number: int) -> str:
+        return {(2, 311): "cudaGraphLaunch_v10000", (1, 514): "cuGraphLaunch"}.get((domain, number), "another call")
+
 
 class Driver:
     """A driver with 4 KiB of memory."""
@@ -98,6 +101,25 @@ class Process:
             self._activities.append(Activity("kernel", kernel, start, start + 1, correlation, registers=registers))
             if correlation + 1 in (*begins, sum(lengths)):
                 self.recorder.pop()
+        self.recorder.stop()
+        self.recorder.keep(case, "round")
+        self.recorder.forget()
+
+    def run_graph(self, case: str, kernel: str, shown: int) -> None:
+        """Runs a case that replays a graph of one kernel, whose record has the number `shown`."""
+        self.recorder.start()
+        values = {0: struct.pack("<Q", MEMORY), 1: struct.pack("<i", 3)}
+        self._capture.launches[1] = ObservedLaunch(1, 0, kernel, values)  # The call that was captured.
+        registers = self._kernels[kernel].code.registers
+        for first in (0, 10):
+            self.recorder.push("round", 0)
+            begins = [self._cupti.now_ns() for _ in GRAPH_CALLS]
+            at, *ends = (self._cupti.now_ns() for _ in range(3))
+            for (kind, name, number), begin, end in zip(GRAPH_CALLS, begins, reversed(ends), strict=True):
+                self._activities.append(Activity(kind, name, begin, end, first + number))
+            node = Activity("kernel", kernel, at, at + 1, first + shown, graph_node=5, registers=registers)
+            self._activities.append(node)
+            self.recorder.pop()
         self.recorder.stop()
         self.recorder.keep(case, "round")
         self.recorder.forget()
@@ -208,3 +230,23 @@ def test_a_case_without_two_rounds_says_so_beside_the_others(process: Process) -
 
     assert found["short"].why_none == "1 of 2 rounds came to their end"
     assert found["whole"].digest
+
+
+GRAPH_CALLS = (("runtime", "311", 7), ("driver", "514", 8))
+"""A call of the runtime, and the one of the driver in it, with their numbers."""
+
+
+@pytest.mark.parametrize("shown", [7, 8])
+def test_a_graph_that_shows_its_kernels_has_an_identity(process: Process, shown: int) -> None:
+    process.run_graph("graph", "scale", shown)
+
+    assert process.recorder.identify()["graph"].why_none == ""
+
+
+def test_a_graph_that_was_made_before_the_recorder_is_not_taken_for_nothing(process: Process) -> None:
+    """Beside a launch that is seen the case would be IDENTICAL, whatever the graph does."""
+    process.run_graph("graph", "scale", 99)
+
+    assert process.recorder.identify()["graph"].why_none == (
+        "a CUDA graph of it shows no kernel: it was made where launches are not observed"
+    )

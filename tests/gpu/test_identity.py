@@ -164,3 +164,14 @@ def test_each_launch_of_kernels_of_one_name_leads_to_the_code_of_its_own_module(
 
     assert len(set(found["compiled"])) == 3
     assert found["launched"] == found["compiled"], found
+
+
+def test_a_graph_is_seen_if_it_was_captured_before_a_tuner_ran_and_said_to_be_hidden_otherwise(
+    gpu: Installation,
+) -> None:
+    command = [sys.executable, str(PROGRAMS / "graphs_and_pauses.py")]
+    output = subprocess.run(command, cwd=ROOT, env=environment(), capture_output=True, text=True, check=True).stdout
+    found = json.loads(output)
+
+    assert found["before"] == {"why_none": "", "launches": 3}
+    assert found["within"]["launches"] == 3 or "shows no kernel" in found["within"]["why_none"], found

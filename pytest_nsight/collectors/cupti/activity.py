@@ -116,8 +116,7 @@ class ActivityRecorder:
             CuptiError: CUPTI refuses, as where another profiler is active.
         """
         self._cupti.call("cuptiActivityRegisterCallbacks", *self._callbacks)
-        for kind in kinds:
-            self._cupti.call("cuptiActivityEnable", c_uint32(kind))
+        self._switch("cuptiActivityEnable", kinds)
         if self._kinds:
             self._flush()
         self._kinds = kinds
@@ -142,13 +141,24 @@ class ActivityRecorder:
         return {kind: np.concatenate(rows) for kind, rows in parts.items()}
 
     def disable(self) -> None:
-        """Ends; what was not collected is lost.
+        """Records nothing more, and delays no launch, until `resume`.
 
         Raises:
             CuptiError: CUPTI refuses.
         """
-        for kind in self._kinds:
-            self._cupti.call("cuptiActivityDisable", c_uint32(kind))
+        self._switch("cuptiActivityDisable", self._kinds)
+
+    def resume(self) -> None:
+        """Records again; a graph that was made meanwhile does not show its nodes.
+
+        Raises:
+            CuptiError: CUPTI refuses.
+        """
+        self._switch("cuptiActivityEnable", self._kinds)
+
+    def _switch(self, function: str, kinds: Sequence[int]) -> None:
+        for kind in kinds:
+            self._cupti.call(function, c_uint32(kind))
 
     def _flush(self) -> None:
         self._cupti.call("cuptiActivityFlushAll", c_uint32(_FORCED))

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import atexit
 import ctypes
-from collections.abc import Sequence
-from contextlib import AbstractContextManager
+import threading
+from collections.abc import Callable, Collection, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 
@@ -18,8 +19,9 @@ from pytest_nsight.collectors.cupti.cupti_recorder import KINDS
 from pytest_nsight.collectors.cupti.launch_arguments import join_rounds
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, ReadLaunch
-from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
+from pytest_nsight.collectors.cupti.library import DRIVER_DOMAIN, RUNTIME_DOMAIN, Cupti, CuptiError
 from pytest_nsight.collectors.cupti.machine_code import KernelCode
+from pytest_nsight.collectors.cupti.record_losses import GRAPH_LAUNCH
 from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, compare_launches, make_identity
 
 ROUNDS = 2
@@ -42,6 +44,7 @@ class _MarkedRange:
         end_ns: likewise, 0 while it is open.
         first_launch: how many launches had been called before it.
         past_launch: how many had been at its end.
+        has_unseen: whether launches were ignored in it.
         parts: inside it, in order.
     """
 
@@ -50,6 +53,7 @@ class _MarkedRange:
     first_launch: int
     end_ns: int = 0
     past_launch: int = 0
+    has_unseen: bool = False
     parts: list[tuple[str, _MarkedRange]] = field(default_factory=list)
 
 
@@ -74,14 +78,19 @@ class IdentityRecorder:
         self._ranges: list[_MarkedRange] = []
         self._kept: dict[str, list[list[ReadLaunch]] | str] = {}
         self._unknown: dict[KernelCode, None] = {}
+        self._lock = threading.Lock()
+        self._pauses = 0
+        self._has_ended = False
         capture.start(self._reader.find_layout)
         self._recorder.start(KINDS)
         # Calls after the interpreter's end, those of destructors, must not call back into Python.
         atexit.register(self._end)
 
     def _end(self) -> None:
-        self._capture.stop()
-        self._recorder.disable()
+        with self._lock:
+            self._has_ended = True
+            self._capture.stop()
+            self._recorder.disable()
 
     def start(self) -> None:
         """Forgets the ranges before a case; what its set-up has launched stays, as it may be part of a graph."""
@@ -95,7 +104,10 @@ class IdentityRecorder:
 
     def push(self, name: str, payload: int) -> None:  # noqa: ARG002 - ranges are found by their names
         """Opens a range."""
-        self._open.append(_MarkedRange(name, self._cupti.now_ns(), len(self._capture.launches)))
+        first_launch = len(self._capture.launches)
+        with self._lock:
+            has_unseen = self._pauses > 0
+            self._open.append(_MarkedRange(name, self._cupti.now_ns(), first_launch, has_unseen=has_unseen))
 
     def pop(self) -> None:
         """Closes the last range opened."""
@@ -107,9 +119,38 @@ class IdentityRecorder:
         path = "/".join([one.name for one in self._open[1:]] + [closed.name])
         self._open[0].parts.append((path, closed))
 
-    def pause(self) -> AbstractContextManager[None]:
-        """Ignores launches until it ends."""
-        return self._capture.pause()
+    @contextmanager
+    def pause(self) -> Iterator[None]:
+        """Ignores what all threads launch, and delays no launch, until it ends; several may be open at once.
+
+        A round that it touches has no identity.
+        """
+        self._count_pauses(1)
+        try:
+            yield
+        finally:
+            self._count_pauses(-1)
+
+    def _count_pauses(self, more: int) -> None:
+        with self._lock:
+            was_paused, self._pauses = self._pauses > 0, self._pauses + more
+            is_paused = self._pauses > 0
+            for one in self._open:
+                one.has_unseen = True
+            if self._has_ended or is_paused == was_paused:
+                return
+            if is_paused:
+                self._try(self._capture.pause)
+                self._try(self._recorder.disable)
+            else:
+                self._try(self._recorder.resume)
+                self._try(self._capture.resume)
+
+    def _try(self, switch: Callable[[], None]) -> None:
+        try:
+            switch()
+        except CuptiError as error:  # It must not end the tuner that is timing.
+            self._capture.problems.append(str(error))
 
     def keep(self, case: str, name: str) -> None:
         """Keeps what the case launches whose rounds have this name."""
@@ -150,6 +191,8 @@ class IdentityRecorder:
     def _read_rounds(self, rounds: Sequence[_MarkedRange]) -> list[list[ReadLaunch]]:
         if len(rounds) < ROUNDS:
             raise UnidentifiedError(f"{len(rounds)} of {ROUNDS} rounds came to their end")
+        if any(one.has_unseen for one in rounds):
+            raise UnidentifiedError("a tuner times its trials in a round, and they are not observed")
         if self._capture.problems:
             raise UnidentifiedError(self._capture.problems[0])
         if self._lost:
@@ -177,6 +220,10 @@ class IdentityRecorder:
         present = {one.correlation for one in own}
         if any(one.correlation not in present for one in called):
             raise UnidentifiedError("a launch of it was recorded at a time outside of the round that calls it")
+        if self._has_hidden_graph(round_, present):
+            raise UnidentifiedError(
+                "a CUDA graph of it shows no kernel: it was made where launches are not observed"
+            )
         captured = [one for one in launches[: round_.first_launch] if one.correlation not in recorded]
 
         def find_part(correlation: int) -> str:
@@ -185,6 +232,28 @@ class IdentityRecorder:
             return next((path for path, one in round_.parts if one.begin_ns <= at_ns < one.end_ns), "")
 
         return self._reader.read(own, captured, find_part)
+
+    def _has_hidden_graph(self, round_: _MarkedRange, present: Collection[int]) -> bool:
+        """Whether the round launches a graph without a record of what it does.
+
+        Args:
+            round_: of the case that `stop` has read.
+            present: correlations of what the round does on the device.
+        """
+        graphs = [one for one in self._activities if self._launches_graph(one)]
+        # The runtime's call contains one of the driver, and the kernels have the number of one of them.
+        shown = [one for one in graphs if one.correlation in present]
+        return any(
+            round_.begin_ns <= one.start_ns < round_.end_ns
+            and not any(other.start_ns <= one.end_ns and one.start_ns <= other.end_ns for other in shown)
+            for one in graphs
+        )
+
+    def _launches_graph(self, activity: Activity) -> bool:
+        if activity.is_on_device:
+            return False
+        domain = RUNTIME_DOMAIN if activity.kind == "runtime" else DRIVER_DOMAIN
+        return GRAPH_LAUNCH.fullmatch(self._cupti.call_name(domain, int(activity.name))) is not None
 
 
 def _compare_rounds(rounds: Sequence[Sequence[LaunchIdentity]]) -> Identity:

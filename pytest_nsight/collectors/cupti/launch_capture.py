@@ -9,8 +9,7 @@ from __future__ import annotations
 
 import ctypes
 import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Sequence
 from ctypes import byref, c_char_p, c_int, c_uint32, c_void_p
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -24,7 +23,7 @@ from pytest_nsight.collectors.cupti.call_parameters import (
     read_shape,
     word,
 )
-from pytest_nsight.collectors.cupti.library import Cupti, CuptiError
+from pytest_nsight.collectors.cupti.library import Cupti
 from pytest_nsight.collectors.cupti.loaded_modules import LoadedModules, copy_image, read_file
 from pytest_nsight.collectors.cupti.pointed_memory import PointedMemory
 
@@ -129,9 +128,6 @@ class LaunchCapture:
         self._subscriber = c_void_p()
         self._callback = _Callback(self._called)
         self._runtime_calls = threading.local()
-        self._lock = threading.Lock()
-        self._pauses = 0
-        self._is_subscribed = False
         self.modules = LoadedModules(self._driver)
         self.memory = PointedMemory(self._driver)
 
@@ -147,37 +143,32 @@ class LaunchCapture:
         """
         self._find_layout = find_layout or self._find_layout
         self._cupti.call("cuptiSubscribe", byref(self._subscriber), self._callback, None)
-        with self._lock:
-            self._is_subscribed = True
-            self._enable(((_RESOURCE_DOMAIN, _MODULE_LOADED), *_MODULE_CALLS), wanted=True)
-            self._enable(_LAUNCHES, wanted=self._pauses == 0)
+        self._enable(((_RESOURCE_DOMAIN, _MODULE_LOADED), *_MODULE_CALLS, *_LAUNCHES), wanted=True)
 
     def stop(self) -> None:
         """Ends."""
-        with self._lock:
-            self._is_subscribed = False
-            self._cupti.call("cuptiUnsubscribe", self._subscriber)
+        self._cupti.call("cuptiUnsubscribe", self._subscriber)
 
-    @contextmanager
-    def pause(self) -> Iterator[None]:
-        """Ignores the launches of all threads until it ends, and delays none; what is loaded is still seen."""
-        self._count_pauses(1)
-        try:
-            yield
-        finally:
-            self._count_pauses(-1)
+    def pause(self) -> None:
+        """Ignores the launches of all threads, and delays none, until `resume`; what is loaded is still seen.
 
-    def _count_pauses(self, more: int) -> None:
-        with self._lock:
-            was_paused, self._pauses = self._pauses > 0, self._pauses + more
-            is_paused = self._pauses > 0
-            if self._is_subscribed and is_paused != was_paused:
-                # Another thread may be inside a call whose beginning or end was not seen.
-                self._runtime_calls = threading.local()
-                try:
-                    self._enable(_LAUNCHES, wanted=not is_paused)
-                except CuptiError as error:  # It must not end the tuner that is timing.
-                    self.problems.append(str(error))
+        Raises:
+            CuptiError: CUPTI refuses.
+        """
+        self._observe_launches(wanted=False)
+
+    def resume(self) -> None:
+        """Observes launches again.
+
+        Raises:
+            CuptiError: CUPTI refuses.
+        """
+        self._observe_launches(wanted=True)
+
+    def _observe_launches(self, *, wanted: bool) -> None:
+        # Another thread may be inside a call whose beginning or end is not seen.
+        self._runtime_calls = threading.local()
+        self._enable(_LAUNCHES, wanted=wanted)
 
     def _enable(self, callbacks: Sequence[tuple[int, int]], *, wanted: bool) -> None:
         for domain, number in callbacks:

@@ -21,7 +21,7 @@ from pytest_nsight.model.trace import Calls, Flags, Ints, Launches, Ranges
 from pytest_nsight.model.units import count
 
 _LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel(Ex|ExC)?(_ptsz)?(_v\d+)?")
-_GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch(_ptsz)?(_v\d+)?")
+GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch(_ptsz)?(_v\d+)?")
 _REMEDY = (
     "another profiler has taken CUPTI over (torch.profiler, proton, nsys, ncu: a process gives its records to one "
     "of them); take it out of the test, or measure with --nsight-collector nsys"
@@ -102,7 +102,7 @@ def find_loss(
     if lost.any():
         names = ", ".join(sorted({strings[number] for number in calls.name[lost].tolist()}))
         return f"CUPTI has no kernel of {count(int(lost.sum()), 'launch')} ({names}): {_REMEDY}"
-    hidden = wanted & _is_named(calls, strings, _GRAPH_LAUNCH) & ~has_work
+    hidden = wanted & _is_named(calls, strings, GRAPH_LAUNCH) & ~has_work
     if hidden.any():
         return (
             f"CUPTI has no kernel of {count(int(hidden.sum()), 'launch')} of CUDA graphs; instantiate the "

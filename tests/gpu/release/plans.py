@@ -29,7 +29,7 @@ def _own_programs(lane: Lane) -> list[str]:
 def identity(lane: Lane) -> None:
     """What is unchanged is IDENTICAL, what is changed is seen: mutations, two trees, a changed kernel, bisect."""
     if lane.does_second:
-        lane.pytest("one-name", "tests/gpu/test_identity.py", "-k", "one_name")
+        lane.pytest("one-name", "tests/gpu/test_identity.py", "-k", "one_name or tuner_ran")
     if lane.does_first:
         lane.run("mutations", "-m", "benchmarks.cupti.identify")
         lane.run("trials", "-m", "benchmarks.cupti.trials")
