@@ -1,37 +1,42 @@
-"""What observing launches costs the host, and which kernel Inductor's tuner therefore chooses.
+"""What an identity pass costs a launch, and what a tuner's trial then reads of a short kernel.
 
     python -m benchmarks.cupti.trials
 
-Starts a process for each way, with empty caches: without an identity recorder, with one that observes every launch,
-and with one that pauses while a tuner times its trials. Prints a JSON line for each: microseconds a launch takes
-the host, as a trial would find it, and those that the chosen matrix product takes the device.
+Prints a JSON line for each state, twice: in a process without a recorder, and in one whose recorder observes, has
+its callbacks off, or has its records off, too, as while a tuner times its trials. `runtime_us` and `driver_us`
+say what a launch takes the host through the runtime (torch) and the driver (Triton), `inductor_us` and
+`do_bench_us` what the tuners' functions read of the latter, and `nothing_us` what Inductor's reads of no launch.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
-import os
-import statistics
 import subprocess
 import sys
-import tempfile
 import time
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from typing import Any
 
 import torch
+import triton
+import triton.language as tl
+from torch._inductor.runtime.benchmarking import benchmarker
 
-from pytest_nsight.collectors.cupti.identity_recorder import make_identity_recorder
-from pytest_nsight.worker.patched_imports import patch_imports
-from pytest_nsight.worker.tuner_trials import list_trial_patches
+from pytest_nsight.collectors.cupti.identity_recorder import IdentityRecorder
+from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
+from pytest_nsight.collectors.cupti.library import Cupti
 
-WAYS = ("unobserved", "observed", "paused")
+_LENGTH = 4096
 _LAUNCHES = 500
-_CALLS = 20
-"""In one graph, so that the device does not wait for the host."""
-_REPLAYS = 50
+_REPETITIONS = 2
+
+
+@triton.jit  # type: ignore[untyped-decorator]
+def _add_one(x_ptr, LENGTH: tl.constexpr):  # type: ignore[no-untyped-def]
+    at = tl.arange(0, LENGTH)
+    tl.store(x_ptr + at, tl.load(x_ptr + at) + 1)
 
 
 def measure_launch_us(launch: Callable[[], Any]) -> float:
@@ -48,55 +53,64 @@ def measure_launch_us(launch: Callable[[], Any]) -> float:
     return round(min(found), 1)
 
 
-def measure_kernel_us(call: Callable[[], Any]) -> float:
-    """Microseconds of the device for one call: the median of some replays of a graph, inputs in the cache."""
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph):
-        for _ in range(_CALLS):
-            call()
-    times = []
-    for _ in range(_REPLAYS):
-        begin, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
-        begin.record()
-        graph.replay()
-        end.record()
-        torch.cuda.synchronize()
-        times.append(float(begin.elapsed_time(end)) * 1e3 / _CALLS)
-    return round(statistics.median(times), 2)
+def measure(state: str) -> None:
+    """Prints a line for the state that the process is in."""
+    x = torch.zeros(_LENGTH, device="cuda")
 
+    def launch_by_driver() -> None:
+        _add_one[(1,)](x, _LENGTH)
 
-def run(way: str) -> None:
-    """Measures in this process, which has not used the device yet."""
-    recorder = None if way == "unobserved" else make_identity_recorder()
-    if recorder is not None:
-        patch_imports(list_trial_patches(recorder.pause if way == "paused" else nullcontext))
-    x = torch.zeros(4096, device="cuda")
-    with recorder.pause() if recorder is not None and way == "paused" else nullcontext():
-        line: dict[str, Any] = {"way": way, "launch_us": measure_launch_us(lambda: x.add_(1))}
-    torch.manual_seed(0)
-    a, b = (torch.randn(*shape, device="cuda", dtype=torch.bfloat16) for shape in ((2048, 1024), (1024, 1024)))
-    fused = torch.compile(lambda a, b: torch.relu(a @ b), mode="max-autotune-no-cudagraphs")
-    fused(a, b)
-    with recorder.pause() if recorder is not None else nullcontext():
-        line["chosen_us"] = measure_kernel_us(lambda: fused(a, b))
+    line = {
+        "state": state,
+        "runtime_us": measure_launch_us(lambda: x.add_(1)),
+        "driver_us": measure_launch_us(launch_by_driver),
+        "inductor_us": round(benchmarker.benchmark_gpu(launch_by_driver) * 1e3, 2),
+        "do_bench_us": round(triton.testing.do_bench(launch_by_driver, return_mode="min") * 1e3, 2),
+        "nothing_us": round(benchmarker.benchmark_gpu(lambda: None) * 1e3, 2),
+    }
     print(json.dumps(line), flush=True)
+
+
+def measure_with_recorder() -> None:
+    """Prints a line for each state of a recorder; the process has not used the device yet."""
+    cupti = Cupti()
+    capture = LaunchCapture(cupti)
+    recorder = IdentityRecorder(cupti, capture)
+
+    @contextmanager
+    def without_callbacks() -> Iterator[None]:
+        capture.pause()
+        yield
+        capture.resume()
+
+    for _ in range(_REPETITIONS):
+        states: dict[str, AbstractContextManager[None]] = {
+            "observed": nullcontext(),
+            "callbacks off": without_callbacks(),
+            "paused": recorder.pause(),
+        }
+        for state, context in states.items():
+            with context:
+                measure(state)
+            recorder.stop()
+            recorder.forget()
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.cupti.trials")
-    parser.add_argument("--way", choices=WAYS, help="measure in this process")
-    way = parser.parse_args().way
+    parser.add_argument("--only", choices=("none", "recorder"), help="measure in this process")
+    only = parser.parse_args().only
     if not torch.cuda.is_available():
         print("trials: torch sees no CUDA device; run this on a machine with one", file=sys.stderr)
         return 1
-    if way is not None:
-        run(way)
-        return 0
-    for each in WAYS:
-        with tempfile.TemporaryDirectory() as folder:
-            caches = {"TRITON_CACHE_DIR": f"{folder}/triton", "TORCHINDUCTOR_CACHE_DIR": f"{folder}/inductor"}
-            command = [sys.executable, "-m", "benchmarks.cupti.trials", "--way", each]
-            subprocess.run(command, env={**os.environ, **caches}, check=True)
+    if only == "recorder":
+        measure_with_recorder()
+    elif only == "none":
+        for _ in range(_REPETITIONS):
+            measure("no recorder")
+    else:
+        for each in ("none", "recorder"):
+            subprocess.run([sys.executable, "-m", "benchmarks.cupti.trials", "--only", each], check=True)
     return 0
 
 
