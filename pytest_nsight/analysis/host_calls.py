@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.intervals import Axis, TimeSet
-from pytest_nsight.model.kernel_names import function_name
+from pytest_nsight.model.api_calls import function_name
 from pytest_nsight.model.sorted_keys import rank_groups, rank_values
 from pytest_nsight.model.trace import Flags, Trace
 

@@ -23,6 +23,7 @@ from pytest_nsight.analysis.kernel_use import (
     tabulate_kernels,
 )
 from pytest_nsight.analysis.limit_classes import RecordedProgram
+from pytest_nsight.analysis.lost_kernels import note_lost_kernels
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
@@ -188,6 +189,7 @@ def analyse(
         is_part=is_chosen,
         notes=(
             *note_lost_calls(unattributed, len(trace.launches)),
+            *note_lost_kernels(trace, details),
             *_note_left_out(trace, selection.launches),
             *_note_foreign(states),
         ),

@@ -188,18 +188,3 @@ def _find_operation(arguments: str) -> str:
     if not found:
         return standard or (adapter if adapter.endswith("Functor") else "")
     return f"{found}, {standard}" if standard else found
-
-
-def launches_kernel(call: str) -> bool:
-    """Whether a function of this name of CUDA's or HIP's API launches a kernel or a graph of them.
-
-    Args:
-        call: as a profiler spells it.
-    """
-    return "Launch" in call and "HostFunc" not in call
-
-
-def function_name(name: str) -> str:
-    """The name of a function of CUDA's API without "_v3020", the version that nsys and CUPTI append."""
-    head, separator, version = name.rpartition("_v")
-    return head if separator and version.isdecimal() else name

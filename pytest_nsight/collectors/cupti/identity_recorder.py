@@ -8,7 +8,7 @@ from __future__ import annotations
 import atexit
 import ctypes
 import threading
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
@@ -21,7 +21,7 @@ from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture
 from pytest_nsight.collectors.cupti.launch_reader import LaunchReader, ReadLaunch
 from pytest_nsight.collectors.cupti.library import DRIVER_DOMAIN, RUNTIME_DOMAIN, Cupti, CuptiError
 from pytest_nsight.collectors.cupti.machine_code import KernelCode
-from pytest_nsight.collectors.cupti.record_losses import GRAPH_LAUNCH
+from pytest_nsight.collectors.cupti.record_losses import has_hidden_graph
 from pytest_nsight.model.identity import Difference, Identity, LaunchIdentity, compare_launches, make_identity
 
 ROUNDS = 2
@@ -200,7 +200,8 @@ class IdentityRecorder:
         return [self._read_round(one) for one in rounds]
 
     def _read_round(self, round_: _MarkedRange) -> list[ReadLaunch]:
-        calls_ns = {one.correlation: one.start_ns for one in self._activities if not one.is_on_device}
+        calls = [one for one in self._activities if not one.is_on_device]
+        calls_ns = {one.correlation: one.start_ns for one in calls}
         # By the call, as the device's clock may be ahead of the host's or behind: by its times a round that ends
         # with a short kernel has lost it, in a VM whose GPU sixteen processes shared.
         own = [
@@ -220,7 +221,8 @@ class IdentityRecorder:
         present = {one.correlation for one in own}
         if any(one.correlation not in present for one in called):
             raise UnidentifiedError("a launch of it was recorded at a time outside of the round that calls it")
-        if self._has_hidden_graph(round_, present):
+        made = [one for one in calls if round_.begin_ns <= one.start_ns < round_.end_ns]
+        if has_hidden_graph(made, [self._call_name(one) for one in made], present):
             raise UnidentifiedError(
                 "a CUDA graph of it shows no kernel: it was made where launches are not observed"
             )
@@ -233,27 +235,8 @@ class IdentityRecorder:
 
         return self._reader.read(own, captured, find_part)
 
-    def _has_hidden_graph(self, round_: _MarkedRange, present: Collection[int]) -> bool:
-        """Whether the round launches a graph without a record of what it does.
-
-        Args:
-            round_: of the case that `stop` has read.
-            present: correlations of what the round does on the device.
-        """
-        graphs = [one for one in self._activities if self._launches_graph(one)]
-        # The runtime's call contains one of the driver, and the kernels have the number of one of them.
-        shown = [one for one in graphs if one.correlation in present]
-        return any(
-            round_.begin_ns <= one.start_ns < round_.end_ns
-            and not any(other.start_ns <= one.end_ns and one.start_ns <= other.end_ns for other in shown)
-            for one in graphs
-        )
-
-    def _launches_graph(self, activity: Activity) -> bool:
-        if activity.is_on_device:
-            return False
-        domain = RUNTIME_DOMAIN if activity.kind == "runtime" else DRIVER_DOMAIN
-        return GRAPH_LAUNCH.fullmatch(self._cupti.call_name(domain, int(activity.name))) is not None
+    def _call_name(self, call: Activity) -> str:
+        return self._cupti.call_name(RUNTIME_DOMAIN if call.kind == "runtime" else DRIVER_DOMAIN, int(call.name))
 
 
 def _compare_rounds(rounds: Sequence[Sequence[LaunchIdentity]]) -> Identity:

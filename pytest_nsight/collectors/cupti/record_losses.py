@@ -13,15 +13,17 @@ dropped record. So a record is taken as complete only if it holds what cannot ha
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import numpy as np
 
+from pytest_nsight.collectors.cupti.activity import Activity
+from pytest_nsight.model.api_calls import flag_captured
 from pytest_nsight.model.trace import Calls, Flags, Ints, Launches, Ranges
 from pytest_nsight.model.units import count
 
 _LAUNCH = re.compile(r"cu(da)?Launch(Cooperative)?Kernel(Ex|ExC)?(_ptsz)?(_v\d+)?")
-GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch(_ptsz)?(_v\d+)?")
+_GRAPH_LAUNCH = re.compile(r"cu(da)?GraphLaunch(_ptsz)?(_v\d+)?")
 _REMEDY = (
     "another profiler has taken CUPTI over (torch.profiler, proton, nsys, ncu: a process gives its records to one "
     "of them); take it out of the test, or measure with --nsight-collector nsys"
@@ -98,11 +100,11 @@ def find_loss(
         return f"CUPTI has no record of any call in the last {silent} of {count(len(order), 'round')}: {_REMEDY}"
     wanted = is_inside & ~failed & (calls.correlation != 0)
     has_work = np.isin(calls.correlation, launches.correlation)
-    lost = wanted & _is_named(calls, strings, _LAUNCH) & ~has_work & ~_is_captured(calls, strings)
+    lost = wanted & _is_named(calls, strings, _LAUNCH) & ~has_work & ~flag_captured(calls, strings)
     if lost.any():
         names = ", ".join(sorted({strings[number] for number in calls.name[lost].tolist()}))
         return f"CUPTI has no kernel of {count(int(lost.sum()), 'launch')} ({names}): {_REMEDY}"
-    hidden = wanted & _is_named(calls, strings, GRAPH_LAUNCH) & ~has_work
+    hidden = wanted & _is_named(calls, strings, _GRAPH_LAUNCH) & ~has_work
     if hidden.any():
         return (
             f"CUPTI has no kernel of {count(int(hidden.sum()), 'launch')} of CUDA graphs; instantiate the "
@@ -117,15 +119,17 @@ def _is_named(calls: Calls, strings: Sequence[str], pattern: re.Pattern[str]) ->
     return np.isin(calls.name, [number for number, text in enumerate(strings) if pattern.fullmatch(text)])
 
 
-def _is_captured(calls: Calls, strings: Sequence[str]) -> Flags:
-    """Whether each call begins while a stream is being captured, on whichever thread."""
-    begins = [number for number, text in enumerate(strings) if "BeginCapture" in text]
-    ends = [number for number, text in enumerate(strings) if "EndCapture" in text]
-    rows = np.flatnonzero(np.isin(calls.name, [*begins, *ends]))
-    rows = rows[np.argsort(calls.start_ns[rows], kind="stable")]
-    depths, depth = [0], 0
-    for is_begin in np.isin(calls.name[rows], begins).tolist():
-        depth = max(0, depth + (1 if is_begin else -1))
-        depths.append(depth)
-    captured: Flags = np.array(depths)[np.searchsorted(calls.start_ns[rows], calls.start_ns, side="right")] > 0
-    return captured
+def has_hidden_graph(calls: Sequence[Activity], names: Sequence[str], present: Collection[int]) -> bool:
+    """Whether a graph was launched without a record of what it did.
+
+    Args:
+        calls: those of one round.
+        names: of the functions called, one for each.
+        present: numbers of the calls whose work was recorded. The call of the runtime contains one of the driver,
+            and the work has the number of one of them.
+    """
+    graphs = [one for one, name in zip(calls, names, strict=True) if _GRAPH_LAUNCH.fullmatch(name)]
+    shown = [one for one in graphs if one.correlation in present]
+    return any(
+        not any(other.start_ns <= one.end_ns and one.start_ns <= other.end_ns for other in shown) for one in graphs
+    )

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from pytest_nsight.collectors.nsys.columns import Arrays, ExportColumn, process_ids, split_rows, thread_ids
 from pytest_nsight.collectors.nsys.open_export import Export, connect
 from pytest_nsight.collectors.nsys.packed_columns import group_rows
-from pytest_nsight.model.kernel_names import function_name
+from pytest_nsight.model.api_calls import function_name
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import ANY_THREAD, Calls, Ints, Ranges
 

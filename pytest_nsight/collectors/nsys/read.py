@@ -24,8 +24,8 @@ from pytest_nsight.collectors.nsys import session_tables as read_session
 from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
+from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
-from pytest_nsight.model.kernel_names import launches_kernel
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, Calls, Launches, Ranges, Trace
 from pytest_nsight.model.units import count

@@ -25,8 +25,8 @@ from pytest_nsight.collectors.torch.event_checks import (
 )
 from pytest_nsight.collectors.torch.events import build_trace
 from pytest_nsight.collectors.torch.listed_boards import read_boards, read_owners
+from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
-from pytest_nsight.model.kernel_names import launches_kernel
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import Ranges, Trace
 from pytest_nsight.model.units import count

@@ -1,0 +1,70 @@
+"""Kernels that were launched and are not in the recording. Pure.
+
+A killed program and a profiler without memory leave calls without their kernels. What is left looks like a faster
+program, and the hole like idle time.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_nsight.analysis.host_waits import flag_calls
+from pytest_nsight.model.api_calls import flag_captured, function_name, launches_kernel
+from pytest_nsight.model.sorted_keys import rank_groups
+from pytest_nsight.model.trace import COMPUTE_KINDS, Flags, Trace
+from pytest_nsight.model.units import count
+from pytest_nsight.trace.attribution import NO_CALL
+from pytest_nsight.trace.launch_table import LaunchDetails
+
+_MOST_NAMES = 3
+
+
+def note_lost_kernels(trace: Trace, details: LaunchDetails) -> tuple[str, ...]:
+    """A sentence on launching calls without a kernel, none where each has one.
+
+    A call that a graph captured launches nothing, and a call of the driver may lie within one of the runtime: one
+    of them has the kernel. Kernels without a call may be those of calls without a kernel, and count as such.
+    Whoever reads a recording says what else is missing from it: all kernels, or those of graphs.
+
+    Args:
+        trace: any trace.
+        details: of its launches.
+    """
+    if not any(shape.kind in COMPUTE_KINDS for shape in trace.shapes):
+        return ()
+    is_launching = flag_calls(trace, lambda name: launches_kernel(name) and "Graph" not in name)
+    has_work = np.zeros(len(trace.calls), np.bool_)
+    has_work[details.call[details.call != NO_CALL]] = True
+    lacking = is_launching & ~has_work & ~flag_captured(trace.calls, trace.strings)
+    lacking &= ~_flag_near(trace, lacking, is_launching & has_work)
+    lost = int(lacking.sum()) - int((details.is_compute & (details.call == NO_CALL)).sum())
+    if lost <= 0:
+        return ()
+    numbers = np.unique(trace.calls.name[lacking])[:_MOST_NAMES].tolist()
+    names = ", ".join(dict.fromkeys(function_name(trace.strings[number]) for number in numbers))
+    launched = count(int(is_launching.sum()), "launch", "launches")
+    note = (
+        f"{lost:,} of {launched} ({names}) left no kernel in the recording: kernel times and counts are too small, "
+        "and idle times too large; record again, and let the program wait for the device before it ends"
+    )
+    return (note,)
+
+
+def _flag_near(trace: Trace, rows: Flags, others: Flags) -> Flags:
+    """Which calls of `rows` overlap one of `others` on their thread, shape (calls,) each."""
+    calls = trace.calls
+    found = np.zeros(len(calls), np.bool_)
+    if not rows.any() or not others.any():
+        return found
+    thread, _ = rank_groups(calls.process, calls.thread)
+    for number in np.unique(thread[rows]).tolist():
+        own, near = (np.flatnonzero(flags & (thread == number)) for flags in (rows, others))
+        near = near[np.argsort(calls.start_ns[near], kind="stable")]
+        if not len(near):
+            continue
+        before = near[np.maximum(np.searchsorted(calls.start_ns[near], calls.start_ns[own], side="right") - 1, 0)]
+        after = near[np.minimum(np.searchsorted(calls.start_ns[near], calls.start_ns[own]), len(near) - 1)]
+        is_inside = (calls.start_ns[before] <= calls.start_ns[own]) & (calls.end_ns[own] <= calls.end_ns[before])
+        is_around = (calls.start_ns[own] <= calls.start_ns[after]) & (calls.end_ns[after] <= calls.end_ns[own])
+        found[own] = is_inside | is_around
+    return found
