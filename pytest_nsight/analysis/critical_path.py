@@ -3,6 +3,9 @@
 The walk begins at the end and goes back. Work of the device waited either for other work of the device, or for the
 call that launched it. In the second case the host is on the path, back to the last call that waited; before it, the
 device work for which that call waited is. The walk covers the whole step, so the parts add up to its length.
+
+The host may run ahead: the device then works on earlier steps when a step begins, and what the step launches queues
+behind them. So the walk also follows work in the step's streams that was launched elsewhere.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
@@ -23,6 +27,7 @@ class PathPart(enum.Enum):
     """What a part of the critical path is."""
 
     DEVICE = "device"
+    OTHER = "device, launched elsewhere"
     DELAY = "from call to start"
     HOST = "host"
 
@@ -33,7 +38,7 @@ class PathTime:
 
     Attributes:
         part: where the time passes.
-        name: of the kernel or copy; "" for the host, and for the delay between a call and its launch.
+        name: of the kernel or copy of the step; "" for all else.
         count: number of stretches.
         total_ns: their length.
     """
@@ -46,12 +51,13 @@ class PathTime:
 
 @dataclass(frozen=True, slots=True)
 class _StepLaunches:
-    """What the walk needs of a step's launches, in order of their ends."""
+    """What the walk needs of a step's launches, and of all others in its streams, in order of their ends."""
 
     start_ns: list[int]
     end_ns: list[int]
     called_ns: list[int]
     name: list[str]
+    is_own: list[bool]
 
 
 def find_critical_path(
@@ -67,7 +73,7 @@ def find_critical_path(
         window_ns: start and end of the step.
     """
     low_ns, high_ns = window_ns
-    step = _list(trace, details, rows)
+    step = _list(trace, details, rows, window_ns)
     returns_ns = _find_returns(trace, waits, low_ns, high_ns)
     found: dict[tuple[PathPart, str], tuple[int, int]] = {}
 
@@ -81,7 +87,10 @@ def find_critical_path(
     while position >= 0 and at_ns > low_ns:
         end_ns, start_ns = step.end_ns[position], max(step.start_ns[position], low_ns)
         book(PathPart.HOST, "", max(end_ns, low_ns), at_ns)
-        book(PathPart.DEVICE, step.name[position], start_ns, end_ns)
+        if step.is_own[position]:
+            book(PathPart.DEVICE, step.name[position], start_ns, end_ns)
+        else:
+            book(PathPart.OTHER, "", start_ns, end_ns)
         called_ns = max(min(step.called_ns[position], start_ns), low_ns)
         earlier = min(_last_until(step.end_ns, start_ns), position - 1)
         at_ns = max(step.end_ns[earlier], low_ns) if earlier >= 0 else low_ns
@@ -99,9 +108,18 @@ def find_critical_path(
     return tuple(sorted(parts, key=lambda one: (-one.total_ns, one.part.value, one.name)))
 
 
-def _list(trace: Trace, details: LaunchDetails, rows: Ints) -> _StepLaunches:
+def _list(trace: Trace, details: LaunchDetails, rows: Ints, window_ns: tuple[int, int]) -> _StepLaunches:
     launches = trace.launches
-    order = rows[np.argsort(launches.end_ns[rows], kind="stable")]
+    low_ns, high_ns = window_ns
+    is_own = np.zeros(len(launches), np.bool_)
+    is_own[rows] = True
+    near = np.flatnonzero(is_own | ((launches.end_ns > low_ns) & (launches.end_ns <= high_ns)))
+    device, _ = rank_groups(launches.process[near], launches.device[near].astype(np.int64))
+    stream, streams = rank_groups(device, launches.stream[near])
+    is_used = np.zeros(streams, np.bool_)
+    is_used[stream[is_own[near]]] = True
+    order = near[is_used[stream]]
+    order = order[np.argsort(launches.end_ns[order], kind="stable")]
     call = details.call[order]
     called_ns = launches.start_ns[order].copy()
     known = call != NO_CALL
@@ -111,6 +129,7 @@ def _list(trace: Trace, details: LaunchDetails, rows: Ints) -> _StepLaunches:
         end_ns=launches.end_ns[order].tolist(),
         called_ns=called_ns.tolist(),
         name=[trace.shapes[number].name for number in launches.shape[order].tolist()],
+        is_own=is_own[order].tolist(),
     )
 
 

@@ -329,6 +329,24 @@ def test_work_that_was_not_waited_for_is_not_on_the_critical_path(tmp_path: Path
     assert {one.name for one in path.parts} == {"", "late"}
 
 
+@pytest.mark.parametrize(("stream", "part"), [(7, PathPart.OTHER), (8, PathPart.DELAY)])
+def test_a_step_behind_earlier_steps_in_its_stream_waits_for_them(
+    tmp_path: Path, stream: int, part: PathPart
+) -> None:
+    """The host is a step ahead; work of another stream delays nothing that is known."""
+    trace = TraceBuilder().range("epoch", 0, 20).launch("earlier", 12, 510, api_at=10, stream=stream)
+    trace.range("step", 100, 130).launch("a", 515, 1000, api_at=120)
+    path = analyse(read(trace.write(tmp_path / "t.sqlite")), name="step").path
+
+    assert path is not None
+    assert path.wall_ns == 900
+    found = {(one.part, one.name): one.total_ns for one in path.parts}
+    expected = {(PathPart.DEVICE, "a"): 485, (PathPart.OTHER, ""): 410, (PathPart.DELAY, ""): 5}
+    if part is PathPart.DELAY:
+        expected = {(PathPart.DEVICE, "a"): 485, (PathPart.DELAY, ""): 395, (PathPart.HOST, ""): 20}
+    assert found == expected
+
+
 def test_names_with_any_character_are_folded_alike() -> None:
     assert fold_names(["a\0b, op_id = 3", "c, op_id = 4"]) == {"a\0b, op_id = 3": "a\0b", "c, op_id = 4": "c"}
 
