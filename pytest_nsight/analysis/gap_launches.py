@@ -128,11 +128,13 @@ class Waits:
         began_ns: when the call began, or the gap if that was later.
         returned_ns: when it returned, not before it began; the gap's start where there was no such call.
         is_copy: whether it copied.
+        length_ns: how long the whole call lasted, 0 where there was none.
     """
 
     began_ns: Ints
     returned_ns: Ints
     is_copy: Flags
+    length_ns: Ints
 
     def replaced(self, other: Waits, where: Flags) -> Waits:
         """These, with those of the other in some of the gaps.
@@ -145,6 +147,7 @@ class Waits:
             np.where(where, other.began_ns, self.began_ns),
             np.where(where, other.returned_ns, self.returned_ns),
             np.where(where, other.is_copy, self.is_copy),
+            np.where(where, other.length_ns, self.length_ns),
         )
 
 
@@ -164,7 +167,8 @@ def find_waits(
     calls = trace.calls
     rows = np.flatnonzero(is_wait)
     if not len(rows) or not len(gaps.line):
-        none = Waits(gaps.start_ns, gaps.start_ns, np.zeros(len(gaps.line), np.bool_))
+        zeros = np.zeros(len(gaps.line), np.int64)
+        none = Waits(gaps.start_ns, gaps.start_ns, zeros > 0, zeros)
         return [none for _ in until]
     copies = flag_calls(trace, is_copy_call)
     axis = Axis.over(int(calls.start_ns.min()), int(calls.end_ns.max()), threads.count)
@@ -177,7 +181,8 @@ def find_waits(
         fits = (at >= 0) & (threads.of_call[row] == thread) & (calls.end_ns[row] > gaps.start_ns)
         returned_ns = np.where(fits, np.minimum(calls.end_ns[row], gaps.end_ns), gaps.start_ns)
         began_ns = np.where(fits, np.clip(calls.start_ns[row], gaps.start_ns, returned_ns), gaps.start_ns)
-        found.append(Waits(began_ns, returned_ns, fits & copies[row]))
+        length_ns = np.where(fits, calls.end_ns[row] - calls.start_ns[row], 0)
+        found.append(Waits(began_ns, returned_ns, fits & copies[row], length_ns))
     return found
 
 

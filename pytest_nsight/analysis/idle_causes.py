@@ -7,9 +7,10 @@ device's work and the call of that launch is the cause:
   call may wait for it, the begin of the call counts.
 * The call had returned more than HOST_GAP_NS before the launch began: since then the launch waited for work of
   another stream, device or process, however late it was launched.
-* The thread was in a call that synchronises, or waits for a copy: the host waited and could not launch ahead. This
-  accounts for the rest of the gap, too, unless the thread then was mostly in other calls of CUDA. If the thread
-  made no call meanwhile, it goes on where the thread waited that launched what ran before the gap.
+* The thread was in a call that synchronises, or waits for a copy: the host waited and could not launch ahead.
+  Without the call the next launch would come as much earlier as the call lasted. So it accounts for that much of
+  the gap, and launching for the rest; or other calls of CUDA, where the thread then was mostly in them. If the
+  thread made no call meanwhile, it goes on where the thread waited that launched what ran before the gap.
 * The thread was mostly in calls that allocate or free memory, or that load kernels: this is what it did.
 * The thread spent more than HOST_GAP_NS of the gap outside of CUDA: it ran Python or loaded data.
 * The call of a kernel's first launch itself took more than HOST_GAP_NS of the gap: CUDA loads the kernel.
@@ -212,7 +213,12 @@ def _split(gaps: Gaps, waits: tuple[Waits, Waits], inside: Mapping[IdleCause, Ti
 
     add(IdleCause.QUEUED, is_queued, gaps.start_ns, end_ns)
     add(IdleCause.DEPENDENCY, is_dependent, done_ns, gaps.end_ns)
-    add_wait(is_blocked & ~is_at_work & ~is_calling, last.is_copy, gaps.start_ns, end_ns)
+    is_one = first.returned_ns == last.returned_ns
+    lasted_ns = np.where(is_one, last.length_ns, first.length_ns + last.length_ns)
+    late_ns = np.minimum(end_ns, np.maximum(ready_ns, gaps.start_ns + lasted_ns))
+    is_late = is_blocked & ~is_at_work & ~is_calling
+    add_wait(is_late, last.is_copy, gaps.start_ns, late_ns)
+    add_launch(is_late, late_ns)
     add_wait(is_blocked & is_calling, last.is_copy, gaps.start_ns, ready_ns)
     add_launch(is_calling, ready_ns)
     add_launch(~is_queued & ~is_blocked & ~is_at_work & ~is_calling, gaps.start_ns)

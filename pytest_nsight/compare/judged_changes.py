@@ -50,6 +50,9 @@ def judge_changes(
     interval lies above five bands: the time of a copy depends on the host, too. A total is one if its sum lies
     above the band; a range without an interval is judged by its mean, see `_judge_single`.
 
+    A sum is not judged where it grew inside the repeated range with the most device time, and that one's interval
+    does not lie above the band: one slow launch among many steps says nothing of the next recording.
+
     A sum over other numbers of launches may come from other numbers of steps, or from a lost fusion. It is judged
     only where no range has an interval, and the repeated range with the most device time, which is the step if
     there is one, occurs equally often in both traces or has less than half of that time. The sum of the copies is
@@ -64,12 +67,15 @@ def judge_changes(
     """
     repeated = [change for change in ranges if change.row.low is not None]
     whole_ns = sum(row.before or 0 for row in totals)
+    whole_growth_ns = sum(row.after or 0 for row in totals) - whole_ns
     part_ns = _PART * band * whole_ns
     slower = [_describe(change.row, band) for change in repeated if _is_slower(change, part_ns, tick_ns, band)]
     noun = "operator" if any(row.name == _OPERATORS for row in totals) else "launch"
     steps = next((change for change in ranges if min(change.count) > 0 and max(change.count) > 1), None)
     steps_ns = (steps.row.before or 0) * steps.count[0] if steps is not None else 0
     is_other_count = steps is not None and steps.count[0] != steps.count[1] and 2 * steps_ns > whole_ns
+    grown_inside_ns = ((steps.row.after or 0) * steps.count[1] - steps_ns) if steps is not None else 0
+    is_uncertain = steps is not None and steps.row.low is not None and not _is_slower(steps, part_ns, tick_ns, band)
     notes = [] if repeated else [_explain_no_interval(ranges, steps)]
     for row in totals:
         old, new = (counts.get(row.name, 0) for counts in launches)
@@ -77,7 +83,11 @@ def judge_changes(
             continue
         if old != new and steps is not None and (repeated or is_other_count):
             notes.append(_explain_unjudged_sum(row.name, (old, new), noun, steps))
-        elif _is_above(row, band, tick_ns * old):
+        elif not _is_above(row, band, tick_ns * old):
+            continue
+        elif steps is not None and is_uncertain and whole_growth_ns - grown_inside_ns <= band * whole_ns:
+            notes.append(_explain_uncertain_sum(row, steps))
+        else:
             slower.append(_describe_sum(row, (old, new), noun, band))
     single, unjudged = _judge_single(ranges, part_ns, tick_ns, noun, band)
     if unjudged:
@@ -143,9 +153,12 @@ def _is_above(row: Change, band: float, floor_ns: float) -> bool:
 
 def _describe(row: Change, band: float) -> str:
     interval = f" ({percent((row.low or 1) - 1)} to {percent((row.high or 1) - 1)})" if row.low is not None else ""
+    return f"{row.name}: {_describe_growth(row)}{interval}, band {percent(band, signed=False)}"
+
+
+def _describe_growth(row: Change) -> str:
     # A time that was 0 has grown by no number of percent.
-    grown = durations(row.before or 0, row.after or 0) if row.ratio is None else percent(row.ratio - 1)
-    return f"{row.name}: {grown}{interval}, band {percent(band, signed=False)}"
+    return durations(row.before or 0, row.after or 0) if row.ratio is None else percent(row.ratio - 1)
 
 
 def _describe_sum(row: Change, launches: tuple[int, int], noun: str, band: float) -> str:
@@ -190,6 +203,14 @@ def _explain_unjudged_sum(name: str, launches: tuple[int, int], noun: str, steps
             "work in no range is not judged"
         )
     return f"{text}, which hold other numbers of ranges: {_count_ranges(steps)}; record the same number in both"
+
+
+def _explain_uncertain_sum(row: Change, steps: RangeChange) -> str:
+    interval = f"{percent((steps.row.low or 1) - 1)} to {percent((steps.row.high or 1) - 1)}"
+    return (
+        f"{row.name} ({_describe_growth(row)}) is not judged by its sum: it grew within {steps.row.name}, whose "
+        f"interval ({interval}) is not above the band"
+    )
 
 
 def _count_ranges(change: RangeChange) -> str:

@@ -52,11 +52,29 @@ def test_a_host_that_comes_late_without_waiting_is_launching(tmp_path: Path) -> 
     assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.LAUNCH: 700}
 
 
-def test_a_host_that_waited_for_the_device_is_synchronising(tmp_path: Path) -> None:
-    trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
-    trace.launch("b", 900, 950, api_at=800)
+@pytest.mark.parametrize(("kernel_ns", "waited_ns"), [(100, 210), (590, 700), (5000, 700)])
+def test_a_wait_costs_as_much_of_a_gap_as_it_lasted(kernel_ns: int, waited_ns: int, tmp_path: Path) -> None:
+    """Without it the launch that ends the gap would come that much earlier."""
+    end = 100 + kernel_ns
+    trace = TraceBuilder().launch("a", 100, end, api_at=0).call("cudaStreamSynchronize_v3020", 50, end + 60)
+    trace.launch("b", end + 700, end + 750, api_at=end + 600)
 
-    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: 700}
+    expected = {DeviceWork.KERNEL: kernel_ns + 50, IdleCause.SYNCHRONISATION: waited_ns}
+    if waited_ns < 700:
+        expected[IdleCause.LAUNCH] = 700 - waited_ns
+    assert causes(picture_of(trace, tmp_path)) == expected
+
+
+def test_two_waits_in_a_row_cost_what_both_lasted(tmp_path: Path) -> None:
+    """One that lasts until the device is done, and one that finds it done."""
+    trace = TraceBuilder().launch("a", 100, 600, api_at=0).call("cudaEventSynchronize_v3020", 50, 610)
+    trace.call("cudaStreamSynchronize_v3020", 620, 630).launch("b", 1300, 1350, api_at=1200)
+
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 550,
+        IdleCause.SYNCHRONISATION: 570,
+        IdleCause.LAUNCH: 130,
+    }
 
 
 def test_a_wait_of_another_thread_is_no_cause(tmp_path: Path) -> None:
@@ -71,7 +89,11 @@ def test_a_wait_of_the_thread_that_hands_over_is_the_cause(tmp_path: Path) -> No
     trace = TraceBuilder().launch("forward", 100, 200, api_at=0).call("cudaStreamSynchronize_v3020", 50, 260)
     trace.launch("backward", 900, 950, api_at=800, thread=7)
 
-    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: 700}
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.SYNCHRONISATION: 210,
+        IdleCause.LAUNCH: 490,
+    }
 
 
 def test_a_thread_that_makes_calls_meanwhile_was_handed_nothing(tmp_path: Path) -> None:
@@ -264,8 +286,8 @@ def test_a_kernel_whose_launch_takes_long_is_being_loaded(api: str, cause: IdleC
 
     expected = {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: 60, cause: LONG + 640}
     if cause is IdleCause.LAUNCH:
-        # Nothing says that it would not have been launched earlier without the wait.
-        expected = {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: LONG + 700}
+        # Without the wait it would have been launched as much earlier as that lasted.
+        expected = {DeviceWork.KERNEL: 150, IdleCause.SYNCHRONISATION: 210, IdleCause.LAUNCH: LONG + 490}
     assert causes(picture_of(trace, tmp_path)) == expected
 
 
@@ -292,7 +314,11 @@ def test_a_copying_call_that_blocks_the_host(tmp_path: Path) -> None:
     trace = TraceBuilder().launch("a", 100, 200, api_at=0).call("cudaMemcpy_v3020", 50, 260)
     trace.launch("b", 900, 950, api_at=800)
 
-    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.KERNEL: 150, IdleCause.BLOCKING_COPY: 700}
+    assert causes(picture_of(trace, tmp_path)) == {
+        DeviceWork.KERNEL: 150,
+        IdleCause.BLOCKING_COPY: 210,
+        IdleCause.LAUNCH: 490,
+    }
 
 
 def test_a_launch_without_a_call_leaves_the_cause_unknown(tmp_path: Path) -> None:
@@ -493,12 +519,17 @@ def test_the_host_waits_in_an_asynchronous_copy_of_pageable_memory_that_returns_
     assert (call.waits, call.waiting_calls, call.waiting_ns) == (waits, int(waits), waited)
 
 
-@pytest.mark.parametrize(("is_pageable", "cause"), [(True, IdleCause.BLOCKING_COPY), (False, IdleCause.LAUNCH)])
-def test_the_cause_of_idle_time_follows_the_same_rule(is_pageable: bool, cause: IdleCause, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("is_pageable", "idle"),
+    [(True, {IdleCause.BLOCKING_COPY: 260, IdleCause.LAUNCH: 440}), (False, {IdleCause.LAUNCH: 700})],
+)
+def test_the_cause_of_idle_time_follows_the_same_rule(
+    is_pageable: bool, idle: dict[IdleCause, int], tmp_path: Path
+) -> None:
     trace = TraceBuilder().copy(100, 200, 64, api_at=0, api_ns=260, is_pageable=is_pageable)
     trace.launch("b", 900, 950, api_at=800)
 
-    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.COPY: 100, cause: 700, DeviceWork.KERNEL: 50}
+    assert causes(picture_of(trace, tmp_path)) == {DeviceWork.COPY: 100, **idle, DeviceWork.KERNEL: 50}
     assert (picture_of(trace, tmp_path).devices[0].sync_ns > 0) is is_pageable
 
 

@@ -81,6 +81,21 @@ def test_a_doubled_total_fails_where_a_range_repeats_without_change(tmp_path: Pa
     assert sentence == "kernel time: +100 %, band 5 %; judged by the sum of 20 launches, without an interval"
 
 
+def test_one_slow_launch_among_many_steps_fails_neither_the_range_nor_the_sum(tmp_path: Path) -> None:
+    before = layers(tmp_path / "a.sqlite", [5000] * 20)
+    changes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 12 + [30_000] + [5000] * 7))
+
+    low, high = interval_of(changes, "linear")
+    assert low is not None
+    assert high is not None
+    assert low < 1.05 < high
+    assert changes.regressions == ()
+    (note,) = [note for note in changes.notes if "by its sum" in note]
+    assert note.startswith(
+        "kernel time (+25.0 %) is not judged by its sum: it grew within linear, whose interval ("
+    )
+
+
 def test_totals_of_other_numbers_of_steps_are_not_judged_and_a_note_says_why(tmp_path: Path) -> None:
     before = layers(tmp_path / "a.sqlite", [5000] * 10)
     changes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 20))
