@@ -105,6 +105,18 @@ def test_kernels_have_a_category(name: str, category: str) -> None:
         ("aiter::fmha_fwd_hd128_bf16_rtz", "attention"),
         ("attn_fwd", "attention"),
         ("sage_fwd", "attention"),
+        # Of vectors, level 1 of BLAS loads each element once.
+        (
+            "void dot_kernel<float, 128, 0, cublasDotParams<cublasGemvTensor<float const>, int>>(cublasDotParams)",
+            "reduction",
+        ),
+        ("void nrm2_kernel<float, float, float, 0, 0, 128, 0>(cublasNrm2Params<int, float, float>)", "reduction"),
+        ("void asum_kernel<int, float, float, 0>(cublasAsumParams<int, float const, float>)", "reduction"),
+        ("void axpy_kernel_val<float, float>(cublasAxpyParamsVal<float*, float const*, float>)", "elementwise"),
+        ("void scal_kernel_val<float, float>(cublasScalParamsVal<float, float>)", "elementwise"),
+        ("void swap_kernel<float, 0>(cublasSwapParams<float>)", "memory"),
+        ("convex_hull(float2 const*, int)", "other"),
+        ("causal_conv1d_fwd_kernel(float*)", "convolution"),
         # Inductor: what is fused, and what only is among the sources.
         ("triton_poi_fused_addmm_gelu_view_24", "elementwise"),
         ("triton_poi_fused__scaled_dot_product_flash_attention_cat_mul_view_3", "elementwise"),
