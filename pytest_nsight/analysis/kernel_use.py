@@ -101,6 +101,11 @@ class CopyTime:
     median_ns: float
 
     @property
+    def is_set(self) -> bool:
+        """Whether memory is set, and nothing is copied."""
+        return self.name == "memset"
+
+    @property
     def is_pinned(self) -> bool | None:
         """Whether no side is pageable host memory; None where the recording does not name all sides."""
         if self.memory == MANAGED:

@@ -79,6 +79,7 @@ def _compare_whole(old: Mapping[str, float | None], new: Mapping[str, float | No
     return [
         Change.of(Group.WHOLE, name, _UNITS.get(name, Quantity.TIME), old.get(name), new.get(name))
         for name in dict.fromkeys((*old, *new))
+        if old.get(name) is not None or new.get(name) is not None
     ]
 
 
@@ -90,12 +91,13 @@ def _sum_up(trace: Trace, picture: Picture) -> dict[str, float | None]:
             "calls of operators": sum(one.calls for one in picture.kernels),
         }
     wall_ns = sum(one.wall_ns for one in picture.devices)
-    copied_ns = sum(one.total_ns for one in picture.copies)
-    moved = sum(one.bytes_moved for one in picture.copies)
+    copies = [one for one in picture.copies if not one.is_set]
+    copied_ns = sum(one.total_ns for one in copies)
+    moved = sum(one.bytes_moved for one in copies)
     return {
         "wall time": max((one.wall_ns for one in picture.devices), default=0),
         "kernel time": sum(one.total_ns for one in picture.kernels),
-        "copy time": copied_ns,
+        "copy time": sum(one.total_ns for one in picture.copies),
         "idle time": sum(one.idle_ns for one in picture.devices),
         "synchronisation": sum(one.waiting_ns for one in picture.calls),
         "launches": sum(one.calls for one in picture.kernels),

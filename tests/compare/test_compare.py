@@ -80,6 +80,21 @@ def test_the_seeds_table_has_times_idle_time_and_bandwidth(tmp_path: Path) -> No
     assert row_of(rows, Group.CATEGORY, "GEMM").ratio == 0.5
 
 
+def test_the_copy_bandwidth_is_that_of_copies_without_sets(tmp_path: Path) -> None:
+    def traced(name: str, *, has_copy: bool) -> Path:
+        trace = TraceBuilder().launch("k", 0, 1000, api_at=0).memset(2000, 3000, 4, api_at=1)
+        if has_copy:
+            trace.copy(4000, 5000, 3000, api_at=2)
+        return trace.write(tmp_path / name)
+
+    sets, copies = traced("sets.sqlite", has_copy=False), traced("copies.sqlite", has_copy=True)
+
+    assert "copy bandwidth" not in [row.name for row in compare(sets, sets).rows]
+    assert row_of(compare(sets, sets).rows, Group.WHOLE, "copy time").before == 1000
+    row = row_of(compare(sets, copies).rows, Group.WHOLE, "copy bandwidth")
+    assert (row.before, row.after) == (None, pytest.approx(3e9))
+
+
 def test_a_changed_wall_time_is_not_judged_and_a_note_says_so(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
