@@ -5,7 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from pytest_nsight.analysis.display_names import distinguish
+from pytest_nsight.analysis.idle_causes import IdleCause
+from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.picture import Picture, analyse
+from pytest_nsight.analysis.timeline import TimeState
 from pytest_nsight.compare.changes import Change, Changes, Group, Quantity
 from pytest_nsight.compare.comparable_traces import describe_boards, quote_notes, refuse_unlike
 from pytest_nsight.compare.judged_changes import TOTALS, find_tick, judge_changes
@@ -115,13 +118,21 @@ def _count_launches(trace: Trace, picture: Picture) -> dict[str, int]:
 
 
 def _compare_states(old: Picture, new: Picture) -> list[Change]:
-    before = {one.state.value: one.share for one in old.states}
-    after = {one.state.value: one.share for one in new.states}
+    # A state has one row, also where only one of the two programs shows Python: both run host code.
+    is_python = all(one.program.is_python for one in (*old.states, *new.states))
+    program = RecordedProgram(is_python=is_python)
+    before, after = (
+        {_name_state(one.state, program): one.share for one in picture.states} for picture in (old, new)
+    )
     return [
         Change.of(Group.STATE, name, Quantity.SHARE, before.get(name), after.get(name))
         for name in dict.fromkeys((*before, *after))
         if before.get(name) or after.get(name)
     ]
+
+
+def _name_state(state: TimeState, program: RecordedProgram) -> str:
+    return program.host_words if state is IdleCause.HOST else state.value
 
 
 def _compare_categories(old: Picture, new: Picture) -> list[Change]:

@@ -80,6 +80,29 @@ def test_the_seeds_table_has_times_idle_time_and_bandwidth(tmp_path: Path) -> No
     assert row_of(rows, Group.CATEGORY, "GEMM").ratio == 0.5
 
 
+def test_what_the_host_does_has_the_name_that_show_gives_it(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def traced(name: str, range_name: str) -> Path:
+        trace = TraceBuilder().range(range_name, 0, 9_000_000, domain="")
+        for at in (0, 5_000_000):
+            trace.launch("k", at + 100, at + 1000, api_at=at)
+        return trace.write(tmp_path / name)
+
+    python, other = traced("python.sqlite", "aten::mm"), traced("other.sqlite", "step")
+
+    def name_host(before: Path, after: Path) -> list[str]:
+        rows = compare(before, after).rows
+        names = {row.name for row in rows if row.group is Group.STATE}
+        return sorted(names & {"host code", "Python or data loading"})
+
+    assert name_host(python, python) == ["Python or data loading"]
+    assert name_host(other, other) == ["host code"]
+    assert name_host(python, other) == name_host(other, python) == ["host code"]
+    main(["show", str(other)])
+    assert "idle: host code" in capsys.readouterr().out
+
+
 def test_the_copy_bandwidth_is_that_of_copies_without_sets(tmp_path: Path) -> None:
     def traced(name: str, *, has_copy: bool) -> Path:
         trace = TraceBuilder().launch("k", 0, 1000, api_at=0).memset(2000, 3000, 4, api_at=1)
