@@ -188,7 +188,7 @@ def analyse(
         metrics=measure_metrics(trace, details, timeline, table, selection.window, selection.launches),
         is_part=is_chosen,
         notes=(
-            *note_lost_calls(unattributed, len(trace.launches)),
+            *note_lost_calls(trace, unattributed, details.is_placed),
             *note_lost_kernels(trace, details),
             *_note_left_out(trace, selection.launches),
             *_note_foreign(states),

@@ -109,7 +109,7 @@ def measure(
         unattributed=unattributed,
         notes=(
             *filter(None, [note_placed_by_time(trace, np.flatnonzero(details.by_time & covered))]),
-            *note_lost_calls(unattributed, len(trace.launches)),
+            *note_lost_calls(trace, unattributed, details.is_placed),
         ),
     )
 

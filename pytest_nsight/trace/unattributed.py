@@ -9,7 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.model.sorted_keys import rank_values
-from pytest_nsight.model.trace import SHARED_CORRELATION, Flags, Ints, Trace
+from pytest_nsight.model.trace import OWN_DOMAIN, SHARED_CORRELATION, Flags, Ints, Trace
 from pytest_nsight.trace.launch_table import sum_by
 from pytest_nsight.trace.launches_by_time import flag_earlier
 
@@ -26,6 +26,12 @@ class UnattributedReason(enum.Enum):
 
 _REASONS = tuple(UnattributedReason)
 _MOST_NAMES = 3
+_EXPORT_AGAIN = "export the report again with a current nsys"
+_RECORD_CALLS = {
+    False: f"record with `nsys profile --trace=cuda,nvtx`, or {_EXPORT_AGAIN}",
+    True: "record with activities=[ProfilerActivity.CPU, ProfilerActivity.CUDA]",
+}
+"""By whether PyTorch's profiler recorded."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,12 +86,15 @@ def find_unattributed(
     return tuple(sorted(unattributed, key=lambda one: (-one.total_ns, one.name, one.reason.value)))
 
 
-def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: int) -> tuple[str, ...]:
-    """Sentences on launches without an API call: a window that begins late, or a loss of the profiler.
+def note_lost_calls(
+    trace: Trace, unattributed: tuple[UnattributedLaunches, ...], is_placed: Flags
+) -> tuple[str, ...]:
+    """Sentences on launches without an API call: a window that begins late, an export without ids, or a loss.
 
     Args:
+        trace: the trace.
         unattributed: launches in no range. Those with a call are warm-up or outside the user's ranges.
-        launches: number of all launches.
+        is_placed: shape (launches,), whether it is known when the host launched it.
     """
     remedies = (
         (UnattributedReason.EARLIER, "were launched before the recording began", "record from an earlier moment"),
@@ -97,7 +106,7 @@ def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: in
         (
             UnattributedReason.NO_CALL,
             "have no API call in the recording",
-            "the profiler lost data; measure fewer cases or rounds at once",
+            _explain_loss(trace, np.flatnonzero(~is_placed)),
         ),
     )
     notes = []
@@ -106,8 +115,33 @@ def note_lost_calls(unattributed: tuple[UnattributedLaunches, ...], launches: in
         count = sum(one.count for one in lost)
         names = ", ".join(dict.fromkeys(one.name for one in lost[:3]))
         if count:
-            notes.append(f"{count} of {launches} launches {what} and are in no range ({names}): {remedy}")
+            notes.append(
+                f"{count} of {len(trace.launches)} launches {what} and are in no range ({names}): {remedy}"
+            )
     return tuple(notes)
+
+
+def _explain_loss(trace: Trace, rows: Ints) -> str:
+    """Why launches have no call, and what to do.
+
+    Args:
+        trace: the trace.
+        rows: shape (launches,), rows of ``trace.launches`` without a call.
+    """
+    launches, calls = trace.launches, trace.calls
+    is_own, by_torch = OWN_DOMAIN in trace.strings, "torch" in trace.tool.lower()
+    if not len(calls) and not (is_own and by_torch):
+        return f"the recording holds no CUDA call; {_RECORD_CALLS[by_torch]}"
+    # The kernels are in one table of an export, the copies in another: a column may be missing from one of them.
+    kinds = np.array([shape.kind for shape in trace.shapes] or [""], np.str_)[launches.shape]
+    is_alike = np.isin(kinds, kinds[rows])
+    if not calls.correlation.any() or not launches.correlation[is_alike].any():
+        return f"nothing links launches to calls (column correlationId is missing or empty); {_EXPORT_AGAIN}"
+    if not np.isin(launches.process[is_alike], calls.process).any():
+        columns = "columns globalPid of launches and globalTid of calls"
+        return f"no launch has the process of a call ({columns}: one is missing or empty); {_EXPORT_AGAIN}"
+    remedy = "measure fewer cases or rounds at once" if is_own else "record a shorter part of the program"
+    return f"the profiler lost data; {remedy}"
 
 
 def note_placed_by_time(trace: Trace, rows: Ints) -> str:

@@ -181,6 +181,51 @@ def test_launches_without_a_call_and_outside_of_ranges_are_counted_by_name(measu
     assert "lost" in result.notes[0]
 
 
+@pytest.mark.parametrize(
+    ("table", "column", "words"),
+    [
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "correlationId", "column correlationId is missing or empty"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "correlationId", "column correlationId is missing or empty"),
+        ("CUPTI_ACTIVITY_KIND_KERNEL", "globalPid", "columns globalPid of launches and globalTid of calls"),
+        ("CUPTI_ACTIVITY_KIND_RUNTIME", "globalTid", "columns globalPid of launches and globalTid of calls"),
+    ],
+)
+def test_an_export_without_ids_is_no_loss_of_the_profiler(table, column, words, measured):
+    trace = TraceBuilder().range("case", 0, 100).copy(40, 50, 8, api_at=30)
+    trace.launch("k", 10, 20, api_at=5).launch("k", 20, 30, api_at=15)
+    for row in trace.rows[table]:
+        row[column] = None
+    notes = " ".join(measured(trace).notes)
+
+    assert "launches have no API call in the recording" in notes
+    assert words in notes
+    assert "export the report again with a current nsys" in notes
+    assert "lost data" not in notes
+
+
+def test_a_recording_without_calls_says_how_calls_are_recorded(measured):
+    trace = TraceBuilder().range("step", 0, 100, domain="").launch("k", 10, 20, api_at=5)
+    del trace.rows["CUPTI_ACTIVITY_KIND_RUNTIME"]
+    (note,) = measured(trace, None).notes
+
+    assert "the recording holds no CUDA call; record with `nsys profile --trace=cuda,nvtx`, or export" in note
+
+
+@pytest.mark.parametrize(
+    ("domain", "remedy"),
+    [
+        ("", "record a shorter part of the program"),
+        ("pytest_nsight", "measure fewer cases or rounds at once"),
+    ],
+)
+def test_only_a_session_s_recording_has_cases_and_rounds_to_lose(domain, remedy, measured):
+    trace = TraceBuilder().range("case", 0, 100, domain=domain).launch("k", 10, 20, api_at=5)
+    trace.launch("lost", 130, 137, correlation=10**6)
+    (note,) = measured(trace, domain or None).notes
+
+    assert note.endswith(f"the profiler lost data; {remedy}")
+
+
 def test_a_cut_window_is_no_loss_of_the_profiler(measured):
     """The calls of the first two kernels lie before the window; their correlations are lower than all others."""
     trace = TraceBuilder().range("step", 100, 200)
