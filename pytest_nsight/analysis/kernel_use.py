@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.display_names import distinguish, keep_namespace
-from pytest_nsight.analysis.occupancy import Occupancy, estimate_occupancy
+from pytest_nsight.analysis.occupancy import Occupancy, estimate_occupancies
 from pytest_nsight.analysis.timeline import Timeline
 from pytest_nsight.model.trace import COMPUTE_KINDS, COPY_KINDS, Ints, Trace
 from pytest_nsight.model.values import Shape
@@ -26,14 +26,15 @@ class ShapeTime:
         calls: number of launches.
         total_ns: sum of their durations.
         median_ns: median duration.
-        occupancy: theoretical; None where the recording does not hold the limits of the device.
+        occupancies: theoretical, the distinct ones of the boards that it ran on, the lowest first; none where the
+            recording does not hold the limits of one of them.
     """
 
     shape: Shape
     calls: int
     total_ns: int
     median_ns: float
-    occupancy: Occupancy | None
+    occupancies: tuple[Occupancy, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,7 +136,7 @@ def tabulate_kernels(trace: Trace, rows: Ints, categories: Sequence[str]) -> tup
             for (_, full_name), numbers in by_name.items()
         ]
     )
-    limits = next((device.limits for device in trace.devices if device.limits), None)
+    occupancies = estimate_occupancies(trace, rows)
     kernels = []
     for ((kind, full_name), numbers), name in zip(by_name.items(), names, strict=True):
         shapes = [
@@ -144,7 +145,7 @@ def tabulate_kernels(trace: Trace, rows: Ints, categories: Sequence[str]) -> tup
                 calls=len(times[number]),
                 total_ns=int(times[number].sum()),
                 median_ns=float(np.median(times[number])),
-                occupancy=estimate_occupancy(trace.shapes[number], limits) if limits else None,
+                occupancies=occupancies[number],
             )
             for number in numbers
         ]

@@ -9,8 +9,12 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from pytest_nsight.model.trace import MultiprocessorLimits
+import numpy as np
+
+from pytest_nsight.model.sorted_keys import distinct
+from pytest_nsight.model.trace import Ints, MultiprocessorLimits, Trace
 from pytest_nsight.model.values import Shape
+from pytest_nsight.trace.descendants import find_boards
 
 _WARP = 32
 _REGISTER_UNIT = 256
@@ -19,7 +23,7 @@ _WARP_UNIT = 4
 _MOST_REGISTERS = 255
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True, slots=True, order=True)
 class Occupancy:
     """What limits the resident warps of a kernel.
 
@@ -55,6 +59,31 @@ def estimate_occupancy(shape: Shape, limits: MultiprocessorLimits) -> Occupancy 
     if blocks <= 0:
         return None
     return Occupancy(min(blocks * warps / limits.warps, 1.0), limited_by)
+
+
+def estimate_occupancies(trace: Trace, rows: Ints) -> dict[int, tuple[Occupancy, ...]]:
+    """The distinct theoretical occupancies of each shape on the boards that it ran on, the lowest first.
+
+    A shape has none where one of its boards, or what that board allows, is unknown. A launch whose board the
+    recording does not identify may have run on any.
+
+    Args:
+        trace: the trace.
+        rows: shape (launches,), rows of ``trace.launches`` that count.
+    """
+    size = len(trace.devices) + 1
+    known: dict[int, set[MultiprocessorLimits | None]] = {}
+    for key in distinct(trace.launches.shape[rows].astype(np.int64) * size + find_boards(trace, rows) + 1).tolist():
+        shape, place = divmod(key, size)
+        # Place 0 is that of an unidentified board.
+        boards = trace.devices[place - 1 : place] if place else trace.devices
+        known.setdefault(shape, set()).update(board.limits for board in boards)
+    found = {}
+    for shape, limits in known.items():
+        each = {estimate_occupancy(trace.shapes[shape], one) if one else None for one in limits}
+        certain = sorted(one for one in each if one)
+        found[shape] = tuple(certain) if len(certain) == len(each) else ()
+    return found
 
 
 def _round_up(number: int, unit: int) -> int:

@@ -213,9 +213,16 @@ def _describe_shape(one: ShapeTime, whole_ns: int) -> list[str]:
 
 def _configure(one: ShapeTime) -> list[str]:
     shape = one.shape
-    occupancy = f"{100 * one.occupancy.ratio:.0f} %" if one.occupancy else "-"
     registers, shared = str(shape.registers or "-"), _binary_size(shape.shared_bytes)
-    return [_triple(shape.grid), _triple(shape.block), registers, shared, occupancy]
+    return [_triple(shape.grid), _triple(shape.block), registers, shared, _describe_occupancy(one)]
+
+
+def _describe_occupancy(one: ShapeTime) -> str:
+    """The occupancy, or the lowest and the highest where boards differ; "-" where it is not known."""
+    percents = list(dict.fromkeys(f"{100 * occupancy.ratio:.0f}" for occupancy in one.occupancies))
+    if not percents:
+        return "-"
+    return f"{percents[0]} %" if len(percents) == 1 else f"{percents[0]} to {percents[-1]} %"
 
 
 def _triple(sizes: tuple[int, int, int]) -> str:

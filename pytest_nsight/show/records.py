@@ -7,7 +7,7 @@ import dataclasses
 import enum
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from pytest_nsight.analysis.picture import Picture
@@ -93,12 +93,18 @@ def _shapes(picture: Picture) -> list[Record]:
             "kernel": kernel.name, **_flatten(one),
             "grid": "x".join(map(str, one.shape.grid)), "block": "x".join(map(str, one.shape.block)),
             "registers": one.shape.registers, "shared_bytes": one.shape.shared_bytes,
-            "occupancy": one.occupancy.ratio if one.occupancy else None,
-            "occupancy_limited_by": one.occupancy.limited_by if one.occupancy else None,
+            "occupancy": _take_only(found.ratio for found in one.occupancies),
+            "occupancy_limited_by": _take_only(found.limited_by for found in one.occupancies),
         }
         for kernel in picture.kernels
         for one in kernel.shapes
     ]  # fmt: skip
+
+
+def _take_only(values: Iterable[Value]) -> Value:
+    """The value that all share; None where boards differ, or nothing is known."""
+    different = set(values)
+    return different.pop() if len(different) == 1 else None
 
 
 def _ranges(picture: Picture) -> list[Record]:

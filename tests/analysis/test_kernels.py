@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,10 +15,13 @@ from pytest_nsight.analysis.picture import analyse
 from pytest_nsight.collectors.nsys.read import read
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.kernel_names import normalise
-from pytest_nsight.model.trace import MultiprocessorLimits
+from pytest_nsight.model.trace import MultiprocessorLimits, TraceDevice
 from pytest_nsight.model.values import Shape
+from pytest_nsight.show.kernel_tables import tabulate_kernels
+from pytest_nsight.show.records import list_tables
 from tests.trace.trace_builder import TraceBuilder
 
+T4 = MultiprocessorLimits(32, 16, 65536, 65536, (7, 5))
 H100 = MultiprocessorLimits(64, 32, 65536, 233472, (9, 0))
 
 
@@ -249,6 +253,48 @@ def test_occupancy_is_that_of_the_calculator(
 def test_what_cannot_run_has_no_occupancy() -> None:
     assert estimate_occupancy(Shape("kernel", "k", "k", (1, 1, 1), (1024, 1, 1), 255), H100) is None
     assert estimate_occupancy(Shape("memcpy", "memcpy"), H100) is None
+
+
+@pytest.mark.parametrize(
+    ("boards", "devices", "shown", "ratio", "limited_by"),
+    [
+        ([T4, H100], [0, 1], "50 to 100 %", None, None),
+        ([T4, H100], [0], "100 %", 1.0, "warps"),
+        ([T4, H100], [1], "50 %", 0.5, "registers"),
+        ([H100, H100], [0, 1], "50 %", 0.5, "registers"),
+        ([T4, None], [0, 1], "-", None, None),
+    ],
+    ids=["both", "the first", "the second", "two alike", "limits of one unknown"],
+)
+def test_the_occupancy_is_that_of_the_boards_that_ran_the_kernel(
+    boards: list[MultiprocessorLimits | None],
+    devices: list[int],
+    shown: str,
+    ratio: float | None,
+    limited_by: str | None,
+    tmp_path: Path,
+) -> None:
+    builder = TraceBuilder()
+    for number in devices:
+        builder.launch("k", 0, 9000, api_at=number, device=number, block=(128, 1, 1), registers=64)
+    known = tuple(TraceDevice(100, place, f"GPU-{place}", "a", limits=one) for place, one in enumerate(boards))
+    trace = replace(read(builder.write(tmp_path / "t.sqlite")), devices=known)
+
+    picture = analyse(trace)
+    table = tabulate_kernels(picture.kernels, 5, full_names=False)
+    assert table is not None
+    assert f" {shown}\n" in table.render(120)
+    (record,) = list_tables(picture)["shapes"]
+    assert (record["occupancy"], record["occupancy_limited_by"]) == (ratio, limited_by)
+
+
+def test_a_launch_on_an_unidentified_board_has_the_occupancies_of_all(tmp_path: Path) -> None:
+    builder = TraceBuilder().launch("k", 0, 9000, api_at=0, block=(128, 1, 1), registers=64)
+    boards = TraceDevice(None, 0, "GPU-0", "a", limits=T4), TraceDevice(None, 1, "GPU-1", "b", limits=H100)
+    trace = replace(read(builder.write(tmp_path / "t.sqlite")), devices=boards)
+
+    ((shape,),) = [one.shapes for one in analyse(trace).kernels]
+    assert [one.ratio for one in shape.occupancies] == [0.5, 1.0]
 
 
 def test_small_kernels_in_sequence_are_one_row_with_the_gaps_between_them(tmp_path: Path) -> None:

@@ -75,8 +75,7 @@ def test_all_that_the_format_carries_is_in_the_trace(tmp_path: Path, name: str) 
     ]
     (kernel,) = picture.kernels
     assert (kernel.name, kernel.category, kernel.total_ns) == ("gemm_kernel", "GEMM", 30_250)
-    assert kernel.shapes[0].occupancy is not None
-    assert kernel.shapes[0].occupancy.ratio == 1.0
+    assert [one.ratio for one in kernel.shapes[0].occupancies] == [1.0]
     (copy,) = picture.copies
     assert (copy.name, copy.memory, copy.bytes_moved, copy.is_pinned) == (
         "memcpy HtoD",
