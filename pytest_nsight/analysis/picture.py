@@ -26,6 +26,7 @@ from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.lost_kernels import note_lost_kernels
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
+from pytest_nsight.analysis.range_notes import note_overlaps
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
 from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
@@ -190,6 +191,7 @@ def analyse(
         notes=(
             *note_lost_calls(trace, unattributed, details.is_placed),
             *note_lost_kernels(trace, details),
+            *note_overlaps(trace, table),
             *_note_left_out(trace, selection.launches),
             *_note_foreign(states),
         ),

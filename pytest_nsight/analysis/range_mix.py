@@ -23,7 +23,7 @@ class RangeMix:
     Attributes:
         label: what the ranges are called.
         count: number of ranges; one inside another of its label does not count again.
-        launches: kernels, graphs and operators in them.
+        launches: kernels, graphs and operators in them; one in several of the ranges counts once.
         kernel_ns: sum of those.
         categories: category -> its part of that, the largest first; they add up to it.
     """
@@ -53,27 +53,20 @@ def divide_ranges(
     outer = find_outermost(table)
     totals = _sum_labels(table, outer, table.costs.kernel_ns)
     chosen = [label for label in np.argsort(-totals, kind="stable")[:_MOST].tolist() if totals[label]]
-    if not chosen:
-        return ()
-    placed, members = table.costs.placed, table.costs.members
-    duration_ns = np.where(details.is_compute, details.duration_ns, 0)[placed]
     names = list(dict.fromkeys(categories))
     of_shape = np.array([names.index(category) for category in categories], np.int64)
-    number = of_shape[trace.launches.shape[placed]]
-    by_category = {
-        name: _sum_labels(table, outer, members.sum_of(np.where(number == place, duration_ns, 0)))
-        for place, name in enumerate(names)
-    }
-    launches, counts = (
-        _sum_labels(table, outer, values) for values in (table.costs.launches, outer.astype(np.int64))
-    )
     mixes = []
     for label in chosen:
-        parts = {name: int(sums[label]) for name, sums in by_category.items() if sums[label]}
+        instances = np.flatnonzero(outer & (table.label == label))
+        # Start/end ranges of one label may overlap, so that a launch is in several of them.
+        rows = table.costs.placed[table.costs.members.among(instances)]
+        rows = rows[details.is_compute[rows]]
+        sums = np.zeros(len(names), np.int64)
+        np.add.at(sums, of_shape[trace.launches.shape[rows]], details.duration_ns[rows])
+        parts = {name: time_ns for name, time_ns in zip(names, sums.tolist(), strict=True) if time_ns}
         ordered = dict(sorted(parts.items(), key=lambda part: -part[1]))
-        mix = RangeMix(table.labels[label], int(counts[label]), int(launches[label]), int(totals[label]), ordered)
-        mixes.append(mix)
-    return tuple(mixes)
+        mixes.append(RangeMix(table.labels[label], len(instances), len(rows), int(sums.sum()), ordered))
+    return tuple(sorted(mixes, key=lambda one: -one.kernel_ns))
 
 
 def find_outermost(table: RangeTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:

@@ -180,14 +180,16 @@ def find_parents(trace: Trace, rows: Ints) -> Ints:
     """The range that encloses each range, as a position in ``rows``; NO_PARENT for an outermost one.
 
     An outermost range of a thread lies in the innermost range of another thread that encloses it, if there is one.
+    A range that never ended encloses whatever begins after it.
 
     Args:
         trace: the trace.
         rows: shape (ranges,), rows of ``trace.ranges``.
     """
     ranges = trace.ranges
-    process, thread = ranges.process[rows], ranges.thread[rows]
-    nesting = nest((process, thread), ranges.start_ns[rows], ranges.end_ns[rows])
+    process, thread, end_ns = ranges.process[rows], ranges.thread[rows], ranges.end_ns[rows]
+    # What ends with the recording ends before it: only what ends later encloses a range of another thread.
+    nesting = nest((process, thread), ranges.start_ns[rows], end_ns + ranges.is_open[rows])
     position = nesting.parent.copy()
     first = nesting.order[nesting.bounds[:-1]]
     roots = np.flatnonzero(nesting.parent == NO_PARENT)
@@ -197,7 +199,8 @@ def find_parents(trace: Trace, rows: Ints) -> Ints:
         if len(first) == 1 or thread[row] == ANY_THREAD:
             continue
         others = np.flatnonzero((nesting.thread[roots] != number) & (owner == process[row]))
-        found = find_enclosing(nesting, number, nesting.start_ns[roots[others]], nesting.end_ns[roots[others]])
+        inside = roots[others]
+        found = find_enclosing(nesting, number, nesting.start_ns[inside], end_ns[nesting.order[inside]])
         inner = (found != NO_PARENT) & (nesting.start_ns[found] > latest_ns[others])
         position[roots[others[inner]]] = found[inner]
         latest_ns[others[inner]] = nesting.start_ns[found[inner]]

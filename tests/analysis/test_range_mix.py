@@ -50,6 +50,46 @@ def test_a_range_inside_one_of_its_name_counts_once(tmp_path: Path) -> None:
     assert (found["layer"].count, found["layer"].kernel_ns) == (1, 100)
 
 
+def test_overlapping_ranges_count_a_launch_once_by_category_and_a_note_says_so(tmp_path: Path) -> None:
+    builder = TraceBuilder().range("epoch", 0, 2000, domain="")
+    for at in range(100, 1000, 100):
+        builder.range("batch", at, at + 130, domain="", is_pushed=False)
+        builder.launch("gemm", at + 20, at + 30, api_at=at + 10)
+
+    picture = analyse(read(builder.write(tmp_path / "t.sqlite")))
+
+    batch = {one.label: one for one in picture.mixes}["batch"]
+    assert (batch.count, batch.launches, batch.kernel_ns) == (9, 9, 90)
+    (shares,) = [one.share for one in picture.ranges if one.path == ("epoch", "batch")]
+    assert shares == pytest.approx(17 / 9)
+    (note,) = [text for text in picture.notes if "level" in text]
+    assert note == (
+        "8 ranges begin before another of their level has ended (batch): what is launched while several are open "
+        "counts in each of them, so that shares may add up to more than 100 %"
+    )
+
+
+@pytest.mark.parametrize(
+    "spans", [[(0, 100), (100, 200)], [(0, 300), (10, 20), (20, 40)]], ids=["one by one", "nested"]
+)
+def test_ranges_that_do_not_overlap_or_nest_have_no_note(spans: list[tuple[int, int]], tmp_path: Path) -> None:
+    builder = TraceBuilder().launch("gemm", 20, 30, api_at=15)
+    for first, last in spans:
+        builder.range("batch", first, last, domain="", is_pushed=False)
+
+    assert analyse(read(builder.write(tmp_path / "t.sqlite"))).notes == ()
+
+
+def test_a_range_that_never_ended_holds_what_begins_after_it_up_to_the_end(tmp_path: Path) -> None:
+    builder = TraceBuilder().range("epoch", 0, None, domain="")
+    builder.range("step", 10, 50, domain="", is_pushed=False).range("step", 60, 100, domain="", is_pushed=False)
+    builder.range("last", 70, None, domain="", thread=200)
+
+    paths = {one.path: one.count for one in analyse(read(builder.write(tmp_path / "t.sqlite"))).ranges}
+
+    assert paths == {("epoch",): 1, ("epoch", "step"): 2, ("epoch", "last"): 1}
+
+
 def test_on_a_recording_the_parts_of_the_training_step_add_up() -> None:
     """Kernel time, launches and categories of the step are those of forward, backward and optimizer."""
     found = {one.label: one for one in analyse(load_trace(RECORDING)).mixes}

@@ -1,0 +1,52 @@
+"""Sentences on ranges whose times and launches do not add up. Pure."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from pytest_nsight.analysis.range_tree import RangeTable
+from pytest_nsight.model.trace import ANY_THREAD, Ints, Trace
+from pytest_nsight.model.units import count
+
+_MOST_NAMES = 3
+
+
+def note_overlaps(trace: Trace, table: RangeTable) -> tuple[str, ...]:
+    """A sentence where start/end ranges of one level overlap in time; none otherwise.
+
+    Ranges that are pushed and popped nest. Where they seem to overlap, their times are rounded.
+
+    Args:
+        trace: the trace.
+        table: the ranges.
+    """
+    late = _find_late(trace, table)
+    if not len(late):
+        return ()
+    names = list(dict.fromkeys(table.labels[label] for label in table.label[late].tolist()))
+    others = ", ..." if len(names) > _MOST_NAMES else ""
+    begin = count(
+        len(late),
+        "range begins before another of its level has ended",
+        "ranges begin before another of their level has ended",
+    )
+    text = f"{begin} ({', '.join(names[:_MOST_NAMES])}{others}): what is launched while several are open"
+    return (f"{text} counts in each of them, so that shares may add up to more than 100 %",)
+
+
+def _find_late(trace: Trace, table: RangeTable) -> Ints:
+    """Positions of the start/end ranges that begin before an earlier one of their process and parent has ended."""
+    ranges = trace.ranges.take(table.rows)
+    loose = np.flatnonzero(ranges.thread == ANY_THREAD)
+    order = loose[np.lexsort((ranges.start_ns[loose], table.parent[loose], ranges.process[loose]))]
+    start_ns, end_ns = ranges.start_ns[order], ranges.end_ns[order]
+    keys = np.column_stack([ranges.process, table.parent])[order]
+    is_first = np.ones(len(order), np.bool_)
+    is_first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
+    # Ranks of times, so that a group's largest end is found in one pass over all groups.
+    times, ranks = np.unique(np.concatenate([start_ns, end_ns]), return_inverse=True)
+    offset = np.cumsum(is_first) * (len(times) + 1)
+    latest = np.maximum.accumulate(ranks[len(order) :] + offset)
+    is_late = np.zeros(len(order), np.bool_)
+    is_late[1:] = (ranks[1 : len(order)] + offset[1:] < latest[:-1]) & ~is_first[1:]
+    return np.sort(order[is_late & (end_ns > start_ns)])
