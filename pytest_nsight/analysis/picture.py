@@ -26,7 +26,7 @@ from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.lost_kernels import note_lost_kernels
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
 from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
-from pytest_nsight.analysis.range_notes import note_overlaps
+from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
 from pytest_nsight.analysis.selection import choose_ranges, find_step, find_window, select
@@ -192,6 +192,7 @@ def analyse(
             *note_lost_calls(trace, unattributed, details.is_placed),
             *note_lost_kernels(trace, details),
             *note_overlaps(trace, table),
+            *note_helpers(trace, table),
             *_note_left_out(trace, selection.launches),
             *_note_foreign(states),
         ),

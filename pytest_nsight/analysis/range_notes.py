@@ -23,15 +23,36 @@ def note_overlaps(trace: Trace, table: RangeTable) -> tuple[str, ...]:
     late = _find_late(trace, table)
     if not len(late):
         return ()
-    names = list(dict.fromkeys(table.labels[label] for label in table.label[late].tolist()))
-    others = ", ..." if len(names) > _MOST_NAMES else ""
     begin = count(
         len(late),
         "range begins before another of its level has ended",
         "ranges begin before another of their level has ended",
     )
-    text = f"{begin} ({', '.join(names[:_MOST_NAMES])}{others}): what is launched while several are open"
+    text = f"{begin} ({_name_some(table, late)}): what is launched while several are open"
     return (f"{text} counts in each of them, so that shares may add up to more than 100 %",)
+
+
+def note_helpers(trace: Trace, table: RangeTable) -> tuple[str, ...]:
+    """A sentence where ranges contain what other threads launched inside ranges of their own; none otherwise.
+
+    The PyTorch profiler records each operator of autograd's threads as such a range, so its traces have none.
+
+    Args:
+        trace: the trace.
+        table: the ranges.
+    """
+    positions = np.flatnonzero(table.costs.members.helped)
+    if not len(positions) or "torch" in trace.tool.lower():
+        return ()
+    contain = count(len(positions), "range contains", "ranges contain")
+    text = f"{contain} what other threads launched meanwhile inside ranges of their own"
+    why = "a thread whose ranges around a call all lie inside counts as a helper, as autograd's threads do"
+    return (f"{text} ({_name_some(table, positions)}): {why}",)
+
+
+def _name_some(table: RangeTable, positions: Ints) -> str:
+    names = list(dict.fromkeys(table.labels[label] for label in table.label[positions].tolist()))
+    return ", ".join((*names[:_MOST_NAMES], *(["..."] if len(names) > _MOST_NAMES else [])))
 
 
 def _find_late(trace: Trace, table: RangeTable) -> Ints:

@@ -35,12 +35,14 @@ class Membership:
         low: shape (ranges, slices), first index into ``order`` of each slice.
         high: shape (ranges, slices), one past its last.
         covered: shape (events,), whether an event lies in any range.
+        helped: shape (ranges,), number of events of each that a helper thread made inside ranges of its own.
     """
 
     order: Ints
     low: Ints
     high: Ints
     covered: Flags
+    helped: Ints
 
     def sum_of(self, values: Ints) -> Ints:
         """The sum of a value of each event by range, shape (ranges,); exact.
@@ -186,7 +188,8 @@ def attribute(trace: Trace, rows: Ints, process: Ints, thread: Ints, time_ns: In
     by_process = _Windows.of(ranges, rows, process, time_ns)
     covered = by_process.coverage(wide)
     if wide.all():
-        return Membership(by_process.order, by_process.low[:, None], by_process.high[:, None], covered)
+        none_helped = np.zeros(len(rows), np.int64)
+        return Membership(by_process.order, by_process.low[:, None], by_process.high[:, None], covered, none_helped)
     by_thread = _Windows.of(ranges, rows, process, time_ns, thread)
     claimed = by_thread.coverage(~wide)
     free, inside = np.flatnonzero(~claimed), np.flatnonzero(claimed)
@@ -215,13 +218,14 @@ def _scatter(values: Ints, positions: Ints, like: Flags) -> Ints:
 
 
 def _join(parts: Sequence[_Windows], covered: Flags) -> Membership:
-    """One membership of the slices of all parts."""
+    """One membership of the slices of all parts; the last part is that of helper threads."""
     before = np.cumsum([0, *(len(part.order) for part in parts)])[:-1]
     return Membership(
         np.concatenate([part.order for part in parts]),
         np.column_stack([part.low + offset for part, offset in zip(parts, before, strict=True)]),
         np.column_stack([part.high + offset for part, offset in zip(parts, before, strict=True)]),
         covered,
+        parts[-1].high - parts[-1].low,
     )
 
 

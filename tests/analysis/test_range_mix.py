@@ -80,6 +80,21 @@ def test_ranges_that_do_not_overlap_or_nest_have_no_note(spans: list[tuple[int, 
     assert analyse(read(builder.write(tmp_path / "t.sqlite"))).notes == ()
 
 
+def test_a_note_says_which_ranges_contain_work_of_another_thread_s_ranges(tmp_path: Path) -> None:
+    builder = TraceBuilder().range("train", 0, 100, domain="").launch("gemm", 20, 30, api_at=15)
+    builder.launch("helped", 40, 50, api_at=35, thread=300)
+    without = analyse(read(builder.write(tmp_path / "a.sqlite")))
+    builder.range("serve", 60, 90, domain="", thread=200).launch("copy", 70, 80, api_at=65, thread=200)
+    picture = analyse(read(builder.write(tmp_path / "b.sqlite")))
+
+    assert without.notes == ()
+    assert {one.path: one.launches for one in picture.ranges} == {("train",): 3, ("train", "serve"): 1}
+    (note,) = picture.notes
+    assert note.startswith(
+        "1 range contains what other threads launched meanwhile inside ranges of their own (train):"
+    )
+
+
 def test_a_range_that_never_ended_holds_what_begins_after_it_up_to_the_end(tmp_path: Path) -> None:
     builder = TraceBuilder().range("epoch", 0, None, domain="")
     builder.range("step", 10, 50, domain="", is_pushed=False).range("step", 60, 100, domain="", is_pushed=False)
