@@ -6,7 +6,7 @@ import numpy as np
 
 from pytest_nsight.analysis.range_tree import RangeTable
 from pytest_nsight.model.trace import ANY_THREAD, Ints, Trace
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_some
 
 _MOST_NAMES = 3
 
@@ -51,8 +51,7 @@ def note_helpers(trace: Trace, table: RangeTable) -> tuple[str, ...]:
 
 
 def _name_some(table: RangeTable, positions: Ints) -> str:
-    names = list(dict.fromkeys(table.labels[label] for label in table.label[positions].tolist()))
-    return ", ".join((*names[:_MOST_NAMES], *(["..."] if len(names) > _MOST_NAMES else [])))
+    return name_some(dict.fromkeys(table.labels[label] for label in table.label[positions].tolist()), _MOST_NAMES)
 
 
 def _find_late(trace: Trace, table: RangeTable) -> Ints:

@@ -289,6 +289,7 @@ def test_graph_launches_without_kernels_are_told(tmp_path):
         (TraceBuilder().range("case", 0, 9).call("cudaMalloc", 1, 2).diagnostic("oh no"), ["1 calls", "oh no"]),
         (TraceBuilder().launch("k", 1, 2, api_at=0), ["no NVTX range", "--trace=cuda,nvtx"]),
         (TraceBuilder().domain("pytest_nsight").launch("k", 1, 2, api_at=0), ["0.2.12", "update nsys"]),
+        (TraceBuilder().domain("My Dom").launch("k", 1, 2, api_at=0), ["domain 'My Dom'", "0.2.12", "update nsys"]),
     ],
 )
 def test_an_empty_recording_is_read_and_its_emptiness_explained(builder: TraceBuilder, words, tmp_path):
@@ -296,6 +297,17 @@ def test_an_empty_recording_is_read_and_its_emptiness_explained(builder: TraceBu
     assert sentence is not None
     for word in words:
         assert word in sentence
+
+
+def test_missing_ranges_of_a_domain_are_explained_beside_missing_kernels(tmp_path):
+    kernels, domains = read_explained(TraceBuilder().domain("My Dom").write(tmp_path / "trace.sqlite")).notes
+    assert kernels.startswith("the recording holds no CUDA activity")
+    assert domains.startswith("NVTX ranges of the domain 'My Dom' are missing: the program opened none, or has")
+
+
+def test_a_domain_without_ranges_beside_ranges_needs_no_explanation(tmp_path):
+    builder = TraceBuilder().range("step", 0, 100, domain="").domain("NCCL").launch("k", 10, 20, api_at=5)
+    assert explain_emptiness(read(builder.write(tmp_path / "trace.sqlite"))) is None
 
 
 def test_a_full_recording_needs_no_explanation(tmp_path):

@@ -28,7 +28,7 @@ from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.sorted_keys import distinct
 from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, Calls, Launches, Ranges, Trace
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.values import Shape
 
 LATEST_NS = 2**62
@@ -116,7 +116,9 @@ def read_explained(path: Path) -> Trace:
         return trace
     # Where damage is the reason, the explanation ends with it.
     others = (note for note in trace.notes if not trace.damage or not explanation.endswith(note))
-    return dataclasses.replace(trace, notes=(*others, explanation))
+    # What launched nothing lacks its ranges for another reason.
+    of_ranges = "" if len(trace.launches) else _explain_domains(trace)
+    return dataclasses.replace(trace, notes=(*others, explanation, *filter(None, [of_ranges])))
 
 
 def explain_emptiness(trace: Trace) -> str | None:
@@ -138,18 +140,37 @@ def explain_emptiness(trace: Trace) -> str | None:
             f"active in the program; update nsys, remove the other profiler, and run `pytest-nsight doctor`"
             f"{_quote_one(trace.diagnostics)}{_explain_wsl()}"
         )
-    names = [trace.strings[number] for number in distinct(trace.ranges.domain).tolist()]
-    if OWN_DOMAIN in trace.strings and OWN_DOMAIN not in names:
-        return (
-            f"the NVTX domain {OWN_DOMAIN} was created, but none of its ranges was recorded: the nvtx package "
-            f"from 0.2.12 on emits nothing under an nsys as old as {trace.tool or 'this one'}; update nsys"
-        )
+    if of_domains := _explain_domains(trace):
+        return of_domains
     if not len(trace.ranges):
         return (
-            "the recording holds no NVTX range, so that nothing says which kernel belongs to which round: "
+            "the recording holds no NVTX range, so that nothing says which part of the program launched a kernel: "
             "record with `nsys profile --trace=cuda,nvtx`, and check that NVTX_DISABLE is not set"
         )
     return None
+
+
+def _explain_domains(trace: Trace) -> str:
+    """Why domains were created and their ranges are missing, "" where they are not.
+
+    Libraries create domains that they do not use: beside ranges of other domains, only the project's own counts.
+    """
+    cause = f"from 0.2.12 on emits nothing under an nsys as old as {trace.tool or 'this one'}; update nsys"
+    used = {trace.strings[number] for number in distinct(trace.ranges.domain).tolist()}
+    if OWN_DOMAIN in trace.strings and OWN_DOMAIN not in used:
+        missing = f"the NVTX domain {OWN_DOMAIN} was created, but none of its ranges was recorded"
+        return f"{missing}: the nvtx package {cause}"
+    if len(trace.ranges):
+        return ""
+    # Without ranges, a name that is no call's is a domain's.
+    of_calls = {trace.strings[number] for number in distinct(trace.calls.name).tolist()}
+    domains = [text for text in trace.strings if text and text not in of_calls]
+    if not domains:
+        return ""
+    created = f"{'domain' if len(domains) == 1 else 'domains'} {name_some(map(repr, domains))}"
+    return (
+        f"NVTX ranges of the {created} are missing: the program opened none, or has the nvtx package, which {cause}"
+    )
 
 
 def _quote_one(diagnostics: Sequence[str]) -> str:
