@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import enum
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 
 class Quantity(enum.Enum):
@@ -39,7 +39,7 @@ class Change:
         ratio: after / before; None where one is missing or ``before`` is 0.
         low: lower end of the confidence interval of the ratio; None without repetitions.
         high: upper end.
-        verdict: of a case, "" for all else.
+        verdict: of a case, and of what a comparison of traces judges; "" for all else.
     """
 
     group: Group
@@ -57,6 +57,11 @@ class Change:
         """A row whose ratio follows from its numbers, without an interval."""
         ratio = after / before if before and after is not None else None
         return cls(group, name, quantity, before, after, ratio)
+
+    def exchanged(self) -> Change:
+        """The row of the comparison in the other direction, without a verdict."""
+        row = Change.of(self.group, self.name, self.quantity, self.after, self.before)
+        return replace(row, low=1 / self.high, high=1 / self.low) if self.low and self.high else row
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,16 +1,25 @@
-"""Which changes between two traces are regressions, and what was not judged and why. Pure."""
+"""Which changes between two traces are regressions, the verdicts, and what was not judged and why. Pure."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_nsight.compare.changes import Change
+from pytest_nsight.compare.change_sentences import (
+    describe,
+    describe_means,
+    describe_sum,
+    explain_no_interval,
+    explain_uncertain_sum,
+    explain_unjudged_sum,
+)
+from pytest_nsight.compare.changes import Change, Group
 from pytest_nsight.compare.range_changes import FEWEST_REPETITIONS, RangeChange
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.model.units import count, durations, name_some, percent
+from pytest_nsight.model.units import name_some
+from pytest_nsight.model.verdicts import VerdictKind
 
 TOTALS = ("kernel time", "copy time", "operator time")
 _COPIES, _OPERATORS = TOTALS[1:]
@@ -30,10 +39,31 @@ class JudgedChanges:
     Attributes:
         regressions: one sentence for each.
         notes: sentences on what has no interval, or is not judged.
+        verdicts: group and name of each row that was judged -> its verdict.
     """
 
     regressions: tuple[str, ...]
     notes: tuple[str, ...]
+    verdicts: Mapping[tuple[Group, str], VerdictKind]
+
+
+@dataclass(frozen=True, slots=True)
+class _Floors:
+    """What a change has to exceed.
+
+    Attributes:
+        band: as a ratio.
+        tick_ns: of each launch.
+        part_ns: of the whole, by the device time of the baseline and by that of the optimized trace.
+    """
+
+    band: float
+    tick_ns: int
+    part_ns: tuple[float, float]
+
+    def exchanged(self) -> _Floors:
+        """Those of the comparison in the other direction."""
+        return replace(self, part_ns=self.part_ns[::-1])
 
 
 def judge_changes(
@@ -43,20 +73,22 @@ def judge_changes(
     tick_ns: int,
     band: float,
 ) -> JudgedChanges:
-    """Which of the changes are regressions.
+    """Which of the changes are regressions, and the verdict on each row that is judged.
 
     A range with an interval is one if the whole interval lies above the band, and the range adds at least half the
     band to the device time of the whole. A range that adds less is one if it launches kernels and the whole
     interval lies above five bands: the time of a copy depends on the host, too. A total is one if its sum lies
-    above the band; a range without an interval is judged by its mean, see `_judge_single`.
+    above the band; a range without an interval is judged by its mean, see `_is_slower_once`.
 
-    A sum is not judged where it grew inside the repeated range with the most device time, and that one's interval
-    does not lie above the band: one slow launch among many steps says nothing of the next recording.
+    A sum that changed inside the repeated range with the most device time is left to that one's interval: one slow
+    launch among many steps says nothing of the next recording.
 
     A sum over other numbers of launches may come from other numbers of steps, or from a lost fusion. It is judged
     only where no range has an interval, and the repeated range with the most device time, which is the step if
     there is one, occurs equally often in both traces or has less than half of that time. The sum of the copies is
     judged only where no range has an interval.
+
+    An IMPROVEMENT is what would be a regression if the traces were exchanged. See `_settle` for the rest.
 
     Args:
         totals: those of TOTALS that the traces have.
@@ -65,70 +97,138 @@ def judge_changes(
         tick_ns: see `find_tick`; a smaller change of each launch is no change.
         band: change that counts, as a ratio.
     """
-    repeated = [change for change in ranges if change.row.low is not None]
     whole_ns = sum(row.before or 0 for row in totals)
-    whole_growth_ns = sum(row.after or 0 for row in totals) - whole_ns
-    part_ns = _PART * band * whole_ns
-    slower = [_describe(change.row, band) for change in repeated if _is_slower(change, part_ns, tick_ns, band)]
+    whole_after_ns = sum(row.after or 0 for row in totals)
+    limits = _Floors(band, tick_ns, (_PART * band * whole_ns, _PART * band * whole_after_ns))
+    repeated = [change for change in ranges if change.row.low is not None]
+    verdicts = {_key(change.row): verdict for change in ranges if (verdict := _judge_range(change, limits))}
+    slower = [
+        describe(change.row, band) for change in repeated if verdicts[_key(change.row)] is VerdictKind.REGRESSION
+    ]
     noun = "operator" if any(row.name == _OPERATORS for row in totals) else "launch"
     steps = next((change for change in ranges if min(change.count) > 0 and max(change.count) > 1), None)
     steps_ns = (steps.row.before or 0) * steps.count[0] if steps is not None else 0
     is_other_count = steps is not None and steps.count[0] != steps.count[1] and 2 * steps_ns > whole_ns
-    grown_inside_ns = ((steps.row.after or 0) * steps.count[1] - steps_ns) if steps is not None else 0
-    is_uncertain = steps is not None and steps.row.low is not None and not _is_slower(steps, part_ns, tick_ns, band)
-    notes = [] if repeated else [_explain_no_interval(ranges, steps)]
+    outside_ns = whole_after_ns - whole_ns
+    if steps is not None:
+        outside_ns -= (steps.row.after or 0) * steps.count[1] - steps_ns
+    notes = [] if repeated else [explain_no_interval(ranges, steps)]
     for row in totals:
         old, new = (counts.get(row.name, 0) for counts in launches)
         if repeated and row.name == _COPIES:
             continue
         if old != new and steps is not None and (repeated or is_other_count):
-            notes.append(_explain_unjudged_sum(row.name, (old, new), noun, steps))
-        elif not _is_above(row, band, tick_ns * old):
-            continue
-        elif steps is not None and is_uncertain and whole_growth_ns - grown_inside_ns <= band * whole_ns:
-            notes.append(_explain_uncertain_sum(row, steps))
-        else:
-            slower.append(_describe_sum(row, (old, new), noun, band))
-    single, unjudged = _judge_single(ranges, part_ns, tick_ns, noun, band)
+            notes.append(explain_unjudged_sum(row.name, (old, new), noun, steps))
+        elif row.before or row.after:
+            verdict = _judge_sum(row, (old, new), limits)
+            is_inside = abs(outside_ns) <= band * whole_ns
+            if steps is not None and is_inside and _is_left_to(steps, verdict, verdicts):
+                verdict = VerdictKind.INCONCLUSIVE
+                notes.append(explain_uncertain_sum(row, steps))
+            verdicts[_key(row)] = verdict
+            if verdict is VerdictKind.REGRESSION:
+                slower.append(describe_sum(row, (old, new), noun, band))
+    single, unjudged = _describe_single(ranges, verdicts, limits, noun)
     if unjudged:
         notes.append(
             "ranges that are slower but not judged, as they have no interval and the traces differ in the number "
             f"of their launches: {name_some(unjudged)}; record each at least {FEWEST_REPETITIONS} times in both"
         )
-    return JudgedChanges((*slower, *single), tuple(notes))
+    return JudgedChanges((*slower, *single), tuple(notes), verdicts)
 
 
-def _is_slower(change: RangeChange, part_ns: float, tick_ns: int, band: float) -> bool:
-    """Whether a range with an interval is slower, and no small part of the trace or very much so."""
-    times, floor_ns = change.count[0], tick_ns * change.launches[0]
-    if _is_above(change.row, band, max(floor_ns, part_ns) / times):
-        return True
-    return change.has_kernels and _is_above(change.row, _CLEAR * band, floor_ns / times)
+def _key(row: Change) -> tuple[Group, str]:
+    return row.group, row.name
 
 
-def _judge_single(
-    ranges: Sequence[RangeChange], part_ns: float, tick_ns: int, noun: str, band: float
-) -> tuple[list[str], list[str]]:
-    """The regressions among the ranges without an interval, and the labels of slower ones that are not judged.
+def _judge_range(change: RangeChange, limits: _Floors) -> VerdictKind | None:
+    """The verdict on the ranges with one label; None where a trace lacks them, or they cannot be judged."""
+    row = change.row
+    if row.before is None or row.after is None:
+        return None
+    is_slower = _is_slower if row.low is not None else _is_slower_once
+    if is_slower(change, limits):
+        return VerdictKind.REGRESSION
+    if is_slower(change.exchanged(), limits.exchanged()):
+        return VerdictKind.IMPROVEMENT
+    if row.low is None and not change.is_alike:
+        return None
+    return _settle(row, limits.band, limits.tick_ns * max(change.launches) / min(change.count))
 
-    A range is judged if its mean adds at least half the band to the whole. If it occurs in another number, or
-    launches other numbers of kernels, each one has to be slower by more than the band, see `RangeChange.least`. One
-    that occurs once in a trace may hold another number of steps, so each has to launch as many kernels there.
+
+def _judge_sum(row: Change, launches: tuple[int, int], limits: _Floors) -> VerdictKind:
+    old, new = launches
+    if _is_above(row, limits.band, limits.tick_ns * old):
+        return VerdictKind.REGRESSION
+    if _is_above(row.exchanged(), limits.band, limits.tick_ns * new):
+        return VerdictKind.IMPROVEMENT
+    return _settle(row, limits.band, limits.tick_ns * max(old, new))
+
+
+def _is_left_to(
+    steps: RangeChange, verdict: VerdictKind, verdicts: Mapping[tuple[Group, str], VerdictKind]
+) -> bool:
+    """Whether a sum has changed by its verdict, and the interval of the steps does not confirm it."""
+    has_changed = verdict in (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT)
+    return has_changed and steps.row.low is not None and verdicts[_key(steps.row)] is not verdict
+
+
+def _settle(row: Change, band: float, floor_ns: float) -> VerdictKind:
+    """The verdict on what is neither slower nor faster.
+
+    It is UNCHANGED if the change does not exceed the floor, or the interval, or the ratio without one, lies within
+    the band. The rest is INCONCLUSIVE: the interval reaches beyond the band, or the range is a small part.
     """
+    if abs((row.after or 0) - (row.before or 0)) <= floor_ns:
+        return VerdictKind.UNCHANGED
+    low, high = (row.low, row.high) if row.low and row.high else (row.ratio, row.ratio)
+    is_within = low is not None and high is not None and low * (1 + band) >= 1 and high <= 1 + band
+    return VerdictKind.UNCHANGED if is_within else VerdictKind.INCONCLUSIVE
+
+
+def _is_slower(change: RangeChange, limits: _Floors) -> bool:
+    """Whether a range with an interval is slower, and no small part of the trace or very much so."""
+    times, floor_ns = change.count[0], limits.tick_ns * change.launches[0]
+    if _is_above(change.row, limits.band, max(floor_ns, limits.part_ns[0]) / times):
+        return True
+    return change.has_kernels and _is_above(change.row, _CLEAR * limits.band, floor_ns / times)
+
+
+def _is_slower_once(change: RangeChange, limits: _Floors) -> bool:
+    """Whether a range without an interval is slower: its mean adds at least half the band to the whole.
+
+    If it occurs in another number, or launches other numbers of kernels, each one has to be slower by more than the
+    band, see `RangeChange.least`. One that occurs once in a trace may hold another number of steps, so each has to
+    launch as many kernels there.
+    """
+    if not _adds_to_whole(change, limits):
+        return False
+    if change.is_alike:
+        return True
+    is_comparable = change.has_like_launches or min(change.count) > 1
+    return is_comparable and change.least is not None and change.least[0] > 1 + limits.band
+
+
+def _adds_to_whole(change: RangeChange, limits: _Floors) -> bool:
+    floor_ns = max(limits.tick_ns * change.launches[0], limits.part_ns[0])
+    return _is_above(change.row, limits.band, floor_ns / change.count[0])
+
+
+def _describe_single(
+    ranges: Sequence[RangeChange], verdicts: Mapping[tuple[Group, str], VerdictKind], limits: _Floors, noun: str
+) -> tuple[list[str], list[str]]:
+    """The regressions among the ranges without an interval, and the names of slower ones that are not judged."""
     slower, unjudged = [], []
     for change in ranges:
-        row, (old, new), launches = change.row, change.count, change.launches
-        if row.low is not None or row.before is None or row.after is None:
+        row = change.row
+        if row.low is not None or row.before is None or row.after is None or not _adds_to_whole(change, limits):
             continue
-        if not _is_above(row, band, max(tick_ns * launches[0], part_ns) / old):
-            continue
-        is_like = launches[0] * new == launches[1] * old
-        if old == new and is_like:
-            slower.append(_describe_sum(row, launches, noun, band))
-        elif (is_like or min(old, new) > 1) and (change.least or 0) > 1 + band:
-            slower.append(_describe_means(row, change.count, band))
-        else:
+        if verdicts.get(_key(row)) is not VerdictKind.REGRESSION:
             unjudged.append(row.name)
+        elif change.is_alike:
+            slower.append(describe_sum(row, change.launches, noun, limits.band))
+        else:
+            slower.append(describe_means(row, change.count, limits.band))
     return slower, unjudged
 
 
@@ -149,70 +249,3 @@ def _is_above(row: Change, band: float, floor_ns: float) -> bool:
         return False
     lowest = row.low if row.low is not None else row.ratio
     return lowest is None or lowest > 1 + band
-
-
-def _describe(row: Change, band: float) -> str:
-    interval = f" ({percent((row.low or 1) - 1)} to {percent((row.high or 1) - 1)})" if row.low is not None else ""
-    return f"{row.name}: {_describe_growth(row)}{interval}, band {percent(band, signed=False)}"
-
-
-def _describe_growth(row: Change) -> str:
-    # A time that was 0 has grown by no number of percent.
-    return durations(row.before or 0, row.after or 0) if row.ratio is None else percent(row.ratio - 1)
-
-
-def _describe_sum(row: Change, launches: tuple[int, int], noun: str, band: float) -> str:
-    before, after = launches
-    if before != after:
-        what = f"the sums of {before:,} and {count(after, noun)}"
-    else:
-        what = f"the sum of {count(before, noun)}" if before != 1 else f"one {noun}"
-    return f"{_describe(row, band)}; judged by {what}, without an interval"
-
-
-def _describe_means(row: Change, counts: tuple[int, int], band: float) -> str:
-    before, after = counts
-    what = f"{before:,} and {after:,} ranges" if before != after else f"{before:,} ranges each"
-    return f"{_describe(row, band)}; judged by the means of {what}, without an interval"
-
-
-def _explain_no_interval(ranges: Sequence[RangeChange], steps: RangeChange | None) -> str:
-    """Why none of the ranges has an interval.
-
-    Args:
-        ranges: the ranges of both traces.
-        steps: the repeated range with the most device time, None where none is repeated.
-    """
-    if any(min(change.count) >= FEWEST_REPETITIONS for change in ranges):
-        return "no change has an interval, as a few of the repetitions of each range hold nearly all of its time"
-    found = f": {_count_ranges(steps)}" if steps else ""
-    return (
-        f"no change has an interval, as no range occurs at least {FEWEST_REPETITIONS} times in both traces{found}"
-    )
-
-
-def _explain_unjudged_sum(name: str, launches: tuple[int, int], noun: str, steps: RangeChange) -> str:
-    text = (
-        f"{name} is not judged: it is the sum of {count(launches[0], noun)} in the baseline and of {launches[1]:,} "
-        "in the optimized trace"
-    )
-    before, after = steps.count
-    if before == after:
-        return (
-            f"{text}; the ranges are judged instead, as both traces hold {steps.row.name} {before:,} times, and "
-            "work in no range is not judged"
-        )
-    return f"{text}, which hold other numbers of ranges: {_count_ranges(steps)}; record the same number in both"
-
-
-def _explain_uncertain_sum(row: Change, steps: RangeChange) -> str:
-    interval = f"{percent((steps.row.low or 1) - 1)} to {percent((steps.row.high or 1) - 1)}"
-    return (
-        f"{row.name} ({_describe_growth(row)}) is not judged by its sum: it grew within {steps.row.name}, whose "
-        f"interval ({interval}) is not above the band"
-    )
-
-
-def _count_ranges(change: RangeChange) -> str:
-    before, after = change.count
-    return f"{change.row.name} occurs {before:,} and {after:,} times"

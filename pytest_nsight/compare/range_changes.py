@@ -37,14 +37,35 @@ class RangeChange:
         launches: how many kernels and copies they launch in each trace.
         has_kernels: whether they launch kernels, or operators, in both traces.
         least: the smallest ratio of one in the optimized trace to one of the baseline: to the one in its place if
-            both traces have as many, to the longest if not. None where one of the traces lacks them.
+            both traces have as many, to the longest if not; then the same with the traces exchanged. None where one
+            of the traces lacks them.
     """
 
     row: Change
     count: tuple[int, int]
     launches: tuple[int, int]
     has_kernels: bool
-    least: float | None
+    least: tuple[float, float] | None
+
+    @property
+    def is_alike(self) -> bool:
+        """Whether both traces have as many of them, with as many launches."""
+        return self.count[0] == self.count[1] and self.has_like_launches
+
+    @property
+    def has_like_launches(self) -> bool:
+        """Whether one of them launches as many kernels and copies in each trace, on average."""
+        return self.launches[0] * self.count[1] == self.launches[1] * self.count[0]
+
+    def exchanged(self) -> RangeChange:
+        """The change from the optimized trace to the baseline."""
+        return replace(
+            self,
+            row=self.row.exchanged(),
+            count=self.count[::-1],
+            launches=self.launches[::-1],
+            least=self.least[::-1] if self.least else None,
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,7 +118,9 @@ def _compare_label(label: str, before: _Repetitions | None, after: _Repetitions 
         if ends is not None:
             row = replace(row, low=ends[0], high=ends[1])
     has_kernels = all(one is not None and one.kernels.any() for one in both)
-    least = _least_ratio(before.device_ns, after.device_ns) if before and after else None
+    least = None
+    if before and after:
+        least = _least_ratio(before.device_ns, after.device_ns), _least_ratio(after.device_ns, before.device_ns)
     return RangeChange(row, (count_old, count_new), (launches_old, launches_new), has_kernels, least)
 
 

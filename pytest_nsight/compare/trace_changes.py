@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from pytest_nsight.analysis.display_names import distinguish
 from pytest_nsight.analysis.idle_causes import IdleCause
@@ -16,6 +17,7 @@ from pytest_nsight.compare.range_changes import compare_ranges
 from pytest_nsight.compare.sources import TraceSource
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import percent
+from pytest_nsight.model.verdicts import VerdictKind
 
 BAND = 0.05
 """Traces of unchanged code differ by several percent, as clocks and caches differ between processes."""
@@ -55,16 +57,17 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         tick_ns=find_tick(before.trace, after.trace),
         band=band,
     )
+    rows = (
+        *whole,
+        *_compare_states(old, new),
+        *(change.row for change in ranges),
+        *_compare_categories(old, new),
+        *kernels,
+    )
     return Changes(
         before=before.title,
         after=after.title,
-        rows=(
-            *whole,
-            *_compare_states(old, new),
-            *(change.row for change in ranges),
-            *_compare_categories(old, new),
-            *kernels,
-        ),
+        rows=tuple(_with_verdict(row, judgement.verdicts.get((row.group, row.name))) for row in rows),
         regressions=judgement.regressions,
         notes=(
             *describe_boards(before, after),
@@ -75,6 +78,10 @@ def compare_traces(before: TraceSource, after: TraceSource, band: float | None) 
         ),
         of_operators=of_operators,
     )
+
+
+def _with_verdict(row: Change, verdict: VerdictKind | None) -> Change:
+    return row if verdict is None else replace(row, verdict=verdict.value)
 
 
 def _compare_whole(old: Mapping[str, float | None], new: Mapping[str, float | None]) -> list[Change]:

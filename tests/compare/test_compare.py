@@ -57,6 +57,40 @@ def test_an_equal_trace_and_a_faster_one_are_no_regression(tmp_path: Path) -> No
     assert compare(slow, fast).regressions == ()
 
 
+def test_each_row_that_is_judged_has_its_verdict(tmp_path: Path) -> None:
+    def verdicts(before: int, after: int, *, jitters: tuple[int, int] = (20, 20)) -> dict[str, str]:
+        paths = [
+            steps(tmp_path, f"{ns}-{jitter}", ns, jitter=jitter)
+            for ns, jitter in zip((before, after), jitters, strict=True)
+        ]
+        return {row.name: row.verdict for row in compare(*paths).rows if row.verdict}
+
+    # The sum of the copies is not judged beside an interval, and neither is the wall time.
+    assert verdicts(2000, 3000) == {"step#*": "REGRESSION", "kernel time": "REGRESSION"}
+    assert verdicts(3000, 2000) == {"step#*": "IMPROVEMENT", "kernel time": "IMPROVEMENT"}
+    assert verdicts(2000, 2020) == {"step#*": "UNCHANGED", "kernel time": "UNCHANGED"}
+    # Steps that are up to 400 ns longer: the interval reaches beyond the band, and the sum is left to it.
+    assert verdicts(2000, 2000, jitters=(0, 120)) == {"step#*": "INCONCLUSIVE", "kernel time": "INCONCLUSIVE"}
+
+
+def test_a_range_without_an_interval_has_a_verdict_where_it_is_judged(tmp_path: Path) -> None:
+    def verdicts(*lengths: int, kernels: int = 1) -> dict[str, str]:
+        paths = []
+        for side, length in enumerate(lengths):
+            trace = TraceBuilder().range("whole step", 0, 90_000).range("warm-up", 100_000, 190_000)
+            for number in range(kernels if side else 1):
+                trace.launch("k", 100 + 10_000 * number, 100 + 10_000 * number + length, api_at=10 + number)
+            trace.launch("k", 100_100, 100_110 if side else 100_200, api_at=100_010)
+            paths.append(trace.write(tmp_path / f"{side}.sqlite"))
+        return {row.name: row.verdict for row in compare(*paths).rows if row.group is Group.RANGE}
+
+    assert verdicts(5000, 6000) == {"whole step": "REGRESSION", "warm-up": "INCONCLUSIVE"}
+    assert verdicts(6000, 5000) == {"whole step": "IMPROVEMENT", "warm-up": "INCONCLUSIVE"}
+    assert verdicts(5000, 5010) == {"whole step": "UNCHANGED", "warm-up": "INCONCLUSIVE"}
+    # It may hold another number of steps.
+    assert verdicts(5000, 6000, kernels=2) == {"whole step": "", "warm-up": "INCONCLUSIVE"}
+
+
 def test_a_change_inside_the_band_does_not_count(tmp_path: Path) -> None:
     before, after = steps(tmp_path, "a", 2000), steps(tmp_path, "b", 2080)
 
@@ -273,6 +307,9 @@ def test_the_command_fails_on_a_regression_in_every_format(
     rows = list(csv.DictReader(io.StringIO(texts["csv"])))
     assert len(rows) == len(document["rows"])
     assert {row["group"] for row in rows} == {"whole", "state", "range", "category", "kernel"}
+    assert [row["name"] for row in rows if row["verdict"] == "REGRESSION"] == ["kernel time", "step#*"]
+    assert [row["name"] for row in document["rows"] if row["verdict"] == "REGRESSION"] == ["kernel time", "step#*"]
+    assert texts["markdown"].count("| REGRESSION |") == 2
     assert main(["compare", *reversed(paths)]) == 0
 
 

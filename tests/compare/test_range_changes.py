@@ -92,7 +92,7 @@ def test_one_slow_launch_among_many_steps_fails_neither_the_range_nor_the_sum(tm
     assert changes.regressions == ()
     (note,) = [note for note in changes.notes if "by its sum" in note]
     assert note.startswith(
-        "kernel time (+25.0 %) is not judged by its sum: it grew within linear, whose interval ("
+        "kernel time (+25.0 %) is not judged by its sum: it changed within linear, whose interval ("
     )
 
 
