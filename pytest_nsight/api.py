@@ -172,8 +172,9 @@ def verdicts(result: str | Path) -> pd.DataFrame:
         "ratio" (new / old), "low" and "high" (90 % confidence interval of the ratio), "p_slower",
         "adjusted_p_slower", "band" (as set), "effective_band" (the one that judged: wider on a CPU, or for
         the timer's resolution), "mde" (smallest change that such checks find in 95 %), "baseline_runs", "new_runs".
-        Missing are these where nothing was compared, and "metric" and "now_ns" where no round was measured, as of a
-        case that is identical. All bands, and "mde", are ratios: 0.02 is 2 %.
+        Missing are these where nothing was compared, "adjusted_p_slower" also where no slowdown was tested, and
+        "metric" and "now_ns" where no round was measured, as of a case that is identical. All bands, and "mde", are
+        ratios: 0.02 is 2 %.
 
     Raises:
         UsageError: there is no such file.

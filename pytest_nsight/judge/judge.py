@@ -165,7 +165,7 @@ def _adjust(suite: _Suite) -> list[Significance]:
     """Adjusts the p-values over all compared subjects by Benjamini and Hochberg (1995).
 
     Subjects that were cleared, or that have too few runs to fail, enter with p = 1: they stay among the
-    comparisons, since leaving them out would choose the comparisons by their outcome.
+    comparisons, since leaving them out would choose the comparisons by their outcome. They have no p of their own.
     """
     compared = [
         (subject, contrast)
@@ -181,20 +181,22 @@ def _adjust(suite: _Suite) -> list[Significance]:
     return [
         Significance(len(compared), next(slower), next(faster), suite.prior)
         if contrast is not None
-        else Significance(len(compared), 1.0, 1.0, suite.prior)
+        else Significance(len(compared), None, None, suite.prior)
         for contrast in suite.contrasts
     ]
 
 
-def _p_of_difference(subject: PreparedSubject, contrast: Contrast, *, slower: bool) -> float:
+def _p_of_difference(subject: PreparedSubject, contrast: Contrast, *, slower: bool) -> float | None:
     if not subject.is_judgeable or contrast.new_runs < MINIMUM_NEW_RUNS:
-        return 1.0
+        return None
     if contrast.new_runs < LOOKS[-1] and not may_differ(contrast, slower=slower):
-        return 1.0
+        return None
     return contrast.p_slower if slower else contrast.p_faster
 
 
-def _adjust_by_bh(p_values: list[float]) -> list[float]:
+def _adjust_by_bh(p_values: list[float | None]) -> list[float | None]:
     if not p_values:
         return []
-    return [float(p) for p in stats.false_discovery_control(np.asarray(p_values), method="bh")]
+    entered = np.asarray([1.0 if p is None else p for p in p_values])
+    adjusted = stats.false_discovery_control(entered, method="bh")
+    return [None if own is None else float(p) for own, p in zip(p_values, adjusted, strict=True)]

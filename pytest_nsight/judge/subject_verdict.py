@@ -38,14 +38,14 @@ class Significance:
 
     Attributes:
         compared: number of subjects compared on time.
-        slower: adjusted p-value of "not slower".
-        faster: adjusted p-value of "not faster".
+        slower: adjusted p-value of "not slower", None where that was not tested.
+        faster: adjusted p-value of "not faster", likewise.
         prior: of the run variance, learned from all.
     """
 
     compared: int
-    slower: float
-    faster: float
+    slower: float | None
+    faster: float | None
     prior: Prior
 
 
@@ -191,14 +191,14 @@ def _classify(subject: PreparedSubject, contrast: Contrast, comparison: Comparis
     if not subject.is_judgeable or not math.isfinite(material):
         return VerdictKind.INCONCLUSIVE
     if (
-        comparison.adjusted_p_slower <= FALSE_DISCOVERY_RATE
+        _is_significant(comparison.adjusted_p_slower)
         and contrast.difference > material
         # One outlier moves a mean, but not the median of five.
         and contrast.median_difference > material / 2
     ):
         return VerdictKind.REGRESSION
     if (
-        comparison.adjusted_p_faster <= FALSE_DISCOVERY_RATE
+        _is_significant(comparison.adjusted_p_faster)
         and contrast.difference < -material
         and contrast.median_difference < -material / 2
     ):
@@ -206,6 +206,10 @@ def _classify(subject: PreparedSubject, contrast: Contrast, comparison: Comparis
     low, high = contrast.interval
     margin = equality_margin(material)
     return VerdictKind.UNCHANGED if -margin < low and high < margin else VerdictKind.INCONCLUSIVE
+
+
+def _is_significant(adjusted_p: float | None) -> bool:
+    return adjusted_p is not None and adjusted_p <= FALSE_DISCOVERY_RATE
 
 
 def _compare(subject: PreparedSubject, contrast: Contrast, significance: Significance) -> Comparison:

@@ -166,7 +166,8 @@ class Comparison:
         high: upper end.
         p_slower: one-sided p-value of "not slower".
         p_faster: one-sided p-value of "not faster".
-        adjusted_p_slower: after Benjamini-Hochberg over all compared subjects.
+        adjusted_p_slower: after Benjamini-Hochberg over all compared subjects; None where nothing was tested: other
+            launches, too few runs, or a subject that was cleared.
         adjusted_p_faster: likewise.
         band: the user's band, as a ratio.
         mde: smallest relative slowdown that the last look (9 new runs) finds with probability 0.95.
@@ -188,8 +189,8 @@ class Comparison:
     high: float
     p_slower: float
     p_faster: float
-    adjusted_p_slower: float
-    adjusted_p_faster: float
+    adjusted_p_slower: float | None
+    adjusted_p_faster: float | None
     band: float
     mde: float
     standard_error: float

@@ -96,8 +96,10 @@ def interval_of_logs(low: float, high: float) -> str:
     return interval(_change_of(low), _change_of(high))
 
 
-def p_value(probability: float) -> str:
-    """A p-value with one or two digits: "p 2e-6", "p 0.03"."""
+def p_value(probability: float | None) -> str:
+    """A p-value with one or two digits: "p 2e-6", "p 0.03"; "not tested" where there is none."""
+    if probability is None:
+        return "not tested"
     if probability >= 0.001:
         return f"p {probability:.2g}"
     if probability < 1e-99:

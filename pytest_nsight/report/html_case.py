@@ -179,13 +179,17 @@ def _numbers(verdict: Verdict, result: SessionResult, anchors: Mapping[Subject, 
 
 def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
     change = percent(compared.ratio - 1, error=compared.half_width)
+    tests = (("slowdown", compared.adjusted_p_slower), ("speed-up", compared.adjusted_p_faster))
     rows = [
         (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns, joined_by=" → ")),
         ("change", f"{change}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
         ("band", _describe_band(compared)),
         ("smallest slowdown found", f"{percent(compared.mde, signed=False)}, in 95 % of such checks"),
-        ("test of a slowdown", f"{p_value(compared.adjusted_p_slower)}, adjusted for the number of cases"),
-        ("test of a speed-up", f"{p_value(compared.adjusted_p_faster)}, likewise"),
+        *(
+            (f"test of a {what}", f"{p_value(adjusted)}, adjusted for the number of cases")
+            for what, adjusted in tests
+            if adjusted is not None
+        ),
         ("runs", f"{compared.baseline_runs} of the baseline, {compared.new_runs} new"),
     ]
     if compared.against:

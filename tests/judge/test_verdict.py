@@ -421,11 +421,12 @@ def test_a_mean_moved_by_a_minority_of_runs_is_no_regression():
 
 
 def test_a_subject_with_too_few_runs_to_fail_takes_no_share_of_the_error_rate():
-    """It enters the correction with p = 1, so it cannot make the others easier to reject."""
+    """It enters the correction with p = 1, so it cannot make the others easier to reject, and has no p itself."""
     few = make_evidence(ratio=2.0, stored=1, subject=Subject("t.py::few"))
 
-    assert verdict_of(few).comparison.adjusted_p_slower == 1.0
-    assert verdict_of(make_evidence(ratio=2.0, new=3)).comparison.adjusted_p_slower == 1.0
+    assert verdict_of(few).comparison.adjusted_p_slower is None
+    assert verdict_of(make_evidence(ratio=2.0, new=3)).comparison.adjusted_p_slower is None
+    assert judge([make_evidence(), few])[0].comparison.adjusted_p_slower is not None
 
 
 def test_shares_of_throttled_rounds_that_are_no_numbers_count_for_nothing():

@@ -14,6 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from pytest_nsight.model.comparison import Comparison
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan
 from pytest_nsight.model.values import Clocks
 from pytest_nsight.model.verdicts import SessionResult, ShapeChange, Verdict, VerdictKind
@@ -285,6 +286,21 @@ def test_without_the_baselines_rounds_its_levels_are_drawn() -> None:
 
     assert case.count('<g class="old">') == 2
     assert case.count('class="dots"') == 2, "those of the new runs"
+
+
+def test_a_p_value_stands_only_where_one_was_computed() -> None:
+    tested = canned.comparison(24_400, 1.02, 0.01, 0.1)
+    untested = dataclasses.replace(tested, adjusted_p_slower=None, adjusted_p_faster=None)
+    one_sided = dataclasses.replace(tested, adjusted_p_faster=None)
+
+    def tests_of(compared: Comparison) -> list[str]:
+        verdict = canned.verdict(VerdictKind.STRUCTURE, "test_x", "other launches", compared)
+        case = case_of(html_report.render(canned.session((verdict,))), "test_x")
+        return re.findall(r"<td>test of a ([^<]*)</td>", case)
+
+    assert tests_of(tested) == ["slowdown", "speed-up"]
+    assert tests_of(untested) == []
+    assert tests_of(one_sided) == ["slowdown"]
 
 
 def test_a_case_links_to_the_one_that_it_claims_to_beat() -> None:
