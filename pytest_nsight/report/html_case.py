@@ -172,8 +172,8 @@ def _numbers(verdict: Verdict, result: SessionResult, anchors: Mapping[Subject, 
     if not verdict.subject.part and partner in anchors:
         other = next(one for one in result.verdicts if one.subject == partner)
         own_ns, other_ns = shown_ns(verdict), shown_ns(other)
-        factor = f" It takes {number(other_ns / own_ns)} times as long." if own_ns and other_ns else ""
-        link = f'<p>Claims to beat <a href="#{anchors[partner]}">{html_text(partner.label)}</a>.{factor}</p>'
+        factor = f", which takes {number(other_ns / own_ns)} times as long" if own_ns and other_ns else ""
+        link = f'<p>Claims to beat <a href="#{anchors[partner]}">{html_text(partner.label)}</a>{factor}.</p>'
     return link + ("<h3>Comparison</h3>" + table(("number", "value"), rows, numbers_from=2) if rows else "")
 
 
