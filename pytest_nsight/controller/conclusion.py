@@ -207,7 +207,7 @@ def _make_result(
     state = judged.state
     result = SessionResult(
         session=session.id,
-        recorded=session.recorded,
+        recorded=session.recorded_at(state),
         collector=session.collector_title(settings, state),
         environment=name_environment(state),
         verdicts=judged.verdicts,

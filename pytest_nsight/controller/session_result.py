@@ -38,6 +38,12 @@ class SessionRecord:
     collector: Collector | None
     notes: tuple[str, ...] = ()
 
+    def recorded_at(self, state: GateState) -> str:
+        """When what is judged was recorded; of a replay, the start of the session that recorded it."""
+        if self.collector is not None:
+            return self.recorded
+        return min(filter(None, (run.recorded for run in state.summaries)), default=self.recorded)
+
     def collector_title(self, settings: Settings, state: GateState) -> str:
         """The collector as reports name it; a replay names its folder, outside of the root only the last part."""
         if self.collector is not None:
@@ -114,7 +120,7 @@ def write_shard(
         shard=settings.shard,
         fingerprint=collected.fingerprint,
         session=session.id,
-        recorded=session.recorded,
+        recorded=session.recorded_at(state),
         collector=session.collector_title(settings, state),
         options={
             "--nsight-collector": collector,

@@ -126,7 +126,7 @@ class SessionResult:
 
     Attributes:
         session: id of the session.
-        recorded: UTC time of its start, ISO 8601.
+        recorded: UTC time of its start, ISO 8601; of a replay, that of the session that recorded it.
         collector: "nsys 2025.3.1 (/opt/...)", "torch" or "nsys, replay of ...".
         environment: names and values of the machine and its software.
         verdicts: one per subject, in order of collection.
