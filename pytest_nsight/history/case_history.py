@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from pytest_nsight.history.change_points import find_change_points
+from pytest_nsight.history.change_points import FEWEST_OBSERVATIONS, find_change_points
 from pytest_nsight.model.values import Subject
 
 
@@ -113,6 +113,11 @@ class CaseHistory:
     subject: Subject
     points: tuple[HistoryPoint, ...]
     changes: tuple[TimeChange, ...]
+
+    @property
+    def missing_sessions(self) -> int:
+        """How many more sessions change points need, 0 where there are enough."""
+        return max(0, FEWEST_OBSERVATIONS - len(self.points))
 
 
 def build_histories(runs: Iterable[HistoryRun]) -> tuple[CaseHistory, ...]:

@@ -57,6 +57,8 @@ def render_html(found: FoundHistories) -> str:
 
 
 def _kind(one: CaseHistory) -> str:
+    if one.missing_sessions:
+        return "TOO_FEW_SESSIONS"
     return "CHANGED" if one.changes else "STEADY"
 
 

@@ -129,10 +129,9 @@ def _describe(one: CaseHistory, name: str, found: FoundHistories, width: int, *,
 
 def explain_changes(one: CaseHistory, found: FoundHistories) -> list[str]:
     """A line for each change point, below it the commits that it falls between; else why there is none."""
-    if len(one.points) < FEWEST_OBSERVATIONS:
-        missing = FEWEST_OBSERVATIONS - len(one.points)
-        verb = "is" if missing == 1 else "are"
-        return [f"change points need {FEWEST_OBSERVATIONS} sessions; {missing} {verb} missing"]
+    if one.missing_sessions:
+        verb = "is" if one.missing_sessions == 1 else "are"
+        return [f"change points need {FEWEST_OBSERVATIONS} sessions; {one.missing_sessions} {verb} missing"]
     if not one.changes:
         return ["no change point"]
     return [

@@ -11,9 +11,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pytest_nsight.cli import main
+from pytest_nsight.history.case_history import HistoryRun, PointSource, build_histories
+from pytest_nsight.history.history_page import render_html
 from pytest_nsight.history.history_plot import PlotLevel, PlotPoint, plot_history
+from pytest_nsight.history.history_report import FoundHistories
+from pytest_nsight.model.values import Subject
 from tests.browser import dump
 from tests.history.saves import OTHER, git, stored, write_baseline
+
+SUBJECT = Subject("t.py::test_norm")
 
 
 def write_page(folder: Path, *words: str) -> str:
@@ -53,6 +59,21 @@ def test_a_case_that_did_not_change_says_so_and_stands_below(repository: Path) -
 
     assert re.findall(r'data-kind="(\w+)" data-text', page) == ["CHANGED", "STEADY"]
     assert "no change point" in case_of(page, "test_norm[unfused]")
+
+
+@pytest.mark.parametrize(("sessions", "kind"), [(3, "TOO_FEW_SESSIONS"), (7, "TOO_FEW_SESSIONS"), (8, "STEADY")])
+def test_a_case_of_too_few_sessions_is_not_steady(sessions: int, kind: str) -> None:
+    times_ns = [27_100, 82_000, *[82_000] * 6]
+    runs = [
+        HistoryRun(
+            "h200", SUBJECT, f"{day}", f"{day}", "GPU-1", f"2026-03-0{day}T12:00:00Z", "", ns, PointSource.SESSION
+        )
+        for day, ns in enumerate(times_ns[:sessions], 1)
+    ]
+    page = render_html(FoundHistories(build_histories(runs), (), False, lambda _before, _after: None))
+
+    assert re.findall(r'data-kind="(\w+)" data-text', page) == [kind]
+    assert ("change points need 8 sessions" in page) == (kind == "TOO_FEW_SESSIONS")
 
 
 @pytest.mark.slow
