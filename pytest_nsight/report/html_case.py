@@ -13,7 +13,7 @@ from pytest_nsight.model.verdicts import SessionResult, Verdict, VerdictKind
 from pytest_nsight.report.declared_work import reach_of, reach_sentence
 from pytest_nsight.report.escapes import html_text
 from pytest_nsight.report.html_page import table
-from pytest_nsight.report.html_rounds import render_rounds
+from pytest_nsight.report.html_rounds import name_time, render_rounds
 from pytest_nsight.report.svg_plots import Bar, bars
 from pytest_nsight.report.svg_timeline import describe_round, timeline, timeline_key
 from pytest_nsight.report.verdict_text import (
@@ -82,7 +82,7 @@ def render_case(
     sections = [
         f'<p class="reason">{html_text(arrows(reason_above_details(verdict)))}</p>',
         _changes(verdict),
-        render_rounds(verdict, case.baseline_runs, case.runs),
+        render_rounds(verdict, case.baseline_runs, case.runs, launch_noun(result)),
         _timeline(case, result),
         _metrics(case, result),
         _kernels(runs, case.baseline_runs, launch_noun(result)),
@@ -164,7 +164,7 @@ def _by_name(run: RunSummary) -> dict[str, tuple[int, int]]:
 
 def _numbers(verdict: Verdict, result: SessionResult, anchors: Mapping[Subject, str]) -> str:
     reach = reach_of(verdict, result)
-    rows = _comparison_rows(verdict.comparison) if verdict.comparison else []
+    rows = _comparison_rows(verdict.comparison, launch_noun(result)) if verdict.comparison else []
     if reach is not None:
         rows.append(("declared work", reach_sentence(reach)))
     partner = Subject(result.partners.get(verdict.subject.case, ""))
@@ -177,11 +177,11 @@ def _numbers(verdict: Verdict, result: SessionResult, anchors: Mapping[Subject, 
     return link + ("<h3>Comparison</h3>" + table(("number", "value"), rows, numbers_from=2) if rows else "")
 
 
-def _comparison_rows(compared: Comparison) -> list[tuple[str, str]]:
+def _comparison_rows(compared: Comparison, noun: str) -> list[tuple[str, str]]:
     change = percent(compared.ratio - 1, error=compared.half_width)
     tests = (("slowdown", compared.adjusted_p_slower), ("speed-up", compared.adjusted_p_faster))
     rows = [
-        (f"{compared.metric} time", durations(compared.baseline_ns, compared.now_ns, joined_by=" → ")),
+        (name_time(compared.metric, noun), durations(compared.baseline_ns, compared.now_ns, joined_by=" → ")),
         ("change", f"{change}, 90 % interval {interval(compared.low - 1, compared.high - 1)}"),
         ("band", _describe_band(compared)),
         ("smallest slowdown found", f"{percent(compared.mde, signed=False)}, in 95 % of such checks"),

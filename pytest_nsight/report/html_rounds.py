@@ -20,13 +20,24 @@ _LEVELS = {
 }
 
 
-def render_rounds(verdict: Verdict, baseline: Sequence[RunSummary], new: Sequence[RunSummary]) -> str:
+def name_time(metric: str, noun: str) -> str:
+    """What the page calls a duration: "kernel time", which is "operator time" on a CPU.
+
+    Args:
+        metric: the duration.
+        noun: what the session has measured: "kernel" or "operator".
+    """
+    return f"{noun if metric == 'kernel' else metric} time"
+
+
+def render_rounds(verdict: Verdict, baseline: Sequence[RunSummary], new: Sequence[RunSummary], noun: str) -> str:
     """The rounds run by run with a key, as HTML; "" where none are known.
 
     Args:
         verdict: on the runs.
         baseline: the stored runs. A report may lack them; it then draws the levels that the verdict holds.
         new: those of this session.
+        noun: what the session has measured: "kernel" or "operator".
     """
     compared = verdict.comparison
     metric = gated_metric(verdict)
@@ -43,9 +54,10 @@ def render_rounds(verdict: Verdict, baseline: Sequence[RunSummary], new: Sequenc
         shown, compared.baseline_ns if compared else None, max(compared.effective_band, 0.0) if compared else 0.0
     )
     on_gpu = any(run.ran_on_gpu for run in new)
-    title = html_text(metric[:1].upper() + metric[1:])
+    name = name_time(metric, noun)
+    title = html_text(name[:1].upper() + name[1:])
     explained = _explain_rounds(shown, compared, _LEVELS[on_gpu])
-    return f"<h3>{title} time, round by round</h3>{plot}{explained}" if plot else ""
+    return f"<h3>{title}, round by round</h3>{plot}{explained}" if plot else ""
 
 
 def _explain_rounds(runs: Sequence[StripRun], compared: Comparison | None, level: str) -> str:

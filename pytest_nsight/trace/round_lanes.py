@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 
 from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.kernel_names import function_name
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan, thin
 from pytest_nsight.model.trace import COPY_KINDS, OWN_DOMAIN, Ints, Trace
 from pytest_nsight.model.values import typical_share
@@ -137,7 +138,7 @@ def _list_calls(trace: Trace, row: int, zero_ns: int) -> Iterable[TimelineLane]:
     is_own = (calls.start_ns >= zero_ns) & (calls.start_ns < ranges.end_ns[row])
     own = np.flatnonzero(is_own & (calls.process == ranges.process[row]))
     if len(own):
-        names = [trace.strings[number] for number in calls.name[own].tolist()]
+        names = [function_name(trace.strings[number]) for number in calls.name[own].tolist()]
         spans = _make_spans(names, calls.start_ns[own] - zero_ns, calls.end_ns[own] - zero_ns)
         yield TimelineLane("CUDA calls", "call", tuple(spans))
 

@@ -239,6 +239,8 @@ def test_a_page_on_a_cpu_speaks_of_operators_and_shows_no_empty_columns() -> Non
         "Performance of GPU kernels: ",
         "with this GPU",
         "Kernels of a round",
+        "<h3>Kernel time, round by round</h3>",
+        "<td>kernel time</td>",
         '<th class="number">SM clock</th>',
     )
 
@@ -246,6 +248,8 @@ def test_a_page_on_a_cpu_speaks_of_operators_and_shows_no_empty_columns() -> Non
     assert not any(words in cpu for words in of_a_gpu)
     assert "<h1>Performance of CPU operators: " in cpu
     assert "<h3>Operators of a round</h3>" in cpu
+    assert "<h3>Operator time, round by round</h3>" in cpu
+    assert "<td>operator time</td>" in cpu
     assert "<td>Intel(R) Xeon(R) Platinum 8488C, 2 threads</td>" in cpu, "a CPU's name is not cut"
     assert "<td>GPU-5b7e7a4c</td>" in gpu
 

@@ -54,6 +54,14 @@ def test_kernels_copies_calls_and_parts_stand_on_their_lanes(cut: Cut) -> None:
     assert (found.wall_ns, found.kernel_ns, found.idle_ns, found.gaps) == (1000, 250, 100, ((400, 500),))
 
 
+def test_calls_have_no_version_in_their_names(cut: Cut) -> None:
+    builder = TraceBuilder().range("case", 0, 100, payload=1).launch("k", 30, 60, api_at=10)
+    builder.call("cudaDeviceSynchronize_v3020", 20, 70)
+
+    names = [name for name, _, _ in spans(cut(builder), "CUDA calls", "call")]
+    assert names[-1] == "cudaDeviceSynchronize"
+
+
 def test_a_launch_that_ends_after_its_round_lengthens_the_timeline(cut: Cut) -> None:
     builder = TraceBuilder().range("case", 0, 50, payload=1).launch("k", 100, 900, api_at=10)
 
