@@ -155,9 +155,12 @@ def _explain_none(trace: Trace, name: str, domain: str | None) -> str:
     domains = sorted({trace.strings[number] for number in distinct(trace.ranges.domain)})
     if domain is not None and domain not in domains:
         return f"no range has the domain {domain!r}; there are {_list(domains)}"
-    names = sorted(set(fold_names(trace.strings[number] for number in distinct(trace.ranges.name)).values()))
+    names = sorted({*fold_names(trace.strings[number] for number in distinct(trace.ranges.name)).values()} - {""})
     place = f" in the domain {domain!r}" if domain is not None else ""
-    return f"no range{place} has a name with {name!r} in it; the recording has {_list(names)}"
+    missing = f"no range{place} has a name with {name!r} in it"
+    if not names:
+        return f"{missing}, as none has a name; leave out --range"
+    return f"{missing}; the recording has {_list(names)}"
 
 
 def _list(names: list[str]) -> str:

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 import numpy as np
 import pandas as pd
 
+from pytest_nsight.model.api_calls import function_name
 from pytest_nsight.model.gpu_samples import MetricMeans
-from pytest_nsight.model.kernel_names import function_name
 from pytest_nsight.model.round_timeline import RoundTimeline, TimelineLane, TimelineSpan, thin
 from pytest_nsight.model.trace import COPY_KINDS, OWN_DOMAIN, Ints, Trace
 from pytest_nsight.model.values import typical_share

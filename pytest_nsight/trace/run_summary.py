@@ -10,6 +10,7 @@ import statistics
 from collections.abc import Container, Mapping, Sequence
 
 from pytest_nsight.model.identity import CHOOSERS
+from pytest_nsight.model.units import count
 from pytest_nsight.model.values import METRICS, Clocks, RunSummary, Shape, ShapeSpread, ShapeUse, Subject, is_gpu
 from pytest_nsight.protocol.conditions import Conditions
 from pytest_nsight.protocol.manifest import Manifest
@@ -59,7 +60,9 @@ def summarise(
         missing = sum(one.id not in row_of for one in own_rounds)
         if missing:
             reason = damage or "the profiler reports no reason; measure again"
-            problems[case] = f"{missing} of {len(own_rounds)} rounds are missing from the trace: {reason}"
+            of_all = f"of {len(own_rounds)} rounds"
+            lost = count(missing, f"{of_all} is missing", f"{of_all} are missing")
+            problems[case] = f"{lost} from the trace: {reason}"
             continue
         sums = {
             part: {round_id: table.add_up([row_of[id_] for id_ in ids]) for round_id, ids in groups.items()}

@@ -10,6 +10,7 @@ import numpy as np
 
 from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import OWN_DOMAIN, SHARED_CORRELATION, Flags, Ints, Trace
+from pytest_nsight.model.units import count
 from pytest_nsight.trace.launch_table import sum_by
 from pytest_nsight.trace.launches_by_time import flag_earlier
 
@@ -78,9 +79,9 @@ def find_unattributed(
     values, codes = rank_values(key)
     order = np.argsort(codes, kind="stable")
     times = sum_by(codes[order], duration_ns[rows][order], len(values))
-    for value, count, total_ns in zip(values.tolist(), np.bincount(codes).tolist(), times.tolist(), strict=True):
+    for value, number, total_ns in zip(values.tolist(), np.bincount(codes).tolist(), times.tolist(), strict=True):
         name = trace.shapes[value // len(_REASONS)].name, _REASONS[value % len(_REASONS)]
-        counts[name] += count
+        counts[name] += number
         totals[name] += total_ns
     unattributed = (UnattributedLaunches(*name, counts[name], totals[name]) for name in counts)
     return tuple(sorted(unattributed, key=lambda one: (-one.total_ns, one.name, one.reason.value)))
@@ -97,27 +98,34 @@ def note_lost_calls(
         is_placed: shape (launches,), whether it is known when the host launched it.
     """
     remedies = (
-        (UnattributedReason.EARLIER, "were launched before the recording began", "record from an earlier moment"),
+        (
+            UnattributedReason.EARLIER,
+            ("was launched before the recording began", "were launched before the recording began"),
+            "record from an earlier moment",
+        ),
         (
             UnattributedReason.SHARED,
-            "have correlation ids that calls of several processes share,",
+            (
+                "has a correlation id that calls of several processes share,",
+                "have correlation ids that calls of several processes share,",
+            ),
             "merge ranks with distinct ids, or show one rank's file",
         ),
         (
             UnattributedReason.NO_CALL,
-            "have no API call in the recording",
+            ("has no API call in the recording", "have no API call in the recording"),
             _explain_loss(trace, np.flatnonzero(~is_placed)),
         ),
     )
     notes = []
-    for reason, what, remedy in remedies:
+    for reason, (one_does, many_do), remedy in remedies:
         lost = [one for one in unattributed if one.reason is reason]
-        count = sum(one.count for one in lost)
+        number = sum(one.count for one in lost)
         names = ", ".join(dict.fromkeys(one.name for one in lost[:3]))
-        if count:
-            notes.append(
-                f"{count} of {len(trace.launches)} launches {what} and are in no range ({names}): {remedy}"
-            )
+        if number:
+            of_all = f"of {len(trace.launches):,} launches"
+            what = count(number, f"{of_all} {one_does} and is", f"{of_all} {many_do} and are")
+            notes.append(f"{what} in no range ({names}): {remedy}")
     return tuple(notes)
 
 
@@ -154,8 +162,14 @@ def note_placed_by_time(trace: Trace, rows: Ints) -> str:
     if not len(rows):
         return ""
     names = [trace.shapes[shape].name for shape in np.unique(trace.launches.shape[rows])[:_MOST_NAMES].tolist()]
-    lost = f"{len(rows)} of {len(trace.launches)} launches have no API call in the recording ({', '.join(names)})"
-    return (
-        f"{lost}: they count in the rounds that they ran in, but in no part of one, and the metric launch "
-        "lacks their calls"
+    of_all = f"of {len(trace.launches):,} launches"
+    lost = f"no API call in the recording ({', '.join(names)})"
+    one = (
+        f"{of_all} has {lost}: it counts in the round that it ran in, but in no part of it, and the metric launch "
+        "lacks its call"
     )
+    many = (
+        f"{of_all} have {lost}: they count in the rounds that they ran in, but in no part of one, and the metric "
+        "launch lacks their calls"
+    )
+    return count(len(rows), one, many)

@@ -69,6 +69,20 @@ def test_unknown_names_are_a_note_and_no_samples(tmp_path: Path) -> None:
     assert "the recording has GPU metrics under names that are not known: Warp Speed" in trace.notes
 
 
+def test_a_table_of_names_without_rows_is_said_to_be_empty(tmp_path: Path) -> None:
+    path = TraceBuilder().metric_names(("Warp Speed",)).sample(1, 9).write(tmp_path / "t.sqlite")
+    with closing(sqlite3.connect(path)) as export, export:
+        export.execute("DELETE FROM TARGET_INFO_GPU_METRICS")
+    trace = read(path)
+
+    assert trace.samples == ()
+    (note,) = [note for note in trace.notes if "GPU metrics" in note]
+    assert note == (
+        "the recording has GPU metrics, but its table TARGET_INFO_GPU_METRICS, which names them, is empty; "
+        "they are left out"
+    )
+
+
 @pytest.mark.slow
 def test_a_recording_of_an_h200_holds_what_sql_says(tmp_path: Path) -> None:
     path = tmp_path / "t.sqlite"

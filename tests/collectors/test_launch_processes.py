@@ -126,7 +126,7 @@ def test_a_launch_without_a_call_belongs_to_the_process_of_its_device(tmp_path: 
 
     assert is_right(trace)
     (note,) = analyse(trace).notes
-    assert note.startswith("1 of 3 launches have no API call in the recording")
+    assert note.startswith("1 of 3 launches has no API call in the recording")
 
 
 def test_operators_of_several_processes_without_a_gpu_are_all_counted(tmp_path: Path) -> None:

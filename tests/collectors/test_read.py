@@ -266,19 +266,22 @@ def test_a_range_that_never_ended_lasts_to_the_end_and_is_told(tmp_path):
     trace = read(TraceBuilder().range("case", 0, None).launch("k", 10, 20, api_at=5).write(tmp_path / "t.sqlite"))
     row = measure(trace).ranges.iloc[0]
     assert (bool(row["is_open"]), row["end_ns"], row["launches"]) == (True, 20, 1)
-    assert "1 ranges never ended" in trace.notes[0]
+    assert trace.notes[0].startswith("1 range never ended: the program was killed, or crashed, inside it")
+
+    two = TraceBuilder().range("a", 0, None).range("b", 1, None).launch("k", 10, 20, api_at=5)
+    assert read(two.write(tmp_path / "two.sqlite")).notes[0].startswith("2 ranges never ended")
 
 
 def test_launches_that_end_before_they_start_have_no_length_and_are_told(tmp_path):
     trace = read(TraceBuilder().range("case", 0, 100).launch("k", 20, 10, api_at=5).write(tmp_path / "t.sqlite"))
     assert measure(trace).ranges["kernel_ns"].tolist() == [0]
-    assert KERNELS in trace.notes[0]
+    assert trace.notes[0] == f"1 row of {KERNELS} ends before it starts; its length counts as 0"
 
 
 def test_graph_launches_without_kernels_are_told(tmp_path):
     """What nsys before 2024.2 records of a CUDA graph unless it is asked for its nodes."""
     builder = small("2022.4").call("cudaGraphLaunch_v10000", 50, 60)
-    assert "1 launches of CUDA graphs" in read(builder.write(tmp_path / "t.sqlite")).notes[0]
+    assert "1 launch of CUDA graphs left" in read(builder.write(tmp_path / "t.sqlite")).notes[0]
     assert not read(small().graph(50, 60, api_at=45).write(tmp_path / "seen.sqlite")).notes
 
 
@@ -286,7 +289,10 @@ def test_graph_launches_without_kernels_are_told(tmp_path):
     ("builder", "words"),
     [
         (TraceBuilder().range("case", 0, 100), ["no CUDA activity", "driver", "CUPTI", "doctor"]),
-        (TraceBuilder().range("case", 0, 9).call("cudaMalloc", 1, 2).diagnostic("oh no"), ["1 calls", "oh no"]),
+        (
+            TraceBuilder().range("case", 0, 9).call("cudaMalloc", 1, 2).diagnostic("oh no"),
+            ["1 call of CUDA but no kernel", "oh no"],
+        ),
         (TraceBuilder().launch("k", 1, 2, api_at=0), ["no NVTX range", "--trace=cuda,nvtx"]),
         (TraceBuilder().domain("pytest_nsight").launch("k", 1, 2, api_at=0), ["0.2.12", "update nsys"]),
         (TraceBuilder().domain("My Dom").launch("k", 1, 2, api_at=0), ["domain 'My Dom'", "0.2.12", "update nsys"]),
@@ -451,7 +457,7 @@ def test_missing_kernels_are_explained_by_what_nsys_says_of_cuda(
         trace.diagnostic(text)
     explanation = read_explained(trace.write(tmp_path / "t.sqlite")).notes[-1]
 
-    assert explanation.startswith("the recording holds 1 calls of CUDA but no kernel")
+    assert explanation.startswith("the recording holds 1 call of CUDA but no kernel")
     assert words in explanation
     assert "NVTX records" not in explanation
 

@@ -228,7 +228,7 @@ FAULTS = (
         + SOUND.replace("sound", "later"),
         code=1,
         says=("died with SIGKILL while test_case.py::test_bad ran", "no GPU kernel ran in the measured rounds"),
-        never=("rounds are missing",),
+        never=("missing from the trace",),
         needs=("nsys",),
     ),
     Fault(

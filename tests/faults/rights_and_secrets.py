@@ -30,7 +30,7 @@ FAULTS = (
         options=("-s",),
         code=1,
         says=("no GPU kernel ran",),
-        never=("rounds are missing",),
+        never=("missing from the trace",),
         leaves=KEPT,
         needs=("nsys", "mount"),
     ),

@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 
+from pytest_nsight.analysis.selection import choose_ranges
 from pytest_nsight.cli import main
 from pytest_nsight.collectors.nsys.scrub import pack
 from pytest_nsight.collectors.open_recording import load_trace
@@ -312,12 +313,26 @@ def test_a_trace_without_ranges_shows_kernels_and_why(tmp_path):
     assert "no NVTX range" in text
 
 
+def test_a_name_that_no_range_has_is_refused_with_those_that_there_are(tmp_path: Path) -> None:
+    def refuse(*names: str) -> str:
+        builder = TraceBuilder().launch("k", 10, 20, api_at=5)
+        for name in names:
+            builder.range(name, 0, 100)
+        with pytest.raises(UsageError) as found:
+            choose_ranges(load_trace(builder.write(tmp_path / "t.sqlite")), "step", None)
+        return str(found.value)
+
+    assert refuse("forward", "") == "no range has a name with 'step' in it; the recording has 'forward'"
+    assert refuse("") == "no range has a name with 'step' in it, as none has a name; leave out --range"
+    assert refuse() == "the recording holds no range to choose from; leave out --range and --domain"
+
+
 def test_warnings_of_the_tool_and_odd_rows_are_told(tmp_path):
     trace = two_steps().diagnostic("CUDA profiling might have failed").range("step", 200_000, None)
     text = page(trace, tmp_path)
 
     assert "says: CUDA profiling might have failed" in text
-    assert "note: 1 ranges never ended" in text
+    assert "note: 1 range never ended" in text
 
 
 def test_names_cannot_steer_the_terminal(tmp_path):

@@ -67,7 +67,7 @@ def test_what_ran_not_wholly_in_a_round_of_its_process_counts_in_none(tmp_path, 
 
     assert kernel_times(trace, tmp_path) == {Subject("test_x.py::test_x"): (20, 20, 20)}
     (note,) = measure(read(tmp_path / "t.sqlite")).notes
-    assert "are in no range (lost)" in note
+    assert "is in no range (lost)" in note
 
 
 def test_ranges_of_the_test_around_and_outside_of_its_rounds_are_no_rounds(tmp_path):

@@ -131,7 +131,9 @@ def explain_emptiness(trace: Trace) -> str | None:
         One sentence, or None if it holds both ranges and launches.
     """
     if not len(trace.launches):
-        seen = f"{len(trace.calls)} calls of CUDA but no kernel" if len(trace.calls) else "no CUDA activity"
+        seen = "no CUDA activity"
+        if len(trace.calls):
+            seen = f"{count(len(trace.calls), 'call')} of CUDA but no kernel"
         if cause := _find_driver_cause(trace.diagnostics) or trace.damage:
             return f"the recording holds {seen}: {cause}"
         return (
@@ -230,7 +232,11 @@ def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
         wrong = (columns["end"] < columns["start"]) & is_closed
         if wrong.any():
             columns["end"] = np.maximum(columns["start"], columns["end"])
-            notes.append(f"{wrong.sum()} rows of {table} end before they start; their length counts as 0")
+            one, many = (
+                f"row of {table} ends before it starts; its",
+                f"rows of {table} end before they start; their",
+            )
+            notes.append(f"{count(int(wrong.sum()), one, many)} length counts as 0")
     return notes
 
 
@@ -242,7 +248,9 @@ def _close_ranges(ranges: Ranges, calls: Calls, launches: Launches) -> tuple[Ran
     columns = {name: getattr(ranges, name) for name in Ranges.__slots__}
     columns["end_ns"] = np.where(ranges.is_open, last_ns, ranges.end_ns)
     number = int(ranges.is_open.sum())
-    return Ranges(**columns), [f"{number} ranges never ended: the program was killed, or crashed, inside them"]
+    where = "it" if number == 1 else "them"
+    ended = f"{count(number, 'range')} never ended: the program was killed, or crashed, inside {where}"
+    return Ranges(**columns), [ended]
 
 
 def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]) -> list[str]:
@@ -257,9 +265,8 @@ def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]
     hidden = len(wanted - seen)
     if not hidden:
         return []
-    return [
-        f"{hidden} launches of CUDA graphs left no kernels in the recording; record with `--cuda-graph-trace=node`"
-    ]
+    what = f"{count(hidden, 'launch')} of CUDA graphs left no kernels in the recording"
+    return [f"{what}; record with `--cuda-graph-trace=node`"]
 
 
 def _find_missing_kernels(calls: Calls, shapes: Sequence[Shape], texts: tuple[str, ...]) -> list[str]:

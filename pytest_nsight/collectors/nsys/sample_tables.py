@@ -62,6 +62,11 @@ def build_samples(
         (kind, metric): str(name)
         for kind, metric, name in export.query(f"SELECT typeId, metricId, metricName FROM {NAMES}")
     }
+    if not names:
+        empty = (
+            f"the recording has GPU metrics, but its table {NAMES}, which names them, is empty; they are left out"
+        )
+        return (), (empty,)
     found = []
     for kind in distinct(columns["typeId"]).tolist():
         numbers = {metric: name for (other, metric), name in names.items() if other == kind}
