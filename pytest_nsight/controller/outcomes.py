@@ -12,7 +12,7 @@ import pytest
 
 from pytest_nsight.gate.state import is_strict_xpass
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from pytest_nsight.protocol.manifest_events import CaseWarning, is_subtest, last_attempt
+from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, CaseWarning, is_subtest, last_attempt
 from pytest_nsight.report.ci_formats import properties
 from pytest_nsight.report.escapes import log_line
 from pytest_nsight.report.table import wrap
@@ -69,13 +69,14 @@ class CaseOutcome:
                 *(p for v in self.verdicts for p in properties(v)),
             ]
         expects_failure = hasattr(call, "wasxfail") or is_strict_xpass(call.longrepr)
-        if failing and expects_failure:
+        if failing and expects_failure and not hasattr(call, EXPECTS_EXCEPTION):
             call.outcome, call.longrepr = "skipped", None
             call.wasxfail = getattr(call, "wasxfail", failing[0].sentence)
         elif call.passed:
             vars(call)["nsight_verdict"] = worst.kind
             if failing:
                 call.outcome = "failed"
+                vars(call).pop("wasxfail", None)
                 call.longrepr = VerdictText(failing, item, self.next_steps)  # type: ignore[assignment]
         return reports
 

@@ -11,7 +11,7 @@ from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, is_strict_xpass
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, RunSummary, Subject
-from pytest_nsight.protocol.manifest_events import first_line_of
+from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, first_line_of
 
 _Value = TypeVar("_Value")
 
@@ -75,7 +75,7 @@ def find_own_failures(state: GateState) -> dict[str, str]:
 
 def expects_failure(state: GateState, case: str) -> bool:
     """Whether the test is marked xfail, so that a failing verdict is what was expected."""
-    reports = state.reports.get(case, ())
+    reports = [one for one in state.reports.get(case, ()) if EXPECTS_EXCEPTION not in one]
     return any("wasxfail" in report or is_strict_xpass(report.get("longrepr")) for report in reports)
 
 

@@ -20,7 +20,7 @@ from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
 from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
-from pytest_nsight.protocol.manifest_events import first_line_of
+from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, first_line_of
 
 FILE_NAME = "shard.json"
 """Its name in a session's folder."""
@@ -239,5 +239,5 @@ def read_shard(path: Path) -> ShardFile:
 
 def _shorten(report: SerialisedReport) -> dict[str, object]:
     """A report without its captured output, which may hold anything."""
-    kept = {name: report[name] for name in ("when", "outcome", "wasxfail") if name in report}
+    kept = {name: report[name] for name in ("when", "outcome", "wasxfail", EXPECTS_EXCEPTION) if name in report}
     return {**kept, "longrepr": first_line_of(report.get("longrepr"))[:_MOST_CHARACTERS]}

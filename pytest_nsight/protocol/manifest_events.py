@@ -22,6 +22,8 @@ NEVER_CALLED = (
     "what is to be measured, or leave the fixture out"
 )
 """A warning, and the likely cause where nothing was launched."""
+EXPECTS_EXCEPTION = "nsight_expects_exception"
+"""Of a report whose test is marked xfail for certain exceptions: a verdict is none of them."""
 
 _LONGEST_S = 1e9
 _LATEST_S = 1e12

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import subprocess
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -71,10 +72,11 @@ sys.exit(import_module(sys.argv[2]).main(Path(sys.argv[3])))"""
 def start_command(module: str, folder: Path) -> tuple[str, ...]:
     """The command line of a module whose `main` takes the folder of a run.
 
-    The new process imports the same plugin as this one, whatever its working directory holds. What Python's option
-    -O leaves out here, it leaves out there.
+    The new process imports the same plugin as this one, whatever its working directory holds. It has the options of
+    this interpreter, such as -O, -W and -X, as processes of multiprocessing have.
     """
-    return (sys.executable, *["-O"] * sys.flags.optimize, "-c", _START, str(_HOME), module, str(folder))
+    options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - its only name
+    return (sys.executable, *options, "-c", _START, str(_HOME), module, str(folder))
 
 
 _FIX_ADDRESSES = """import ctypes, os, sys

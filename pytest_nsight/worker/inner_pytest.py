@@ -23,7 +23,7 @@ from pytest_nsight.collectors.machine import cpu_name
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
-from pytest_nsight.protocol.manifest_events import NEVER_CALLED, CaseWarning, Journal
+from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, NEVER_CALLED, CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.fixture import Nsight, explain_coroutine
@@ -31,6 +31,7 @@ from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, 
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
+from pytest_nsight.worker.process_end import limit_waits
 from pytest_nsight.worker.process_health import ProcessHealthPlugin, find_closed_stream
 
 PLUGIN_NAME = "nsight-worker"
@@ -114,6 +115,15 @@ class Worker:
             if name == "user_properties" or not _is_changed_by_json(value)
         }
         self._journal.write("report", case=report.nodeid, report=kept)
+
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
+        """Marks the report of a test that is expected to fail with certain exceptions only."""
+        report = yield
+        marks = list(item.iter_markers("xfail"))
+        if marks and all(mark.kwargs.get("raises") for mark in marks):
+            vars(report)[EXPECTS_EXCEPTION] = True
+        return report
 
     def _is_repetition(self, report: pytest.TestReport) -> bool:
         """Whether a round reports a subtest again that the first call, or an earlier round as failed, reported."""
@@ -260,6 +270,8 @@ def main(folder: Path) -> int:
     code = _run_pytest(job.arguments, plugins)
     if not one_process.is_interrupted:
         journal.write("end", code=code)
+        # What a test has left running must not hold up the next process.
+        limit_waits()
     return code
 
 

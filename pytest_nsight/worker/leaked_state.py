@@ -159,7 +159,7 @@ class LeakedStatePlugin:
         modules = len(sys.modules)
         result = yield
         changed = self._put_back(has_imported=len(sys.modules) > modules)
-        changed |= {f"running thread {name}": False for name in self._threads.find()}
+        changed |= dict.fromkeys(self._threads.find(), False)
         names = tuple(dict.fromkeys(name for name in changed if self._reader.is_reported(name)))
         if names:
             stuck = tuple(name for name in names if not changed[name])

@@ -1,7 +1,8 @@
-"""The threads of Python that a case leaves running: nothing can end them, so they are named.
+"""The threads of Python and the processes of multiprocessing that a case leaves running, by their names.
 
-What they run counts in the rounds of later cases. No rule could leave it out: a thread that one case has started
-may be the worker that later cases give their work to.
+Nothing can end a thread, and what it runs counts in the rounds of later cases. No rule could leave it out: a thread
+that one case has started may be the worker that later cases give their work to. Likewise a process, which runs to
+the end of this one.
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 _PATIENCE_S = 0.2
 """Time for threads that are about to end, of all threads together."""
@@ -23,31 +25,43 @@ _POOL = "concurrent.futures.thread"
 
 
 class LeftThreads:
-    """Knows the threads that were there before a case, and finds those that it leaves."""
+    """Knows the threads and processes that were there before a case, and finds those that it leaves."""
 
     def __init__(self) -> None:
-        self._known = set(threading.enumerate())
+        self._known = _list_running()
 
     def begin(self) -> None:
-        """Takes the threads that run now for nobody's."""
-        self._known = set(threading.enumerate())
+        """Takes what runs now for nobody's."""
+        self._known = _list_running()
 
     @contextmanager
     def taken_over(self) -> Iterator[None]:
         """Takes what begins within for a wider fixture's, which ends it at its own time."""
-        before = set(threading.enumerate())
+        before = _list_running()
         try:
             yield
         finally:
-            self._known |= set(threading.enumerate()) - before
+            self._known |= _list_running() - before
 
     def find(self) -> tuple[str, ...]:
-        """Names of the threads that began since and still run, sorted, each once."""
+        """What began since and still runs, such as "running thread Thread-1 (f)", sorted, each once."""
         until = time.monotonic() + _PATIENCE_S
-        fresh = [thread for thread in set(threading.enumerate()) - self._known if not _is_helper(thread)]
-        for thread in fresh:
-            thread.join(max(0.0, until - time.monotonic()))
-        return tuple(sorted({thread.name for thread in fresh if thread.is_alive() and not _waits_in_pool(thread)}))
+        found = set()
+        for one in _list_running() - self._known:
+            if isinstance(one, threading.Thread) and _is_helper(one):
+                continue
+            one.join(max(0.0, until - time.monotonic()))
+            if one.is_alive() and not (isinstance(one, threading.Thread) and _waits_in_pool(one)):
+                kind = "thread" if isinstance(one, threading.Thread) else "process"
+                found.add(f"running {kind} {one.name}")
+        return tuple(sorted(found))
+
+
+def _list_running() -> set[Any]:
+    """Threads, and those processes that are no daemons: the interpreter ends these, as those of data loaders."""
+    multiprocessing: Any = sys.modules.get("multiprocessing")
+    children = multiprocessing.active_children() if multiprocessing is not None else ()
+    return {*threading.enumerate(), *(child for child in children if not child.daemon)}
 
 
 def _is_helper(thread: threading.Thread) -> bool:

@@ -1,4 +1,4 @@
-"""The end of a script's process, whose script was ended early: what would have ended its threads never runs.
+"""The end of a measuring process: a script was ended early, or a test has left threads or processes running.
 
 The interpreter waits for threads that are no daemons, and multiprocessing for such processes. Exit handlers have to
 run all the same, because recorders use them. So the process ends as always, and only these waits have a limit.
@@ -17,7 +17,7 @@ _PATIENCE_S = 1.0
 
 
 def limit_waits() -> None:
-    """Keeps what the script has left running from holding up the end of this process.
+    """Keeps what the script or a test has left running from holding up the end of this process.
 
     It waits for a short time here, because Python 3.12 starts no thread once the interpreter has begun to end.
     """

@@ -310,6 +310,27 @@ def test_a_failing_verdict_that_xfail_expects_is_named(gate: Gate) -> None:
     )
 
 
+@pytest.mark.long
+@pytest.mark.parametrize("strict", [False, True])
+def test_an_xfail_for_an_exception_does_not_expect_a_verdict(gate: Gate, *, strict: bool) -> None:
+    """As in plain pytest, where a test that fails with another exception fails."""
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE)
+    mark = f"@pytest.mark.xfail(raises=NotImplementedError, strict={strict})"
+    body = ONE.replace("@pytest.mark.nsight", f"@pytest.mark.nsight\n{mark}")
+
+    unchanged = gate("--nsight-band=90%", "--nsight-collector=torch", body=body)
+    changed = gate("--nsight-collector=torch", body=body.replace("1000))", "1000)).exp()"))
+
+    if strict:
+        unchanged.assert_outcomes(failed=1)
+    else:
+        unchanged.assert_outcomes(xpassed=1)
+    changed.assert_outcomes(failed=1)
+    assert changed.ret == pytest.ExitCode.TESTS_FAILED
+    assert "1 structure change" in say(changed)
+    assert "marked xfail" not in say(changed)
+
+
 LEAVES_TWO_OUT = """
 def pytest_collection_modifyitems(items):
     items[:] = [item for item in items if item.name != "test_two"]

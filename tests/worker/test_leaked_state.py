@@ -465,6 +465,34 @@ def test_a_thread_that_a_test_leaves_running_is_named_and_a_pool_of_a_fixture_is
     assert "except running thread poller, which cannot be put back and may count in later cases" in said
 
 
+STAYING = """
+import multiprocessing, threading, time
+
+@pytest.fixture(scope="module")
+def served():
+    server = multiprocessing.get_context("spawn").Process(target=time.sleep, args=(1000,), name="server")
+    server.start()
+    yield
+    server.terminate()
+
+@pytest.mark.nsight
+def test_leaves(nsight, served):
+    threading.Thread(target=time.sleep, args=(1000,), name="sleeper").start()
+    multiprocessing.get_context("spawn").Process(target=time.sleep, args=(1000,), name="child").start()
+    nsight(torch.exp, X)
+"""
+
+
+def test_what_a_test_leaves_running_is_named_and_holds_no_process_up(pytester: pytest.Pytester) -> None:
+    """Python waits for such threads and processes at its end, here for a quarter of an hour."""
+    pytester.makepyfile(test_case=HEAD + STAYING)
+
+    result = pytester.runpytest_subprocess(*OPTIONS, timeout=300)
+
+    result.assert_outcomes(passed=1)
+    assert "test_case.py::test_leaves (running process child, running thread sleeper)" in read_note(result)
+
+
 def test_threads_of_wider_fixtures_of_libraries_and_of_idle_pools_are_nobodys() -> None:
     threads, stop = LeftThreads(), threading.Event()
     with threads.taken_over():
@@ -478,7 +506,7 @@ def test_threads_of_wider_fixtures_of_libraries_and_of_idle_pools_are_nobodys() 
         pool.submit(stop.wait)
         threading.Thread(target=stop.wait, name="left").start()
         threading.Thread(target=time.sleep, args=(0.01,), name="about to end").start()
-        assert threads.find() == ("left", "pool_0")
+        assert threads.find() == ("running thread left", "running thread pool_0")
         threads.begin()
         assert threads.find() == ()
         stop.set()

@@ -19,14 +19,20 @@ _LOG_TAIL_LINES = 8
 _MOST_IMPORTS = 3
 
 _INTERRUPTED = 2
+_USAGE_ERROR = 4
 _NO_TEST = 5
 # Exit codes with which pytest says that it could not run the tests it was given.
 _PYTEST_REFUSALS = {
     _INTERRUPTED: "was interrupted",
     3: "hit an internal error",
-    4: "refused its arguments",
+    _USAGE_ERROR: "ended with a usage error",
     _NO_TEST: "found no test",
 }
+
+_RUNS_TWICE = (
+    " (conftest.py runs there, too, while this pytest holds what it has locked; there "
+    "`config.pluginmanager.hasplugin('nsight-worker')` is true)"
+)
 
 
 def describe_failed_start(code: int, log: Path, explanation: str = "") -> str:
@@ -62,8 +68,12 @@ def describe_refusal(manifest: Manifest, log: Path) -> str:
         return ""
     if manifest.exit_code not in _PYTEST_REFUSALS or manifest.process_failure is not None:
         return ""
+    is_usage = manifest.exit_code == _USAGE_ERROR
     detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
-    return f"pytest in the worker process {_PYTEST_REFUSALS[manifest.exit_code]}; its output ({log}):\n{detail}"
+    return (
+        f"pytest in the worker process {_PYTEST_REFUSALS[manifest.exit_code]}{_RUNS_TWICE * is_usage}; its output "
+        f"({log}):\n{detail}"
+    )
 
 
 def describe_crash(manifest: Manifest, code: int, log: Path) -> str:
