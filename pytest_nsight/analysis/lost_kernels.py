@@ -44,8 +44,8 @@ def note_lost_kernels(trace: Trace, details: LaunchDetails) -> tuple[str, ...]:
     names = ", ".join(dict.fromkeys(function_name(trace.strings[number]) for number in numbers))
     launched = count(int(is_launching.sum()), "launch", "launches")
     note = (
-        f"{lost:,} of {launched} ({names}) left no kernel in the recording: kernel times and counts are too small, "
-        "and idle times too large; record again, and let the program wait for the device before it ends"
+        f"{lost:,} of {launched} ({names}) left no kernel in the recording: they failed, or their records were "
+        "lost, and kernel times are too small; record again, and let the program wait for the device before it ends"
     )
     return (note,)
 

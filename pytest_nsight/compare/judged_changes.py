@@ -80,8 +80,8 @@ def judge_changes(
     interval lies above five bands: the time of a copy depends on the host, too. A total is one if its sum lies
     above the band; a range without an interval is judged by its mean, see `_is_slower_once`.
 
-    A sum that changed inside the repeated range with the most device time is left to that one's interval: one slow
-    launch among many steps says nothing of the next recording.
+    A sum that changed for the most part inside the repeated range with the most device time is left to that one's
+    interval, if this settles nothing: one slow launch among many steps says nothing of the next recording.
 
     A sum over other numbers of launches may come from other numbers of steps, or from a lost fusion. It is judged
     only where no range has an interval, and the repeated range with the most device time, which is the step if
@@ -109,9 +109,6 @@ def judge_changes(
     steps = next((change for change in ranges if min(change.count) > 0 and max(change.count) > 1), None)
     steps_ns = (steps.row.before or 0) * steps.count[0] if steps is not None else 0
     is_other_count = steps is not None and steps.count[0] != steps.count[1] and 2 * steps_ns > whole_ns
-    outside_ns = whole_after_ns - whole_ns
-    if steps is not None:
-        outside_ns -= (steps.row.after or 0) * steps.count[1] - steps_ns
     notes = [] if repeated else [explain_no_interval(ranges, steps)]
     for row in totals:
         old, new = (counts.get(row.name, 0) for counts in launches)
@@ -121,8 +118,7 @@ def judge_changes(
             notes.append(explain_unjudged_sum(row.name, (old, new), noun, steps))
         elif row.before or row.after:
             verdict = _judge_sum(row, (old, new), limits)
-            is_inside = abs(outside_ns) <= band * whole_ns
-            if steps is not None and is_inside and _is_left_to(steps, verdict, verdicts):
+            if steps is not None and _is_left_to(steps, row, verdict, verdicts):
                 verdict = VerdictKind.INCONCLUSIVE
                 notes.append(explain_uncertain_sum(row, steps))
             verdicts[_key(row)] = verdict
@@ -166,11 +162,16 @@ def _judge_sum(row: Change, launches: tuple[int, int], limits: _Floors) -> Verdi
 
 
 def _is_left_to(
-    steps: RangeChange, verdict: VerdictKind, verdicts: Mapping[tuple[Group, str], VerdictKind]
+    steps: RangeChange, row: Change, verdict: VerdictKind, verdicts: Mapping[tuple[Group, str], VerdictKind]
 ) -> bool:
-    """Whether a sum has changed by its verdict, and the interval of the steps does not confirm it."""
-    has_changed = verdict in (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT)
-    return has_changed and steps.row.low is not None and verdicts[_key(steps.row)] is not verdict
+    """Whether a sum has changed for the most part inside the steps, whose interval settles nothing."""
+    if verdict not in (VerdictKind.REGRESSION, VerdictKind.IMPROVEMENT):
+        return False
+    if steps.row.low is None or verdicts[_key(steps.row)] is not VerdictKind.INCONCLUSIVE:
+        return False
+    change_ns = (row.after or 0) - (row.before or 0)
+    inside_ns = (steps.row.after or 0) * steps.count[1] - (steps.row.before or 0) * steps.count[0]
+    return abs(change_ns - inside_ns) < abs(change_ns) / 2
 
 
 def _settle(row: Change, band: float, floor_ns: float) -> VerdictKind:

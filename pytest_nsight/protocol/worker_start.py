@@ -60,6 +60,7 @@ def restore() -> None:
 
 
 _HOME = Path(__file__).parents[2]
+_HIDING = ("-E", "-I", "-S")
 _START = """import sys
 sys.path.insert(0, sys.argv[1])
 from pytest_nsight.protocol.worker_start import restore
@@ -73,10 +74,12 @@ def start_command(module: str, folder: Path) -> tuple[str, ...]:
     """The command line of a module whose `main` takes the folder of a run.
 
     The new process imports the same plugin as this one, whatever its working directory holds. It has the options of
-    this interpreter, such as -O, -W and -X, as processes of multiprocessing have.
+    this interpreter, such as -O, -W and -X, as processes of multiprocessing have. Not those that hide variables or
+    packages: a worker is started with variables of its own.
     """
     options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - its only name
-    return (sys.executable, *options, "-c", _START, str(_HOME), module, str(folder))
+    kept = (option for option in options if option not in _HIDING)
+    return (sys.executable, *kept, "-c", _START, str(_HOME), module, str(folder))
 
 
 _FIX_ADDRESSES = """import ctypes, os, sys

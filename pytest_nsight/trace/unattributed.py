@@ -138,8 +138,11 @@ def _explain_loss(trace: Trace, rows: Ints) -> str:
     """
     launches, calls = trace.launches, trace.calls
     is_own, by_torch = OWN_DOMAIN in trace.strings, "torch" in trace.tool.lower()
+    remedy = "measure fewer cases or rounds at once" if is_own else "record a shorter part of the program"
     if not len(calls) and not (is_own and by_torch):
         return f"the recording holds no CUDA call; {_RECORD_CALLS[by_torch]}"
+    if by_torch:
+        return f"the profiler lost data; {remedy}"
     # The kernels are in one table of an export, the copies in another: a column may be missing from one of them.
     kinds = np.array([shape.kind for shape in trace.shapes] or [""], np.str_)[launches.shape]
     is_alike = np.isin(kinds, kinds[rows])
@@ -148,7 +151,6 @@ def _explain_loss(trace: Trace, rows: Ints) -> str:
     if not np.isin(launches.process[is_alike], calls.process).any():
         columns = "columns globalPid of launches and globalTid of calls"
         return f"no launch has the process of a call ({columns}: one is missing or empty); {_EXPORT_AGAIN}"
-    remedy = "measure fewer cases or rounds at once" if is_own else "record a shorter part of the program"
     return f"the profiler lost data; {remedy}"
 
 

@@ -16,6 +16,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 import pytest
+from _pytest.skipping import xfailed_key  # pytest has no public name for it
 
 from pytest_nsight.collectors.base import Identifier, Recorder
 from pytest_nsight.collectors.lookup import find_factory, make_identifier
@@ -31,10 +32,13 @@ from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, 
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
-from pytest_nsight.worker.process_end import limit_waits
+from pytest_nsight.worker.process_end import end_children
 from pytest_nsight.worker.process_health import ProcessHealthPlugin, find_closed_stream
 
 PLUGIN_NAME = "nsight-worker"
+
+_CHILDREN_LIVE_S = 30.0
+"""After the last test: exit handlers of the user's code may end them sooner."""
 
 
 class Worker:
@@ -120,8 +124,9 @@ class Worker:
     def pytest_runtest_makereport(self, item: pytest.Item) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Marks the report of a test that is expected to fail with certain exceptions only."""
         report = yield
-        marks = list(item.iter_markers("xfail"))
-        if marks and all(mark.kwargs.get("raises") for mark in marks):
+        # The mark whose condition holds.
+        expected = item.stash.get(xfailed_key, None)
+        if expected is not None and expected.raises is not None:
             vars(report)[EXPECTS_EXCEPTION] = True
         return report
 
@@ -270,8 +275,7 @@ def main(folder: Path) -> int:
     code = _run_pytest(job.arguments, plugins)
     if not one_process.is_interrupted:
         journal.write("end", code=code)
-        # What a test has left running must not hold up the next process.
-        limit_waits()
+        end_children(_CHILDREN_LIVE_S)
     return code
 
 

@@ -1,4 +1,4 @@
-"""The end of a measuring process: a script was ended early, or a test has left threads or processes running.
+"""The end of a measuring process, whose script was ended early or whose tests have left processes running.
 
 The interpreter waits for threads that are no daemons, and multiprocessing for such processes. Exit handlers have to
 run all the same, because recorders use them. So the process ends as always, and only these waits have a limit.
@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 _PATIENCE_S = 1.0
@@ -17,7 +17,7 @@ _PATIENCE_S = 1.0
 
 
 def limit_waits() -> None:
-    """Keeps what the script or a test has left running from holding up the end of this process.
+    """Keeps what the script has left running from holding up the end of this process.
 
     It waits for a short time here, because Python 3.12 starts no thread once the interpreter has begun to end.
     """
@@ -33,6 +33,26 @@ def limit_waits() -> None:
     _end_children()
 
 
+def end_children(after_s: float) -> None:
+    """Ends the processes that multiprocessing waits for at the end of this process, if they live for so long.
+
+    Threads are left alone: Python cannot end them, and an interpreter that ends under one may crash.
+
+    Args:
+        after_s: seconds from now.
+    """
+
+    def wait_and_end() -> None:
+        time.sleep(after_s)
+        _end_children()
+        time.sleep(_PATIENCE_S)
+        for child in _list_children():
+            child.kill()
+
+    if any(not child.daemon for child in _list_children()):
+        threading.Thread(target=wait_and_end, name="pytest-nsight-end", daemon=True).start()
+
+
 def _wait_no_more() -> None:
     """Takes the place of the interpreter's wait, after which threads that still run count as daemons."""
 
@@ -42,6 +62,10 @@ def _end_children() -> None:
 
     It ends them as multiprocessing ends its daemons. Those of pools have ended with their pools before.
     """
-    multiprocessing: Any = sys.modules.get("multiprocessing")
-    for child in multiprocessing.active_children() if multiprocessing is not None else ():
+    for child in _list_children():
         child.terminate()
+
+
+def _list_children() -> Sequence[Any]:
+    multiprocessing: Any = sys.modules.get("multiprocessing")
+    return multiprocessing.active_children() if multiprocessing is not None else ()

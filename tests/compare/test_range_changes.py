@@ -96,6 +96,23 @@ def test_one_slow_launch_among_many_steps_fails_neither_the_range_nor_the_sum(tm
     )
 
 
+@pytest.mark.parametrize(("kernel_ns", "copy_ns"), [(26_000, 14_000), (26_000, 20_000)])
+def test_kernels_that_slow_in_every_step_fail_whatever_the_copies_do(
+    tmp_path: Path, kernel_ns: int, copy_ns: int
+) -> None:
+    def record(name: str, kernel_ns: int, copy_ns: int) -> Path:
+        trace = TraceBuilder()
+        for number in range(20):
+            at = 100_000 * number
+            trace.range("step", at, at + 90_000).launch("a", at + 10, at + 10 + kernel_ns, api_at=at + 1)
+            trace.copy(at + 50_000, at + 50_000 + copy_ns, 4096, api_at=at + 2)
+        return trace.write(tmp_path / name)
+
+    changes = compare(record("a.sqlite", 20_000, 20_000), record("b.sqlite", kernel_ns, copy_ns))
+
+    assert "kernel time: +30.0 %" in " ".join(changes.regressions)
+
+
 def test_totals_of_other_numbers_of_steps_are_not_judged_and_a_note_says_why(tmp_path: Path) -> None:
     before = layers(tmp_path / "a.sqlite", [5000] * 10)
     changes = compare(before, layers(tmp_path / "b.sqlite", [5000] * 20))

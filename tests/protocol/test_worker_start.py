@@ -8,13 +8,16 @@ import sys
 import pytest
 
 SHOW_OPTIONS = (
-    "import subprocess, sys\n"
+    "import os, subprocess, sys\n"
     "from pathlib import Path\n"
     "from pytest_nsight.protocol.worker_start import start_command\n"
     "command = start_command('own', Path('run'))\n"
     "at = command.index('-c')\n"
-    "show = 'import sys; print(sys.warnoptions, sys._xoptions, sys.flags.optimize)'\n"
-    "print(subprocess.check_output([*command[:at + 1], show], text=True))\n"
+    "show = 'import os, sys; assert hash(\"a\") == {}; print(sys.warnoptions, sys._xoptions, sys.flags.optimize)'\n"
+    "environ = {**os.environ, 'PYTHONHASHSEED': '0'}\n"
+    "number = subprocess.check_output([sys.executable, '-c', 'print(hash(\"a\"))'], text=True, env=environ)\n"
+    "show = show.replace('{}', number.strip(), 1)\n"
+    "print(subprocess.check_output([*command[:at + 1], show], text=True, env=environ))\n"
 )
 
 
@@ -23,6 +26,7 @@ SHOW_OPTIONS = (
     [
         ((), "[] {} 0"),
         (("-O",), "[] {} 1"),
+        (("-E",), "[] {} 0"),
         (("-W", "error::UserWarning", "-X", "utf8"), "['error::UserWarning'] {'utf8': True} 0"),
     ],
 )

@@ -316,7 +316,8 @@ def test_an_xfail_for_an_exception_does_not_expect_a_verdict(gate: Gate, *, stri
     """As in plain pytest, where a test that fails with another exception fails."""
     gate("--nsight-save", "--nsight-runs=1", "--nsight-collector=torch", body=ONE)
     mark = f"@pytest.mark.xfail(raises=NotImplementedError, strict={strict})"
-    body = ONE.replace("@pytest.mark.nsight", f"@pytest.mark.nsight\n{mark}")
+    other = "@pytest.mark.xfail('sys.platform == \"win32\"', reason='of another platform')"
+    body = ONE.replace("@pytest.mark.nsight", f"@pytest.mark.nsight\n{mark}\n{other}")
 
     unchanged = gate("--nsight-band=90%", "--nsight-collector=torch", body=body)
     changed = gate("--nsight-collector=torch", body=body.replace("1000))", "1000)).exp()"))

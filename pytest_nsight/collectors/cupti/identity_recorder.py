@@ -104,10 +104,9 @@ class IdentityRecorder:
 
     def push(self, name: str, payload: int) -> None:  # noqa: ARG002 - ranges are found by their names
         """Opens a range."""
-        first_launch = len(self._capture.launches)
         with self._lock:
-            has_unseen = self._pauses > 0
-            self._open.append(_MarkedRange(name, self._cupti.now_ns(), first_launch, has_unseen=has_unseen))
+            begin_ns, first_launch = self._cupti.now_ns(), len(self._capture.launches)
+            self._open.append(_MarkedRange(name, begin_ns, first_launch, has_unseen=self._pauses > 0))
 
     def pop(self) -> None:
         """Closes the last range opened."""

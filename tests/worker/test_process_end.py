@@ -1,0 +1,40 @@
+"""What happens to processes that the tests of a worker have left running."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+PROGRAM = """
+import multiprocessing, signal, sys, time
+from pathlib import Path
+from pytest_nsight.worker.process_end import end_children
+
+def run():
+    {child}
+    Path(sys.argv[1]).touch()
+
+multiprocessing.get_context("fork").Process(target=run).start()
+end_children({after_s})
+"""
+
+
+@pytest.mark.parametrize(
+    ("child", "after_s", "comes_to_its_end"),
+    [
+        ("time.sleep(0.5)", 60, True),
+        ("time.sleep(1000)", 0.2, False),
+        ("signal.signal(signal.SIGTERM, signal.SIG_IGN); time.sleep(1000)", 0.2, False),
+    ],
+)
+def test_a_process_that_was_left_lives_for_a_limited_time(
+    tmp_path: Path, child: str, after_s: float, *, comes_to_its_end: bool
+) -> None:
+    program = PROGRAM.format(child=child, after_s=after_s)
+
+    subprocess.run([sys.executable, "-c", program, str(tmp_path / "end")], check=True, timeout=100)
+
+    assert (tmp_path / "end").exists() is comes_to_its_end
