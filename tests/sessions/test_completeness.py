@@ -50,6 +50,51 @@ def test_a_strict_session_that_measures_nothing_fails(gate: Gate) -> None:
     assert gate(body="def test_plain(): pass").ret == pytest.ExitCode.OK
 
 
+PLAIN = "\ndef test_plain(): pass\n"
+OTHER = ONE.replace("test_one", "test_other")
+LEAVES_MARKED_OUT = """
+def pytest_collection_modifyitems(items):
+    items[:] = [item for item in items if item.name == "test_plain"]
+"""
+BOTH = "(test_case.py::test_one, test_case.py::test_other); select one of them"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "body", "said"),
+    [
+        (
+            ("-m", "not nsight"),
+            ONE + OTHER,
+            f"all 2 tests with the mark nsight were deselected by -m 'not nsight' {BOTH}",
+        ),
+        (("-k", "zzz"), ONE + OTHER, f"all 2 tests with the mark nsight were deselected by -k zzz {BOTH}"),
+        (
+            ("--deselect=test_case.py::test_one", "-k", "one"),
+            ONE,
+            "the only test with the mark nsight was deselected by -k one, --deselect test_case.py::test_one",
+        ),
+    ],
+)
+def test_where_all_marked_tests_are_deselected_no_mark_is_asked_for(
+    gate: Gate, arguments: tuple[str, ...], body: str, said: str
+) -> None:
+    result = gate(*arguments, body=body + PLAIN)
+
+    assert f"nsight: nothing was measured: {said}" in say(result)
+    assert "add @pytest.mark.nsight" not in say(result)
+
+
+def test_where_a_conftest_leaves_all_marked_tests_out_no_mark_is_asked_for(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(LEAVES_MARKED_OUT)
+
+    result = gate(body=ONE + OTHER + PLAIN)
+
+    said = f"all 2 tests with the mark nsight were deselected by a conftest.py or a plugin {BOTH}"
+    assert f"nsight: nothing was measured: {said}" in say(result)
+
+
 def test_a_module_that_cannot_be_imported_is_not_said_to_lack_the_mark(gate: Gate) -> None:
     result = gate(body="def test_plain(:")
 

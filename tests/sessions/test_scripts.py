@@ -133,6 +133,20 @@ def test_a_script_of_many_tools_is_saved_and_unchanged_and_a_lost_fusion_fails_b
     assert (pytester.path / "results.txt").read_text() == "all printed\n" * 3
 
 
+@pytest.mark.slow
+def test_where_no_case_of_a_script_is_selected_no_mark_is_asked_for(gate: Gate) -> None:
+    unmatched = gate(*CLOCK, "-k", "nope", script=THREE.replace("BREAK", "x"))
+    deselected = gate(*CLOCK, "-k", "nope", "--deselect=bench.py::beta")
+
+    cases = "(bench.py::alpha, bench.py::beta, bench.py::gamma); select one of them"
+    for result, said in (
+        (unmatched, f"none of 3 cases matches -k nope {cases}"),
+        (deselected, f"all 3 cases of the script were deselected by -k nope, --deselect bench.py::beta {cases}"),
+    ):
+        assert f"nsight: nothing was measured: {said}" in " ".join(result.stdout.str().split())
+        assert "pytest.mark.nsight" not in result.stdout.str()
+
+
 @pytest.mark.long
 def test_the_points_of_a_report_are_cases_and_may_be_selected(gate: Gate, pytester: pytest.Pytester) -> None:
     require_triton()

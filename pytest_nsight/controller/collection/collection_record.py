@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -32,6 +33,8 @@ class Collected:
         files: what pytest was asked to collect, and which files gave a test.
         raised: calls of a script that raised, so that they are no cases.
         unmeasured: sentences on other calls of a script that nothing measures.
+        marked_others: node ids of marked tests, or of a script's cases, that were not selected.
+        selection: the options that select tests, as the user types them.
     """
 
     known: frozenset[str] = frozenset()
@@ -44,22 +47,29 @@ class Collected:
     files: CollectedFiles = NO_FILES
     raised: RaisedCalls = NO_RAISED
     unmeasured: tuple[str, ...] = ()
+    marked_others: tuple[str, ...] = ()
+    selection: tuple[str, ...] = ()
 
     @classmethod
     def of(
-        cls, items: Sequence[pytest.Item], others: Iterable[str], config: pytest.Config, files: CollectedFiles
+        cls,
+        items: Sequence[pytest.Item],
+        others: Mapping[str, pytest.Item],
+        config: pytest.Config,
+        files: CollectedFiles,
     ) -> Collected:
         """The facts of a collection.
 
         Args:
             items: the selected tests.
-            others: node ids of tests that were deselected, or that a conftest has left out.
+            others: by node id the tests that were found, and those that were deselected.
             config: says what pytest was asked to collect.
             files: what pytest was asked to collect, and which files gave a test.
         """
         names = {item.nodeid.partition("::")[0] for item in items}
+        selected = {item.nodeid for item in items}
         return cls(
-            known=frozenset((*(item.nodeid for item in items), *others)),
+            known=frozenset((*selected, *others)),
             without_mark=frozenset(item.nodeid for item in items if not is_marked(item)),
             unmarked=tuple(
                 item.nodeid
@@ -68,6 +78,8 @@ class Collected:
             ),
             partial=frozenset(file for file in names if _is_partial(file, config)),
             files=files,
+            marked_others=tuple(id_ for id_, one in others.items() if id_ not in selected and is_marked(one)),
+            selection=_list_selection(config),
         )
 
     def find_removed(self, stored: Iterable[str], root: Path) -> tuple[str, ...]:
@@ -109,6 +121,15 @@ def _is_partial(file: str, config: pytest.Config) -> bool:
     return any(file.endswith(Path(name).name) for name in named)
 
 
+def _list_selection(config: pytest.Config) -> tuple[str, ...]:
+    """The options that select tests, as the user types them, whether or not the ini file gives them."""
+    option = config.option
+    given = [("-k", option.keyword), ("-m", option.markexpr)]
+    given += [("--deselect", one) for one in option.deselect or ()]
+    selection = [f"{name} {shlex.quote(value)}" for name, value in given if value]
+    return (*selection, "--lf") if getattr(option, "lf", False) else tuple(selection)
+
+
 NOTHING_COLLECTED = Collected()
 
 
@@ -125,12 +146,12 @@ class CollectionRecord:
         self.deselected: list[pytest.Item] = []
         self.raised: Mapping[str, str] = {}
         self.unmeasured: tuple[str, ...] = ()
-        self._found: dict[str, None] = {}
+        self._found: dict[str, pytest.Item] = {}
         self._without_tests: list[pytest.CollectReport] = []
 
     def add_found(self, items: Sequence[pytest.Item]) -> None:
         """Remembers the tests that were there before a conftest left some out."""
-        self._found |= dict.fromkeys(item.nodeid for item in items)
+        self._found |= {item.nodeid: item for item in items}
 
     def add_deselected(self, items: Sequence[object]) -> None:
         """Remembers tests that were not selected; plugins also pass objects that pytest only counts."""
@@ -144,7 +165,7 @@ class CollectionRecord:
     def summarise(self, session: pytest.Session, settings: Settings) -> Collected:
         """The collection as a value, once it has ended."""
         # A hook that leaves tests out does so on purpose, whether it calls them deselected or not.
-        others = (*self._found, *(item.nodeid for item in self.deselected))
+        others = self._found | {item.nodeid: item for item in self.deselected}
         known = (*others, *(item.nodeid for item in session.items))
         files = CollectedFiles.of(session.config, (case.partition("::")[0] for case in known), self._without_tests)
         if settings.script is None:

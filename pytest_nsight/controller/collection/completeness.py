@@ -12,8 +12,10 @@ from pytest_nsight.controller.collection.untested_files import describe_untested
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.state import GateState, SerialisedReport
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.model.units import count, name_cases
+from pytest_nsight.model.units import count, name_cases, name_some
 from pytest_nsight.protocol.manifest_events import last_attempt
+
+_MOST_OPTIONS = 3
 
 
 def describe_unmarked(unmarked: Sequence[str]) -> str:
@@ -92,10 +94,27 @@ def describe_expected(cases: Sequence[str]) -> str:
 def find_nothing_measured(collected: Collected) -> tuple[str, ...]:
     """Sentences for a session that had no test to measure."""
     tests = count(len(collected.known), "collected test")
-    nothing = (
-        f"nothing was measured: no selected test has the mark nsight ({tests}); add @pytest.mark.nsight to one"
+    why = (
+        _describe_deselected(collected)
+        or f"no selected test has the mark nsight ({tests}); add @pytest.mark.nsight to one"
     )
-    return (nothing, *filter(None, [describe_unmarked(collected.unmarked)]))
+    return (f"nothing was measured: {why}", *filter(None, [describe_unmarked(collected.unmarked)]))
+
+
+def _describe_deselected(collected: Collected) -> str:
+    """Why no test is left of those that could be measured, "" if there are none."""
+    others, selection = collected.marked_others, collected.selection
+    if not others:
+        return ""
+    is_one, options = len(others) == 1, name_some(selection, _MOST_OPTIONS)
+    remedy = "select it" if is_one else "select one of them"
+    if collected.scope and options and all(one.startswith(("-k ", "-m ")) for one in selection):
+        cases = "the script's only case does not match" if is_one else f"none of {len(others)} cases matches"
+        return f"{cases} {options} ({name_cases(others)}); {remedy}"
+    kind = "of the script" if collected.scope else "with the mark nsight"
+    noun = "case" if collected.scope else "test"
+    which = f"the only {noun} {kind} was" if is_one else f"all {len(others)} {noun}s {kind} were"
+    return f"{which} deselected by {options or 'a conftest.py or a plugin'} ({name_cases(others)}); {remedy}"
 
 
 def describe_skipped(cases: Sequence[str]) -> tuple[str, ...]:
