@@ -264,6 +264,40 @@ def test_what_cannot_be_searched_is_one_sentence(tmp_path: Path, arguments: tupl
     assert_clean(folder)
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("ends", "sentence"),
+    [
+        (("gone", "HEAD"), "bisect gone: git knows no such commit; "),
+        (("HEAD", "gone"), "bisect gone: git knows no such commit; "),
+        (("HEAD", "HEAD"), "HEAD and HEAD are the same commit"),
+    ],
+)
+def test_commits_are_looked_up_before_any_test_is_imported(
+    tmp_path: Path, ends: tuple[str, str], sentence: str
+) -> None:
+    folder = tmp_path / "repository"
+    make_repository(folder, 1, {0: {"test_case.py": "open('imported', 'w').close()\n" + SUITE}})
+
+    result = bisect(folder, *ends, "-k", "test_work")
+
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert sentence in result.stderr
+    assert "nothing was measured" not in result.stderr
+    assert_clean(folder)
+
+
+@pytest.mark.slow
+def test_without_a_repository_no_test_is_imported(tmp_path: Path) -> None:
+    (tmp_path / "test_case.py").write_text("open('imported', 'w').close()\n")
+
+    result = bisect(tmp_path, "HEAD~1", "HEAD", "-k", "test_work")
+
+    assert result.returncode == 2, result.stdout + result.stderr
+    assert f"bisect HEAD~1: {tmp_path} is in no git repository; " in result.stderr
+    assert not (tmp_path / "imported").exists()
+
+
 PARAMETRIZED = """
 import pytest, torch
 import ops

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines.atomic_files import explaining
-from pytest_nsight.controller.commands.commit_list import describe_search, list_commits
+from pytest_nsight.controller.commands.commit_list import CommitLine, describe_search, list_commits
 from pytest_nsight.controller.commands.first_bad_commit import FirstBadCommit, SearchLimits
 from pytest_nsight.controller.commands.revision_measurement import Invocation, RevisionMeasurement
 from pytest_nsight.controller.options import given_options
@@ -105,6 +105,7 @@ class BisectPlugin:
     def __init__(self, request: BisectRequest) -> None:
         self._request = request
         self._settings: Settings | None = None
+        self._line: CommitLine | None = None
         self.found: Bisection | None = None
         self.error: NsightError | None = None
         self.interrupt: KeyboardInterrupt | None = None
@@ -124,6 +125,16 @@ class BisectPlugin:
             raise pytest.UsageError(str(error)) from None
 
     @pytest.hookimpl(tryfirst=True)
+    def pytest_collection(self) -> bool | None:
+        """Looks both commits up; where that fails, nothing is collected, which would import the tests."""
+        assert self._settings is not None
+        try:
+            self._line = list_commits(self._settings.root, self._request.good, self._request.bad)
+        except NsightError as error:
+            self.error = error
+        return None if self.error is None else True
+
+    @pytest.hookimpl(tryfirst=True)
     def pytest_collection_modifyitems(self, config: pytest.Config, items: list[pytest.Item]) -> None:
         """Selects the marked tests of exactly this node id or name; where there are none, pytest's -k selects."""
         name = self._request.case
@@ -141,6 +152,8 @@ class BisectPlugin:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> bool | None:
         """Searches; no test runs in this process."""
+        if self.error is not None:
+            return True
         if session.config.option.collectonly:
             return None
         if session.testsfailed and not session.config.option.continue_on_collection_errors:
@@ -156,10 +169,10 @@ class BisectPlugin:
         return True
 
     def _search(self, session: pytest.Session) -> None:
-        config, request, settings = session.config, self._request, self._settings
+        config, request, settings, line = session.config, self._request, self._settings, self._line
         assert settings is not None
+        assert line is not None
         case = _choose_case(session.items, request.case, settings)
-        line = list_commits(settings.root, request.good, request.bad)
         arguments, where = worker_arguments(config), config.invocation_params.dir
         check_text((*arguments, str(settings.root), str(where), case.id))
         reporter = config.pluginmanager.get_plugin("terminalreporter")
