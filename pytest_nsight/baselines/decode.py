@@ -57,13 +57,14 @@ def decode(text: str) -> Runs:
 
 
 def _read_version(content: object) -> int:
-    version = content.get("format") if isinstance(content, dict) else None
+    if not isinstance(content, dict):
+        raise DecodingError("", f"holds no JSON object of baselines, but {shown(content)}")
+    version = content.get("format")
     if isinstance(version, bool) or not isinstance(version, int) or version < 1:
         raise DecodingError(".format", f"is {shown(version)}, expected 1 to {FORMAT_VERSION}")
     if version > FORMAT_VERSION:
-        raise NewerFormatError(
-            f"written by a newer pytest-nsight (format {shown(version)}, this one reads up to {FORMAT_VERSION})"
-        )
+        known = f"this one reads up to {FORMAT_VERSION}"
+        raise NewerFormatError(f"written by a newer pytest-nsight (format {shown(version)}, {known})")
     return version
 
 
