@@ -24,8 +24,9 @@ from pytest_nsight.baselines.encode import encode
 from pytest_nsight.baselines.file_format import MergeConflictError, NewerFormatError, Runs, by_age
 from pytest_nsight.baselines.folder_lock import FILE_NAME as LOCK_FILE
 from pytest_nsight.baselines.folder_lock import locked
-from pytest_nsight.model.errors import BaselineError
+from pytest_nsight.model.errors import BaselineError, UsageError
 from pytest_nsight.model.values import CANARIES, KEPT_RUNS, RunSummary, Subject
+from pytest_nsight.processes.git_calls import ask_git
 
 
 @dataclass(frozen=True, slots=True)
@@ -269,4 +270,15 @@ def _merge(stored: Runs, added: Sequence[RunSummary], keep: int) -> Runs:
 
 
 def _damaged(path: Path, what: str) -> str:
-    return f"baseline file {path}: {what}; restore it with `git checkout -- {path}`, or delete it and save again"
+    found = f"baseline file {path}: {what}"
+    if _is_tracked(path):
+        return f"{found}; restore it with `git checkout -- {path}`, or delete it and save again"
+    return f"{found}; delete it and save again, or move it out of {path.parent}"
+
+
+def _is_tracked(path: Path) -> bool:
+    """Whether git can restore the file."""
+    try:
+        return ask_git(path.parent, "ls-files", "--error-unmatch", "--", path.name).code == 0
+    except UsageError:
+        return False

@@ -7,6 +7,7 @@ import errno
 import multiprocessing
 import os
 import random
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -214,9 +215,28 @@ def test_a_damaged_file_is_named_and_never_overwritten(tmp_path: Path, content: 
 def test_damage_tells_how_to_restore(tmp_path: Path) -> None:
     path = tmp_path / "a.json"
     path.write_text("{")
+    run_git(tmp_path, "init", "--quiet")
+    run_git(tmp_path, "add", "a.json")
 
-    with pytest.raises(BaselineError, match=r"restore it with `git checkout -- .*a.json`, or delete it"):
+    with pytest.raises(BaselineError, match=r"restore it with `git checkout -- .*a.json`, or delete it and save"):
         read_file(path)
+
+
+@pytest.mark.parametrize("has_repository", [True, False])
+def test_a_damaged_file_that_git_does_not_track_is_not_restored(tmp_path: Path, *, has_repository: bool) -> None:
+    path = tmp_path / "other.json"
+    path.write_text("{}")
+    if has_repository:
+        run_git(tmp_path, "init", "--quiet")
+
+    with pytest.raises(BaselineError) as found:
+        read_file(path)
+
+    assert str(found.value).endswith(f"; delete it and save again, or move it out of {tmp_path}")
+
+
+def run_git(folder: Path, *arguments: str) -> None:
+    subprocess.run(["git", "-C", str(folder), *arguments], check=True)
 
 
 def test_what_could_not_be_read_back_is_not_written(tmp_path: Path) -> None:
