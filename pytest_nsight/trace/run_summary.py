@@ -28,6 +28,11 @@ _ONLY_OPERATORS = (
     "see pytest-nsight doctor"
 )
 
+_NO_DEVICE = (
+    "the machine has no visible CUDA device, and nsys records no CPU operators; leave --nsight-collector nsys "
+    "out to measure them, or see pytest-nsight doctor"
+)
+
 
 def summarise(
     manifest: Manifest, measured: Measured, captured: Captured | None = None, *, damage: str = ""
@@ -109,6 +114,8 @@ def _subjects(rounds: Sequence[Round], seen: Container[int]) -> dict[str, dict[i
 def _nothing_launched(manifest: Manifest, case: str) -> str:
     is_cpu = manifest.environment.get("collector") == "torch" and not is_gpu(manifest.board)
     where = "CPU operator" if is_cpu else "GPU kernel"
+    if manifest.environment.get("collector") == "nsys" and not is_gpu(manifest.board):
+        return f"no {where} ran in the measured rounds: {_NO_DEVICE}"
     if any(one.case == case and one.text == NEVER_CALLED for one in manifest.warnings):
         return f"no {where} ran in the measured rounds: {NEVER_CALLED}"
     return (

@@ -126,6 +126,23 @@ def test_a_round_without_launches_is_told_in_the_words_of_its_board(tmp_path: Pa
     assert problems[CASE].startswith(f"no {what} ran")
 
 
+@pytest.mark.parametrize(
+    ("board", "cause"),
+    [
+        ("AMD EPYC 9654", "the machine has no visible CUDA device, and nsys records no CPU operators; leave "),
+        ("GPU-a", "does the measured function do its work on the device"),
+    ],
+)
+def test_a_round_without_kernels_under_nsys_says_whether_there_was_a_device(
+    tmp_path: Path, board: str, cause: str
+) -> None:
+    trace = read(TraceBuilder().range("test_x", 100, 190, payload=100).write(tmp_path / "trace.sqlite"))
+
+    _, problems = summarise(replace(manifest(()), board=board, environment={"collector": "nsys"}), measure(trace))
+
+    assert problems[CASE].startswith(f"no GPU kernel ran in the measured rounds: {cause}")
+
+
 @pytest.mark.parametrize(("waiting_ns", "share"), [(0, 0.0), (25, 0.25), (None, None)])
 def test_what_other_programs_took_of_the_cpu_stands_beside_the_rounds(
     tmp_path: Path, waiting_ns: int | None, share: float | None
