@@ -9,7 +9,8 @@ import inspect
 import os
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
-from typing import Any, Protocol, TypeVar
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar, cast
 
 from pytest_nsight.model.roofline import read_work
 from pytest_nsight.model.values import Work
@@ -81,12 +82,13 @@ class Nsight:
         Under --nsight the call is repeated, in warm-up and rounds; the result is the last round's.
 
         Raises:
-            TypeError: `function` cannot be called, or is a coroutine function.
+            TypeError: `function` cannot be called, is a coroutine or generator function, or returns a coroutine
+                or generator that has not begun.
         """
         __tracebackhide__ = True
         _check_function(function)
         self.is_used = True
-        return self._measurement.measure(lambda: function(*args, **kwargs), None, None, None)
+        return _check_result(self._measurement.measure(lambda: function(*args, **kwargs), None, None, None))
 
     def pedantic(
         self,
@@ -119,10 +121,11 @@ class Nsight:
         __tracebackhide__ = True
         _check_function(function)
         if setup is None:
-            return self._measurement.measure(lambda: function(*args, **(kwargs or {})), None, rounds, warmup)
+            result = self._measurement.measure(lambda: function(*args, **(kwargs or {})), None, rounds, warmup)
+            return _check_result(result)
         if args or kwargs:
             raise TypeError("pedantic(setup=...) and args=/kwargs= exclude each other: return them from setup")
-        return self._measurement.measure(function, setup, rounds, warmup)
+        return _check_result(self._measurement.measure(function, setup, rounds, warmup))
 
     @property
     def rank(self) -> int:
@@ -177,22 +180,71 @@ class Nsight:
             raise ValueError(f"nsight.work() says {declared} after {self._work}: a test has one amount of work")
 
 
-def explain_coroutine(function: Callable[..., object]) -> str:
-    """Why a coroutine function cannot be measured, "" if it is none: its call runs nothing."""
-    if not any(map(inspect.iscoroutinefunction, (function, type(function).__call__))):
-        return ""
+@dataclass(frozen=True, slots=True)
+class _Deferred:
+    """What a call may return in place of running its body.
+
+    Attributes:
+        kind: its name.
+        is_function: whether a function returns such a thing.
+        has_not_begun: whether a value is such a thing, and nothing of its body has run.
+        remedy: what to measure instead.
+    """
+
+    kind: str
+    is_function: Callable[[object], bool]
+    has_not_begun: Callable[[object], bool]
+    remedy: str
+
+
+_DEFERRED = (
+    _Deferred(
+        "coroutine",
+        inspect.iscoroutinefunction,
+        lambda value: inspect.iscoroutine(value) and inspect.getcoroutinestate(value) == inspect.CORO_CREATED,
+        "in an ordinary test measure an ordinary function that runs it, as in nsight(lambda: asyncio.run(f(x)))",
+    ),
+    _Deferred(
+        "generator",
+        inspect.isgeneratorfunction,
+        lambda value: inspect.isgenerator(value) and inspect.getgeneratorstate(value) == inspect.GEN_CREATED,
+        "measure an ordinary function that runs it to its end, as in nsight(lambda: list(f(x)))",
+    ),
+)
+
+
+def explain_deferred(function: Callable[..., object]) -> str:
+    """Why a coroutine or generator function cannot be measured, "" if it is none: its call runs nothing."""
     name = getattr(function, "__name__", type(function).__name__)
-    return (
-        f"{name} is a coroutine function, whose call runs nothing: in an ordinary test measure an ordinary "
-        "function that runs it, as in nsight(lambda: asyncio.run(f(x)))"
-    )
+    for one in _DEFERRED:
+        if any(map(one.is_function, (function, type(function).__call__))):
+            return f"{name} is a {one.kind} function, whose call runs nothing: {one.remedy}"
+    return ""
+
+
+def _check_result(result: T) -> T:
+    """Refuses the result of a call whose work is still to be done.
+
+    Raises:
+        TypeError: it is a coroutine or a generator that has not begun.
+    """
+    __tracebackhide__ = True
+    for one in _DEFERRED:
+        if one.has_not_begun(result):
+            # Python would warn that it was never awaited, beside this error.
+            cast("Any", result).close()
+            raise TypeError(
+                "nsight(...) cannot measure what it was given: its call returned a "
+                f"{one.kind} that has not begun: {one.remedy}"
+            )
+    return result
 
 
 def _check_function(function: object) -> None:
     """Refuses what is nothing to measure, with or without --nsight.
 
     Raises:
-        TypeError: it cannot be called, or is a coroutine function.
+        TypeError: it cannot be called, or is a coroutine or generator function.
     """
     __tracebackhide__ = True
     if not callable(function):
@@ -200,7 +252,7 @@ def _check_function(function: object) -> None:
             f"nsight(...) was given a {type(function).__name__} instead of a function: pass the function and "
             "its arguments apart, as in nsight(f, x), and not the result of a call, nsight(f(x))"
         )
-    if why := explain_coroutine(function):
+    if why := explain_deferred(function):
         raise TypeError(f"nsight(...) cannot measure what it was given: {why}")
 
 

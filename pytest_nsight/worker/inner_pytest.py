@@ -27,7 +27,7 @@ from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
 from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, NEVER_CALLED, CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
-from pytest_nsight.worker.fixture import Nsight, explain_coroutine
+from pytest_nsight.worker.fixture import Nsight, explain_deferred
 from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
@@ -189,7 +189,7 @@ class Worker:
             fixture = arguments.get("nsight")
             if isinstance(fixture, Nsight) and not fixture.is_used:
                 warnings.warn(NEVER_CALLED, pytest.PytestWarning, stacklevel=1)
-            if why := explain_coroutine(pyfuncitem.obj):
+            if why := explain_deferred(pyfuncitem.obj):
                 # A plugin has run it, such as anyio's.
                 pytest.fail(f"the test cannot be measured as a whole: {why}", pytrace=False)
             self._is_repeating = True

@@ -162,6 +162,26 @@ async def test_measures(nsight):
 
 
 @pytest.mark.slow
+def test_a_call_that_returns_a_coroutine_is_told_what_to_measure(gate: Gate) -> None:
+    body = """
+async def work(x):
+    square(x)
+
+@pytest.mark.nsight
+def test_returns(nsight):
+    nsight(lambda: work(torch.ones(8)))
+"""
+
+    result = gate("--nsight-save", "--nsight-runs=1", body=body)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(
+        ["E *TypeError: nsight(...) cannot measure *returned a coroutine that has not begun: *"]
+    )
+    assert "operator ran" not in result.stdout.str()
+
+
+@pytest.mark.slow
 def test_claims_are_of_gpu_kernels_and_do_not_fail_where_none_was_measured(gate: Gate) -> None:
     result = gate("-v", "-k", "test_claims_of_a_gpu", body=BODY.replace("kernels=1", "kernels=['mul']"))
 

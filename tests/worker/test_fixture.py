@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 import pytest
 
@@ -39,6 +39,54 @@ def test_a_coroutine_function_is_refused_with_what_to_measure_instead(function: 
         Nsight(PlainMeasurement())(function)
     with pytest.raises(TypeError, match=said):
         Nsight(PlainMeasurement()).pedantic(function)
+
+
+class Numbers:
+    def __call__(self) -> Iterator[int]:
+        yield 1
+
+    def numbers(self) -> Iterator[int]:
+        yield 1
+
+
+@pytest.mark.parametrize("function", [Numbers(), Numbers().numbers, functools.partial(Numbers().numbers)])
+def test_a_generator_function_is_refused_with_what_to_measure_instead(function: Callable[[], object]) -> None:
+    said = r"is a generator function, whose call runs nothing: .* as in nsight\(lambda: list\(f\(x\)\)\)"
+
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement())(function)
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement()).pedantic(function)
+
+
+@pytest.mark.parametrize(
+    ("function", "kind", "instead"),
+    [
+        (lambda: Service().work(), "coroutine", r"asyncio\.run\(f\(x\)\)"),
+        (lambda: Numbers().numbers(), "generator", r"list\(f\(x\)\)"),
+    ],
+)
+@pytest.mark.filterwarnings("error")
+def test_a_returned_coroutine_or_generator_that_has_not_begun_is_refused(
+    function: Callable[[], object], kind: str, instead: str
+) -> None:
+    said = rf"its call returned a {kind} that has not begun: .* as in nsight\(lambda: {instead}\)"
+
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement())(function)
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement()).pedantic(function)
+    with pytest.raises(TypeError, match=said):
+        Nsight(PlainMeasurement()).pedantic(function, setup=lambda: None)
+
+
+def test_a_generator_that_has_begun_is_a_result_like_others() -> None:
+    def begin() -> Iterator[int]:
+        numbers = Numbers().numbers()
+        next(numbers)
+        return numbers
+
+    assert list(Nsight(PlainMeasurement())(begin)) == []
 
 
 def test_a_class_and_what_runs_a_coroutine_are_measured() -> None:
