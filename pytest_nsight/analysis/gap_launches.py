@@ -9,6 +9,7 @@ import numpy as np
 
 from pytest_nsight.analysis.host_waits import flag_calls, is_copy_call
 from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.model.api_calls import launches_one_kernel
 from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.attribution import NO_CALL
@@ -60,11 +61,6 @@ class Gaps:
     is_first: Flags
 
 
-def is_kernel_launch(name: str) -> bool:
-    """Whether a CUDA or HIP call of this name launches one kernel."""
-    return "Launch" in name and "Graph" not in name
-
-
 def find_launches(trace: Trace, device: Ints, idle: TimeSet, *, before: bool = False) -> Ints:
     """The launch that ends each gap, or the one whose end begins it; NO_LAUNCH where there is none.
 
@@ -103,7 +99,7 @@ def describe_gaps(trace: Trace, threads: HostThreads, gaps: TimeSet, launch: Int
         thread=threads.of_call[call],
         called_ns=trace.calls.start_ns[call],
         returned_ns=np.minimum(trace.calls.end_ns[call], end_ns),
-        is_kernel=flag_calls(trace, is_kernel_launch)[call],
+        is_kernel=flag_calls(trace, launches_one_kernel)[call],
         is_first=_flag_first(trace, launch),
     )
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from pytest_nsight.analysis.host_waits import flag_calls
-from pytest_nsight.model.api_calls import flag_captured, function_name, launches_kernel
+from pytest_nsight.model.api_calls import flag_captured, function_name, launches_one_kernel
 from pytest_nsight.model.sorted_keys import rank_groups
 from pytest_nsight.model.trace import COMPUTE_KINDS, Flags, Trace
 from pytest_nsight.model.units import count
@@ -32,7 +32,7 @@ def note_lost_kernels(trace: Trace, details: LaunchDetails) -> tuple[str, ...]:
     """
     if not any(shape.kind in COMPUTE_KINDS for shape in trace.shapes):
         return ()
-    is_launching = flag_calls(trace, lambda name: launches_kernel(name) and "Graph" not in name)
+    is_launching = flag_calls(trace, launches_one_kernel)
     has_work = np.zeros(len(trace.calls), np.bool_)
     has_work[details.call[details.call != NO_CALL]] = True
     lacking = is_launching & ~has_work & ~flag_captured(trace.calls, trace.strings)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from pytest_nsight.analysis.gap_launches import is_kernel_launch
 from pytest_nsight.analysis.host_waits import flag_calls
 from pytest_nsight.compare.sources import TraceSource
+from pytest_nsight.model.api_calls import launches_one_kernel
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import COMPUTE_KINDS, Trace
 from pytest_nsight.model.units import count
@@ -39,7 +39,7 @@ def _describe_loss(trace: Trace) -> str:
     """What says that a trace lost its kernels or never had any, "" where it has some or needs none."""
     if not len(trace.launches):
         return trace.notes[-1] if trace.notes else "the recording holds no launch"
-    launching = int(flag_calls(trace, is_kernel_launch).sum())
+    launching = int(flag_calls(trace, launches_one_kernel).sum())
     if launching and not any(shape.kind in COMPUTE_KINDS for shape in trace.shapes):
         calls = count(launching, "call that launches a kernel", "calls that launch kernels")
         return f"the recording holds {calls} but no kernel: the profiler lost them; record it again"

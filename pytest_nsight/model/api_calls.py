@@ -18,6 +18,15 @@ def launches_kernel(call: str) -> bool:
     return "Launch" in call and "HostFunc" not in call
 
 
+def launches_one_kernel(call: str) -> bool:
+    """Whether a function of this name launches a kernel, and no graph of them.
+
+    Args:
+        call: as a profiler spells it.
+    """
+    return launches_kernel(call) and "Graph" not in call
+
+
 def function_name(name: str) -> str:
     """The name of a function of CUDA's API without "_v3020", the version that nsys and CUPTI append."""
     head, separator, version = name.rpartition("_v")

@@ -149,7 +149,7 @@ class ActivityRecorder:
         self._switch("cuptiActivityDisable", self._kinds)
 
     def resume(self) -> None:
-        """Records again; a graph that was made meanwhile does not show its nodes.
+        """Records again.
 
         Raises:
             CuptiError: CUPTI refuses.
