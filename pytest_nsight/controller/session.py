@@ -256,7 +256,9 @@ class NsightSession:
         timed: TimedSource = LiveSource(session, watch)
         if self._worker_gpus or any(case.ranks > 1 for case in cases):
             timed = ParallelSource(session, watch, cases, self._worker_gpus, [gpu.uuid for gpu in self._gpus])
-        return IdentifyingSource(IdentityPass(session, watch), timed) if plan.has_identity_pass else timed
+        if not plan.has_identity_pass:
+            return timed
+        return IdentifyingSource(IdentityPass(session, watch, get_ready=timed.get_ready), timed)
 
     def _live_session(self, cases: Sequence[Case], trees: Sequence[Tree]) -> LiveSession:
         """What all workers have in common."""

@@ -22,7 +22,7 @@ from pytest_nsight.controller.option_values import (
     positive,
     refuse_empty,
 )
-from pytest_nsight.controller.workers.gpu_assignment import ALL_GPUS
+from pytest_nsight.controller.workers.gpu_assignment import taken_workers
 from pytest_nsight.gate.shard_file import Shard, ShardBy
 from pytest_nsight.judge.looks import SAVED_AT_ONCE
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS
@@ -41,8 +41,6 @@ _REPORT_OPTIONS = ("json", "markdown", "html")
 
 SCRIPT = pytest.StashKey[Script]()
 """Where the plugin of `pytest-nsight run` puts what it measures."""
-
-_WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +149,7 @@ def read_settings(config: pytest.Config) -> Settings:
     shard = parse_shard(config.getoption("nsight_shard"), given("shard_by") or ShardBy.DURATION.value)
     if shard is not None and shard.by is ShardBy.DURATION:
         refuse_other_divider(config)
-    workers, most_workers = config.stash.get(_WORKERS, (1, None))
+    workers, most_workers = taken_workers(config)
     return Settings(
         root=config.rootpath,
         collector=collector,
@@ -216,29 +214,6 @@ def _refuse_combinations(config: pytest.Config) -> None:
         if getattr(config.option, option, False):
             name = f"--setup-{option.removeprefix('setup')}"
             raise UsageError(f"{name} runs no test, so nothing can be measured; run it without --nsight")
-
-
-def take_workers(config: pytest.Config) -> None:
-    """Reads pytest-xdist's -n and takes it back: the tests are not distributed, their measuring is.
-
-    Raises:
-        pytest.UsageError: workers on other machines are asked for.
-    """
-    option = config.option
-    # By its options: its name differs with how it was loaded.
-    if not hasattr(option, "numprocesses") or not hasattr(option, "tx"):
-        return
-    if hasattr(config, "workerinput"):
-        raise pytest.UsageError("--nsight reached a worker of pytest-xdist; start pytest with -n, not its workers")
-    if option.tx and not option.numprocesses:
-        raise pytest.UsageError("--tx with --nsight: tests are measured on this machine only; give -n instead")
-    most = option.maxprocesses or None
-    if option.numprocesses in ("auto", "logical"):
-        config.stash[_WORKERS] = (ALL_GPUS, most)
-    else:
-        wanted = option.numprocesses or 1
-        config.stash[_WORKERS] = (min(wanted, most or wanted), None)
-    option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
 
 
 def _start(config: pytest.Config, given: GivenValues, name: str) -> Path:

@@ -40,33 +40,26 @@ def test_each_process_has_enough_to_do_and_cpus_to_do_it_with(number: int, cpus:
 class Calls:
     """A source that notes what it is asked for."""
 
-    def __init__(self, name: str, calls: list[tuple[object, ...]]) -> None:
+    def __init__(self, name: str, calls: list[tuple[str, str, int]]) -> None:
         self._name, self._calls = name, calls
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[()]:
         self._calls.append((self._name, assignment.tree, len(upcoming)))
         return ()
 
-    def get_ready(self, upcoming: Sequence[Assignment]) -> None:
-        self._calls.append((self._name, "get ready", [one.tree for one in upcoming]))
-
     def close(self) -> None:
-        pass
+        self._calls.append((self._name, "close", 0))
 
 
-def test_the_first_timed_process_gets_ready_beside_the_pass() -> None:
-    calls: list[tuple[object, ...]] = []
+def test_an_assignment_says_which_source_runs_it_and_both_are_closed() -> None:
+    calls: list[tuple[str, str, int]] = []
     source = IdentifyingSource(Calls("pass", calls), Calls("timed", calls))
-    passes = [Assignment(("a",), tree=tree, identifies=True) for tree in (OTHER_TREE, "")]
 
-    source.execute(passes[0], [passes[1], Assignment((), tree=OTHER_TREE), Assignment(())])
-    source.execute(Assignment(("a",)), [])
+    source.execute(Assignment(("a",), tree=OTHER_TREE, identifies=True), [Assignment(())])
+    source.execute(Assignment(("a",)))
+    source.close()
 
-    assert calls == [
-        ("timed", "get ready", [OTHER_TREE, ""]),
-        ("pass", OTHER_TREE, 3),
-        ("timed", "", 0),
-    ]
+    assert calls == [("pass", OTHER_TREE, 1), ("timed", "", 0), ("pass", "close", 0), ("timed", "close", 0)]
 
 
 class Passes:

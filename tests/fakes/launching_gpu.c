@@ -1,5 +1,6 @@
 /* A CUPTI and a CUDA driver in one library: launches that a test asks for call back and leave records, as CUDA 13.0's
    headers lay them out. Nothing runs. Tests set REFUSES to make the subscription fail, and LOSES to leave records out. */
+#include <elf.h>
 #include <stdint.h>
 #include <stdlib.h>
 #include <string.h>
@@ -17,6 +18,7 @@ static int count;
 static uint64_t now = 1000;
 static uint32_t correlation;
 static int parameter_sizes[3] = {8, 8, 4};
+static uint16_t registers;
 
 typedef struct {
   uint32_t site; const char *function; const void *parameters; void *returned; const char *symbol; void *context;
@@ -62,8 +64,24 @@ static void call(uint32_t number, uint32_t site, const void *parameters) {
   if (subscriber) subscriber(0, 1, number, &data);
 }
 
+/* Attribute 0x2f of .nv.info names a symbol and its registers. A module here has one kernel. */
+static uint16_t read_registers(const char *image) {
+  const Elf64_Ehdr *head = (const void *)image;
+  const Elf64_Shdr *sections = (const void *)(image + head->e_shoff);
+  const char *names = image + sections[head->e_shstrndx].sh_offset;
+  for (int number = 0; number < head->e_shnum; ++number) {
+    const unsigned char *at = (const unsigned char *)image + sections[number].sh_offset;
+    const unsigned char *end = at + sections[number].sh_size;
+    if (strcmp(names + sections[number].sh_name, ".nv.info")) continue;
+    for (; at < end; at += 4 + (at[0] == 4 ? at[2] + 256 * at[3] : 0))
+      if (at[1] == 0x2f) return at[8];
+  }
+  return 0;
+}
+
 int fake_load(uint64_t module, const void *image) {
   struct { uint64_t *module; const void *image; } parameters = {&module, image};
+  registers = read_registers(image);
   ++correlation;
   call(19, 0, &parameters);
   call(19, 1, &parameters);
@@ -88,6 +106,7 @@ int fake_launch(uint64_t module, uint32_t grid, uint64_t x, uint64_t y, int n) {
   record = records[count++];
   memset(record, 0, RECORD_BYTES);
   put(record, 0, &kind, 4);
+  put(record, 6, &registers, 2);
   put(record, 16, &begin, 8);
   put(record, 24, &end, 8);
   put(record, 48, &stream, 4);

@@ -17,7 +17,8 @@ from pytest_nsight.worker.nvrtc import compile_source
 from tests.protocol.test_fixed_memory import is_allowed
 from tests.toolchain import require_gcc, require_nvrtc
 
-pytestmark = pytest.mark.long
+pytestmark = pytest.mark.slow
+long = pytest.mark.long
 
 SOURCE = Path(__file__).parents[1] / "fakes/launching_gpu.c"
 
@@ -37,6 +38,8 @@ if os.environ.get("SHARES"):
     pytest_nsight.controller.workers.identity_pass._CPUS_PER_PROCESS = 1
     pytest_nsight.controller.workers.identity_pass._CASES_PER_PROCESS = 4
     os.sched_getaffinity = lambda process: {0, 1}
+if os.environ.get("EIGHT_CPUS"):
+    os.sched_getaffinity = lambda process: set(range(8))
 
 # As if there were a GPU, whose kernels the clock collector times.
 pytest_nsight.controller.session_plan.gpu_names = lambda: ("fake",)
@@ -93,6 +96,31 @@ def test_random(nsight):
 def test_changing(nsight):
     grids = iter(range(1, 10_000))
     nsight(lambda: launch(grid=next(grids)))
+"""
+
+WAITING_CASES = """
+import time
+
+EVENTS = os.environ["EVENTS"]
+
+def imports():
+    with open(EVENTS) as file:
+        return file.read().split().count("timed")
+
+is_pass = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:False"
+with open(EVENTS, "a") as file:
+    print("pass" if is_pass else "timed", file=file)
+
+@pytest.mark.nsight
+def test_waiting(nsight):
+    nsight(launch)
+    # The first one is the outer pytest.
+    deadline = time.monotonic() + 20
+    while is_pass and imports() < 3 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    if is_pass:
+        with open(EVENTS, "a") as file:
+            print("end-after", imports(), file=file)
 """
 
 Gate = Callable[..., "Session"]
@@ -202,6 +230,7 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
     assert "OF THIS TREE" in verified.stdout
 
 
+@long
 def test_what_another_version_has_read_is_timed_and_no_pass_runs(gate: Gate, pytester: pytest.Pytester) -> None:
     gate("--nsight-save", "--nsight-runs=3")
     (stored,) = pytester.path.glob("baselines/*/test_case.json")
@@ -218,6 +247,7 @@ def test_what_another_version_has_read_is_timed_and_no_pass_runs(gate: Gate, pyt
     assert not list(newest.glob("identity-*"))
 
 
+@long
 @pytest.mark.parametrize(
     ("spoiled", "identical", "cause"),
     [
@@ -236,6 +266,7 @@ def test_what_is_touched_is_timed_and_says_what_changed(
     assert cause in checked.sentences["test_touched"]
 
 
+@long
 def test_the_option_and_the_setting_turn_it_off(gate: Gate, pytester: pytest.Pytester) -> None:
     gate("--nsight-save", "--nsight-runs=1")
 
@@ -244,6 +275,7 @@ def test_the_option_and_the_setting_turn_it_off(gate: Gate, pytester: pytest.Pyt
     assert gate().identical
 
 
+@long
 @pytest.mark.parametrize(
     ("fault", "note"),
     [
@@ -264,6 +296,7 @@ def test_a_pass_that_fails_is_a_note_and_all_is_timed(
     assert len(checked.verdicts) == 11
 
 
+@long
 def test_a_pass_of_two_processes_finds_the_same_and_loses_no_more_than_the_case_that_kills_one(
     gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -284,10 +317,32 @@ def test_a_pass_of_two_processes_finds_the_same_and_loses_no_more_than_the_case_
     assert poisoned.code == pytest.ExitCode.TESTS_FAILED
 
 
-def test_of_two_trees_what_is_identical_is_not_timed(gate: Gate, pytester: pytest.Pytester) -> None:
+def commit_all(folder: Path) -> None:
     who = ("-c", "user.name=n", "-c", "user.email=e@example.org")
     for arguments in (("init", "-b", "main"), ("add", "--all"), ("commit", "-m", "a commit")):
-        subprocess.run(["git", *who, *arguments], cwd=pytester.path, check=True, capture_output=True)
+        subprocess.run(["git", *who, *arguments], cwd=folder, check=True, capture_output=True)
+
+
+def test_a_timed_process_of_each_tree_gets_ready_while_the_pass_runs(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    events = tmp_path / "events"
+    monkeypatch.setenv("EVENTS", str(events))
+    monkeypatch.setenv("EIGHT_CPUS", "1")
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + WAITING_CASES)
+    commit_all(pytester.path)
+
+    checked = gate("--nsight-against=HEAD")
+
+    assert "test_waiting" in checked.identical, checked.said
+    ended = [line.split()[1] for line in events.read_text().splitlines() if line.startswith("end-after")]
+    assert ended == ["3", "3"], events.read_text()
+
+
+@long
+def test_of_two_trees_what_is_identical_is_not_timed(gate: Gate, pytester: pytest.Pytester) -> None:
+    commit_all(pytester.path)
 
     checked = gate("--nsight-against=HEAD")
 

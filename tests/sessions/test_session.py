@@ -191,3 +191,17 @@ def test_a_fixture_that_fails_at_its_end_after_a_marked_test_is_an_error(
 
     result.assert_outcomes(passed=3, errors=1)
     result.stdout.fnmatch_lines(["*ERROR at teardown of test_op*", "*OSError: no end*"])
+
+
+LOADING = """
+import sys
+
+@pytest.mark.nsight(rounds=3)
+def test_loaded(nsight):
+    nsight(square, torch.ones(4))
+    assert not {"scipy", "pandas"} & set(sys.modules)
+"""
+
+
+def test_a_worker_loads_nothing_that_only_judging_needs(gate: Gate) -> None:
+    gate(body=LOADING).assert_outcomes(passed=1)

@@ -41,15 +41,26 @@ _MOST_IN_VAIN = 3
 class IdentityPass:
     """Identifies the launches of cases in fresh processes."""
 
-    def __init__(self, session: LiveSession, watch: Callable[[Progress], None], *, started: int = 0) -> None:
+    def __init__(
+        self,
+        session: LiveSession,
+        watch: Callable[[Progress], None],
+        *,
+        get_ready: Callable[[Sequence[Assignment]], None] = lambda _: None,
+        started: int = 0,
+    ) -> None:
         """Prepares a source.
 
         Args:
             session: what all workers have in common.
             watch: called whenever a worker has moved on.
+            get_ready: called all the while with the assignments that are timed next; starts at most one of their
+                processes at a time.
             started: its workers that have been started before in the session's folder.
         """
         self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=_PREFIX, started=started)
+        self._get_ready = get_ready
+        self._timed_next: Sequence[Assignment] = ()
         self._found: dict[str, tuple[MeasuredProcess, ...]] = {}
 
     @property
@@ -64,9 +75,11 @@ class IdentityPass:
 
         Args:
             assignment: the cases of one tree.
-            upcoming: the next calls'. The passes of two trees run beside one another.
+            upcoming: the next calls'. The passes of two trees run beside one another, and the processes of the
+                first timed runs get ready beside them.
         """
         if assignment.tree not in self._found:
+            self._timed_next = [one for one in upcoming if not one.identifies]
             passes = [assignment, *(one for one in upcoming if one.identifies)]
             cpus = len(os.sched_getaffinity(0))
             shares = [replace(one, cases=share) for one in passes for share in share_out(one.cases, cpus)]
@@ -91,7 +104,7 @@ class IdentityPass:
                     running[worker] = len(assignment.cases)
                     processes.enter_context(worker.process)
                     worker.release(assignment)
-                codes = self._starter.follow_together(running)
+                codes = self._starter.follow_together(running, lambda: self._get_ready(self._timed_next))
             ended = zip(running, assignments, codes, strict=True)
             return tuple(_read(worker.folder, assignment, code) for worker, assignment, code in ended)
         except (CollectorError, RecordingError) as error:
@@ -102,7 +115,7 @@ class IdentityPass:
                 shorten(worker.folder / WORKER_LOG)
 
     def close(self) -> None:
-        """Does nothing: no process is prepared beside this one."""
+        """Does nothing: what gets ready beside it is for others to end."""
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
@@ -119,13 +132,13 @@ class TimedSource(Source, Protocol):
     """A source of timed runs, whose processes can get ready before they are wanted."""
 
     def get_ready(self, upcoming: Sequence[Assignment]) -> None:
-        """Starts the process of the first of these assignments, if that can be done beside others."""
+        """Starts a process for one of these assignments that has none, if that can be done beside others."""
 
 
 class IdentifyingSource:
     """A source of runs that begins with an identity pass."""
 
-    def __init__(self, identity_pass: Source, timed: TimedSource) -> None:
+    def __init__(self, identity_pass: Source, timed: Source) -> None:
         self._identity_pass = identity_pass
         self._timed = timed
 
@@ -135,10 +148,8 @@ class IdentifyingSource:
         Raises:
             CollectorError: nothing of a timed run can be used.
         """
-        if not assignment.identifies:
-            return self._timed.execute(assignment, upcoming)
-        self._timed.get_ready([one for one in upcoming if not one.identifies])
-        return self._identity_pass.execute(assignment, upcoming)
+        source = self._identity_pass if assignment.identifies else self._timed
+        return source.execute(assignment, upcoming)
 
     def close(self) -> None:
         """Ends the processes that were prepared for a further call, because none will come."""

@@ -66,6 +66,7 @@ class LiveSource:
         self._has_read = False
         self._most_cases = self._unread_alone = 0
         self._measures_again = measures_again
+        self._may_get_ready = True
         self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
@@ -135,12 +136,15 @@ class LiveSource:
         """Starts a process that gets ready while others run; does nothing if the CPU is measured.
 
         Args:
-            upcoming: the next calls'.
+            upcoming: the next calls'. Called again, it starts the next one of their processes.
         """
-        if not self._collector.times_cpu:
+        if self._collector.times_cpu or not self._may_get_ready:
+            return
+        try:
+            self._pool.fill(upcoming)
+        except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
-            with contextlib.suppress(CollectorError):
-                self._pool.fill(upcoming)
+            self._may_get_ready = False
 
     def close(self) -> None:
         """Ends the processes that wait for an assignment that will not come."""

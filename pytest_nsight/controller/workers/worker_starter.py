@@ -185,11 +185,14 @@ class WorkerStarter:
         look_ahead(worker.tail, worker.advance())
         return worker.end()
 
-    def follow_together(self, running: Mapping[PrewarmedWorker, int]) -> list[int | None]:
+    def follow_together(
+        self, running: Mapping[PrewarmedWorker, int], look_ahead: Callable[[], None] = lambda: None
+    ) -> list[int | None]:
         """Waits for the end of all workers and reports their progress as that of one.
 
         Args:
             running: worker that has its assignment -> cases in it.
+            look_ahead: called all the while.
 
         Returns:
             Their exit codes; None of each if the user's interrupt ended them.
@@ -205,6 +208,7 @@ class WorkerStarter:
                 done, total = sum(one.progress.done for one in workers), sum(running.values())
                 first = workers[0].progress.run
                 self.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
+                look_ahead()
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             for one in workers:
