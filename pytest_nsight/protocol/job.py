@@ -85,11 +85,13 @@ class TreeMapping:
     shared: tuple[str, ...]
 
     def owns(self, path: str) -> bool:
-        """Whether a path lies in the user's tree, and not in what both trees share."""
-        if _is_below(os.path.abspath(path), self.shared):
-            return False
+        """Whether a path leads into the user's tree, and not into what both trees share."""
         real = os.path.realpath(path)
-        return _is_below(real, (self.root,)) and not _is_below(real, self.shared)
+        if not _is_below(real, (self.root,)) or _is_below(real, self.shared):
+            return False
+        place = os.path.abspath(path)
+        # What a virtual environment links to is shared; an absolute link in the other tree leads out of it.
+        return _is_below(place, (self.tree,)) or not _is_below(place, self.shared)
 
     def map(self, path: str) -> str:
         """The place of a path in the other tree; a path outside the user's tree stays."""

@@ -5,6 +5,7 @@ Tests may be missing there, and new ones exist. Nothing may be imported from the
 
 from __future__ import annotations
 
+import filecmp
 import importlib
 import importlib.abc
 import os
@@ -18,10 +19,10 @@ from types import ModuleType
 
 import pytest
 
+from pytest_nsight.protocol.installed_copies import equal_files, installed_copies
 from pytest_nsight.protocol.job import TreeMapping
 from pytest_nsight.protocol.manifest_events import Journal, WrongImport
 from pytest_nsight.protocol.mark import is_marked
-from pytest_nsight.worker.installed_copies import installed_copies
 
 _INSTRUMENT = "pytest_nsight"
 """Measures both trees with the same code, even where the trees hold versions of it."""
@@ -124,10 +125,19 @@ class RedirectingFinder(importlib.abc.MetaPathFinder):
 def find_wrong_imports(mapping: TreeMapping) -> Iterator[WrongImport]:
     """All modules that this process imported from the user's tree or from an installed copy of it."""
     copies = frozenset(installed_copies(mapping.root, mapping.owns))
+    sources = dict(equal_files(mapping.root, mapping.owns))
     for name, module in sorted(sys.modules.items()):
         fields = getattr(module, "__dict__", {})
         file = fields.get("__file__") if isinstance(fields, Mapping) else None
         if not isinstance(file, str) or name.partition(".")[0] == _INSTRUMENT:
             continue
-        if mapping.owns(file) or os.path.realpath(file) in copies:
+        real = os.path.realpath(file)
+        source = sources.get(real, "")
+        # What both trees have alike may come from anywhere.
+        is_other = bool(source) and not _are_equal(source, mapping.map(source))
+        if is_other or mapping.owns(file) or real in copies:
             yield WrongImport(name, file)
+
+
+def _are_equal(one: str, other: str) -> bool:
+    return os.path.isfile(other) and filecmp.cmp(one, other, shallow=False)

@@ -9,6 +9,7 @@ import pytest
 from pytest_nsight.baselines.failed_saves import FailedSave, store_failed_saves
 from pytest_nsight.baselines.store import load, save
 from pytest_nsight.cli import main
+from pytest_nsight.controller.commands import baselines_command
 from tests.baselines.examples import run
 
 pytestmark = pytest.mark.slow
@@ -70,6 +71,23 @@ def test_prune_names_the_cases_without_a_test_and_removes_none(
         "nothing was removed; to remove them, add --delete",
     ]
     assert stored(project) == before
+
+
+@pytest.mark.slow
+def test_prune_keeps_what_may_have_these_parameters_on_another_machine(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = KEPT.replace("[1]", "[cuda]")
+    save(project / "baselines", MODEL, [run(9, other)])
+
+    assert main(["baselines", "prune", "--delete"]) == 0
+
+    assert f"1 case kept, as the test has other parameters on this machine: {other}" in capsys.readouterr().out
+    assert other in stored(project)
+
+    monkeypatch.setattr(baselines_command, "measured_product", lambda: "NVIDIA H200")
+    assert main(["baselines", "prune", "--delete"]) == 0
+    assert other not in stored(project)
 
 
 @pytest.mark.slow

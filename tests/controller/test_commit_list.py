@@ -45,9 +45,56 @@ def test_a_line_begins_after_good_ends_with_bad_and_counts_a_merge_once(reposito
     assert line.bad.hash == bad
     merge = line.commits[1]
     assert merge.parents == (second, tip)
-    assert line.fork_of(merge) == good
-    assert line.fork_of(line.bad) == ""
+    assert line.branch_of(merge, line.commits[0]) == (good, tip)
+    assert line.branch_of(line.bad, merge) is None
     assert line.revision(merge).commit == merge.hash
+
+
+def test_commits_that_do_not_contain_good_are_left_out(repository: Path) -> None:
+    root = commit(repository, "root")
+    git(repository, "checkout", "--quiet", "-b", "branch")
+    good = commit(repository, "released on a branch")
+    git(repository, "checkout", "--quiet", "main")
+    commit(repository, "older than the release")
+    beside = commit(repository, "beside the release")
+    git(repository, "merge", "--quiet", "--no-ff", "--message", "merges", "branch")
+    commit(repository, "last")
+
+    line = list_commits(repository, good, "main")
+
+    assert [one.subject for one in line.commits] == ["merges", "last"]
+    # GOOD is on the merge's second side, so the first one is what is new to it.
+    assert line.branch_of(line.commits[0], line.good) == (root, beside)
+
+
+def test_a_branch_that_took_good_in_is_searched_after_it(repository: Path) -> None:
+    commit(repository, "root")
+    git(repository, "checkout", "--quiet", "-b", "branch")
+    commit(repository, "without good")
+    git(repository, "checkout", "--quiet", "main")
+    good = commit(repository, "good")
+    git(repository, "checkout", "--quiet", "branch")
+    git(repository, "merge", "--quiet", "--no-ff", "--message", "takes good in", "main")
+    tip = commit(repository, "after it")
+
+    line = list_commits(repository, good, tip)
+
+    assert [one.subject for one in line.commits] == ["takes good in", "after it"]
+
+
+def test_a_shallow_clone_has_a_sentence_of_its_own(
+    repository: Path, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    old = commit(repository, "old")
+    git(repository, "tag", "v1")
+    commit(repository, "new")
+    commit(repository, "newest")
+    clone = tmp_path_factory.mktemp("shallow") / "clone"
+    git(repository, "clone", "--quiet", "--depth=1", f"file://{repository}", str(clone))
+    git(clone, "fetch", "--quiet", "--depth=1", "origin", "tag", "v1")
+
+    with pytest.raises(UsageError, match=r"clone is shallow.*git fetch --unshallow --tags"):
+        list_commits(clone, old, "HEAD")
 
 
 def test_what_is_no_line_of_commits_is_one_sentence(

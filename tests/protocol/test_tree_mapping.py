@@ -80,6 +80,15 @@ def test_an_entry_of_sys_path_leads_to_the_other_tree(trees: TreeMapping) -> Non
     assert run(trees, "print(wrong())", path=(source,)) == ["[]"]
 
 
+def test_an_absolute_link_in_the_other_tree_does_not_lead_back(trees: TreeMapping) -> None:
+    for tree in (trees.root, trees.tree):
+        Path(tree, "linked").symlink_to(Path(trees.root, "src/ops"))
+
+    printed = run(trees, "import linked.part; print(linked.part.PLACE, wrong())", path=(trees.root,))
+
+    assert printed == ["root/.nsight/s/against []"]
+
+
 def test_the_finder_of_an_editable_install_leads_to_the_other_tree(trees: TreeMapping) -> None:
     before = EDITABLE.format(folder=str(Path(trees.root, "src/ops")))
 
@@ -175,6 +184,32 @@ def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: TreeMapping, tm
     printed = run(trees, "import ops, other; print(wrong())", path=(str(site),))
 
     assert printed == [f"[('ops', {str(site / 'ops.py')!r})]"]
+
+
+@pytest.mark.parametrize(
+    ("installed", "here", "there", "leaks"),
+    [
+        pytest.param("new", "new", "old", ["kern"], id="built from this tree"),
+        pytest.param("new", "new", None, ["kern"], id="new in this tree"),
+        pytest.param("same", "same", "same", [], id="alike in both"),
+        pytest.param("released", "new", "old", [], id="a dependency of another version"),
+    ],
+)
+def test_a_wheel_of_a_project_below_the_top_is_a_copy_if_the_trees_differ_in_it(
+    trees: TreeMapping, tmp_path: Path, installed: str, here: str, there: str | None, leaks: list[str]
+) -> None:
+    site = install(tmp_path, "kern", ["kern/__init__.py"], None)
+    (site / "kern/__init__.py").write_text(f"TEXT = {installed!r}")
+    for tree, text in ((trees.root, here), (trees.tree, there)):
+        module = Path(tree, "python/src/kern/__init__.py")
+        module.parent.mkdir(parents=True)
+        (module.parents[2] / "pyproject.toml").write_text('[project]\nname = "kern"\n')
+        if text is not None:
+            module.write_text(f"TEXT = {text!r}")
+
+    printed = run(trees, "import kern; print([name for name, _ in wrong()])", path=(str(site),))
+
+    assert printed == [str(leaks)]
 
 
 @pytest.mark.parametrize(

@@ -97,6 +97,26 @@ def begin_to_hang(folder: Path, marker: Path) -> subprocess.Popen[bytes]:
     return started
 
 
+def test_an_answer_that_could_not_be_written_is_refused_before_the_search(tmp_path: Path) -> None:
+    result = bisect(tmp_path, "HEAD~1", "HEAD", "-k", "test_work", "--json", "absent/answer.json")
+
+    assert result.returncode == 2
+    assert "--json absent/answer.json: there is no such folder" in result.stderr
+
+
+@pytest.mark.long
+def test_an_answer_whose_file_cannot_be_written_is_printed(tmp_path: Path) -> None:
+    folder = tmp_path / "repository"
+    make_repository(folder, 1, {0: {"src/ops.py": FUSED, "test_case.py": SUITE}, 1: {"src/ops.py": UNFUSED}})
+    (tmp_path / "answer.json").mkdir()
+
+    result = bisect(folder, "HEAD~1", "HEAD", "-k", "test_work", "--json", str(tmp_path / "answer.json"))
+
+    assert result.returncode != 0
+    assert "the first bad commit is" in result.stdout
+    assert "choose another place with --json" in result.stderr
+
+
 @pytest.mark.long
 def test_a_lost_fusion_among_commits_that_cannot_be_measured(tmp_path: Path) -> None:
     folder = tmp_path / "repository"

@@ -168,13 +168,14 @@ def test_a_skipped_case_with_stored_runs_is_named_and_fails_strict(
     monkeypatch.setenv("SKIP", "1")
 
     loose, strict = gate("--nsight-band=90%"), gate("--nsight-band=90%", *STRICT)
-    without = gate("--nsight-band=90%", *STRICT, "--deselect=test_case.py::test_stored[2]")
+    deselected = [f"--deselect=test_case.py::test_stored[{n}]" for n in (2, 3)]
+    without = gate("--nsight-band=90%", *STRICT, *deselected)
 
     for result in (loose, strict):
         said = " ".join(result.stdout.str().split())
-        assert (
-            "not checked: 1 case with stored runs of this model was skipped (test_case.py::test_stored[2]);" in said
-        )
+        what = "not checked: 1 case with stored runs of this model"
+        assert f"{what} was skipped (test_case.py::test_stored[2]); pytest -rs shows why" in said
+        assert f"{what} failed as xfail expects (test_case.py::test_stored[3]); pytest -rx shows why" in said
     assert (loose.ret, strict.ret) == (pytest.ExitCode.OK, pytest.ExitCode.TESTS_FAILED)
     assert "not checked" not in without.stdout.str()
 

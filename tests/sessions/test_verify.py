@@ -116,6 +116,15 @@ def test_the_tree_may_be_given_from_anywhere(copies: tuple[Path, Path], start: s
     assert "NOT PROVED: its tests import project/src/ops.py here" in refused.stdout
 
 
+def test_a_folder_in_the_tree_is_not_the_tree_and_the_remedy_is_named(copies: tuple[Path, Path]) -> None:
+    session, tree = copies
+
+    result = pytest_nsight(tree / "project", "verify", str(session))
+
+    assert result.returncode == 1
+    assert f"{tree / 'project'} has none of the files; give the top folder of the tree with --tree" in result.stdout
+
+
 def test_a_changed_tree_is_another_whose_code_does_not_run(copies: tuple[Path, Path]) -> None:
     tree = copies[1] / "project"
     (tree / "src/ops.py").write_text(f"{OPS}\nopen('ran', 'w')\n")

@@ -117,22 +117,36 @@ def _describe_deselected(collected: Collected) -> str:
     return f"{which} deselected by {options or 'a conftest.py or a plugin'} ({name_cases(others)}); {remedy}"
 
 
-def describe_skipped(cases: Sequence[str]) -> tuple[str, ...]:
-    """A sentence for a session all of whose cases were skipped; none where there are no such cases."""
+def describe_skipped(cases: Sequence[str], *, expects_failures: bool) -> tuple[str, ...]:
+    """A sentence for a session all of whose cases were skipped; none where there are no such cases.
+
+    Args:
+        cases: their node ids.
+        expects_failures: whether some of them failed as their mark xfail expects.
+    """
     if not cases:
         return ()
     were = "was" if len(cases) == 1 else "were all"
-    measured = f"{count(len(cases), 'selected case')} {were} skipped ({name_cases(cases)})"
-    return (f"nothing was measured: {measured}; pytest -rs shows why",)
+    what, option = ("skipped or failed as xfail expects", "-rsx") if expects_failures else ("skipped", "-rs")
+    measured = f"{count(len(cases), 'selected case')} {were} {what} ({name_cases(cases)})"
+    return (f"nothing was measured: {measured}; pytest {option} shows why",)
 
 
-def describe_unchecked(cases: Sequence[str]) -> tuple[str, ...]:
-    """A sentence for skipped cases that have stored runs of the machine's model; none where there are none."""
-    if not cases:
-        return ()
-    were = "was" if len(cases) == 1 else "were"
-    skipped = f"{count(len(cases), 'case')} with stored runs of this model {were} skipped ({name_cases(cases)})"
-    return (f"not checked: {skipped}; pytest -rs shows why, and --deselect takes out what need not run here",)
+def describe_unchecked(skipped: Sequence[str], failed: Sequence[str]) -> tuple[str, ...]:
+    """Sentences on cases with stored runs of the machine's model that have no verdict; none where there are none.
+
+    Args:
+        skipped: those that were skipped.
+        failed: those that failed as xfail expects.
+    """
+    were = "was" if len(skipped) == 1 else "were"
+    kinds = ((skipped, f"{were} skipped", "-rs"), (failed, "failed as xfail expects", "-rx"))
+    return tuple(
+        f"not checked: {count(len(cases), 'case')} with stored runs of this model {what} ({name_cases(cases)}); "
+        f"pytest {option} shows why, and --deselect takes out what need not run here"
+        for cases, what, option in kinds
+        if cases
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -199,26 +213,26 @@ def find_unchecked(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
 def find_unsaved(state: GateState) -> tuple[str, ...]:
     """A sentence for a save that has skipped all cases."""
     skipped = _list_skipped(state)
-    return describe_skipped(tuple(skipped)) if len(skipped) == len(state.plan.case_ids) else ()
+    if len(skipped) < len(state.plan.case_ids):
+        return ()
+    return describe_skipped(tuple(skipped), expects_failures=any(skipped.values()))
 
 
-def _list_skipped(state: GateState) -> dict[str, tuple[SerialisedReport, ...]]:
-    return {case: reports for case in state.plan.case_ids if (reports := _read_skip(state, case))}
+def _list_skipped(state: GateState) -> dict[str, bool]:
+    """Case that was skipped -> whether it failed as xfail expects, which pytest reports as skipped, too."""
+    found = {case: _read_skip(state, case) for case in state.plan.case_ids}
+    return {case: any("wasxfail" in report for report in reports) for case, reports in found.items() if reports}
 
 
 def _describe_skipped(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
     """Sentences on skipped cases: if nothing was measured beside them, else on those with stored runs."""
     skipped = _list_skipped(state)
     if len(skipped) == len(state.plan.case_ids):
-        return describe_skipped(tuple(skipped))
+        return describe_skipped(tuple(skipped), expects_failures=any(skipped.values()))
     known = {run.subject.case for run in stored.all}
     return describe_unchecked(
-        [
-            case
-            for case, reports in skipped.items()
-            # An expected failure is reported as skipped, too.
-            if case in known and not any("wasxfail" in report for report in reports)
-        ]
+        [case for case, is_expected in skipped.items() if case in known and not is_expected],
+        [case for case, is_expected in skipped.items() if case in known and is_expected],
     )
 
 

@@ -1,20 +1,27 @@
 """Which files of a project a Python file may import, read from their text; nothing is imported.
 
 It sees import statements anywhere in a file, `importlib.import_module`, `__import__`, `pytest.importorskip` with
-constant names, `pytest_plugins`, and the `__init__.py` of every package on the way. It does not see data files,
-computed names, and the sources of compiled modules; `unseen` names the last two.
+constant names, `pytest_plugins`, `__all__` of a package, and the `__init__.py` of every package on the way. It does
+not see data files, computed names, files that are loaded by their paths, the sources of compiled modules, and those
+of modules that are installed as a copy; `unseen` names all but the first.
 """
 
 from __future__ import annotations
 
 import ast
+import os
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec
+from importlib.util import resolve_name
 from pathlib import Path
 
-_IMPORTING = ("import_module", "importorskip", "__import__")
+from pytest_nsight.protocol.installed_copies import installed_copies
+
+# Function -> the name of its first parameter.
+_IMPORTING = {"import_module": "name", "importorskip": "modname", "__import__": "name", "run_module": "mod_name"}
+_LOADING = {"spec_from_file_location", "SourceFileLoader", "run_path"}
 _INSTALLED = ("site-packages", "dist-packages")
 
 
@@ -26,11 +33,13 @@ class _Names:
         absolute: dotted names; of `from a import b` both a and a.b, which need not be a module.
         relative: (folder that it starts from, dotted name).
         is_computed: whether it also imports what only a run can know.
+        is_loading: whether it also loads or runs files by their paths.
     """
 
     absolute: tuple[str, ...] = ()
     relative: tuple[tuple[Path, str], ...] = ()
     is_computed: bool = False
+    is_loading: bool = False
 
 
 @dataclass(slots=True)
@@ -48,6 +57,7 @@ class ImportGraph:
     unseen: dict[Path, str] = field(default_factory=dict)
     _imports: dict[Path, frozenset[Path]] = field(default_factory=dict)
     _specs: dict[str, ModuleSpec | None] = field(default_factory=dict)
+    _copies: frozenset[str] | None = None
 
     def reach(self, roots: Collection[Path]) -> Mapping[Path, Path]:
         """Every file that these files import, directly or not, with themselves.
@@ -67,7 +77,10 @@ class ImportGraph:
 
     def _list_imports(self, file: Path) -> frozenset[Path]:
         if file not in self._imports:
-            self._imports[file] = frozenset(self._find_imports(file)) - {file}
+            found = frozenset(self._find_imports(file))
+            # A link and what it leads to may both change.
+            real = (path.resolve() for path in (file, *found))
+            self._imports[file] = (found | {path for path in real if self.is_own(path)}) - {file}
         return self._imports[file]
 
     def _find_imports(self, file: Path) -> Iterator[Path]:
@@ -85,8 +98,12 @@ class ImportGraph:
         names = _read_names(tree, file)
         if names.is_computed:
             self.unseen[file] = "modules that it imports by a computed name"
+        elif names.is_loading:
+            self.unseen[file] = "files that it loads or runs by their paths"
         for name in names.absolute:
             yield from self._find_module(name)
+            if self._is_copy(name):
+                self.unseen[file] = f"{name}, which is installed as a copy: install it with pip install --editable"
         for folder, name in names.relative:
             yield from self._find_in_folder(folder, name)
 
@@ -119,6 +136,15 @@ class ImportGraph:
             file = file if self.is_own(file) else file.resolve()
             if self.is_own(file):
                 yield file
+
+    def _is_copy(self, name: str) -> bool:
+        """Whether a module comes from a copy of this project that pip has installed."""
+        spec = self._find_spec(name)
+        if spec is None or spec.origin is None or not spec.has_location or self.is_own(Path(spec.origin)):
+            return False
+        if self._copies is None:
+            self._copies = frozenset(installed_copies(str(self.repository), lambda path: self.is_own(Path(path))))
+        return os.path.realpath(spec.origin) in self._copies
 
     def _find_spec(self, name: str) -> ModuleSpec | None:
         """Where a module is, from the imported modules and from the finders, without importing it."""
@@ -157,30 +183,71 @@ class ImportGraph:
 def _read_names(tree: ast.Module, file: Path) -> _Names:
     absolute: list[str] = []
     relative: list[tuple[Path, str]] = []
-    is_computed = False
+    is_computed = is_loading = False
+    functions = _importing_functions(tree)
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             absolute += [alias.name for alias in node.names]
         elif isinstance(node, ast.ImportFrom) and node.level:
-            folder, module = file.parents[node.level - 1], node.module or ""
+            module = node.module or ""
             names = [module, *(f"{module}.{alias.name}".strip(".") for alias in node.names if alias.name != "*")]
-            relative += [(folder, name) for name in names]
+            relative += _start_from(file, node.level, names)
         elif isinstance(node, ast.ImportFrom):
             absolute += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
-        elif isinstance(node, ast.Call) and _called_name(node) in _IMPORTING and node.args:
-            first = node.args[0]
-            if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
-                is_computed = True
-            elif first.value.startswith("."):
-                stripped = first.value.lstrip(".")
-                relative.append((file.parents[len(first.value) - len(stripped) - 1], stripped))
-            else:
-                absolute.append(first.value)
+        elif isinstance(node, ast.Call) and (function := functions.get(_called_name(node))):
+            names, levels = _imported_by(node, function)
+            is_computed = is_computed or not names
+            absolute += names if not levels else []
+            relative += _start_from(file, levels, names) if levels else []
+        elif isinstance(node, ast.Call):
+            is_loading = is_loading or _called_name(node) in _LOADING
         elif isinstance(node, (ast.Assign, ast.AnnAssign)):
-            absolute += _plugin_names(node)
+            absolute += _constants_of(node, "pytest_plugins")
+            if file.name == "__init__.py":
+                relative += [(file.parent, name) for name in _constants_of(node, "__all__")]
     # Importing a.b.c imports a and a.b, too.
     whole = (".".join(name.split(".")[:end]) for name in absolute for end in range(1, name.count(".") + 2))
-    return _Names(tuple(dict.fromkeys(whole)), tuple(dict.fromkeys(relative)), is_computed)
+    return _Names(tuple(dict.fromkeys(whole)), tuple(dict.fromkeys(relative)), is_computed, is_loading)
+
+
+def _importing_functions(tree: ast.Module) -> Mapping[str, str]:
+    """Name of each function that imports, as this file calls it -> which one it is."""
+    aliases = (alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
+    renamed = {alias.asname: alias.name for alias in aliases if alias.asname and alias.name in _IMPORTING}
+    return {name: name for name in _IMPORTING} | renamed
+
+
+def _imported_by(call: ast.Call, function: str) -> tuple[list[str], int]:
+    """The module that a call imports, and how many folders up its name starts, 0 for an absolute one.
+
+    Returns:
+        No module if only a run can know it.
+    """
+    given = {keyword.arg: keyword.value for keyword in call.keywords}
+    first = call.args[0] if call.args else given.get(_IMPORTING[function])
+    if not isinstance(first, ast.Constant) or not isinstance(first.value, str):
+        return [], 0
+    name = first.value.lstrip(".")
+    levels = len(first.value) - len(name)
+    package = call.args[1] if len(call.args) > 1 else given.get("package")
+    if not levels or function != "import_module" or package is None or _is_own_package(package):
+        return [name], levels
+    if not isinstance(package, ast.Constant) or not isinstance(package.value, str):
+        return [], 0
+    try:
+        return [resolve_name(first.value, package.value)], 0
+    except ImportError:
+        # Python refuses it, too.
+        return [package.value], 0
+
+
+def _is_own_package(package: ast.expr) -> bool:
+    return isinstance(package, ast.Name) and package.id in ("__package__", "__name__")
+
+
+def _start_from(file: Path, levels: int, names: Sequence[str]) -> list[tuple[Path, str]]:
+    """Relative names with the folder that they start from; none beyond the root, where Python refuses them."""
+    return [(file.parents[levels - 1], name) for name in names] if levels <= len(file.parents) else []
 
 
 def _called_name(call: ast.Call) -> str:
@@ -190,10 +257,10 @@ def _called_name(call: ast.Call) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _plugin_names(node: ast.Assign | ast.AnnAssign) -> list[str]:
-    """The modules of `pytest_plugins = "a", "b"`."""
+def _constants_of(node: ast.Assign | ast.AnnAssign, variable: str) -> list[str]:
+    """The texts in what a variable is set to, such as `pytest_plugins = "a", "b"`."""
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    if not any(isinstance(target, ast.Name) and target.id == "pytest_plugins" for target in targets):
+    if not any(isinstance(target, ast.Name) and target.id == variable for target in targets):
         return []
     constants = ast.walk(node.value) if node.value is not None else ()
     return [one.value for one in constants if isinstance(one, ast.Constant) and isinstance(one.value, str)]

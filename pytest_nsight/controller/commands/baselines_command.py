@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.baselines import store
 from pytest_nsight.baselines.failed_saves import load_failed_saves, store_failed_saves
 from pytest_nsight.baselines.inventory import (
     StoredCase,
@@ -14,9 +15,10 @@ from pytest_nsight.baselines.inventory import (
     remove_cases,
     select_cases,
 )
+from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.controller.collection.collected_tests import list_tests
 from pytest_nsight.model.errors import UsageError
-from pytest_nsight.model.units import count
+from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.model.values import Subject
 from pytest_nsight.report.escapes import visible
 from pytest_nsight.report.stored_cases import render_list, render_saves
@@ -45,11 +47,13 @@ class GoneCases:
         model: name of the model's folder.
         stored: how many cases it holds, the canaries not counted.
         cases: node ids of those to remove.
+        kept: node ids of those whose test exists with other parameters here, which may depend on the machine.
     """
 
     model: str
     stored: int
     cases: tuple[str, ...]
+    kept: tuple[str, ...] = ()
 
 
 def list_stored(query: BaselinesQuery, width: int) -> str:
@@ -114,10 +118,27 @@ def _find_gone(query: BaselinesQuery) -> tuple[GoneCases, ...]:
     every = {case for cases in stored.values() for case in cases}
     if unknown := sorted(set(named) - every):
         raise UsageError(f"{unknown[0]} is not stored in {query.folder}; pytest-nsight baselines show has ids")
-    files = {case.partition("::")[0] for case in every}
-    gone = tuple(named) or list_tests(files).find_removed(every)
-    found = {model: tuple(case for case in gone if case in cases) for model, cases in stored.items()}
-    return tuple(GoneCases(model, len(stored[model]), cases) for model, cases in found.items())
+    if named:
+        return tuple(GoneCases(model, len(cases), _in(cases, named)) for model, cases in stored.items())
+    collected = list_tests({case.partition("::")[0] for case in every})
+    functions = {_function_of(case) for case in collected.ids}
+    gone, here = collected.find_removed(every), store.model_slug(measured_product())
+    found = []
+    for model, cases in stored.items():
+        kept = [case for case in gone if model != here and _function_of(case) in functions]
+        removed = [case for case in gone if case not in kept]
+        found.append(GoneCases(model, len(cases), _in(cases, removed), _in(cases, kept)))
+    return tuple(found)
+
+
+def _in(stored: Collection[str], cases: Iterable[str]) -> tuple[str, ...]:
+    return tuple(case for case in cases if case in stored)
+
+
+def _function_of(case: str) -> str:
+    """A case's id without its parameters."""
+    file, _, name = case.partition("::")
+    return f"{file}::{name.partition('[')[0]}"
 
 
 def _describe_gone(gone: Sequence[GoneCases]) -> str:
@@ -125,6 +146,12 @@ def _describe_gone(gone: Sequence[GoneCases]) -> str:
     for one in gone:
         lines.append(f"{one.model}: {len(one.cases)} of {count(one.stored, 'stored case')} to remove")
         lines += [f"  {visible(case)}" for case in one.cases]
+        if one.kept:
+            tests = "test has" if len(one.kept) == 1 else "tests have"
+            lines.append(
+                f"  {count(len(one.kept), 'case')} kept, as the {tests} other parameters on this machine: "
+                f"{visible(name_cases(one.kept))}; name what is to be removed all the same"
+            )
     return "\n".join(lines)
 
 

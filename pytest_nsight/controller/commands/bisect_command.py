@@ -74,6 +74,10 @@ def bisect(request: BisectRequest, arguments: Sequence[str], width: int) -> tupl
         NsightError: there is nothing to search, or GOOD or BAD cannot be measured.
         KeyboardInterrupt: the user has ended it; pytest's output says what was found so far.
     """
+    if request.json is not None and not request.json.absolute().parent.is_dir():
+        raise UsageError(
+            f"bisect: --json {request.json}: there is no such folder; make it, or choose another place"
+        )
     plugin = BisectPlugin(request)
     # The plugin decides what CASE selects. An empty -k overrides one of the ini file, in the workers, too.
     selected = ["-k", ""] if request.case else []
@@ -85,10 +89,16 @@ def bisect(request: BisectRequest, arguments: Sequence[str], width: int) -> tupl
         raise plugin.interrupt
     if found is None:
         raise UsageError(f"bisect: nothing was measured: pytest ended with exit code {code}, see above")
+    text = f"\n{render_text(found, width)}"
     if request.json is not None:
-        with explaining("write", request.json, "choose another place with --json"):
-            request.json.write_text(render_json(found), encoding="utf-8")
-    return f"\n{render_text(found, width)}", 0 if found.first_bad is not None else 1
+        try:
+            with explaining("write", request.json, "choose another place with --json"):
+                request.json.write_text(render_json(found), encoding="utf-8")
+        except NsightError:
+            # The search took minutes or hours: what it found must not be lost with the file.
+            print(text, flush=True)  # noqa: T201
+            raise
+    return text, 0 if found.first_bad is not None else 1
 
 
 class BisectPlugin:

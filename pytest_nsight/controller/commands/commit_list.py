@@ -41,16 +41,29 @@ class CommitLine:
         """A commit as worktrees are made of it."""
         return Revision(commit.short, commit.hash, self.repository, COMMAND)
 
-    def fork_of(self, merge: Commit) -> str:
-        """The commit from which a merged branch started; "" if this commit is no merge."""
+    def branch_of(self, merge: Commit, last_good: Commit) -> tuple[str, str] | None:
+        """Where the branch that a merge brought in begins and ends.
+
+        Args:
+            merge: the first bad commit.
+            last_good: the commit before it; the branch is on the other side of the merge.
+
+        Returns:
+            The common ancestor of both sides and the last commit of the branch; None if this is no merge of two.
+        """
         if len(merge.parents) != 2:
-            return ""
-        found = ask_git(self.repository, "merge-base", *merge.parents)
-        return found.text.strip() if found.code == 0 else ""
+            return None
+        first, second = merge.parents
+        on_first = ask_git(self.repository, "merge-base", "--is-ancestor", last_good.hash, first).code == 0
+        found = ask_git(self.repository, "merge-base", first, second)
+        fork = found.text.strip() if found.code == 0 else ""
+        return (fork, second if on_first else first) if fork else None
 
 
 def list_commits(root: Path, good: str, bad: str) -> CommitLine:
     """The commits from one to another, along first parents: a merged branch counts as one commit, the merge.
+
+    A commit that does not contain GOOD is left out: it lacks what GOOD has, however good it is.
 
     Args:
         root: a folder of the repository.
@@ -68,6 +81,11 @@ def list_commits(root: Path, good: str, bad: str) -> CommitLine:
     if ask_git(top, "merge-base", "--is-ancestor", first.commit, last.commit).code:
         if ask_git(top, "merge-base", "--is-ancestor", last.commit, first.commit).code == 0:
             raise UsageError(f"bisect: {bad} is older than {good}; give GOOD, the older one, first")
+        if ask_git(top, "rev-parse", "--is-shallow-repository").text.strip() == "true":
+            raise UsageError(
+                f"bisect: this clone is shallow, and nothing in it leads from {good} ({first.short}) to {bad} "
+                f"({last.short}); fetch the rest: git fetch --unshallow --tags"
+            )
         raise UsageError(
             f"bisect: {good} ({first.short}) is no ancestor of {bad} ({last.short}), so no line of commits leads "
             f"from one to the other; give their common ancestor as GOOD: git merge-base {good} {bad}"
@@ -75,11 +93,13 @@ def list_commits(root: Path, good: str, bad: str) -> CommitLine:
     span = f"{first.commit}..{last.commit}"
     listed = ask_git(top, "log", "--first-parent", "--reverse", "-z", f"--format={_FORMAT}", span)
     shown = ask_git(top, "log", "--max-count=1", "-z", f"--format={_FORMAT}", first.commit)
-    for answer in (listed, shown):
+    descended = ask_git(top, "rev-list", "--ancestry-path", span)
+    for answer in (listed, shown, descended):
         if answer.code:
             raise UsageError(f"bisect: git cannot list the commits {good}..{bad}: {answer.complaint}; fetch them")
     (start,) = _parse(shown.text)
-    return CommitLine(top, start, tuple(_parse(listed.text)))
+    with_good = set(descended.text.split())
+    return CommitLine(top, start, tuple(commit for commit in _parse(listed.text) if commit.hash in with_good))
 
 
 def describe_search(line: CommitLine) -> str:

@@ -281,11 +281,11 @@ class FirstBadCommit:
         )
 
     def _describe_merge(self, found: Bisection) -> Sequence[str]:
-        commit = found.first_bad
-        fork = self.line.fork_of(commit) if commit is not None else ""
-        if commit is None or not fork:
+        branch = self.line.branch_of(found.first_bad, found.last_good) if found.first_bad is not None else None
+        if branch is None:
             return ()
-        command = write_search(fork[:12], commit.parents[1][:12], self.case)
+        fork, tip = branch
+        command = write_search(fork[:12], tip[:12], self.case)
         return (f"it is a merge; to search the branch that it brought in, type:\n{command}",)
 
     def _describe_rest(self, first_bad: Commit) -> Sequence[str]:

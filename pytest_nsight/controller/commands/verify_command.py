@@ -78,6 +78,8 @@ def verify(session: Path, tree: Path, arguments: Sequence[str]) -> Verified:
     if other or missing:
         faults = (("other here than in what it measured", other), ("missing here", missing))
         lines += [f"NOT OF THIS TREE: {what}: {visible(name_some(names))}" for what, names in faults if names]
+        if len(missing) == len(evidence.files):
+            lines.append(f"{tree} has none of the files; give the top folder of the tree with --tree")
         return Verified("\n".join(lines), DOES_NOT)
     # A case that an identity pass has settled was not timed.
     ended = {case for manifest in (*timed, *identified) for case in manifest.ended}

@@ -104,7 +104,11 @@ def _describe_failure(script: Script, code: int | None, log: Path, limit_s: floa
         )
     ended = f"failed with exit code {code}" if code > 0 else f"died with {signal.Signals(-code).name}"
     output = last_lines(log, _LOG_LINES) or "(nothing)"
-    remedy = _explain_input(script, output) or "correct it so that it ends with exit code 0"
+    hint = _explain_input(script, output)
+    remedy = "correct it so that it ends with exit code 0"
+    if hint:
+        # Its text may mention the standard input without reading it.
+        remedy = hint if _END_OF_INPUT in output else f"{remedy}; {hint}"
     return (
         f"{script.file} {ended} in its first pass, in which nothing is measured: {remedy}; "
         f"its output ({log}) ends with:\n{output}"

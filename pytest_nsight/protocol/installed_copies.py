@@ -2,12 +2,14 @@
 
 A folder that was installed is a copy, and so is the tree's own project, wherever its wheel came from. Another
 archive that lies in the tree may be unrelated, such as a wheel of a dependency. It is unrelated if no project of
-the tree has its name, and no file or folder near the tree's top has the name of one of its modules.
+the tree has its name, and no file or folder near the tree's top has the name of one of its modules. A project below
+the top may be a dependency, too, whose released version is installed: then equal files show it.
 """
 
 from __future__ import annotations
 
 import contextlib
+import filecmp
 import importlib.metadata
 import json
 import os
@@ -22,6 +24,9 @@ _MODULE_SUFFIXES = {".py", ".so", ".pyd"}
 _PROJECT_FILES = {"pyproject.toml", "setup.cfg", "setup.py"}
 _NAME = re.compile(r"""(?<![\w.-])name\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 _OWN_SECTION = re.compile(r"^\[(?:project|tool\.poetry|metadata)\]$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
+
+_SOURCES = ((), ("src",), ("python",), ("lib",))
+"""Folders of a project that hold its modules."""
 
 _DEPTH = 3
 """Folders between the top and the sources: `packages/name/src/name`."""
@@ -52,6 +57,29 @@ def installed_copies(root: str, owns: Callable[[str], bool]) -> Iterator[str]:
             is_archive = "archive_info" in origin
             files = _copied(distribution, read_tree) if is_archive else _modules(distribution)
             yield from _locate(distribution, files)
+
+
+def equal_files(root: str, owns: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+    """Real paths of installed modules, each with the equal file of a project below the tree's top.
+
+    Args:
+        root: top folder of the tree.
+        owns: whether a path is the tree's own.
+    """
+    for folder, below, files in os.walk(root):
+        depth = len(Path(folder).relative_to(root).parts)
+        below[:] = [name for name in below if name[0] != "." and depth < _DEPTH and owns(f"{folder}/{name}")]
+        for project in _named_in(folder, _PROJECT_FILES.intersection(files)):
+            for distribution in importlib.metadata.distributions(name=project):
+                for file in _modules(distribution):
+                    installed = os.path.realpath(str(distribution.locate_file(file)))
+                    for source in (Path(folder, *place, file) for place in _SOURCES):
+                        if (
+                            source.is_file()
+                            and Path(installed).is_file()
+                            and filecmp.cmp(installed, source, shallow=False)
+                        ):
+                            yield installed, str(source)
 
 
 def _locate(distribution: Distribution, files: Iterable[PackagePath]) -> Iterator[str]:

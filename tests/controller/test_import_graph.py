@@ -1,0 +1,109 @@
+"""Which files a file imports, read from its text: every way that Python has to write a constant name."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from pytest_nsight.controller.collection.import_graph import ImportGraph
+
+FILES = {
+    "own_kit/__init__.py": "",
+    "own_kit/deep/__init__.py": "",
+    "own_kit/deep/fast.py": "",
+    "own_kit/named.py": "",
+    "own_star/__init__.py": '__all__ = ["offered", "no_module"]\nno_module = 1\n',
+    "own_star/offered.py": "",
+    "own_star/other.py": "",
+    "source/real/__init__.py": "",
+    "source/real/kernel.py": "",
+}
+
+
+@pytest.fixture
+def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    for name, text in FILES.items():
+        path = tmp_path / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text)
+    (tmp_path / "own_linked").symlink_to("source/real")
+    monkeypatch.syspath_prepend(tmp_path)
+    return tmp_path
+
+
+def reach(project: Path, text: str) -> tuple[set[str], ImportGraph]:
+    test = project / "test_case.py"
+    test.write_text(text)
+    graph = ImportGraph(project)
+    found = graph.reach([test])
+    return {path.relative_to(project).as_posix() for path in found} - {"test_case.py"}, graph
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("import importlib\nimportlib.import_module('.fast', 'own_kit.deep')", "own_kit/deep/fast.py"),
+        ("import importlib\nimportlib.import_module('..named', package='own_kit.deep')", "own_kit/named.py"),
+        ("import importlib\nimportlib.import_module(name='own_kit.named')", "own_kit/named.py"),
+        ("from importlib import import_module as fetch\nfetch('own_kit.named')", "own_kit/named.py"),
+        ("import pytest\npytest.importorskip(modname='own_kit.named')", "own_kit/named.py"),
+        ("import runpy\nrunpy.run_module('own_kit.named')", "own_kit/named.py"),
+        ("from own_star import *", "own_star/offered.py"),
+        ("from own_linked import kernel", "own_linked/kernel.py"),
+        ("from own_linked import kernel", "source/real/kernel.py"),
+    ],
+)
+def test_every_constant_name_is_followed(project: Path, text: str, file: str) -> None:
+    found, graph = reach(project, text)
+
+    assert file in found
+    assert not graph.unseen
+    assert "own_star/other.py" not in found
+
+
+@pytest.mark.parametrize(
+    ("text", "what"),
+    [
+        ("import importlib\nimportlib.import_module('.fast', some_package)", "by a computed name"),
+        ("import importlib\nimportlib.import_module(name=some_name)", "by a computed name"),
+        ("import runpy\nrunpy.run_path('tools/ran.py')", "by their paths"),
+        ("from importlib.util import spec_from_file_location\nspec_from_file_location('a', 'b')", "by their paths"),
+    ],
+)
+def test_what_cannot_be_followed_is_named(project: Path, text: str, what: str) -> None:
+    _, graph = reach(project, text)
+
+    (unseen,) = graph.unseen.values()
+    assert unseen.endswith(what)
+
+
+def test_a_module_that_is_installed_as_a_copy_is_named(
+    project: Path, tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    installed = tmp_path_factory.mktemp("site-packages") / "site-packages"
+    about = installed / "copied_kit-1.0.dist-info"
+    about.mkdir(parents=True)
+    (installed / "copied_kit.py").write_text("")
+    (about / "METADATA").write_text("Metadata-Version: 2.1\nName: copied-kit\nVersion: 1.0\n")
+    (about / "RECORD").write_text("copied_kit.py,,\ncopied_kit-1.0.dist-info/METADATA,,\n")
+    (about / "direct_url.json").write_text(json.dumps({"url": f"file://{project}/python", "dir_info": {}}))
+    (project / "python").mkdir()
+    (project / "python/copied_kit.py").write_text("")
+    monkeypatch.syspath_prepend(installed)
+
+    _, graph = reach(project, "import json\nimport copied_kit")
+
+    (unseen,) = graph.unseen.values()
+    assert unseen.startswith("copied_kit, which is installed as a copy: ")
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["from " + "." * 60 + "a import b", f"import importlib\nimportlib.import_module('{'.' * 60}a')"],
+)
+def test_what_python_refuses_imports_nothing(project: Path, text: str) -> None:
+    found, _ = reach(project, text)
+
+    assert not found
