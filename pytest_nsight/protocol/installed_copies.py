@@ -15,6 +15,7 @@ import json
 import os
 import re
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import cache
 from importlib.metadata import Distribution, PackagePath
 from pathlib import Path
@@ -50,36 +51,61 @@ def installed_copies(root: str, owns: Callable[[str], bool]) -> Iterator[str]:
         for distribution in importlib.metadata.distributions(name=own):
             yield from _locate(distribution, _modules(distribution))
     for distribution in importlib.metadata.distributions():
-        text = distribution.read_text("direct_url.json")
-        origin = json.loads(text) if text else {}
-        url = urlparse(origin.get("url", ""))
+        try:
+            origin = json.loads(distribution.read_text("direct_url.json") or "{}")
+            url = urlparse(origin.get("url", ""))
+        except (ValueError, AttributeError):
+            continue
         if url.scheme == "file" and owns(unquote(url.path)):
             is_archive = "archive_info" in origin
             files = _copied(distribution, read_tree) if is_archive else _modules(distribution)
             yield from _locate(distribution, files)
 
 
-def equal_files(root: str, owns: Callable[[str], bool]) -> Iterator[tuple[str, str]]:
+@dataclass(frozen=True, slots=True)
+class EqualFile:
+    """A file of the tree that an installed module equals.
+
+    Attributes:
+        source: the file.
+        project: folder of the project that it belongs to.
+    """
+
+    source: str
+    project: str
+
+    def differs_in(self, locate: Callable[[str], str]) -> bool:
+        """Whether another tree has this project, and another such file or none.
+
+        Args:
+            locate: path in the tree -> its place in the other one.
+        """
+        project, other = Path(locate(self.project)), Path(locate(self.source))
+        if not any((project / name).is_file() for name in _PROJECT_FILES):
+            return False
+        return not other.is_file() or not filecmp.cmp(self.source, other, shallow=False)
+
+
+def equal_files(root: str, owns: Callable[[str], bool]) -> dict[str, EqualFile]:
     """Real paths of installed modules, each with the equal file of a project below the tree's top.
 
     Args:
         root: top folder of the tree.
         owns: whether a path is the tree's own.
     """
+    found = {}
     for folder, below, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         below[:] = [name for name in below if name[0] != "." and depth < _DEPTH and owns(f"{folder}/{name}")]
-        for project in _named_in(folder, _PROJECT_FILES.intersection(files)):
+        for project in _named_in(folder, _PROJECT_FILES.intersection(files)) if depth else ():
             for distribution in importlib.metadata.distributions(name=project):
                 for file in _modules(distribution):
                     installed = os.path.realpath(str(distribution.locate_file(file)))
-                    for source in (Path(folder, *place, file) for place in _SOURCES):
-                        if (
-                            source.is_file()
-                            and Path(installed).is_file()
-                            and filecmp.cmp(installed, source, shallow=False)
-                        ):
-                            yield installed, str(source)
+                    for source in (str(Path(folder, *place, file)) for place in _SOURCES):
+                        with contextlib.suppress(OSError):
+                            if filecmp.cmp(installed, source, shallow=False):
+                                found[installed] = EqualFile(source, folder)
+    return found
 
 
 def _locate(distribution: Distribution, files: Iterable[PackagePath]) -> Iterator[str]:

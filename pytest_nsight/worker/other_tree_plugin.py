@@ -5,7 +5,6 @@ Tests may be missing there, and new ones exist. Nothing may be imported from the
 
 from __future__ import annotations
 
-import filecmp
 import importlib
 import importlib.abc
 import os
@@ -125,19 +124,14 @@ class RedirectingFinder(importlib.abc.MetaPathFinder):
 def find_wrong_imports(mapping: TreeMapping) -> Iterator[WrongImport]:
     """All modules that this process imported from the user's tree or from an installed copy of it."""
     copies = frozenset(installed_copies(mapping.root, mapping.owns))
-    sources = dict(equal_files(mapping.root, mapping.owns))
+    equal = equal_files(mapping.root, mapping.owns)
     for name, module in sorted(sys.modules.items()):
         fields = getattr(module, "__dict__", {})
         file = fields.get("__file__") if isinstance(fields, Mapping) else None
         if not isinstance(file, str) or name.partition(".")[0] == _INSTRUMENT:
             continue
         real = os.path.realpath(file)
-        source = sources.get(real, "")
         # What both trees have alike may come from anywhere.
-        is_other = bool(source) and not _are_equal(source, mapping.map(source))
-        if is_other or mapping.owns(file) or real in copies:
+        is_one_trees = real in equal and equal[real].differs_in(mapping.map)
+        if is_one_trees or mapping.owns(file) or real in copies:
             yield WrongImport(name, file)
-
-
-def _are_equal(one: str, other: str) -> bool:
-    return os.path.isfile(other) and filecmp.cmp(one, other, shallow=False)

@@ -67,6 +67,22 @@ def test_commits_that_do_not_contain_good_are_left_out(repository: Path) -> None
     assert line.branch_of(line.commits[0], line.good) == (root, beside)
 
 
+def test_what_follows_good_on_a_merged_branch_is_searched(repository: Path) -> None:
+    commit(repository, "root")
+    git(repository, "checkout", "--quiet", "-b", "branch")
+    good = commit(repository, "good")
+    tip = commit(repository, "bad")
+    git(repository, "checkout", "--quiet", "main")
+    git(repository, "merge", "--quiet", "--no-ff", "--message", "merges", "branch")
+
+    line = list_commits(repository, good, "main")
+    from_tip = list_commits(repository, tip, "main")
+
+    assert [one.subject for one in line.commits] == ["merges"]
+    assert line.branch_of(line.bad, line.good) == (good, tip)
+    assert from_tip.branch_of(from_tip.bad, from_tip.good) is None, "main brought nothing in"
+
+
 def test_a_branch_that_took_good_in_is_searched_after_it(repository: Path) -> None:
     commit(repository, "root")
     git(repository, "checkout", "--quiet", "-b", "branch")

@@ -49,7 +49,6 @@ def reach(project: Path, text: str) -> tuple[set[str], ImportGraph]:
         ("import importlib\nimportlib.import_module(name='own_kit.named')", "own_kit/named.py"),
         ("from importlib import import_module as fetch\nfetch('own_kit.named')", "own_kit/named.py"),
         ("import pytest\npytest.importorskip(modname='own_kit.named')", "own_kit/named.py"),
-        ("import runpy\nrunpy.run_module('own_kit.named')", "own_kit/named.py"),
         ("from own_star import *", "own_star/offered.py"),
         ("from own_linked import kernel", "own_linked/kernel.py"),
         ("from own_linked import kernel", "source/real/kernel.py"),
@@ -69,6 +68,7 @@ def test_every_constant_name_is_followed(project: Path, text: str, file: str) ->
         ("import importlib\nimportlib.import_module('.fast', some_package)", "by a computed name"),
         ("import importlib\nimportlib.import_module(name=some_name)", "by a computed name"),
         ("import runpy\nrunpy.run_path('tools/ran.py')", "by their paths"),
+        ("from runpy import run_module\nrun_module('own_kit.named')", "by their paths"),
         ("from importlib.util import spec_from_file_location\nspec_from_file_location('a', 'b')", "by their paths"),
     ],
 )
@@ -96,7 +96,34 @@ def test_a_module_that_is_installed_as_a_copy_is_named(
     _, graph = reach(project, "import json\nimport copied_kit")
 
     (unseen,) = graph.unseen.values()
-    assert unseen.startswith("copied_kit, which is installed as a copy: ")
+    assert unseen == "copied_kit, which pip has installed as a copy or built"
+
+
+@pytest.mark.parametrize(
+    ("offered", "found", "what"),
+    [
+        ('__all__ = []\n__all__ += ["fast"]', True, None),
+        ('__all__ = ["fast", "/", "**", "/fast"]', True, None),
+        ("__all__ = [path.stem for path in Path(__file__).parent.glob('*.py')]", False, "by a computed name"),
+        ("__all__ = [name for name in dir() if name[0] != '_']", False, None),
+    ],
+)
+def test_what_a_package_offers_is_followed_or_named(
+    project: Path, offered: str, found: bool, what: str | None
+) -> None:
+    (project / "own_kit/deep/__init__.py").write_text(offered)
+
+    files, graph = reach(project, "from own_kit.deep import *")
+
+    assert ("own_kit/deep/fast.py" in files) == found
+    assert [text.endswith(str(what)) for text in graph.unseen.values()] == ([True] if what else [])
+
+
+@pytest.mark.parametrize(
+    "text", ["def run_module(x): pass\nrun_module(1)", "Runner().run_path()", "from own import fetch as f"]
+)
+def test_functions_of_ones_own_load_nothing(project: Path, text: str) -> None:
+    assert not reach(project, text)[1].unseen
 
 
 @pytest.mark.parametrize(

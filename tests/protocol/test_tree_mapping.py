@@ -176,6 +176,14 @@ def install(folder: Path, name: str, files: Sequence[str], origin: Mapping[str, 
     return site
 
 
+@pytest.mark.parametrize("text", ["{", "[]"])
+def test_a_damaged_note_of_pip_is_passed_over(trees: TreeMapping, tmp_path: Path, text: str) -> None:
+    site = install(tmp_path, "ops", ["ops.py"], {})
+    (site / "ops-1.dist-info/direct_url.json").write_text(text)
+
+    assert run(trees, "import ops; print(wrong())", path=(str(site),)) == ["[]"]
+
+
 def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: TreeMapping, tmp_path: Path) -> None:
     origin = {"url": Path(trees.root).as_uri(), "dir_info": {}}
     site = install(tmp_path, "ops", ["ops.py", "__editable___ops_finder.py"], origin)
@@ -187,23 +195,31 @@ def test_a_copy_that_pip_installed_from_the_tree_is_named(trees: TreeMapping, tm
 
 
 @pytest.mark.parametrize(
-    ("installed", "here", "there", "leaks"),
+    ("installed", "here", "there", "has_project", "leaks"),
     [
-        pytest.param("new", "new", "old", ["kern"], id="built from this tree"),
-        pytest.param("new", "new", None, ["kern"], id="new in this tree"),
-        pytest.param("same", "same", "same", [], id="alike in both"),
-        pytest.param("released", "new", "old", [], id="a dependency of another version"),
+        pytest.param("new", "new", "old", True, ["kern"], id="built from this tree"),
+        pytest.param("new", "new", None, True, ["kern"], id="new in this tree"),
+        pytest.param("same", "same", "same", True, [], id="alike in both"),
+        pytest.param("released", "new", "old", True, [], id="a dependency of another version"),
+        pytest.param("released", "released", None, False, [], id="a dependency that was unpacked here"),
     ],
 )
 def test_a_wheel_of_a_project_below_the_top_is_a_copy_if_the_trees_differ_in_it(
-    trees: TreeMapping, tmp_path: Path, installed: str, here: str, there: str | None, leaks: list[str]
+    trees: TreeMapping,
+    tmp_path: Path,
+    installed: str,
+    here: str,
+    there: str | None,
+    has_project: bool,
+    leaks: list[str],
 ) -> None:
     site = install(tmp_path, "kern", ["kern/__init__.py"], None)
     (site / "kern/__init__.py").write_text(f"TEXT = {installed!r}")
     for tree, text in ((trees.root, here), (trees.tree, there)):
         module = Path(tree, "python/src/kern/__init__.py")
         module.parent.mkdir(parents=True)
-        (module.parents[2] / "pyproject.toml").write_text('[project]\nname = "kern"\n')
+        if has_project or tree == trees.root:
+            (module.parents[2] / "pyproject.toml").write_text('[project]\nname = "kern"\n')
         if text is not None:
             module.write_text(f"TEXT = {text!r}")
 

@@ -20,9 +20,14 @@ from pathlib import Path
 from pytest_nsight.protocol.installed_copies import installed_copies
 
 # Function -> the name of its first parameter.
-_IMPORTING = {"import_module": "name", "importorskip": "modname", "__import__": "name", "run_module": "mod_name"}
-_LOADING = {"spec_from_file_location", "SourceFileLoader", "run_path"}
+_IMPORTING = {"import_module": "name", "importorskip": "modname", "__import__": "name"}
+_FROM = {"importlib", "pytest", "builtins"}
+_LOADING = {"spec_from_file_location", "SourceFileLoader"}
+_LISTING = {"glob", "rglob", "iterdir", "listdir", "iter_modules"}
 _INSTALLED = ("site-packages", "dist-packages")
+
+
+_Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,8 +107,9 @@ class ImportGraph:
             self.unseen[file] = "files that it loads or runs by their paths"
         for name in names.absolute:
             yield from self._find_module(name)
-            if self._is_copy(name):
-                self.unseen[file] = f"{name}, which is installed as a copy: install it with pip install --editable"
+        if copy := next(filter(self._is_copy, names.absolute), ""):
+            what = f"{copy}, which pip has installed as a copy or built"
+            self.unseen[file] = f"{self.unseen[file]}; {what}" if file in self.unseen else what
         for folder, name in names.relative:
             yield from self._find_in_folder(folder, name)
 
@@ -194,6 +200,7 @@ def _read_names(tree: ast.Module, file: Path) -> _Names:
             relative += _start_from(file, node.level, names)
         elif isinstance(node, ast.ImportFrom):
             absolute += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
+            is_loading = is_loading or node.module == "runpy"
         elif isinstance(node, ast.Call) and (function := functions.get(_called_name(node))):
             names, levels = _imported_by(node, function)
             is_computed = is_computed or not names
@@ -201,10 +208,13 @@ def _read_names(tree: ast.Module, file: Path) -> _Names:
             relative += _start_from(file, levels, names) if levels else []
         elif isinstance(node, ast.Call):
             is_loading = is_loading or _called_name(node) in _LOADING
-        elif isinstance(node, (ast.Assign, ast.AnnAssign)):
+        elif isinstance(node, (ast.Assign, ast.AnnAssign, ast.AugAssign)):
             absolute += _constants_of(node, "pytest_plugins")
             if file.name == "__init__.py":
-                relative += [(file.parent, name) for name in _constants_of(node, "__all__")]
+                offered = _constants_of(node, "__all__")
+                relative += [(file.parent, name) for name in offered if name.isidentifier()]
+                is_computed = is_computed or _lists_files(node)
+    is_loading = is_loading or "runpy" in absolute
     # Importing a.b.c imports a and a.b, too.
     whole = (".".join(name.split(".")[:end]) for name in absolute for end in range(1, name.count(".") + 2))
     return _Names(tuple(dict.fromkeys(whole)), tuple(dict.fromkeys(relative)), is_computed, is_loading)
@@ -212,7 +222,8 @@ def _read_names(tree: ast.Module, file: Path) -> _Names:
 
 def _importing_functions(tree: ast.Module) -> Mapping[str, str]:
     """Name of each function that imports, as this file calls it -> which one it is."""
-    aliases = (alias for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) for alias in node.names)
+    imports = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and node.module in _FROM)
+    aliases = (alias for node in imports for alias in node.names)
     renamed = {alias.asname: alias.name for alias in aliases if alias.asname and alias.name in _IMPORTING}
     return {name: name for name in _IMPORTING} | renamed
 
@@ -257,10 +268,18 @@ def _called_name(call: ast.Call) -> str:
     return function.id if isinstance(function, ast.Name) else ""
 
 
-def _constants_of(node: ast.Assign | ast.AnnAssign, variable: str) -> list[str]:
-    """The texts in what a variable is set to, such as `pytest_plugins = "a", "b"`."""
+def _is_set(node: _Assignment, variable: str) -> bool:
     targets = node.targets if isinstance(node, ast.Assign) else [node.target]
-    if not any(isinstance(target, ast.Name) and target.id == variable for target in targets):
-        return []
-    constants = ast.walk(node.value) if node.value is not None else ()
+    return any(isinstance(target, ast.Name) and target.id == variable for target in targets)
+
+
+def _constants_of(node: _Assignment, variable: str) -> list[str]:
+    """The texts in what a variable is set to, such as `pytest_plugins = "a", "b"`."""
+    constants = ast.walk(node.value) if node.value is not None and _is_set(node, variable) else ()
     return [one.value for one in constants if isinstance(one, ast.Constant) and isinstance(one.value, str)]
+
+
+def _lists_files(node: _Assignment) -> bool:
+    """Whether `__all__` is made of the files that there are."""
+    calls = ast.walk(node.value) if node.value is not None and _is_set(node, "__all__") else ()
+    return any(isinstance(one, ast.Call) and _called_name(one) in _LISTING for one in calls)

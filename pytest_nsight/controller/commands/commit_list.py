@@ -42,22 +42,28 @@ class CommitLine:
         return Revision(commit.short, commit.hash, self.repository, COMMAND)
 
     def branch_of(self, merge: Commit, last_good: Commit) -> tuple[str, str] | None:
-        """Where the branch that a merge brought in begins and ends.
+        """Where the commits begin and end that a merge brought in.
 
         Args:
             merge: the first bad commit.
-            last_good: the commit before it; the branch is on the other side of the merge.
+            last_good: the commit before it. If it is on the merged branch, what follows it there is searched first.
 
         Returns:
-            The common ancestor of both sides and the last commit of the branch; None if this is no merge of two.
+            A good commit, or the common ancestor of both sides, and the last commit of the side to search; None if
+            the commit is no merge of two, or brought nothing in.
         """
         if len(merge.parents) != 2:
             return None
         first, second = merge.parents
-        on_first = ask_git(self.repository, "merge-base", "--is-ancestor", last_good.hash, first).code == 0
+        if ask_git(self.repository, "merge-base", "--is-ancestor", last_good.hash, first).code == 0:
+            tip = second
+        elif last_good.hash != second:
+            return last_good.hash, second
+        else:
+            tip = first
         found = ask_git(self.repository, "merge-base", first, second)
         fork = found.text.strip() if found.code == 0 else ""
-        return (fork, second if on_first else first) if fork else None
+        return (fork, tip) if fork and fork != tip else None
 
 
 def list_commits(root: Path, good: str, bad: str) -> CommitLine:
