@@ -10,6 +10,13 @@ pytestmark = pytest.mark.long
 
 Gate = Callable[..., pytest.RunResult]
 
+
+@pytest.fixture(autouse=True)
+def no_worker_of_xdist(monkeypatch: pytest.MonkeyPatch) -> None:
+    """In such a worker pytest-benchmark measures nothing, and what this test starts would take itself for one."""
+    monkeypatch.delenv("PYTEST_XDIST_WORKER", raising=False)
+
+
 SUITE = """
 import warnings
 
