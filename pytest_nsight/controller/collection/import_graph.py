@@ -200,7 +200,6 @@ def _read_names(tree: ast.Module, file: Path) -> _Names:
             relative += _start_from(file, node.level, names)
         elif isinstance(node, ast.ImportFrom):
             absolute += [str(node.module), *(f"{node.module}.{alias.name}" for alias in node.names)]
-            is_loading = is_loading or node.module == "runpy"
         elif isinstance(node, ast.Call) and (function := functions.get(_called_name(node))):
             names, levels = _imported_by(node, function)
             is_computed = is_computed or not names
