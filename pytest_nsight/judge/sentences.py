@@ -88,7 +88,7 @@ def insufficient(comparison: Comparison) -> str:
     if comparison.against:
         return (
             f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}), "
-            "too few to judge; the session's notes say why runs are missing"
+            "too few to judge; where runs are missing, the session's notes say why"
         )
     return (
         f"{_times(comparison)} ({_change(comparison)} vs {count(comparison.baseline_runs, 'run')}); "

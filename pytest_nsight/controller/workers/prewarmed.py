@@ -26,7 +26,9 @@ _POLL_S = 0.05
 
 _CPUS_PER_PREWARMED = 4
 _MOST_PREWARMED = 2
-"""Imports take about twice as long as a process that measures a few cases."""
+_FEW_CASES = 6
+_MOST_BESIDE_FEW = 4
+"""Imports take two to four times as long as a process that measures a few cases; the CPU decides how long."""
 
 
 @dataclass(slots=True, eq=False)
@@ -97,17 +99,15 @@ class PrewarmedWorker:
 class PrewarmedPool:
     """The workers that wait, in the order in which they were started."""
 
-    def __init__(self, start: Callable[[str], PrewarmedWorker], collector: Collector, most: int) -> None:
+    def __init__(self, start: Callable[[str], PrewarmedWorker], collector: Collector) -> None:
         """Makes an empty one.
 
         Args:
             start: starts a worker on a tree.
             collector: what records them.
-            most: how many may wait.
         """
         self._start = start
         self._collector = collector
-        self._most = most
         self._waiting: list[PrewarmedWorker] = []
 
     def take(self, assignment: Assignment) -> PrewarmedWorker:
@@ -142,7 +142,7 @@ class PrewarmedPool:
             CollectorError: it cannot be started.
         """
         there = [prewarmed.tree for prewarmed in self._waiting]
-        for assignment in upcoming[: self._most]:
+        for assignment in upcoming:
             if assignment.tree in there:
                 there.remove(assignment.tree)
             elif self._have_begun():
@@ -172,7 +172,12 @@ class PrewarmedPool:
                 stack.callback(prewarmed.call_off, self._collector)
 
 
-def pool_size() -> int:
-    """How many processes may get ready beside a measuring one; it depends on the CPUs this session may use."""
+def pool_size(cases: int = 0) -> int:
+    """How many processes may get ready beside those that run; it depends on the CPUs this session may use.
+
+    Args:
+        cases: that are measured meanwhile. While many are, which takes long, more processes would only wait.
+    """
     cpus = len(os.sched_getaffinity(0))
-    return max(1, min(_MOST_PREWARMED, cpus // _CPUS_PER_PREWARMED))
+    most = _MOST_BESIDE_FEW if cases <= _FEW_CASES else _MOST_PREWARMED
+    return max(1, min(most, cpus // _CPUS_PER_PREWARMED))

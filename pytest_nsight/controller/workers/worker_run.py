@@ -67,7 +67,7 @@ class LiveSource:
         self._most_cases = self._unread_alone = 0
         self._measures_again = measures_again
         self._may_get_ready = True
-        self._pool = PrewarmedPool(self._get_ready, session.collector, pool_size())
+        self._pool = PrewarmedPool(self._get_ready, session.collector)
 
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Measures the cases in one fresh process, and once more if its record cannot be read.
@@ -141,7 +141,7 @@ class LiveSource:
         if self._collector.times_cpu or not self._may_get_ready:
             return
         try:
-            self._pool.fill(upcoming)
+            self._pool.fill(upcoming[: pool_size()])
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
             self._may_get_ready = False
@@ -175,7 +175,7 @@ class LiveSource:
         is_time = has_ended if times_cpu else bool(progress.case or progress.done)
         try:
             if is_time and not (times_cpu and not upcoming[0].cases):
-                self._pool.fill(upcoming[:1] if times_cpu else upcoming)
+                self._pool.fill(upcoming[: 1 if times_cpu else pool_size(progress.total)])
             if has_ended and not times_cpu:
                 self._pool.release(upcoming[0])
         except CollectorError:
