@@ -37,6 +37,21 @@ def test_each_process_has_enough_to_do_and_cpus_to_do_it_with(number: int, cpus:
     assert max(map(len, found)) - min(map(len, found)) <= 1
 
 
+def test_neighbouring_cases_of_a_function_stay_together_and_those_of_a_long_one_do_not_fill_a_share() -> None:
+    names = ("fused-1", "fused-2", "fused-3", "plain-1", "plain-2", "plain-3")
+    collected = [f"t.py::test_{function}[{name}]" for function in "abcdefghijklm" for name in names]
+
+    found = share_out(collected, 16)
+
+    assert sorted(case for share in found for case in share) == sorted(collected)
+    assert {len(share) for share in found} == {9, 12}
+    for share in found:
+        parts = [share[at : at + 3] for at in range(0, len(share), 3)]
+        assert all(len({case.rpartition("-")[0] for case in part}) == 1 for part in parts)
+    assert all(case.startswith("t.py::test_a[fused") for case in found[0][:3])
+    assert not any("test_a[plain" in case for case in found[0])
+
+
 class Calls:
     """A source that notes what it is asked for."""
 

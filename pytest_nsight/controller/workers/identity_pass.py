@@ -7,7 +7,7 @@ import os
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain
+from itertools import chain, groupby
 from pathlib import Path
 from typing import Protocol
 
@@ -33,6 +33,7 @@ _MOST_PROCESSES = 8
 _CPUS_PER_PROCESS = 2
 _CASES_PER_PROCESS = 8
 """Starting a process takes about as long as identifying this many cases."""
+_PARTS_OF_SHARE = 3
 
 _MOST_IN_VAIN = 3
 """Most retries in a row that identify nothing: on a broken device none succeeds, and cases can still be timed."""
@@ -184,14 +185,23 @@ def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tupl
 
 
 def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
-    """The cases in about equal shares, dealt out in turn, because neighbouring cases often take equally long.
+    """The cases in about equal shares, in which neighbouring cases of one test function stay together.
+
+    They need the same imports, compiled kernels and code to read. They are at most a third of a share, as all may
+    take long; the next ones go to the share with the fewest cases.
 
     Args:
         cases: at least one.
         cpus: of this machine.
     """
-    shares = min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS)
-    return [tuple(cases[number :: max(shares, 1)]) for number in range(max(shares, 1))]
+    shares = max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS))
+    most = max(1, len(cases) // shares // _PARTS_OF_SHARE)
+    dealt: list[list[str]] = [[] for _ in range(shares)]
+    for _, group in groupby(cases, key=lambda case: case.partition("[")[0]):
+        own = list(group)
+        for at in range(0, len(own), most):
+            min(dealt, key=len).extend(own[at : at + most])
+    return [tuple(share) for share in dealt]
 
 
 def identify_left(
@@ -253,7 +263,6 @@ def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]
 
 
 def _is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
-    """Whether the user has ended any of them."""
     return any(process.end is ProcessEnd.INTERRUPTED for process in processes)
 
 
