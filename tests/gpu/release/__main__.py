@@ -64,8 +64,8 @@ def wait(folder: Path, seconds: float) -> str:
     lines = [] if (folder / _DONE).exists() else ["not all has ended"]
     for step in map(json.loads, steps.read_text().splitlines() if steps.exists() else ()):
         verdicts = ", ".join(f"{count} {verdict}" for verdict, count in step["verdicts"].items())
-        told = verdicts or step["last"].strip("= ")
-        lines.append(f"{step['step']}: exit code {step['code']}, {step['seconds']} s, {told}")
+        ending = verdicts or step["last"].strip("= ")
+        lines.append(f"{step['step']}: exit code {step['code']}, {step['seconds']} s, {ending}")
     return "\n".join(lines)
 
 
