@@ -187,8 +187,8 @@ def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tupl
 def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
     """The cases in about equal shares, in which neighbouring cases of one test function stay together.
 
-    They need the same imports, compiled kernels and code to read. They are at most a third of a share, as all may
-    take long; the next ones go to the share with the fewest cases.
+    Such cases need the same imports, compiled kernels and code to read. But all of them may take long, so at most
+    a third of a share stays together, and the next ones go to the share with the fewest cases.
 
     Args:
         cases: at least one.
@@ -197,8 +197,7 @@ def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
     shares = max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS))
     most = max(1, len(cases) // shares // _PARTS_OF_SHARE)
     dealt: list[list[str]] = [[] for _ in range(shares)]
-    for _, group in groupby(cases, key=lambda case: case.partition("[")[0]):
-        own = list(group)
+    for own in [list(group) for _, group in groupby(cases, key=lambda case: case.partition("[")[0])]:
         for at in range(0, len(own), most):
             min(dealt, key=len).extend(own[at : at + most])
     return [tuple(share) for share in dealt]
@@ -263,6 +262,7 @@ def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]
 
 
 def _is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
+    """Whether the user has ended any of them."""
     return any(process.end is ProcessEnd.INTERRUPTED for process in processes)
 
 

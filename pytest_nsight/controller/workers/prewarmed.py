@@ -27,8 +27,8 @@ _POLL_S = 0.05
 _CPUS_PER_PREWARMED = 4
 _MOST_PREWARMED = 2
 _FEW_CASES = 6
+"""To measure so many takes less time than the imports of the next process, on a slow CPU a quarter of it."""
 _MOST_BESIDE_FEW = 4
-"""Imports take two to four times as long as a process that measures a few cases; the CPU decides how long."""
 
 
 @dataclass(slots=True, eq=False)
