@@ -24,8 +24,8 @@ CONFIRMED_CASES = 3
 """Cases of a confirming process: about as many as a look finds suspect."""
 
 _WORTH_GUESSING = 5
-"""Among this many cases, one is probably a suspect after the first look. Among fewer cases there is probably none,
-and the session would have to wait for the end of processes that it does not need."""
+"""Among this many cases, one is probably a suspect after the first look. Among fewer cases, and in an audit, there
+is probably none, and the session would have to wait for the end of processes that it does not need."""
 
 
 class Source(Protocol):
@@ -106,7 +106,8 @@ def list_upcoming(state: GateState) -> tuple[Assignment, ...]:
         others = tuple(assignment for assignment in known if assignment.identifies)
         return (*others, *(_pair_up(Assignment(()), 1) if state.plan.is_paired else (Assignment(()),)))
     most = max(state.plan.runs, LOOKS[-1]) if state.plan.is_judged else state.plan.runs
-    if state.planned_runs >= most or len(state.plan.cases) < _WORTH_GUESSING:
+    measured = {case for process in state.pending for case in process.assignment.cases}
+    if state.planned_runs >= most or len(state.plan.cases) < _WORTH_GUESSING or state.proven.keys() >= measured:
         return known
     if state.plan.is_paired:
         return (*known, *_pair_up(Assignment(()), state.planned_runs + 1))

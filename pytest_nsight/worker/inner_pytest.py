@@ -101,6 +101,10 @@ class Worker:
         self._journal.write("assignment", seed=assignment.seed, cases=assignment.cases)
         _select(session, assignment)
         self.run.assign(assignment, session.items)
+        if self.run.identifier is not None:
+            # Garbage is collected after each case, and modules are not looked through again. No fixture exists yet.
+            gc.collect()
+            gc.freeze()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Records that a case begins."""

@@ -9,12 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.workers.identity_pass import (
-    IdentifyingSource,
-    identify_left,
-    read_identity_passes,
-    share_out,
-)
+from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, read_identity_passes
+from pytest_nsight.controller.workers.identity_shares import identify_left, share_out
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
@@ -48,8 +44,18 @@ def test_neighbouring_cases_of_a_function_stay_together_and_those_of_a_long_one_
     for share in found:
         parts = [share[at : at + 3] for at in range(0, len(share), 3)]
         assert all(len({case.rpartition("-")[0] for case in part}) == 1 for part in parts)
-    assert all(case.startswith("t.py::test_a[fused") for case in found[0][:3])
-    assert not any("test_a[plain" in case for case in found[0])
+    assert not any({"t.py::test_a[fused-1]", "t.py::test_a[plain-1]"} <= set(share) for share in found)
+
+
+def test_functions_whose_distance_is_the_number_of_shares_do_not_all_meet_in_one() -> None:
+    collected = [f"t.py::test_{function}[{place}]" for function in range(24) for place in range(3)]
+
+    found = share_out(collected, 16)
+
+    assert len(found) == 8
+    slow = {"t.py::test_0[0]", "t.py::test_8[0]"}
+    assert not any(slow <= set(share) for share in found)
+    assert sorted(map(len, found)) == [9] * 8
 
 
 class Calls:

@@ -31,12 +31,12 @@ extern "C" __global__ void scale(float* x, const float* y, int n) {
 CONFTEST = """
 import os
 import clock_collector
-import pytest_nsight.controller.workers.identity_pass
+import pytest_nsight.controller.workers.identity_shares
 import pytest_nsight.controller.session_plan
 
 if os.environ.get("SHARES"):
-    pytest_nsight.controller.workers.identity_pass._CPUS_PER_PROCESS = 1
-    pytest_nsight.controller.workers.identity_pass._CASES_PER_PROCESS = 4
+    pytest_nsight.controller.workers.identity_shares._CPUS_PER_PROCESS = 1
+    pytest_nsight.controller.workers.identity_shares._CASES_PER_PROCESS = 4
     os.sched_getaffinity = lambda process: {0, 1}
 if os.environ.get("EIGHT_CPUS"):
     os.sched_getaffinity = lambda process: set(range(8))

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
-from itertools import chain, groupby
+from itertools import chain
 from pathlib import Path
 from typing import Protocol
 
 from pytest_nsight.collectors.lookup import find_identifier_variables
+from pytest_nsight.controller.workers.identity_shares import identify_left, is_interrupted, share_out
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.progress import Progress
 from pytest_nsight.controller.workers.time_limits import read_overdue
@@ -28,15 +29,6 @@ from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 _PREFIX = "identity"
 FOLDERS = f"{_PREFIX}-*"
 """Folders of identity passes in a session's: one or more for each tree."""
-
-_MOST_PROCESSES = 8
-_CPUS_PER_PROCESS = 2
-_CASES_PER_PROCESS = 8
-"""Starting a process takes about as long as identifying this many cases."""
-_PARTS_OF_SHARE = 3
-
-_MOST_IN_VAIN = 3
-"""Most retries in a row that identify nothing: on a broken device none succeeds, and cases can still be timed."""
 
 
 class IdentityPass:
@@ -72,7 +64,7 @@ class IdentityPass:
     def execute(self, assignment: Assignment, upcoming: Sequence[Assignment] = ()) -> tuple[MeasuredProcess, ...]:
         """Runs the cases once, shared out to several processes: nothing is timed, so they may disturb each other.
 
-        If a process fails, its record says so and no error is raised: its cases can be timed.
+        The record of a process that fails says so, and no error is raised: its cases can be timed.
 
         Args:
             assignment: the cases of one tree.
@@ -87,7 +79,7 @@ class IdentityPass:
             processes = self._identify(shares)
             for one in passes:
                 own = tuple(found for found in processes if found.manifest.tree == one.tree)
-                if not _is_interrupted((*processes, *chain.from_iterable(self._found.values()))):
+                if not is_interrupted((*processes, *chain.from_iterable(self._found.values()))):
                     own = identify_left(one, own, self._identify, shares=len(shares))
                 self._found[one.tree] = own
         return self._found.pop(assignment.tree)
@@ -116,7 +108,7 @@ class IdentityPass:
                 shorten(worker.folder / WORKER_LOG)
 
     def close(self) -> None:
-        """Does nothing: what gets ready beside it is for others to end."""
+        """Does nothing: others end what gets ready beside it."""
 
     @cached_property
     def _variables(self) -> Mapping[str, str]:
@@ -182,93 +174,6 @@ def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tupl
     left = tuple(case for case in assigned if (manifest.tree, case) not in identified)
     failure = f"the process of {folder.name} died" if left or not assigned else ""
     return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
-
-
-def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
-    """The cases in about equal shares, in which neighbouring cases of one test function stay together.
-
-    Such cases need the same imports, compiled kernels and code to read. But all of them may take long, so at most
-    a third of a share stays together, and the next ones go to the share with the fewest cases.
-
-    Args:
-        cases: at least one.
-        cpus: of this machine.
-    """
-    shares = max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS))
-    most = max(1, len(cases) // shares // _PARTS_OF_SHARE)
-    dealt: list[list[str]] = [[] for _ in range(shares)]
-    for own in [list(group) for _, group in groupby(cases, key=lambda case: case.partition("[")[0])]:
-        for at in range(0, len(own), most):
-            min(dealt, key=len).extend(own[at : at + most])
-    return [tuple(share) for share in dealt]
-
-
-def identify_left(
-    assignment: Assignment,
-    processes: Sequence[MeasuredProcess],
-    identify: Callable[[Sequence[Assignment]], tuple[MeasuredProcess, ...]],
-    *,
-    shares: int,
-) -> tuple[MeasuredProcess, ...]:
-    """The processes of a tree, and the retries of cases that failed processes left unidentified.
-
-    A case that ran when its process died comes after all others and alone, so that it costs no other case its
-    identity. One that took too long, or that was the first of its process, is not tried again.
-
-    Args:
-        assignment: the cases of the tree.
-        processes: that were to identify them.
-        identify: runs processes; `cases` of one that failed are those that it has not identified.
-        shares: how many processes ran side by side. A device may allow only one, or have memory for only one.
-    """
-    found: list[MeasuredProcess] = []
-    left: set[str] = set()
-    suspects: set[str] = set()
-    fresh, in_vain = tuple(processes), 0
-    may_start = shares > 1
-    while True:
-        for process in fresh:
-            kept, again, suspect = _sort_out(process, may_start=may_start)
-            found.append(kept)
-            left |= again
-            suspects |= suspect
-        if _is_interrupted(found) or not (left or suspects):
-            return tuple(found)
-        if in_vain == _MOST_IN_VAIN:
-            return (*found, replace(fresh[-1], cases=_in_order(assignment, left | suspects)))
-        chosen = left or set(_in_order(assignment, suspects)[:1])
-        left, suspects, may_start = set(), suspects - chosen, False
-        fresh = identify([replace(assignment, cases=_in_order(assignment, chosen))])
-        in_vain = 0 if any(process.manifest.identities for process in fresh) else in_vain + 1
-
-
-def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredProcess, set[str], set[str]]:
-    """The record to keep, the cases to retry, and the case to retry alone.
-
-    Args:
-        process: of the pass.
-        may_start: whether a process that failed before its first case may succeed if it runs alone.
-    """
-    left, running = set(process.cases or ()), _find_running(process)
-    if process.end is not ProcessEnd.FAILED or not (running or may_start):
-        return process, set(), set()
-    if process.overdue or process.manifest.started == (running,):
-        return replace(process, cases=(running,)), left - {running}, set()
-    return replace(process, failure=""), left - {running}, {running} & left
-
-
-def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]:
-    return tuple(case for case in assignment.cases if case in cases)
-
-
-def _is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
-    """Whether the user has ended any of them."""
-    return any(process.end is ProcessEnd.INTERRUPTED for process in processes)
-
-
-def _find_running(process: MeasuredProcess) -> str:
-    """The case that ran at the end of a process, "" if none did."""
-    return next((case for case in process.manifest.started if case not in process.manifest.ended), "")
 
 
 def _read(folder: Path, assignment: Assignment, code: int | None) -> MeasuredProcess:

@@ -1,0 +1,107 @@
+"""How the cases of an identity pass are shared out to processes, and which of them are tried again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Iterable, Sequence
+from dataclasses import replace
+from itertools import groupby
+
+from pytest_nsight.protocol.job import Assignment
+from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
+
+_MOST_PROCESSES = 8
+_CPUS_PER_PROCESS = 2
+_CASES_PER_PROCESS = 8
+"""Starting a process takes about as long as identifying this many cases."""
+_PARTS_OF_SHARE = 3
+
+_MOST_IN_VAIN = 3
+"""Most retries in a row that identify nothing: on a broken device none succeeds, and cases can still be timed."""
+
+
+def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
+    """The cases in about equal shares, in which neighbouring cases of one test function stay together.
+
+    Such cases need the same imports, compiled kernels and code to read. But all of them may take long, so at most
+    a third of a share stays together. The shares take turns back and forth, so that long functions rarely meet.
+
+    Args:
+        cases: at least one.
+        cpus: of this machine.
+    """
+    shares = max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS))
+    most = max(1, len(cases) // shares // _PARTS_OF_SHARE)
+    dealt: list[tuple[str, ...]] = [()] * shares
+    for own in [tuple(group) for _, group in groupby(cases, key=lambda case: case.partition("[")[0])]:
+        for at in range(0, len(own), most):
+            fewest = min(range(shares), key=lambda place: len(dealt[place]))
+            dealt.insert(0, dealt.pop(fewest) + own[at : at + most])  # the last to get any comes first next time
+    return dealt
+
+
+def identify_left(
+    assignment: Assignment,
+    processes: Sequence[MeasuredProcess],
+    identify: Callable[[Sequence[Assignment]], tuple[MeasuredProcess, ...]],
+    *,
+    shares: int,
+) -> tuple[MeasuredProcess, ...]:
+    """The processes of a tree, and the retries of cases that failed processes left unidentified.
+
+    A case that ran when its process died comes after all others and alone, so that it costs no other case its
+    identity. One that took too long, or that was the first of its process, is not tried again.
+
+    Args:
+        assignment: the cases of the tree.
+        processes: that were to identify them.
+        identify: runs processes; `cases` of one that failed are those that it has not identified.
+        shares: how many processes ran side by side. A device may allow only one, or have memory for only one.
+    """
+    found: list[MeasuredProcess] = []
+    left: set[str] = set()
+    suspects: set[str] = set()
+    fresh, in_vain = tuple(processes), 0
+    may_start = shares > 1
+    while True:
+        for process in fresh:
+            kept, again, suspect = _sort_out(process, may_start=may_start)
+            found.append(kept)
+            left |= again
+            suspects |= suspect
+        if is_interrupted(found) or not (left or suspects):
+            return tuple(found)
+        if in_vain == _MOST_IN_VAIN:
+            return (*found, replace(fresh[-1], cases=_in_order(assignment, left | suspects)))
+        chosen = left or set(_in_order(assignment, suspects)[:1])
+        left, suspects, may_start = set(), suspects - chosen, False
+        fresh = identify([replace(assignment, cases=_in_order(assignment, chosen))])
+        in_vain = 0 if any(process.manifest.identities for process in fresh) else in_vain + 1
+
+
+def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredProcess, set[str], set[str]]:
+    """The record to keep, the cases to retry, and the case to retry alone.
+
+    Args:
+        process: of the pass.
+        may_start: whether a process that failed before its first case may succeed if it runs alone.
+    """
+    left, running = set(process.cases or ()), _find_running(process)
+    if process.end is not ProcessEnd.FAILED or not (running or may_start):
+        return process, set(), set()
+    if process.overdue or process.manifest.started == (running,):
+        return replace(process, cases=(running,)), left - {running}, set()
+    return replace(process, failure=""), left - {running}, {running} & left
+
+
+def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]:
+    return tuple(case for case in assignment.cases if case in cases)
+
+
+def is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
+    """Whether the user has ended any of them."""
+    return any(process.end is ProcessEnd.INTERRUPTED for process in processes)
+
+
+def _find_running(process: MeasuredProcess) -> str:
+    """The case that ran at the end of a process, "" if none did."""
+    return next((case for case in process.manifest.started if case not in process.manifest.ended), "")
