@@ -11,6 +11,8 @@ from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.model.values import RunSummary, Subject
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
+from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import first_line_of
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _MOST_NAMED = 3
@@ -31,13 +33,13 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
         processes: those of one tree, each with some of its cases, or in a replay those of both trees.
     """
     for process in processes:
-        manifest = process.manifest
+        manifest = replace(process.manifest, identities=_with_failed(process.manifest))
         state = add_run(state, manifest).with_notes(_describe_failure(process))
         state = replace(state, is_interrupted=state.is_interrupted or process.end is ProcessEnd.INTERRUPTED)
         if manifest.tree == OTHER_TREE:
             state = replace(state, other=state.other.add_identities(manifest))
             continue
-        ended = [case for case in manifest.ended if case in manifest.identities]
+        ended = [case for case in manifest.ended if case in process.manifest.identities]
         state = replace(
             state,
             identities={**state.identities, **manifest.identities},
@@ -46,6 +48,18 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
             warnings=join_warnings(state.warnings, manifest),
         )
     return replace(state, is_identified=not any(process.assignment.identifies for process in state.pending))
+
+
+def _with_failed(manifest: Manifest) -> dict[str, Identity]:
+    """What a process of the pass found, and why cases whose tests failed in it have no identity."""
+    failed = {
+        one.case: Identity(
+            why_none=f"its test failed in the identity pass: {first_line_of(one.report.get('longrepr'))}"
+        )
+        for one in manifest.reports
+        if one.report["outcome"] == "failed"
+    }
+    return {**failed, **manifest.identities}
 
 
 def _describe_failure(process: MeasuredProcess) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_nsight.gate.state import GateState
@@ -181,7 +181,7 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
         for one in audit
         if one.kind in _CONTRADICTING
     ]
-    return (*notes, *_describe_unidentified(state.identities))
+    return (*notes, *_describe_unidentified(state))
 
 
 def _say_changes(audit: Sequence[Verdict]) -> str:
@@ -190,15 +190,20 @@ def _say_changes(audit: Sequence[Verdict]) -> str:
     return f", change {' to '.join(ends)}" if ends else ""
 
 
-def _describe_unidentified(identities: Mapping[str, Identity]) -> list[str]:
-    by_reason: dict[str, list[str]] = {}
-    for case, identity in identities.items():
-        if identity.why_none:
-            # The values that differ are each case's own.
-            by_reason.setdefault(identity.why_none.partition(" (")[0], []).append(Subject(case).label)
+def _describe_unidentified(state: GateState) -> list[str]:
+    """Sentences on cases that pass and have no identity in this tree, or else in the other one."""
+    by_reason: dict[tuple[str, str], list[str]] = {}
+    for case in filter(state.has_passed, state.plan.case_ids):
+        trees = {"": state.identities, f" in {state.other.short_commit}": state.other.identities}
+        for place, identities in trees.items():
+            why = identities[case].why_none if case in identities else ""
+            if why:
+                # The values that differ are each case's own.
+                by_reason.setdefault((place, why.partition(" (")[0]), []).append(Subject(case).label)
+                break
     notes = [
-        f"{count(len(cases), 'case')} without an identity ({name_cases(cases)}): {why}"
-        for why, cases in by_reason.items()
+        f"{count(len(cases), 'case')} without an identity{place} ({name_cases(cases)}): {why}"
+        for (place, why), cases in by_reason.items()
     ]
     # One note is enough for all reasons.
     return [*notes[:-1], *(f"{note}; {_UNIDENTIFIED_ARE_TIMED}" for note in notes[-1:])]

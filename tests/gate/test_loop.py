@@ -10,7 +10,7 @@ import pytest
 
 from pytest_nsight.gate.judging import judge_state
 from pytest_nsight.gate.loop import list_upcoming, place_partners_together, plan, run_loop
-from pytest_nsight.gate.state import GateState, SessionPlan
+from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, Policy
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
@@ -126,6 +126,15 @@ def test_a_process_that_probably_nobody_needs_is_not_announced() -> None:
     run(machine, SessionPlan(CASES, 1, is_judged=True))
 
     assert machine.announced == [()]
+
+
+def test_no_process_gets_ready_for_suspects_among_audited_cases() -> None:
+    ids = tuple(case.id for case in MANY)
+    process = PlannedProcess(1, Assignment(ids))
+    state = GateState(SessionPlan(MANY, 1, is_judged=True), pending=(process,), planned_runs=1)
+
+    assert list_upcoming(replace(state, proven=dict.fromkeys(ids, "it"))) == ()
+    assert list_upcoming(replace(state, proven=dict.fromkeys(ids[1:], "it"))) == (Assignment(()), Assignment(()))
 
 
 def test_nothing_is_planned_while_something_is_pending() -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.gate.identity_records import attach_identities
+from pytest_nsight.gate.identity_records import absorb_identities, attach_identities
 from pytest_nsight.gate.judging import judge_state, list_notes
 from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.proofs import (
@@ -23,7 +23,7 @@ from pytest_nsight.model.identity import READING, Identity, LaunchIdentity, Mach
 from pytest_nsight.model.values import Case, Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
-from pytest_nsight.protocol.manifest_events import CaseWarning
+from pytest_nsight.protocol.manifest_events import CaseWarning, PhaseReport
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
 from tests.judge.runs import make_runs, uses
@@ -215,6 +215,33 @@ def test_what_becomes_of_cases_without_an_identity_is_said_once() -> None:
         False,
         True,
     ]
+
+
+def test_a_case_without_an_identity_in_the_other_tree_only_is_named_with_the_tree() -> None:
+    machine = IdentifyingMachine(SAME, {**SAME, IDS[0]: Identity(why_none="it uses 2 streams")})
+
+    state = run(machine, StoredRuns(), is_paired=True)
+
+    assert IDS[0] in timed_by(machine)
+    (note,) = (note for note in describe_identities(state, ()) if "without an identity" in note)
+    commit = state.other.short_commit
+    assert note.startswith(f"1 case without an identity in {commit} (a): it uses 2 streams; ")
+
+
+@pytest.mark.parametrize(("passes_later", "named"), [(True, True), (False, False)])
+def test_a_test_that_failed_in_the_pass_only_is_named(passes_later: bool, named: bool) -> None:
+    failed = PhaseReport(IDS[0], {"outcome": "failed", "when": "call", "longrepr": "E   CUDA out of memory"})
+    pass_process = make_process(IDS)
+    manifest = replace(pass_process.manifest, identities={case: SAME[case] for case in IDS[1:]}, reports=(failed,))
+    plan = SessionPlan(CASES, 1, has_identity_pass=True, skips_identical=True)
+    outcome = "passed" if passes_later else "failed"
+    state = GateState(plan, reports={case: ({"outcome": outcome, "when": "call"},) for case in IDS})
+
+    state = absorb_identities(state, (replace(pass_process, manifest=manifest, summaries=()),))
+
+    notes = [note for note in describe_identities(state, ()) if "its test failed in the identity pass" in note]
+    assert [" (a): " in note and "CUDA out of memory" in note for note in notes] == [True] * named
+    assert not state.identities[IDS[0]].digest
 
 
 def test_a_pass_that_fails_is_one_note_and_all_is_timed() -> None:

@@ -48,7 +48,7 @@ clock_collector.ClockCollector.times_cpu = False
 """
 
 CASES = """
-import ctypes, os
+import ctypes, gc, os
 import pytest
 
 gpu = ctypes.CDLL(os.environ["CUPTI_LIBRARY"])
@@ -71,6 +71,8 @@ def test_same(nsight, n):
 
 @pytest.mark.nsight
 def test_touched(nsight):
+    with open("frozen", "a") as file:
+        print(os.environ.get("PYTORCH_CUDA_ALLOC_CONF"), gc.get_freeze_count() > 5000, file=file)
     nsight(launch, 101 if SPOILED == "argument" else 100)
 
 @pytest.mark.nsight(metric="wall")
@@ -198,6 +200,8 @@ def test_what_is_identical_with_its_baseline_is_not_timed(gate: Gate, pytester: 
     assert any(fixed) or not is_allowed()
     allocators = set((pytester.path / "allocators").read_text().splitlines())
     assert allocators == {"None", "expandable_segments:False"}, "what is timed keeps its allocator"
+    frozen = set((pytester.path / "frozen").read_text().splitlines())
+    assert frozen == {"None False", "expandable_segments:False True"}, "a pass looks for garbage of its cases only"
     assert checked.identical == {*SAME, "test_touched", "test_dying", "test_counting"}, checked.said
     assert checked.verdicts["test_wall"] != "IDENTICAL", "the time on the host is not decided by the launches"
     untimed = [one for one in checked.sentences.values() if one.endswith("; not timed")]
