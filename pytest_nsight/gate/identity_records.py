@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
@@ -16,6 +16,9 @@ from pytest_nsight.protocol.manifest_events import first_line_of
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _MOST_NAMED = 3
+_LONGEST_MESSAGE = 200
+
+FAILED_IN_PASS = "its test failed in the identity pass"
 
 
 def plan_identities(session: SessionPlan) -> tuple[PlannedProcess, ...]:
@@ -52,14 +55,19 @@ def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) ->
 
 def _with_failed(manifest: Manifest) -> dict[str, Identity]:
     """What a process of the pass found, and why cases whose tests failed in it have no identity."""
+    # Why a process was left unusable is a note of its own.
+    lost = manifest.process_failure.case if manifest.process_failure is not None else ""
     failed = {
-        one.case: Identity(
-            why_none=f"its test failed in the identity pass: {first_line_of(one.report.get('longrepr'))}"
-        )
+        one.case: Identity(why_none=describe_failed(one.report))
         for one in manifest.reports
-        if one.report["outcome"] == "failed"
+        if one.report["outcome"] == "failed" and one.case != lost
     }
     return {**failed, **manifest.identities}
+
+
+def describe_failed(report: Mapping[str, object]) -> str:
+    """The reason of a case whose test failed in the pass: FAILED_IN_PASS, and what it says."""
+    return f"{FAILED_IN_PASS}: {first_line_of(report.get('longrepr'))[:_LONGEST_MESSAGE] or 'no message'}"
 
 
 def _describe_failure(process: MeasuredProcess) -> str:

@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_nsight.gate.identity_records import FAILED_IN_PASS, describe_failed
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
@@ -191,19 +192,33 @@ def _say_changes(audit: Sequence[Verdict]) -> str:
 
 
 def _describe_unidentified(state: GateState) -> list[str]:
-    """Sentences on cases that pass and have no identity in this tree, or else in the other one."""
+    """Sentences on cases that pass and have no identity in this tree, or that have one in this tree only."""
     by_reason: dict[tuple[str, str], list[str]] = {}
+    details: dict[tuple[str, str], str] = {}
     for case in filter(state.has_passed, state.plan.case_ids):
-        trees = {"": state.identities, f" in {state.other.short_commit}": state.other.identities}
-        for place, identities in trees.items():
-            why = identities[case].why_none if case in identities else ""
-            if why:
-                # The values that differ are each case's own.
-                by_reason.setdefault((place, why.partition(" (")[0]), []).append(Subject(case).label)
-                break
+        place, why = "", _why_none(state, case)
+        if not why and case in state.other.identities and case not in state.other.absent:
+            place, why = f" in {state.other.short_commit}", state.other.identities[case].why_none
+        if not why:
+            continue
+        # The values that differ, and what a failed test says, are each case's own.
+        is_failure = why.startswith(FAILED_IN_PASS)
+        reason = (place, FAILED_IN_PASS if is_failure else why.partition(" (")[0])
+        by_reason.setdefault(reason, []).append(Subject(case).label)
+        details.setdefault(reason, why.removeprefix(FAILED_IN_PASS) if is_failure else "")
     notes = [
-        f"{count(len(cases), 'case')} without an identity{place} ({name_cases(cases)}): {why}"
+        f"{count(len(cases), 'case')} without an identity{place} ({name_cases(cases)}): {why}{details[place, why]}"
         for (place, why), cases in by_reason.items()
     ]
     # One note is enough for all reasons.
     return [*notes[:-1], *(f"{note}; {_UNIDENTIFIED_ARE_TIMED}" for note in notes[-1:])]
+
+
+def _why_none(state: GateState, case: str) -> str:
+    """Why a case has no identity, or none that counts; "" if it has one, or if the pass has not run it."""
+    if case not in state.identities:
+        return ""
+    if state.identities[case].digest and not _has_passed_once(state, case):
+        failed = [one for one in state.identity_reports.get(case, ()) if one["outcome"] == "failed"]
+        return describe_failed(failed[0]) if failed else ""
+    return state.identities[case].why_none

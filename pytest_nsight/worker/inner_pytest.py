@@ -102,7 +102,7 @@ class Worker:
         _select(session, assignment)
         self.run.assign(assignment, session.items)
         if self.run.identifier is not None:
-            # Garbage is collected after each case, and modules are not looked through again. No fixture exists yet.
+            # Garbage is collected after each case: modules need not be looked through again. No fixture exists yet.
             gc.collect()
             gc.freeze()
 

@@ -14,6 +14,7 @@ from pytest_nsight.controller.workers.identity_shares import identify_left, shar
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
+from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 
@@ -131,6 +132,24 @@ def test_so_does_one_of_a_single_process() -> None:
 
     assert identify(passes, "abc") == (set("ac"), [("died at b", ("b",))])
     assert passes.assigned[1:] == [("c",), ("b",)]
+
+
+class OutOfMemory(Passes):
+    """Cases that run out of memory, which ends their process in order, unless they are alone in it."""
+
+    def _run(self, given: tuple[str, ...]) -> MeasuredProcess:
+        if len(given) == 1:
+            return Passes()._run(given)
+        found = super()._run(given)
+        if not found.cases:
+            return found
+        lost = CaseFault(found.cases[0], "out of memory")
+        return replace(found, manifest=replace(found.manifest, process_failure=lost, exit_code=2))
+
+
+@pytest.mark.parametrize("shares", [("abc", "def"), ("bac", "edf")])
+def test_a_case_that_runs_out_of_memory_beside_others_is_identified_alone(shares: tuple[str, str]) -> None:
+    assert identify(OutOfMemory("b", "e"), *shares) == (set("abcdef"), [])
 
 
 def test_a_case_that_dies_beside_others_only_is_identified() -> None:

@@ -228,11 +228,14 @@ def test_a_case_without_an_identity_in_the_other_tree_only_is_named_with_the_tre
     assert note.startswith(f"1 case without an identity in {commit} (a): it uses 2 streams; ")
 
 
-@pytest.mark.parametrize(("passes_later", "named"), [(True, True), (False, False)])
-def test_a_test_that_failed_in_the_pass_only_is_named(passes_later: bool, named: bool) -> None:
+@pytest.mark.parametrize("passes_later", [True, False])
+@pytest.mark.parametrize("is_measured", [True, False])
+def test_a_test_that_failed_in_the_pass_only_is_named(passes_later: bool, is_measured: bool) -> None:
     failed = PhaseReport(IDS[0], {"outcome": "failed", "when": "call", "longrepr": "E   CUDA out of memory"})
     pass_process = make_process(IDS)
-    manifest = replace(pass_process.manifest, identities={case: SAME[case] for case in IDS[1:]}, reports=(failed,))
+    manifest = replace(
+        pass_process.manifest, identities={case: SAME[case] for case in IDS[not is_measured :]}, reports=(failed,)
+    )
     plan = SessionPlan(CASES, 1, has_identity_pass=True, skips_identical=True)
     outcome = "passed" if passes_later else "failed"
     state = GateState(plan, reports={case: ({"outcome": outcome, "when": "call"},) for case in IDS})
@@ -240,8 +243,20 @@ def test_a_test_that_failed_in_the_pass_only_is_named(passes_later: bool, named:
     state = absorb_identities(state, (replace(pass_process, manifest=manifest, summaries=()),))
 
     notes = [note for note in describe_identities(state, ()) if "its test failed in the identity pass" in note]
-    assert [" (a): " in note and "CUDA out of memory" in note for note in notes] == [True] * named
-    assert not state.identities[IDS[0]].digest
+    assert [" (a): " in note and "CUDA out of memory" in note for note in notes] == [True] * passes_later
+    assert bool(state.identities[IDS[0]].digest) is is_measured
+
+
+def test_tests_that_failed_in_the_pass_are_one_note_whatever_they_say() -> None:
+    whys = [f"its test failed in the identity pass: {number} MiB are missing" for number in range(3)]
+    found = {**SAME, **{case: Identity(why_none=why) for case, why in zip(IDS, whys, strict=False)}}
+
+    notes = describe_identities(run(IdentifyingMachine(found), stored(SAME)), ())
+
+    (note,) = (note for note in notes if "failed in the identity pass" in note)
+    assert note.startswith(
+        "3 cases without an identity (a, b, c): its test failed in the identity pass: 0 MiB are missing; "
+    )
 
 
 def test_a_pass_that_fails_is_one_note_and_all_is_timed() -> None:

@@ -83,6 +83,9 @@ def test_wall(nsight):
 def test_dying(nsight):
     if os.environ.get("POISON"):
         os._exit(3)
+    if os.environ.get("FULL") and not os.path.exists("full"):
+        open("full", "w").close()
+        raise RuntimeError("CUDA out of memory")
     nsight(launch, 7)
 
 @pytest.mark.nsight
@@ -319,6 +322,22 @@ def test_a_pass_of_two_processes_finds_the_same_and_loses_no_more_than_the_case_
     assert poisoned.identical == {*SAME, "test_touched", "test_counting"}, poisoned.said
     assert "launches of test_dying were not identified" in poisoned.notes
     assert poisoned.code == pytest.ExitCode.TESTS_FAILED
+
+
+@long
+@pytest.mark.parametrize("shares", ["", "1"])
+def test_a_case_that_runs_out_of_memory_beside_others_costs_no_case_its_identity(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, shares: str
+) -> None:
+    monkeypatch.setenv("SHARES", shares)
+    gate("--nsight-save", "--nsight-runs=1")
+    monkeypatch.setenv("FULL", "1")
+
+    checked = gate()
+
+    assert (pytester.path / "full").exists()
+    assert checked.identical == {*SAME, "test_touched", "test_dying", "test_counting"}, checked.said
+    assert checked.code == pytest.ExitCode.OK
 
 
 def commit_all(folder: Path) -> None:

@@ -167,12 +167,14 @@ def read_identity_passes(session: Path) -> tuple[MeasuredProcess, ...]:
 def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tuple[str, str]]) -> MeasuredProcess:
     if (folder / INTERRUPTED_FILE).exists():
         return MeasuredProcess(manifest, end=ProcessEnd.INTERRUPTED)
-    if manifest.exit_code is not None or manifest.identity_fault:
+    if manifest.identity_fault or (manifest.exit_code is not None and manifest.process_failure is None):
         return MeasuredProcess(manifest)
     # A later process may have identified the cases of a dead one.
     assigned = manifest.started if manifest.assigned is None else manifest.assigned
     left = tuple(case for case in assigned if (manifest.tree, case) not in identified)
-    failure = f"the process of {folder.name} died" if left or not assigned else ""
+    lost = manifest.process_failure
+    why = lost.text if lost is not None else f"the process of {folder.name} died"
+    failure = why if left or not assigned else ""
     return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
 
 
@@ -186,9 +188,11 @@ def _read(folder: Path, assignment: Assignment, code: int | None) -> MeasuredPro
         return MeasuredProcess(manifest, end=ProcessEnd.INTERRUPTED)
     if manifest.identity_fault:
         return MeasuredProcess(manifest)
+    left = tuple(case for case in assignment.cases if case not in manifest.identities)
+    if (lost := manifest.process_failure) is not None:
+        return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=lost.text, cases=left)
     if manifest.exit_code is not None:
         return MeasuredProcess(manifest, failure=describe_refusal(manifest, log))
-    left = tuple(case for case in assignment.cases if case not in manifest.identities)
     overdue = read_overdue(folder)
     return MeasuredProcess(
         manifest,

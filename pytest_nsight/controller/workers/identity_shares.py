@@ -22,8 +22,9 @@ _MOST_IN_VAIN = 3
 def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
     """The cases in about equal shares, in which neighbouring cases of one test function stay together.
 
-    Such cases need the same imports, compiled kernels and code to read. But all of them may take long, so at most
-    a third of a share stays together. The shares take turns back and forth, so that long functions rarely meet.
+    Such cases need the same imports, compiled kernels and code to read. But all of them may take long, so they are
+    dealt out in parts of at most a third of a share. The shares take turns back and forth: in one direction, slow
+    functions whose distance in parts is the number of shares would always share a process.
 
     Args:
         cases: at least one.
@@ -35,7 +36,8 @@ def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
     for own in [tuple(group) for _, group in groupby(cases, key=lambda case: case.partition("[")[0])]:
         for at in range(0, len(own), most):
             fewest = min(range(shares), key=lambda place: len(dealt[place]))
-            dealt.insert(0, dealt.pop(fewest) + own[at : at + most])  # the last to get any comes first next time
+            # Among equally long ones the last to get a part comes first.
+            dealt.insert(0, dealt.pop(fewest) + own[at : at + most])
     return dealt
 
 
@@ -48,8 +50,9 @@ def identify_left(
 ) -> tuple[MeasuredProcess, ...]:
     """The processes of a tree, and the retries of cases that failed processes left unidentified.
 
-    A case that ran when its process died comes after all others and alone, so that it costs no other case its
-    identity. One that took too long, or that was the first of its process, is not tried again.
+    A case that ran when its process died, or was left unusable, comes after all others and alone, so that it costs
+    no other case its identity. One that took too long is not tried again, nor is one that was the first of a
+    process which died.
 
     Args:
         assignment: the cases of the tree.
@@ -88,7 +91,9 @@ def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredPro
     left, running = set(process.cases or ()), _find_running(process)
     if process.end is not ProcessEnd.FAILED or not (running or may_start):
         return process, set(), set()
-    if process.overdue or process.manifest.started == (running,):
+    # Beside others a case may run out of memory that it has alone.
+    may_try_alone = may_start and process.manifest.process_failure is not None
+    if process.overdue or (process.manifest.started == (running,) and not may_try_alone):
         return replace(process, cases=(running,)), left - {running}, set()
     return replace(process, failure=""), left - {running}, {running} & left
 
@@ -103,5 +108,7 @@ def is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:
 
 
 def _find_running(process: MeasuredProcess) -> str:
-    """The case that ran at the end of a process, "" if none did."""
+    """The case that ran at the end of a process, or left it unusable, "" if none did."""
+    if (lost := process.manifest.process_failure) is not None:
+        return lost.case
     return next((case for case in process.manifest.started if case not in process.manifest.ended), "")
