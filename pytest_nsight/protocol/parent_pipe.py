@@ -1,8 +1,8 @@
 """The pipe from the controller to a worker: it announces the assignment, or that there will be none.
 
-A named pipe in the run's folder. The controller holds it open. A byte in it means that the assignment has been
-written; its end means that nobody waits for the worker any more. A profiler between the two processes does not
-matter, and waiting costs no CPU time.
+A named pipe in the run's folder. The controller holds it open. A line of it says that the assignment has been
+written, or names a module that the worker imports while it waits; its end means that nobody waits for the worker
+any more. A profiler between the two processes does not matter, and waiting costs no CPU time.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import os
 import select
+from collections.abc import Callable
 from pathlib import Path
 
 from pytest_nsight.model.errors import unwritable
@@ -17,6 +18,7 @@ from pytest_nsight.protocol.job import Assignment
 
 FILE_NAME = "parent.pipe"
 _ASSIGNED = b"!"
+_MOST_BYTES = 4096
 
 
 class PipeToWorker:
@@ -46,7 +48,12 @@ class PipeToWorker:
             assignment.write(self._folder)
         except OSError as error:
             raise unwritable(self._folder, error) from None
-        os.write(self._pipe, _ASSIGNED)
+        os.write(self._pipe, _ASSIGNED + b"\n")
+
+    def suggest_import(self, module: str) -> None:
+        """Has the worker import a module while it waits; does nothing once the pipe is closed."""
+        if self._pipe is not None:
+            os.write(self._pipe, f"{module}\n".encode())
 
     def close(self) -> None:
         """Closes the pipe, which ends the worker if it still waits."""
@@ -76,13 +83,26 @@ class PipeFromParent:
         poll.register(self._pipe, 0)
         return bool(poll.poll(0))
 
-    def wait_for_assignment(self) -> Assignment | None:
-        """The assignment, waited for; None if the pipe is closed."""
+    def wait_for_assignment(self, import_early: Callable[[str], None]) -> Assignment | None:
+        """The assignment, waited for; None if the pipe is closed.
+
+        Args:
+            import_early: imports a module that a test may need; called while there is nothing else to do.
+        """
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
-        try:
-            byte = os.read(self._pipe, 1)
-        except BlockingIOError:
-            poll.poll()
-            byte = os.read(self._pipe, 1)
-        return Assignment.read(self._folder) if byte else None
+        suggested: list[bytes] = []
+        while True:
+            try:
+                lines = os.read(self._pipe, _MOST_BYTES).splitlines()
+            except BlockingIOError:
+                if suggested:
+                    import_early(suggested.pop(0).decode())
+                else:
+                    poll.poll()
+                continue
+            if not lines:
+                return None
+            if _ASSIGNED in lines:
+                return Assignment.read(self._folder)
+            suggested += lines

@@ -29,6 +29,7 @@ from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.fixture import Nsight, explain_deferred
 from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
+from pytest_nsight.worker.late_imports import LateImports, import_early
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
@@ -59,6 +60,7 @@ class Worker:
         self._parent_pipe = parent_pipe
         self.run = MeasuredRun(job, journal, recorder, barrier, identifier)
         self._measurements: dict[str, CaseMeasurement] = {}
+        self._late_imports = LateImports(journal)
         self._is_repeating = False
         self._reported: set[str] = set()
 
@@ -94,7 +96,7 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Waits for the assignment after all imports and the collection, before any fixture touches the device."""
-        assignment = self._parent_pipe.wait_for_assignment()
+        assignment = self._parent_pipe.wait_for_assignment(import_early)
         if assignment is None:
             # The result is no longer wanted, and nothing needs a teardown yet.
             os._exit(0)
@@ -105,6 +107,7 @@ class Worker:
             # Garbage is collected after each case: modules need not be looked through again. No fixture exists yet.
             gc.collect()
             gc.freeze()
+            self._late_imports.begin()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Records that a case begins."""
@@ -142,7 +145,9 @@ class Worker:
         return not is_new
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Records that a case is over."""
+        """Records that a case is over, and in an identity pass what it has imported."""
+        if self.run.identifier is not None:
+            self._late_imports.record()
         self._journal.write("case_end", case=nodeid)
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str) -> None:

@@ -41,6 +41,10 @@ if os.environ.get("SHARES"):
 if os.environ.get("EIGHT_CPUS"):
     os.sched_getaffinity = lambda process: set(range(8))
 
+if os.environ.get("SLOW_IMPORT"):
+    import pytest_nsight.worker.late_imports
+    pytest_nsight.worker.late_imports.SLOW_IMPORTS = (os.environ["SLOW_IMPORT"],)
+
 # As if there were a GPU, whose kernels the clock collector times.
 pytest_nsight.controller.session_plan.gpu_names = lambda: ("fake",)
 clock_collector.ClockCollector.times_cpu = False
@@ -126,6 +130,33 @@ def test_waiting(nsight):
     if is_pass:
         with open(EVENTS, "a") as file:
             print("end-after", imports(), file=file)
+"""
+
+SLOW_MODULE = """
+import os
+with open(os.environ["SLOW_IMPORTS"], "a") as file:
+    print("pass" if os.environ.get("PYTORCH_CUDA_ALLOC_CONF") else "timed", file=file)
+"""
+
+SLOW_CASE = """
+import sys, time
+
+@pytest.mark.nsight
+def test_slow_import(nsight):
+    process = "pass" if os.environ.get("PYTORCH_CUDA_ALLOC_CONF") else "timed"
+    with open(os.environ["SLOW_CASES"], "a") as file:
+        print(f"{process}:", "imported" if "slow_module" in sys.modules else "not imported", file=file)
+    import slow_module
+    nsight(launch)
+
+@pytest.mark.nsight
+def test_waiting(nsight):
+    nsight(launch)
+    deadline = time.monotonic() + 20
+    while os.environ.get("PYTORCH_CUDA_ALLOC_CONF") and time.monotonic() < deadline:
+        if open(os.environ["SLOW_IMPORTS"]).read().split().count("timed") == 2:
+            break
+        time.sleep(0.05)
 """
 
 Gate = Callable[..., "Session"]
@@ -361,6 +392,26 @@ def test_a_timed_process_of_each_tree_gets_ready_while_the_pass_runs(
     assert "test_waiting" in checked.identical, checked.said
     ended = [line.split()[1] for line in events.read_text().splitlines() if line.startswith("end-after")]
     assert ended == ["3", "3"], events.read_text()
+
+
+def test_processes_that_wait_import_what_cases_of_the_pass_import(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    imports, cases = pytester.path / "imports", pytester.path / "cases"
+    monkeypatch.setenv("SLOW_IMPORTS", str(imports))
+    monkeypatch.setenv("SLOW_CASES", str(cases))
+    monkeypatch.setenv("SLOW_IMPORT", "slow_module")
+    monkeypatch.setenv("EIGHT_CPUS", "1")
+    (pytester.path / "slow_module.py").write_text(SLOW_MODULE)
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + SLOW_CASE)
+    commit_all(pytester.path)
+
+    checked = gate("--nsight-against=HEAD", "-k", "slow_import or waiting")
+
+    assert checked.identical == {"test_slow_import", "test_waiting"}, checked.said
+    assert "audit: 2 identical cases timed all the same" in checked.notes
+    assert cases.read_text().splitlines()[:4] == ["pass: not imported"] * 2 + ["timed: imported"] * 2
 
 
 @long

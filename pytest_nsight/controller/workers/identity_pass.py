@@ -39,7 +39,7 @@ class IdentityPass:
         session: LiveSession,
         watch: Callable[[Progress], None],
         *,
-        get_ready: Callable[[Sequence[Assignment]], None] = lambda _: None,
+        get_ready: Callable[[Sequence[Assignment], Collection[str]], None] = lambda _assignments, _modules: None,
         started: int = 0,
     ) -> None:
         """Prepares a source.
@@ -47,8 +47,8 @@ class IdentityPass:
         Args:
             session: what all workers have in common.
             watch: called whenever a worker has moved on.
-            get_ready: called all the while with the assignments that are timed next; starts at most one of their
-                processes at a time.
+            get_ready: called all the while with the assignments that are timed next and the slow modules that cases
+                have imported so far; starts at most one of their processes at a time.
             started: its workers that have been started before in the session's folder.
         """
         self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=_PREFIX, started=started)
@@ -97,7 +97,9 @@ class IdentityPass:
                     running[worker] = len(assignment.cases)
                     processes.enter_context(worker.process)
                     worker.release(assignment)
-                codes = self._starter.follow_together(running, lambda: self._get_ready(self._timed_next))
+                codes = self._starter.follow_together(
+                    running, lambda modules: self._get_ready(self._timed_next, modules)
+                )
             ended = zip(running, assignments, codes, strict=True)
             return tuple(_read(worker.folder, assignment, code) for worker, assignment, code in ended)
         except (CollectorError, RecordingError) as error:
@@ -124,8 +126,13 @@ class IdentityPass:
 class TimedSource(Source, Protocol):
     """A source of timed runs, whose processes can get ready before they are wanted."""
 
-    def get_ready(self, upcoming: Sequence[Assignment]) -> None:
-        """Starts a process for one of these assignments that has none, if that can be done beside others."""
+    def get_ready(self, upcoming: Sequence[Assignment], modules: Collection[str]) -> None:
+        """Starts a process for one of these assignments that has none, if that can be done beside others.
+
+        Args:
+            upcoming: assignments, the next one first.
+            modules: what these processes import while they wait.
+        """
 
 
 class IdentifyingSource:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -117,7 +117,7 @@ class ParallelSource:
             self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
-    def get_ready(self, upcoming: Sequence[Assignment]) -> None:
+    def get_ready(self, upcoming: Sequence[Assignment], modules: Collection[str]) -> None:
         """Does nothing: no process is prepared beside several."""
 
     def close(self) -> None:

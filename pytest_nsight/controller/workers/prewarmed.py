@@ -10,8 +10,8 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Collection, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
@@ -42,6 +42,7 @@ class PrewarmedWorker:
         process: the worker, or the profiler that started it.
         pipe: what it waits for.
         assignment: what it measures, None before it has one.
+        modules: that it imports while it waits.
     """
 
     tree: str
@@ -50,6 +51,7 @@ class PrewarmedWorker:
     process: ChildProcess
     pipe: PipeToWorker
     assignment: Assignment | None = None
+    modules: set[str] = field(default_factory=set)
 
     @property
     def has_begun(self) -> bool:
@@ -78,6 +80,13 @@ class PrewarmedWorker:
         if self.assignment is None:
             self.pipe.send(assignment)
             self.assignment = assignment
+
+    def import_early(self, modules: Collection[str]) -> None:
+        """Has it import these modules while it waits."""
+        if self.assignment is None:
+            for module in sorted(set(modules) - self.modules):
+                self.modules.add(module)
+                self.pipe.suggest_import(module)
 
     def can_take(self, assignment: Assignment) -> bool:
         """Whether it measures this assignment, or could take it."""
@@ -109,6 +118,7 @@ class PrewarmedPool:
         self._start = start
         self._collector = collector
         self._waiting: list[PrewarmedWorker] = []
+        self._modules: set[str] = set()
 
     def take(self, assignment: Assignment) -> PrewarmedWorker:
         """A worker for this assignment: one that waits, or a new one.
@@ -148,7 +158,14 @@ class PrewarmedPool:
             elif self._have_begun():
                 # One by one, for the reason above.
                 self._waiting.append(self._start(assignment.tree))
+                self.import_early(())
                 return
+
+    def import_early(self, modules: Collection[str]) -> None:
+        """Has all that wait, now and later, import these modules meanwhile."""
+        self._modules.update(modules)
+        for prewarmed in self._waiting:
+            prewarmed.import_early(self._modules)
 
     def release(self, assignment: Assignment) -> None:
         """Gives this assignment, the next one, to a waiting worker, if its cases are known.

@@ -108,6 +108,7 @@ class Tail:
     Attributes:
         pid: of the worker, None before it has said so.
         exit_code: of the worker's pytest, None before its end.
+        late_imports: slow modules that cases of an identity pass have imported.
     """
 
     def __init__(self, path: Path) -> None:
@@ -115,6 +116,7 @@ class Tail:
         self._offset = 0
         self.pid: int | None = None
         self.exit_code: int | None = None
+        self.late_imports: set[str] = set()
 
     def advance(self, progress: Progress) -> Progress:
         """Reads on to the last whole line."""
@@ -139,6 +141,8 @@ class Tail:
                 case, done = "", done + 1
             elif name == "end":
                 self.exit_code = event["code"]
+            elif name == "late_import":
+                self.late_imports.add(event["module"])
         return Progress(progress.run, case, done, progress.total)
 
     def has_ended(self) -> bool:

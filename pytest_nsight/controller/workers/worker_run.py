@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -132,16 +132,18 @@ class LiveSource:
             self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
-    def get_ready(self, upcoming: Sequence[Assignment]) -> None:
+    def get_ready(self, upcoming: Sequence[Assignment], modules: Collection[str]) -> None:
         """Starts a process that gets ready while others run; does nothing if the CPU is measured.
 
         Args:
             upcoming: the next calls'. Called again, it starts the next one of their processes.
+            modules: what all that wait, now and later, import meanwhile.
         """
         if self._collector.times_cpu or not self._may_get_ready:
             return
         try:
             self._pool.fill(upcoming[: pool_size()])
+            self._pool.import_early(modules)
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
             self._may_get_ready = False

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -186,13 +186,15 @@ class WorkerStarter:
         return worker.end()
 
     def follow_together(
-        self, running: Mapping[PrewarmedWorker, int], look_ahead: Callable[[], None] = lambda: None
+        self,
+        running: Mapping[PrewarmedWorker, int],
+        look_ahead: Callable[[Collection[str]], None] = lambda _late_imports: None,
     ) -> list[int | None]:
         """Waits for the end of all workers and reports their progress as that of one.
 
         Args:
             running: worker that has its assignment -> cases in it.
-            look_ahead: called all the while.
+            look_ahead: called all the while with the slow modules that their cases have imported so far.
 
         Returns:
             Their exit codes; None of each if the user's interrupt ended them.
@@ -208,7 +210,7 @@ class WorkerStarter:
                 done, total = sum(one.progress.done for one in workers), sum(running.values())
                 first = workers[0].progress.run
                 self.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
-                look_ahead()
+                look_ahead({name for one in workers for name in one.tail.late_imports})
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             for one in workers:
