@@ -463,3 +463,24 @@ def test_records_one_by_one_are_those_of_the_buffer(device):
     assert (copy.kind, copy.name, copy.bytes_moved, copy.is_on_device) == ("copy", "1", 64, True)
     device.launch()
     assert recorder.collect() == {}
+
+
+def test_of_calls_those_in_some_times_and_those_that_the_device_works_for_are_listed(device):
+    recorder = ActivityRecorder(Cupti())
+    recorder.start(recorders.KINDS)
+    device.synchronize()
+    device.launch()
+    for _ in range(3):
+        device.synchronize()
+    records = recorder.collect()
+    recorder.disable()
+
+    calls = [one for one in list_activities(records) if not one.is_on_device]
+    (kernel,) = [one for one in list_activities(records) if one.is_on_device]
+    (launch,) = [one for one in calls if one.correlation == kernel.correlation]
+    second, third, fourth = calls[-3:]
+    assert len(calls) > 4
+
+    found = list_activities(records, [(second.start_ns, third.start_ns), (fourth.start_ns, fourth.end_ns)])
+    assert [one for one in found if not one.is_on_device] == [launch, second, fourth]
+    assert set(list_activities(records, [])) == {launch, kernel}

@@ -67,7 +67,7 @@ class Process:
         self._capture.modules.cubins.append(cubin)
         self._kernels = read_kernels(cubin)
         self._activities: list[Activity] = []
-        monkeypatch.setattr(identity_recorder, "list_activities", lambda _: self._activities)
+        monkeypatch.setattr(identity_recorder, "list_activities", lambda *_: self._activities)
 
     def run(
         self,

@@ -99,7 +99,8 @@ class IdentityRecorder:
     def stop(self) -> None:
         """Reads the records of the case; CUPTI goes on recording."""
         dropped = self._recorder.dropped
-        self._activities = sorted(list_activities(self._recorder.collect()), key=lambda one: one.start_ns)
+        found = list_activities(self._recorder.collect(), [(one.begin_ns, one.end_ns) for one in self._ranges])
+        self._activities = sorted(found, key=lambda one: one.start_ns)
         self._lost = self._recorder.dropped - dropped
 
     def push(self, name: str, payload: int) -> None:  # noqa: ARG002 - ranges are found by their names

@@ -86,10 +86,7 @@ def find_pointers(
     """
     words: set[int] = set()
     for parameter in parameters:
-        value = _check(values[parameter.ordinal], parameter)
-        begin = -parameter.offset % ADDRESS_BYTES
-        whole = (len(value) - begin) // ADDRESS_BYTES * ADDRESS_BYTES
-        words.update(word for (word,) in struct.iter_unpack("<Q", value[begin : begin + max(whole, 0)]))
+        words.update(_list_words(_check(values[parameter.ordinal], parameter), parameter.offset))
     found = {word: find(word) for word in words if word}
     return {word: allocation for word, allocation in found.items() if allocation is not None}
 
@@ -100,27 +97,30 @@ def _check(value: bytes, parameter: Parameter) -> bytes:
     return value
 
 
+def _list_words(value: bytes, offset: int) -> tuple[int, ...]:
+    """The words of an argument that may be addresses: those that are aligned.
+
+    Args:
+        value: of the argument.
+        offset: where it lies among the parameters.
+    """
+    begin = -offset % ADDRESS_BYTES
+    whole = max(0, (len(value) - begin) // ADDRESS_BYTES)
+    return struct.unpack_from(f"<{whole}Q", value, min(begin, len(value)))
+
+
 def _describe(value: bytes, offset: int, find: FindAllocation, numbers: dict[int, int]) -> str:
     """A struct may hold pointers among other things: each aligned word is looked at."""
     parts: list[str] = []
-    plain = b""
-    first = -offset % ADDRESS_BYTES
-    position = 0
-    while position < len(value):
-        word = value[position : position + ADDRESS_BYTES]
-        is_word = len(word) == ADDRESS_BYTES and (position - first) % ADDRESS_BYTES == 0
-        address = struct.unpack("<Q", word)[0] if is_word else 0
+    position, begin = 0, -offset % ADDRESS_BYTES
+    for place, address in enumerate(_list_words(value, offset)):
         allocation = find(address) if address else None
-        if allocation is None:
-            step = min(ADDRESS_BYTES - (position - first) % ADDRESS_BYTES, len(value) - position)
-            plain += value[position : position + step]
-            position += step
-            continue
-        parts += [_plain(plain)] if plain else []
-        plain = b""
-        parts.append(f"pointer {numbers.setdefault(address, len(numbers))} {_say_target(address, allocation)}")
-        position += ADDRESS_BYTES
-    return ", ".join(parts + ([_plain(plain)] if plain else []))
+        if allocation is not None:
+            at = begin + place * ADDRESS_BYTES
+            parts += [_plain(value[position:at])] if position < at else []
+            parts.append(f"pointer {numbers.setdefault(address, len(numbers))} {_say_target(address, allocation)}")
+            position = at + ADDRESS_BYTES
+    return ", ".join(parts + ([_plain(value[position:])] if position < len(value) else []))
 
 
 def _say_target(address: int, allocation: Allocation) -> str:

@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import struct
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cache
 
 from pytest_nsight.collectors.cupti.activity import Activity
 from pytest_nsight.collectors.cupti.call_parameters import Layout
 from pytest_nsight.collectors.cupti.code_choice import UnidentifiedError, choose_code, choose_recorded
 from pytest_nsight.collectors.cupti.elf_file import CubinError
-from pytest_nsight.collectors.cupti.launch_arguments import Allocation, describe_arguments, find_pointers
+from pytest_nsight.collectors.cupti.launch_arguments import (
+    Allocation,
+    FindAllocation,
+    describe_arguments,
+    find_pointers,
+)
 from pytest_nsight.collectors.cupti.launch_capture import LaunchCapture, ObservedLaunch
 from pytest_nsight.collectors.cupti.machine_code import (
     ADDRESS_BYTES,
@@ -87,11 +94,11 @@ class ReadLaunch:
 
     def _list_addresses(self, values: Sequence[int]) -> set[int]:
         """The places of the bytes of addresses, which no two processes share."""
-        words = (at for at in range(0, len(values) - ADDRESS_BYTES + 1, ADDRESS_BYTES))
+        words = struct.unpack_from(f"<{len(values) // ADDRESS_BYTES}Q", bytes(values))
         return {
-            at + byte
-            for at in words
-            if int.from_bytes(bytes(values[at : at + ADDRESS_BYTES]), "little") in self.allocations
+            place * ADDRESS_BYTES + byte
+            for place, word in enumerate(words)
+            if word in self.allocations
             for byte in range(ADDRESS_BYTES)
         }
 
@@ -141,12 +148,18 @@ class LaunchReader:
             # One of each code, in the order of the last calls.
             calls.pop(launch.cubin, None)
             calls[launch.cubin] = launch
-        launches = [self._read_one(one, behind, find_part(one.correlation)) for one in ordered]
+        # Nothing is allocated meanwhile, and the launches of a round share most of their addresses.
+        find = cache(self._capture.memory.find)
+        launches = [self._read_one(one, behind, find_part(one.correlation), find) for one in ordered]
         nodes = {one.graph_node: one for one in ordered if one.graph_node and one.kind == "kernel"}
-        return launches + self._read_captured(list(nodes.values()), captured) if nodes else launches
+        return launches + self._read_captured(list(nodes.values()), captured, find) if nodes else launches
 
     def _read_one(
-        self, activity: Activity, behind: Mapping[str, Mapping[bytes, ObservedLaunch]], part: str
+        self,
+        activity: Activity,
+        behind: Mapping[str, Mapping[bytes, ObservedLaunch]],
+        part: str,
+        find: FindAllocation,
     ) -> ReadLaunch:
         if activity.kind != "kernel":
             arguments = (f"{activity.bytes_moved} bytes",)
@@ -167,16 +180,18 @@ class LaunchReader:
             arguments=activity.preferences,
             part=part,
         )
-        return self._add_arguments(identity, own, code) if own is not None else ReadLaunch(identity)
+        return self._add_arguments(identity, own, code, find) if own is not None else ReadLaunch(identity)
 
-    def _read_captured(self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch]) -> list[ReadLaunch]:
+    def _read_captured(
+        self, nodes: Sequence[Activity], captured: Sequence[ObservedLaunch], find: FindAllocation
+    ) -> list[ReadLaunch]:
         """The launches behind graph nodes; all that were captured count: no record says which node is which."""
         found = []
         for launch in captured:
             name = launch.symbol or self._capture.modules.name_of(launch.function)
             code = self._choose_code(name, None, [launch])
             identity = LaunchIdentity(_CAPTURED, name, code.code, launch.grid, launch.block)
-            found.append(self._add_arguments(identity, launch, code))
+            found.append(self._add_arguments(identity, launch, code, find))
         lacking = Counter(one.name for one in nodes) - Counter(one.identity.name for one in found)
         if lacking:
             raise UnidentifiedError(
@@ -185,7 +200,9 @@ class LaunchReader:
             )
         return found
 
-    def _add_arguments(self, identity: LaunchIdentity, launch: ObservedLaunch, code: KernelCode) -> ReadLaunch:
+    def _add_arguments(
+        self, identity: LaunchIdentity, launch: ObservedLaunch, code: KernelCode, find: FindAllocation
+    ) -> ReadLaunch:
         if launch.unread_attributes:
             raise UnidentifiedError(
                 f"{code.name} is launched with attributes whose values are not read "
@@ -197,7 +214,7 @@ class LaunchReader:
                 "launched in another way than known, or for the first time after the warm-up"
             )
         try:
-            allocations = find_pointers(launch.arguments, code.parameters, self._capture.memory.find)
+            allocations = find_pointers(launch.arguments, code.parameters, find)
         except ValueError as error:
             raise UnidentifiedError(f"{code.name}: {error}") from error
         identity = replace(identity, arguments=(*launch.attributes, *identity.arguments))

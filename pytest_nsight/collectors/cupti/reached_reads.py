@@ -112,6 +112,11 @@ class _Walk:
         flow = self.program.flow
         prepared = self.program.prepare(at)
         one = prepared.one
+        if prepared.is_plain:
+            # Most are, so nothing else is asked of them.
+            self._read(prepared, before)
+            after = self.arithmetic.follow(prepared, before, is_certain=True)
+            return after, [(returns, iterations, at + 1)] if at + 1 < len(self.program.instructions) else []
         names = prepared.conditions if one.name in ("BRA", "EXIT") else ()
         conditions = [find_predicate(before, name) for name in names]
         conditions += [find_predicate(before, one.guard)] if one.guard else []
@@ -123,7 +128,7 @@ class _Walk:
         elif may_run and one.name == "RET":
             elsewhere = self._return(place, before)
         elif may_run and one.name not in ("BRA", "EXIT"):
-            self._read(one, before)
+            self._read(prepared, before)
             after = self.arithmetic.follow(prepared, before, is_certain=must_run)
             if one.name == "BSSY" and must_run and (target := flow.find_target(at)) is not None:
                 after = {**after, one.operands[0]: target}
@@ -156,9 +161,10 @@ class _Walk:
         place = before.get(one.operands[0]) if one.operands else None
         return [place] if isinstance(place, int) else self.program.flow.joins
 
-    def _read(self, one: Instruction, before: Known) -> None:
-        if not one.constants:
+    def _read(self, prepared: PreparedInstruction, before: Known) -> None:
+        if not prepared.reads_constants:
             return
+        one = prepared.one
         for operand in one.operands:
             if "c[" not in operand:
                 continue

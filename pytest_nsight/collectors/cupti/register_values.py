@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache, partial
 
-from pytest_nsight.collectors.cupti.instructions import Instruction, list_changes
+from pytest_nsight.collectors.cupti.instructions import Instruction, is_call_inside, list_changes
 from pytest_nsight.collectors.cupti.word_arithmetic import COMPUTED, Known, Value, compute, each
 
 FindByte = Callable[[int], "int | None"]
@@ -22,6 +22,8 @@ _LOAD_BYTES = {"U8": 1, "S8": 1, "U16": 2, "S16": 2, "64": 8, "128": 16}
 _LOAD = frozenset(("LDC", "ULDC", "LDCU"))
 _READ_SPECIAL = frozenset(("S2R", "S2UR"))
 _CLEAR_PAIR = "CS2R"
+_DIRECTS = frozenset(("BRA", "EXIT", "RET", "BSSY", "BSYNC", "WARPSYNC"))
+"""What follows these, or what they say of it, depends on more than registers."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,19 +35,26 @@ class PreparedInstruction:
         changes: registers, predicates and barriers that it may change; None for any.
         conditions: predicates among its operands.
         is_computed: whether its result may be known.
+        is_plain: whether it always runs, and the next one follows it.
+        reads_constants: whether an operand lies in a constant bank.
     """
 
     one: Instruction
     changes: frozenset[str] | None
     conditions: tuple[str, ...]
     is_computed: bool
+    is_plain: bool
+    reads_constants: bool
 
 
 def prepare_instruction(one: Instruction) -> PreparedInstruction:
     """An instruction, ready to be visited."""
     may_be_known = one.name in COMPUTED or one.name in _LOAD or one.name in (*_READ_SPECIAL, _CLEAR_PAIR)
     is_computed = may_be_known and bool(one.operands) and bool(_DESTINATION.fullmatch(one.operands[0]))
-    return PreparedInstruction(one, list_changes(one), tuple(one.conditions), is_computed)
+    is_plain = not one.guard and one.name not in _DIRECTS and not is_call_inside(one)
+    return PreparedInstruction(
+        one, list_changes(one), tuple(one.conditions), is_computed, is_plain, reads_constants=one.constants > 0
+    )
 
 
 @dataclass(frozen=True, slots=True)
