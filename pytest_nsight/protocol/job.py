@@ -32,6 +32,7 @@ class Assignment:
         tree: which tree is measured, THIS_TREE or OTHER_TREE.
         identifies: whether the launches of the cases are identified, and no times are measured.
         canaries: whether the plugin's own cases are measured beside them, if the job asks for those.
+        continues: whether more cases may follow: the worker asks for them.
     """
 
     cases: tuple[str, ...]
@@ -39,6 +40,7 @@ class Assignment:
     tree: str = THIS_TREE
     identifies: bool = False
     canaries: bool = True
+    continues: bool = False
 
     def write(self, folder: Path) -> None:
         """Writes the assignment where the worker looks for it."""

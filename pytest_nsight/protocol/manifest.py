@@ -8,7 +8,8 @@ pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) ·
 identity (case, identity, claims) · identity_fault (text) · leaked_state (case, names, stuck) ·
 warning (case, category, module, text, file, line) · fault (text: a collection error) ·
 only_there (cases that only the other tree has) · wrong_import (module, file) · end (code) ·
-late_import (module: a slow one of torch, first imported by a case of an identity pass; read while the worker runs).
+late_import (module: a slow one of torch, first imported by a case of an identity pass) · wants_cases (its answer is
+another assignment). The last two are read while the worker runs.
 Older recordings have the names `race`, `race_fault`, `surplus`, `leak`, `device_failure`; they stay readable.
 """
 
@@ -252,7 +253,7 @@ def read_manifest(path: Path) -> Manifest:
     events = _Events(path)
     head = events.first("run", _Head) or _Head()
     device = events.first("device", _MeasuredDevice) or _MeasuredDevice()
-    assigned, end = events.first("assignment", _Assigned), events.first("end", _End)
+    assignments, end = events.of("assignment", _Assigned), events.first("end", _End)
     work = {event.case: Work(event.bytes_moved, event.flops) for event in events.of("work", DeclaredWork)}
     identified = events.of("identity", IdentifiedCase)
     return Manifest(
@@ -270,7 +271,7 @@ def read_manifest(path: Path) -> Manifest:
         reports=events.of("report", PhaseReport),
         faults=tuple(event.text for event in events.of("fault", _Fault)),
         exit_code=end.code if end else None,
-        seed=assigned.seed if assigned else None,
+        seed=assignments[0].seed if assignments else None,
         tree=head.tree,
         only_there=tuple(case for event in events.of("only_there", _OnlyThere) for case in event.cases),
         wrong_imports=events.of("wrong_import", WrongImport),
@@ -280,7 +281,7 @@ def read_manifest(path: Path) -> Manifest:
         conditions={event.case: event for event in events.of("conditions", Conditions)},
         pairs=events.of("pair", PairedRounds),
         pair_faults=events.of("pair_fault", CaseFault),
-        assigned=assigned.cases if assigned else None,
+        assigned=tuple(case for one in assignments for case in one.cases) if assignments else None,
         process_failure=events.first("process_failure", CaseFault),
         leaked_state=events.of("leaked_state", LeakedState),
         warnings=events.of("warning", CaseWarning),

@@ -1,4 +1,4 @@
-"""The pipe from the controller to a worker: it announces the assignment, or that there will be none.
+"""The pipe from the controller to a worker: it announces assignments, or that there will be none.
 
 A named pipe in the run's folder. The controller holds it open. A line of it says that the assignment has been
 written, or names a module that the worker imports while it waits; its end means that nobody waits for the worker
@@ -83,11 +83,12 @@ class PipeFromParent:
         poll.register(self._pipe, 0)
         return bool(poll.poll(0))
 
-    def wait_for_assignment(self, import_early: Callable[[str], None]) -> Assignment | None:
+    def wait_for_assignment(self, import_early: Callable[[str], None] | None = None) -> Assignment | None:
         """The assignment, waited for; None if the pipe is closed.
 
         Args:
-            import_early: imports a module that a test may need; called while there is nothing else to do.
+            import_early: imports a module that a test may need; called while there is nothing else to do. Without
+                it nothing is imported early.
         """
         poll = select.poll()
         poll.register(self._pipe, select.POLLIN)
@@ -96,7 +97,7 @@ class PipeFromParent:
             try:
                 lines = os.read(self._pipe, _MOST_BYTES).splitlines()
             except BlockingIOError:
-                if suggested:
+                if suggested and import_early is not None:
                     import_early(suggested.pop(0).decode())
                 else:
                     poll.poll()
@@ -105,4 +106,4 @@ class PipeFromParent:
                 return None
             if _ASSIGNED in lines:
                 return Assignment.read(self._folder)
-            suggested += lines
+            suggested += lines if import_early is not None else []

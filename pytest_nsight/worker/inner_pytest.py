@@ -22,14 +22,15 @@ from pytest_nsight.collectors.base import Identifier, Recorder
 from pytest_nsight.collectors.lookup import find_factory, make_identifier
 from pytest_nsight.collectors.machine import cpu_name
 from pytest_nsight.model.errors import CollectorError
-from pytest_nsight.protocol.job import Assignment, Job
+from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.manifest import FILE_NAME, FORMAT_VERSION
 from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, NEVER_CALLED, CaseWarning, Journal
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
+from pytest_nsight.worker.assigned_cases import AssignedCases
 from pytest_nsight.worker.fixture import Nsight, explain_deferred
 from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
-from pytest_nsight.worker.late_imports import LateImports, import_early
+from pytest_nsight.worker.late_imports import LateImports
 from pytest_nsight.worker.leaked_state import LeakedStatePlugin
 from pytest_nsight.worker.measured_case import CaseMeasurement, MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import OtherTreePlugin, install_mapping
@@ -60,7 +61,7 @@ class Worker:
         self._parent_pipe = parent_pipe
         self.run = MeasuredRun(job, journal, recorder, barrier, identifier)
         self._measurements: dict[str, CaseMeasurement] = {}
-        self._late_imports = LateImports(journal)
+        self._cases = AssignedCases(journal, parent_pipe)
         self._is_repeating = False
         self._reported: set[str] = set()
 
@@ -96,18 +97,16 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Waits for the assignment after all imports and the collection, before any fixture touches the device."""
-        assignment = self._parent_pipe.wait_for_assignment(import_early)
+        assignment = self._cases.wait(session)
         if assignment is None:
-            # The result is no longer wanted, and nothing needs a teardown yet.
+            # Nothing needs a teardown yet.
             os._exit(0)
-        self._journal.write("assignment", seed=assignment.seed, cases=assignment.cases)
-        _select(session, assignment)
         self.run.assign(assignment, session.items)
         if self.run.identifier is not None:
             # Garbage is collected after each case: modules need not be looked through again. No fixture exists yet.
             gc.collect()
             gc.freeze()
-            self._late_imports.begin()
+            LateImports(self._journal).watch()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:
         """Records that a case begins."""
@@ -145,9 +144,7 @@ class Worker:
         return not is_new
 
     def pytest_runtest_logfinish(self, nodeid: str) -> None:
-        """Records that a case is over, and in an identity pass what it has imported."""
-        if self.run.identifier is not None:
-            self._late_imports.record()
+        """Records that a case is over."""
         self._journal.write("case_end", case=nodeid)
 
     def pytest_warning_recorded(self, warning_message: warnings.WarningMessage, when: str, nodeid: str) -> None:
@@ -159,9 +156,10 @@ class Worker:
     def pytest_runtest_protocol(
         self, item: pytest.Item, nextitem: pytest.Item | None
     ) -> Generator[None, object, object]:
-        """Measures what is due between two cases."""
+        """Measures what is due between two cases, and asks for more of them if few are left."""
         result = yield
         self.run.finish_case(item.nodeid, is_last=nextitem is None)
+        self._cases.extend(item.session, nextitem)
         return result
 
     @pytest.hookimpl(wrapper=True)
@@ -216,18 +214,6 @@ def _is_changed_by_json(value: object) -> bool:
     if isinstance(value, list | tuple):
         return any(map(_is_changed_by_json, value))
     return isinstance(value, set | frozenset)
-
-
-def _select(session: pytest.Session, assignment: Assignment) -> None:
-    """Leaves the cases of the assignment, in its order."""
-    position = {case: index for index, case in enumerate(assignment.cases)}
-    deselected = [item for item in session.items if item.nodeid not in position]
-    session.items = sorted(
-        (item for item in session.items if item.nodeid in position), key=lambda item: position[item.nodeid]
-    )
-    session.testscollected = len(session.items)
-    if deselected:
-        session.config.hook.pytest_deselected(items=deselected)
 
 
 def _plugins(

@@ -26,7 +26,6 @@ from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.protocol.script import FirstPass, Script, read_values, write_values
 from pytest_nsight.worker.fixture import LONGEST_LABEL
-from pytest_nsight.worker.late_imports import import_early
 from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
@@ -177,7 +176,7 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
     """
     assert job.script is not None
     faulthandler.enable()
-    assignment = parent_pipe.wait_for_assignment(import_early)
+    assignment = parent_pipe.wait_for_assignment()
     if assignment is None:
         os._exit(0)
     journal.write("assignment", seed=assignment.seed, cases=assignment.cases)

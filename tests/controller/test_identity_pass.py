@@ -10,7 +10,13 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, read_identity_passes
-from pytest_nsight.controller.workers.identity_shares import identify_left, share_out
+from pytest_nsight.controller.workers.identity_shares import (
+    PartQueue,
+    count_processes,
+    divide,
+    identify_left,
+    share_out,
+)
 from pytest_nsight.model.identity import Identity
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.protocol.manifest import Manifest
@@ -23,24 +29,27 @@ def cases(number: int) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("number", "cpus", "shares"),
+    ("number", "cpus", "processes"),
     [(78, 16, 8), (78, 2, 1), (78, 8, 4), (78, 128, 8), (16, 16, 2), (15, 16, 1), (1, 16, 1)],
 )
-def test_each_process_has_enough_to_do_and_cpus_to_do_it_with(number: int, cpus: int, shares: int) -> None:
-    found = share_out(cases(number), cpus)
+def test_each_process_has_enough_to_do_and_cpus_to_do_it_with(number: int, cpus: int, processes: int) -> None:
+    assert count_processes(cases(number), cpus) == processes
 
-    assert len(found) == shares
-    assert sorted(case for share in found for case in share) == sorted(cases(number))
-    assert max(map(len, found)) - min(map(len, found)) <= 1
+    shares = share_out(cases(number), processes)
+
+    assert len(shares) == processes
+    assert sorted(case for share in shares for case in share) == sorted(cases(number))
+    assert max(map(len, shares)) - min(map(len, shares)) <= 1
+
+
+NAMES = ("fused-1", "fused-2", "fused-3", "plain-1", "plain-2", "plain-3")
+COLLECTED = [f"t.py::test_{function}[{name}]" for function in "abcdefghijklm" for name in NAMES]
 
 
 def test_neighbouring_cases_of_a_function_stay_together_and_those_of_a_long_one_do_not_fill_a_share() -> None:
-    names = ("fused-1", "fused-2", "fused-3", "plain-1", "plain-2", "plain-3")
-    collected = [f"t.py::test_{function}[{name}]" for function in "abcdefghijklm" for name in names]
+    found = share_out(COLLECTED, 8)
 
-    found = share_out(collected, 16)
-
-    assert sorted(case for share in found for case in share) == sorted(collected)
+    assert sorted(case for share in found for case in share) == sorted(COLLECTED)
     assert {len(share) for share in found} == {9, 12}
     for share in found:
         parts = [share[at : at + 3] for at in range(0, len(share), 3)]
@@ -54,12 +63,56 @@ def test_neighbouring_cases_of_a_function_stay_together_and_those_of_a_long_one_
 def test_functions_whose_distance_is_the_number_of_shares_do_not_all_meet_in_one() -> None:
     collected = [f"t.py::test_{function}[{place}]" for function in range(24) for place in range(3)]
 
-    found = share_out(collected, 16)
+    found = share_out(collected, 8)
 
-    assert len(found) == 8
     slow = {"t.py::test_0[0]", "t.py::test_8[0]"}
     assert not any(slow <= set(share) for share in found)
     assert sorted(map(len, found)) == [9] * 8
+
+
+def test_a_part_is_of_one_function_and_no_part_is_long() -> None:
+    parts = divide(COLLECTED, 8)
+
+    assert [case for part in parts for case in part] == COLLECTED
+    assert {len(part) for part in parts} == {3}
+    assert all(len({case.partition("[")[0] for case in part}) == 1 for part in parts)
+
+
+def test_pairs_of_processes_take_what_is_next_and_both_of_a_pair_get_the_same() -> None:
+    queue = PartQueue(COLLECTED, 8)
+    parts = divide(COLLECTED, 8)
+
+    firsts = [queue.take(process, 0) for process in range(16)]
+    # The third process of either tree is the quickest.
+    quick = [queue.take(2, 1), queue.take(10, 1), queue.take(10, 2), queue.take(2, 2)]
+    slow = [queue.take(15, 1), queue.take(7, 1)]
+
+    assert firsts == parts[:8] * 2
+    assert quick == [parts[8], parts[8], parts[9], parts[9]]
+    assert slow == [parts[10]] * 2
+    assert queue.list_cases(2) == queue.list_cases(10) == (*parts[2], *parts[8], *parts[9])
+    assert queue.total == 2 * len(COLLECTED)
+
+
+def test_when_no_part_is_left_a_process_still_gets_what_the_other_of_its_pair_has_taken() -> None:
+    queue = PartQueue(cases(12), 2)
+    parts = divide(cases(12), 2)
+    taken = []
+    while part := queue.take(1, len(taken)):
+        taken.append(part)
+
+    assert (queue.take(0, 0), queue.take(2, 0)) == ((), ())
+    assert taken == parts
+    assert [queue.take(3, number) for number in range(len(parts) + 1)] == [*parts, ()]
+
+
+def test_cases_that_no_process_has_taken_are_not_forgotten() -> None:
+    queue = PartQueue(COLLECTED, 8)
+    for process in range(16):
+        queue.take(process, 0)
+
+    for tree in (range(8), range(8, 16)):
+        assert sorted(case for process in tree for case in queue.list_cases(process)) == sorted(COLLECTED)
 
 
 class Calls:

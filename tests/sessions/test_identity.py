@@ -140,13 +140,14 @@ with open(os.environ["SLOW_IMPORTS"], "a") as file:
 
 SLOW_CASE = """
 import sys, time
+import slow_package
 
 @pytest.mark.nsight
 def test_slow_import(nsight):
     process = "pass" if os.environ.get("PYTORCH_CUDA_ALLOC_CONF") else "timed"
     with open(os.environ["SLOW_CASES"], "a") as file:
-        print(f"{process}:", "imported" if "slow_module" in sys.modules else "not imported", file=file)
-    import slow_module
+        print(f"{process}:", "imported" if "slow_package.slow_module" in sys.modules else "not imported", file=file)
+    import slow_package.slow_module
     nsight(launch)
 
 @pytest.mark.nsight
@@ -157,6 +158,29 @@ def test_waiting(nsight):
         if open(os.environ["SLOW_IMPORTS"]).read().split().count("timed") == 2:
             break
         time.sleep(0.05)
+"""
+
+ORDERED_CASES = """
+import time
+
+ORDER = os.environ["ORDER"]
+is_pass = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:False"
+
+def others():
+    with open(ORDER) as file:
+        lines = [line.split() for line in file]
+    return sum(folder == os.getcwd() and pid != str(os.getpid()) for folder, pid, _ in lines)
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", range(12))
+def test_ordered(nsight, n):
+    if is_pass:
+        with open(ORDER, "a") as file:
+            print(os.getcwd(), os.getpid(), n, file=file)
+    deadline = time.monotonic() + 20
+    while is_pass and n == 0 and others() < 8 and time.monotonic() < deadline:
+        time.sleep(0.05)
+    nsight(launch, n)
 """
 
 Gate = Callable[..., "Session"]
@@ -400,9 +424,11 @@ def test_processes_that_wait_import_what_cases_of_the_pass_import(
     imports, cases = pytester.path / "imports", pytester.path / "cases"
     monkeypatch.setenv("SLOW_IMPORTS", str(imports))
     monkeypatch.setenv("SLOW_CASES", str(cases))
-    monkeypatch.setenv("SLOW_IMPORT", "slow_module")
+    monkeypatch.setenv("SLOW_IMPORT", "slow_package.slow_module")
     monkeypatch.setenv("EIGHT_CPUS", "1")
-    (pytester.path / "slow_module.py").write_text(SLOW_MODULE)
+    (pytester.path / "slow_package").mkdir()
+    (pytester.path / "slow_package/__init__.py").touch()
+    (pytester.path / "slow_package/slow_module.py").write_text(SLOW_MODULE)
     path = pytester.path / "test_case.py"
     path.write_text(path.read_text() + SLOW_CASE)
     commit_all(pytester.path)
@@ -412,6 +438,45 @@ def test_processes_that_wait_import_what_cases_of_the_pass_import(
     assert checked.identical == {"test_slow_import", "test_waiting"}, checked.said
     assert "audit: 2 identical cases timed all the same" in checked.notes
     assert cases.read_text().splitlines()[:4] == ["pass: not imported"] * 2 + ["timed: imported"] * 2
+
+
+def test_of_two_trees_processes_take_parts_when_they_are_done_and_pairs_do_the_same(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    order = pytester.path / "order"
+    monkeypatch.setenv("ORDER", str(order))
+    monkeypatch.setenv("SHARES", "1")
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + ORDERED_CASES)
+    commit_all(pytester.path)
+
+    checked = gate("--nsight-against=HEAD", "-k", "ordered")
+
+    assert checked.identical == {f"test_ordered[{n}]" for n in range(12)}, checked.said
+    ran: dict[str, dict[str, list[int]]] = {}
+    for line in order.read_text().splitlines():
+        folder, pid, number = line.split()
+        ran.setdefault(folder, {}).setdefault(pid, []).append(int(number))
+    this, other = (sorted(processes.values()) for processes in ran.values())
+    assert this == other
+    assert sorted(n for own in this for n in own) == list(range(12))
+    assert this[0][:2] == [0, 1]
+    assert len(this) == 2
+    assert len(this[0]) <= 4
+
+
+@long
+def test_a_case_that_kills_its_processes_costs_no_other_case_of_two_trees_its_identity(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("SHARES", "1")
+    monkeypatch.setenv("POISON", "1")
+    commit_all(pytester.path)
+
+    poisoned = gate("--nsight-against=HEAD")
+
+    assert poisoned.identical == {*SAME, "test_touched", "test_counting"}, poisoned.said
+    assert "launches of test_dying were not identified" in poisoned.notes
 
 
 @long

@@ -192,17 +192,17 @@ class ActivityRecorder:
 
 
 def list_activities(
-    records: Mapping[int, Rows], times_of_calls: Sequence[tuple[int, int]] | None = None
+    records: Mapping[int, Rows], calls_within_ns: Sequence[tuple[int, int]] | None = None
 ) -> Iterator[Activity]:
     """Collected records one by one.
 
     Args:
         records: of `ActivityRecorder.collect`; the modules of their kernels are still loaded.
-        times_of_calls: begin and end of each time whose API calls are wanted, in ns on CUPTI's clock; None for all.
+        calls_within_ns: begin and end of each time whose API calls are wanted, on CUPTI's clock; None for all.
             Calls that the device did something for are always listed.
     """
-    if times_of_calls is not None:
-        records = _leave_out_calls(records, times_of_calls)
+    if calls_within_ns is not None:
+        records = _leave_out_calls(records, calls_within_ns)
     for kind, rows in records.items():
         # Whole columns become Python's numbers at once: one by one takes ten times as long.
         columns = (rows[field].tolist() for field in ("start", "end", "correlation"))
@@ -220,7 +220,7 @@ def list_activities(
             yield Activity(_KINDS[kind], str(name), *own_times, *place, bytes_moved=size)
 
 
-def _leave_out_calls(records: Mapping[int, Rows], times: Sequence[tuple[int, int]]) -> dict[int, Rows]:
+def _leave_out_calls(records: Mapping[int, Rows], within_ns: Sequence[tuple[int, int]]) -> dict[int, Rows]:
     """The records without calls outside of these times that the device did nothing for: many in a test's set-up."""
     on_device = [rows["correlation"] for kind, rows in records.items() if kind not in (DRIVER, RUNTIME)]
     causes = np.concatenate(on_device) if on_device else np.zeros(0, np.uint32)
@@ -228,7 +228,7 @@ def _leave_out_calls(records: Mapping[int, Rows], times: Sequence[tuple[int, int
     for kind in {DRIVER, RUNTIME} & records.keys():
         rows = records[kind]
         is_wanted = np.isin(rows["correlation"], causes)
-        for begin_ns, end_ns in times:
+        for begin_ns, end_ns in within_ns:
             is_wanted |= (rows["start"] >= begin_ns) & (rows["start"] < end_ns)
         kept[kind] = rows[is_wanted]
     return kept

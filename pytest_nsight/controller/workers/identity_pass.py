@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -12,12 +13,19 @@ from pathlib import Path
 from typing import Protocol
 
 from pytest_nsight.collectors.lookup import find_identifier_variables
-from pytest_nsight.controller.workers.identity_shares import identify_left, is_interrupted, share_out
+from pytest_nsight.controller.workers.followed_worker import FollowedWorker
+from pytest_nsight.controller.workers.identity_shares import (
+    PartQueue,
+    count_processes,
+    identify_left,
+    is_interrupted,
+    share_out,
+)
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.progress import Progress
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.controller.workers.worker_failure import describe_crash, describe_failed_start, describe_refusal
-from pytest_nsight.controller.workers.worker_starter import LiveSession, WorkerStarter
+from pytest_nsight.controller.workers.worker_starter import POLL_S, LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.processes.child_process import ChildProcess, shorten, start
@@ -74,19 +82,42 @@ class IdentityPass:
         if assignment.tree not in self._found:
             self._timed_next = [one for one in upcoming if not one.identifies]
             passes = [assignment, *(one for one in upcoming if one.identifies)]
-            cpus = len(os.sched_getaffinity(0))
-            shares = [replace(one, cases=share) for one in passes for share in share_out(one.cases, cpus)]
-            processes = self._identify(shares)
+            processes = self._identify_shared(passes)
             for one in passes:
                 own = tuple(found for found in processes if found.manifest.tree == one.tree)
                 if not is_interrupted((*processes, *chain.from_iterable(self._found.values()))):
-                    own = identify_left(one, own, self._identify, shares=len(shares))
+                    own = identify_left(one, own, self._identify, shares=len(processes))
                 self._found[one.tree] = own
         return self._found.pop(assignment.tree)
 
-    def _identify(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
-        """Runs processes beside one another; `cases` of one that failed are those that it has not identified."""
-        running: dict[PrewarmedWorker, int] = {}
+    def _identify_shared(self, passes: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
+        """Identifies the cases of each tree in several processes.
+
+        Two trees are compared with one another, so pairs of their processes take what is next. One tree is compared
+        with what other sessions have stored: its shares are the same each time.
+        """
+        cpus = len(os.sched_getaffinity(0))
+        counts = [count_processes(one.cases, cpus) for one in passes]
+        if len(passes) == 1 or counts[0] == 1 or passes[0].cases != passes[1].cases:
+            shared = zip(passes, counts, strict=True)
+            return self._identify(
+                [replace(one, cases=share) for one, count in shared for share in share_out(one.cases, count)]
+            )
+        queue = PartQueue(passes[0].cases, counts[0])
+        owners = [one for one in passes for _ in range(counts[0])]
+        return self._identify([replace(one, cases=queue.take(at, 0)) for at, one in enumerate(owners)], queue)
+
+    def _identify(
+        self, assignments: Sequence[Assignment], queue: PartQueue | None = None
+    ) -> tuple[MeasuredProcess, ...]:
+        """Runs processes beside one another; `cases` of one that failed are those that it has not identified.
+
+        Args:
+            assignments: what each process does, tree by tree.
+            queue: of what the processes take after that.
+        """
+        running: list[PrewarmedWorker] = []
+        given = list(assignments)
         try:
             with contextlib.ExitStack() as processes:
                 for assignment in assignments:
@@ -94,20 +125,51 @@ class IdentityPass:
                     job = self._starter.job(run, assignment.tree, canaries=False)
                     job = replace(job, run=f"{job.session}/identity pass", identifies=True)
                     worker = self._starter.get_ready(folder, job)
-                    running[worker] = len(assignment.cases)
+                    running.append(worker)
                     processes.enter_context(worker.process)
-                    worker.release(assignment)
-                codes = self._starter.follow_together(
-                    running, lambda modules: self._get_ready(self._timed_next, modules)
-                )
-            ended = zip(running, assignments, codes, strict=True)
+                    worker.release(replace(assignment, continues=queue is not None))
+                codes = self._follow(running, queue)
+            if queue is not None:
+                given = [replace(one, cases=queue.list_cases(at)) for at, one in enumerate(assignments)]
+            ended = zip(running, given, codes, strict=True)
             return tuple(_read(worker.folder, assignment, code) for worker, assignment, code in ended)
         except (CollectorError, RecordingError) as error:
-            return tuple(_fail(assignment.tree, assignment.cases, str(error)) for assignment in assignments)
+            return tuple(_fail(assignment.tree, assignment.cases, str(error)) for assignment in given)
         finally:
             for worker in running:
                 worker.pipe.close()
                 shorten(worker.folder / WORKER_LOG)
+
+    def _follow(self, running: Sequence[PrewarmedWorker], queue: PartQueue | None) -> list[int | None]:
+        """Waits for the end of all processes, gives them more cases, and reports their progress as that of one.
+
+        Returns:
+            Their exit codes; None of each if the user's interrupt ended them.
+
+        Raises:
+            CollectorError: somebody has removed what one of them writes.
+        """
+        assigned = [len(one.assignment.cases) if one.assignment is not None else 0 for one in running]
+        total = sum(assigned) if queue is None else queue.total
+        workers = [FollowedWorker(one, total, self._starter.session.limits) for one in running]
+        try:
+            while any(one.is_running for one in workers):
+                states = [one.advance() for one in workers if one.is_running or one.progress.case]
+                if queue is not None:
+                    _answer(workers, running, queue)
+                cases = [one.case for one in states if one.case]
+                done = sum(one.progress.done for one in workers)
+                first = workers[0].progress.run
+                self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
+                self._get_ready(self._timed_next, {name for one in workers for name in one.tail.late_imports})
+                time.sleep(POLL_S)
+        except KeyboardInterrupt:
+            for one in workers:
+                one.interrupt()
+            return [None] * len(workers)
+        for one in workers:
+            one.advance()
+        return [one.end() for one in workers]
 
     def close(self) -> None:
         """Does nothing: others end what gets ready beside it."""
@@ -121,6 +183,14 @@ class IdentityPass:
         """Starts a worker without a profiler."""
         variables = {**fix_allocator(environ), **self._variables}
         return start(fix_addresses(worker), folder / WORKER_LOG, where, variables)
+
+
+def _answer(workers: Sequence[FollowedWorker], running: Sequence[PrewarmedWorker], queue: PartQueue) -> None:
+    """Gives a part to each process that has asked for one."""
+    for at, worker in enumerate(workers):
+        while worker.answers < worker.tail.questions:
+            worker.answers += 1
+            running[at].extend(queue.take(at, worker.answers))
 
 
 class TimedSource(Source, Protocol):

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
-from itertools import groupby
+from itertools import chain, groupby
 
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
@@ -13,32 +14,87 @@ _MOST_PROCESSES = 8
 _CPUS_PER_PROCESS = 2
 _CASES_PER_PROCESS = 8
 """Starting a process takes about as long as identifying this many cases."""
-_PARTS_OF_SHARE = 3
+_PARTS_OF_PROCESS = 3
+
+Cases = tuple[str, ...]
 
 _MOST_IN_VAIN = 3
 """Most retries in a row that identify nothing: on a broken device none succeeds, and cases can still be timed."""
 
 
-def share_out(cases: Sequence[str], cpus: int) -> list[tuple[str, ...]]:
-    """The cases in about equal shares, in which neighbouring cases of one test function stay together.
-
-    Such cases need the same imports, compiled kernels and code to read. But all of them may take long, so they are
-    dealt out in parts of at most a third of a share. The shares take turns back and forth: in one direction, slow
-    functions whose distance in parts is the number of shares would always share a process.
+def count_processes(cases: Sequence[str], cpus: int) -> int:
+    """How many processes identify the cases of a tree side by side.
 
     Args:
-        cases: at least one.
+        cases: of the tree.
         cpus: of this machine.
     """
-    shares = max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS))
-    most = max(1, len(cases) // shares // _PARTS_OF_SHARE)
-    dealt: list[tuple[str, ...]] = [()] * shares
-    for own in [tuple(group) for _, group in groupby(cases, key=lambda case: case.partition("[")[0])]:
-        for at in range(0, len(own), most):
-            fewest = min(range(shares), key=lambda place: len(dealt[place]))
-            # Among equally long ones the last to get a part comes first.
-            dealt.insert(0, dealt.pop(fewest) + own[at : at + most])
+    return max(1, min(_MOST_PROCESSES, cpus // _CPUS_PER_PROCESS, len(cases) // _CASES_PER_PROCESS))
+
+
+def divide(cases: Sequence[str], processes: int) -> list[Cases]:
+    """The cases in parts, in order; neighbouring cases of one test function stay together.
+
+    Such cases need the same imports, compiled kernels and code to read. But all of them may take long, so a part is
+    at most a third of what a process does.
+    """
+    most = max(1, len(cases) // processes // _PARTS_OF_PROCESS)
+    groups = [tuple(group) for _, group in groupby(cases, key=lambda case: case.partition("[")[0])]
+    return [own[at : at + most] for own in groups for at in range(0, len(own), most)]
+
+
+def share_out(cases: Sequence[str], processes: int) -> list[Cases]:
+    """The cases in about equal shares, which are the same each time.
+
+    The shares take turns back and forth: in one direction, slow functions whose distance in parts is the number of
+    shares would always share a process.
+    """
+    dealt: list[Cases] = [()] * processes
+    for part in divide(cases, processes):
+        fewest = min(range(processes), key=lambda place: len(dealt[place]))
+        # Among equally long ones the last to get a part comes first.
+        dealt.insert(0, dealt.pop(fewest) + part)
     return dealt
+
+
+class PartQueue:
+    """Hands out the cases of two trees part by part: how long a part takes is not known before.
+
+    The first process of one tree and the first of the other form a pair, and so on. What a case launches may depend
+    on what its process has done before, so both of a pair get the same parts in the same order. Which of them asks
+    first for another part does not matter.
+
+    Attributes:
+        total: cases of both trees.
+    """
+
+    def __init__(self, cases: Sequence[str], processes: int) -> None:
+        """Prepares.
+
+        Args:
+            cases: of each tree.
+            processes: of each tree.
+        """
+        self.total = 2 * len(cases)
+        self._left = deque(divide(cases, processes))
+        self._taken: list[list[Cases]] = [[] for _ in range(processes)]
+
+    def take(self, process: int, number: int) -> Cases:
+        """A part; empty if none is left.
+
+        Args:
+            process: from 0, those of one tree before those of the other.
+            number: of the part, from 0 for each process.
+        """
+        own = self._taken[process % len(self._taken)]
+        if number == len(own) and self._left:
+            own.append(self._left.popleft())
+        return own[number] if number < len(own) else ()
+
+    def list_cases(self, process: int) -> Cases:
+        """All cases of a process; those that no pair has taken count for the first one."""
+        pair = process % len(self._taken)
+        return tuple(chain.from_iterable((*self._taken[pair], *(self._left if pair == 0 else ()))))
 
 
 def identify_left(

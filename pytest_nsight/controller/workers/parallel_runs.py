@@ -8,6 +8,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_nsight.controller.session_folders import make_run_folder
+from pytest_nsight.controller.workers.followed_worker import mark_interrupted
 from pytest_nsight.controller.workers.gpu_assignment import share_cases
 from pytest_nsight.controller.workers.parallel_records import TraceReader, read_parallel_run
 from pytest_nsight.controller.workers.progress import Progress, Tail
@@ -17,7 +18,6 @@ from pytest_nsight.controller.workers.worker_starter import (
     POLL_S,
     LiveSession,
     WorkerStarter,
-    mark_interrupted,
     write_job,
 )
 from pytest_nsight.model.errors import CollectorError, unwritable

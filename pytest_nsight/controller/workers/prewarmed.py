@@ -11,7 +11,7 @@ import os
 import shutil
 import time
 from collections.abc import Callable, Collection, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
@@ -81,6 +81,15 @@ class PrewarmedWorker:
             self.pipe.send(assignment)
             self.assignment = assignment
 
+    def extend(self, cases: Sequence[str]) -> None:
+        """Gives it more cases when it has asked for them; without any it asks no more.
+
+        Raises:
+            CollectorError: its folder does not take them.
+        """
+        if self.assignment is not None:
+            self.pipe.send(replace(self.assignment, cases=tuple(cases), continues=bool(cases)))
+
     def import_early(self, modules: Collection[str]) -> None:
         """Has it import these modules while it waits."""
         if self.assignment is None:
@@ -118,7 +127,6 @@ class PrewarmedPool:
         self._start = start
         self._collector = collector
         self._waiting: list[PrewarmedWorker] = []
-        self._modules: set[str] = set()
 
     def take(self, assignment: Assignment) -> PrewarmedWorker:
         """A worker for this assignment: one that waits, or a new one.
@@ -158,14 +166,12 @@ class PrewarmedPool:
             elif self._have_begun():
                 # One by one, for the reason above.
                 self._waiting.append(self._start(assignment.tree))
-                self.import_early(())
                 return
 
     def import_early(self, modules: Collection[str]) -> None:
-        """Has all that wait, now and later, import these modules meanwhile."""
-        self._modules.update(modules)
+        """Has those that wait now import these modules meanwhile."""
         for prewarmed in self._waiting:
-            prewarmed.import_early(self._modules)
+            prewarmed.import_early(modules)
 
     def release(self, assignment: Assignment) -> None:
         """Gives this assignment, the next one, to a waiting worker, if its cases are known.

@@ -109,6 +109,7 @@ class Tail:
         pid: of the worker, None before it has said so.
         exit_code: of the worker's pytest, None before its end.
         late_imports: slow modules that cases of an identity pass have imported.
+        questions: how often it has asked for more cases.
     """
 
     def __init__(self, path: Path) -> None:
@@ -117,6 +118,7 @@ class Tail:
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.late_imports: set[str] = set()
+        self.questions = 0
 
     def advance(self, progress: Progress) -> Progress:
         """Reads on to the last whole line."""
@@ -143,6 +145,8 @@ class Tail:
                 self.exit_code = event["code"]
             elif name == "late_import":
                 self.late_imports.add(event["module"])
+            elif name == "wants_cases":
+                self.questions += 1
         return Progress(progress.run, case, done, progress.total)
 
     def has_ended(self) -> bool:

@@ -137,7 +137,7 @@ class LiveSource:
 
         Args:
             upcoming: the next calls'. Called again, it starts the next one of their processes.
-            modules: what all that wait, now and later, import meanwhile.
+            modules: what those that wait import meanwhile.
         """
         if self._collector.times_cpu or not self._may_get_ready:
             return

@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-import contextlib
 import os
 import time
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.trees.revision_tree import Tree
+from pytest_nsight.controller.workers.followed_worker import FollowedWorker
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.progress import Progress, Tail
-from pytest_nsight.controller.workers.time_limits import CaseClock, TimeLimits, end_overdue
-from pytest_nsight.controller.workers.worker_failure import describe_removal
-from pytest_nsight.model.errors import CollectorError, unwritable
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.model.errors import unwritable
 from pytest_nsight.processes.child_process import ChildProcess
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, Job
-from pytest_nsight.protocol.manifest import FILE_NAME
+from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.script import Script
 from pytest_nsight.protocol.worker_start import drop_coverage, start_command
@@ -173,7 +171,7 @@ class WorkerStarter:
         Raises:
             CollectorError: somebody has removed what it writes.
         """
-        worker = _FollowedWorker(running, total, self.session.limits)
+        worker = FollowedWorker(running, total, self.session.limits)
         try:
             while worker.is_running:
                 self.watch(worker.advance())
@@ -184,103 +182,6 @@ class WorkerStarter:
             return None
         look_ahead(worker.tail, worker.advance())
         return worker.end()
-
-    def follow_together(
-        self,
-        running: Mapping[PrewarmedWorker, int],
-        look_ahead: Callable[[Collection[str]], None] = lambda _late_imports: None,
-    ) -> list[int | None]:
-        """Waits for the end of all workers and reports their progress as that of one.
-
-        Args:
-            running: worker that has its assignment -> cases in it.
-            look_ahead: called all the while with the slow modules that their cases have imported so far.
-
-        Returns:
-            Their exit codes; None of each if the user's interrupt ended them.
-
-        Raises:
-            CollectorError: somebody has removed what one of them writes.
-        """
-        workers = [_FollowedWorker(one, total, self.session.limits) for one, total in running.items()]
-        try:
-            while any(one.is_running for one in workers):
-                states = [one.advance() for one in workers if one.is_running or one.progress.case]
-                cases = [one.case for one in states if one.case]
-                done, total = sum(one.progress.done for one in workers), sum(running.values())
-                first = workers[0].progress.run
-                self.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
-                look_ahead({name for one in workers for name in one.tail.late_imports})
-                time.sleep(POLL_S)
-        except KeyboardInterrupt:
-            for one in workers:
-                one.interrupt()
-            return [None] * len(workers)
-        for one in workers:
-            one.advance()
-        return [one.end() for one in workers]
-
-
-class _FollowedWorker:
-    """One worker that runs: how far it is, and whether it runs over its time.
-
-    Attributes:
-        tail: of its record.
-        progress: where it stands.
-    """
-
-    def __init__(self, running: PrewarmedWorker, total: int, limits: TimeLimits) -> None:
-        self._running = running
-        self._journal = running.folder / FILE_NAME
-        self._clock = CaseClock(limits)
-        self.tail = Tail(self._journal)
-        self.progress = Progress(running.run, "", 0, total)
-
-    @property
-    def is_running(self) -> bool:
-        """Whether it has not come to its end."""
-        return self._running.process.poll() is None
-
-    def advance(self) -> Progress:
-        """Reads what it has written since, and ends it if it runs over its time.
-
-        Raises:
-            CollectorError: see `end_overdue`.
-        """
-        self.progress = self.tail.advance(self.progress)
-        has_ended = not self.progress.case and self.tail.has_ended()
-        overdue = self._clock.find_overdue(self.progress, has_ended=has_ended) if self.is_running else None
-        if overdue:
-            end_overdue(self._running.folder, self.tail.pid or self._running.process.pid, overdue)
-        return self.progress
-
-    def interrupt(self) -> None:
-        """Ends it as the user's interrupt does, and marks its folder.
-
-        Raises:
-            KeyboardInterrupt: it has not come far enough to have a record.
-        """
-        self.tail.advance(self.progress)
-        self._running.process.interrupt(self.tail.pid)
-        if not self._journal.exists():
-            raise KeyboardInterrupt
-        mark_interrupted(self._running.folder)
-
-    def end(self) -> int | None:
-        """Its exit code.
-
-        Raises:
-            CollectorError: somebody has removed what it writes.
-        """
-        if self.tail.pid is not None and not self._journal.exists():
-            raise CollectorError(describe_removal(self._journal))
-        return self._running.process.poll()
-
-
-def mark_interrupted(folder: Path) -> None:
-    """Marks a run's folder, so that a replay counts no process as failed; does nothing on a full disk."""
-    with contextlib.suppress(OSError):
-        (folder / INTERRUPTED_FILE).touch()
 
 
 def write_job(folder: Path, job: Job) -> PipeToWorker:
