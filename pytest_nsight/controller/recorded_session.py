@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_nsight.collectors.lookup import read_kept_trace
-from pytest_nsight.controller.workers.identity_pass import read_identity_passes
+from pytest_nsight.controller.workers.identity_folders import read_identity_passes
 from pytest_nsight.controller.workers.parallel_records import TraceReader, read_recorded_parallel_run
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError

@@ -24,7 +24,7 @@ _FILE = "assignment.json"
 
 @dataclass(frozen=True, slots=True)
 class Assignment:
-    """The cases that one fresh process measures.
+    """The cases that one fresh process measures, or in an identity pass those that it runs next.
 
     Attributes:
         cases: node ids, in the order to measure them; none where they are not known yet.

@@ -37,7 +37,7 @@ class PipeToWorker:
         self._pipe: int | None = os.open(self._path, os.O_RDWR | os.O_CLOEXEC)
 
     def send(self, assignment: Assignment) -> None:
-        """Gives the worker its assignment; called once.
+        """Gives the worker its assignment, or further cases once it has asked for them.
 
         Raises:
             CollectorError: the folder cannot be written.
@@ -56,7 +56,7 @@ class PipeToWorker:
             os.write(self._pipe, f"{module}\n".encode())
 
     def close(self) -> None:
-        """Closes the pipe, which ends the worker if it still waits."""
+        """Closes the pipe, which ends the worker if it still waits for its first assignment."""
         if self._pipe is not None:
             os.close(self._pipe)
             self._pipe = None

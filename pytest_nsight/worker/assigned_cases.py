@@ -45,12 +45,12 @@ class AssignedCases:
         """Asks for more cases if at most one is left: pytest must know what follows an item before it runs it.
 
         Args:
-            session: that runs its items in order.
+            session: that runs its items in order, until it is to stop.
             following: the item that runs next, None if none is left.
         """
-        if not self._continues:
+        if not self._continues or session.shouldstop or session.shouldfail:
             return
-        at = session.items.index(following) if following is not None else len(session.items)
+        at = next((place for place, item in enumerate(session.items) if item is following), len(session.items))
         while self._continues and len(session.items) - at <= 1:
             self._journal.write("wants_cases")
             more = self._receive()

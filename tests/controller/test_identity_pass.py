@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import os
+import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, read_identity_passes
+from pytest_nsight.controller.workers.identity_folders import read_identity_passes
+from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass
 from pytest_nsight.controller.workers.identity_shares import (
     PartQueue,
     count_processes,
@@ -17,8 +20,10 @@ from pytest_nsight.controller.workers.identity_shares import (
     identify_left,
     share_out,
 )
+from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
+from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.identity import Identity
-from pytest_nsight.protocol.job import OTHER_TREE, Assignment
+from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
@@ -82,7 +87,7 @@ def test_pairs_of_processes_take_what_is_next_and_both_of_a_pair_get_the_same() 
     queue = PartQueue(COLLECTED, 8)
     parts = divide(COLLECTED, 8)
 
-    firsts = [queue.take(process, 0) for process in range(16)]
+    firsts = [queue.list_cases(process) for process in range(16)]
     # The third process of either tree is the quickest.
     quick = [queue.take(2, 1), queue.take(10, 1), queue.take(10, 2), queue.take(2, 2)]
     slow = [queue.take(15, 1), queue.take(7, 1)]
@@ -94,25 +99,49 @@ def test_pairs_of_processes_take_what_is_next_and_both_of_a_pair_get_the_same() 
     assert queue.total == 2 * len(COLLECTED)
 
 
-def test_when_no_part_is_left_a_process_still_gets_what_the_other_of_its_pair_has_taken() -> None:
-    queue = PartQueue(cases(12), 2)
-    parts = divide(cases(12), 2)
-    taken = []
-    while part := queue.take(1, len(taken)):
-        taken.append(part)
+def test_a_process_waits_for_its_counterpart_unless_that_has_ended() -> None:
+    queue = PartQueue(COLLECTED, 8)
+    parts = divide(COLLECTED, 8)
 
-    assert (queue.take(0, 0), queue.take(2, 0)) == ((), ())
-    assert taken == parts
-    assert [queue.take(3, number) for number in range(len(parts) + 1)] == [*parts, ()]
+    assert queue.take(8, 1) == parts[8]
+    assert queue.take(8, 2) is None
+    assert queue.take(0, 1) == parts[8]
+    assert queue.take(8, 2) == parts[9]
+    assert queue.take(8, 3) is None
+
+    queue.leave(0)
+
+    left = [queue.take(8, number) for number in range(3, len(parts))]
+    assert left[: len(parts) - 10] == parts[10:]
+    assert set(left[len(parts) - 10 :]) == {()}
+    assert [queue.take(at, 1) for at in (1, 9, 7, 15)] == [()] * 4
 
 
 def test_cases_that_no_process_has_taken_are_not_forgotten() -> None:
     queue = PartQueue(COLLECTED, 8)
-    for process in range(16):
-        queue.take(process, 0)
+    queue.close()
 
     for tree in (range(8), range(8, 16)):
         assert sorted(case for process in tree for case in queue.list_cases(process)) == sorted(COLLECTED)
+
+
+@pytest.mark.parametrize("shares", [1, 2, 3, 8])
+def test_whoever_asks_first_every_case_is_done_once_in_each_tree(shares: int) -> None:
+    chance = random.Random(shares)
+    queue = PartQueue(COLLECTED, shares)
+    done = [list(queue.list_cases(process)) for process in range(2 * shares)]
+    numbers = [1] * len(done)
+    asking = list(range(len(done)))
+    while asking:
+        process = chance.choice(asking)
+        part = queue.take(process, numbers[process])
+        if part is not None:
+            done[process] += part
+            numbers[process] += 1
+            asking = [one for one in asking if one != process or part]
+
+    assert done[:shares] == done[shares:]
+    assert sorted(case for own in done[:shares] for case in own) == sorted(COLLECTED)
 
 
 class Calls:
@@ -138,6 +167,35 @@ def test_an_assignment_says_which_source_runs_it_and_both_are_closed() -> None:
     source.close()
 
     assert calls == [("pass", OTHER_TREE, 1), ("timed", "", 0), ("pass", "close", 0), ("timed", "close", 0)]
+
+
+class NoStart:
+    """Starts no process after the first ones."""
+
+    started = 0
+
+    def next_run(self) -> tuple[Path, str]:
+        return Path("run"), "session/001"
+
+    def job(self, run: str, tree: str, *, canaries: bool) -> Job:
+        return Job(run, "session", "", "", "clock", None, (), (), {}, canaries=canaries, tree=tree)
+
+    def get_ready(self, folder: Path, job: Job) -> PrewarmedWorker:
+        raise CollectorError("too many processes")
+
+
+def test_where_a_process_cannot_be_started_every_case_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
+    identity_pass = IdentityPass.__new__(IdentityPass)
+    vars(identity_pass).update(_starter=NoStart(), _found={}, _timed_next=())
+    this = Assignment(tuple(COLLECTED), identifies=True)
+
+    own = identity_pass.execute(this, [replace(this, tree=OTHER_TREE)])
+    others = identity_pass.execute(replace(this, tree=OTHER_TREE))
+
+    for processes in (own, others):
+        assert {case for process in processes if process.failure for case in process.cases or ()} == set(COLLECTED)
+        assert "too many processes" in {process.failure for process in processes}
 
 
 class Passes:

@@ -26,7 +26,7 @@ from pytest_nsight.controller.trees.tree_evidence import (
     list_unproved,
     read_evidence,
 )
-from pytest_nsight.controller.workers.identity_pass import FOLDERS
+from pytest_nsight.controller.workers.identity_folders import FOLDERS
 from pytest_nsight.model.errors import RecordingError, UsageError
 from pytest_nsight.model.units import count, name_some, short_commit
 from pytest_nsight.model.values import Subject

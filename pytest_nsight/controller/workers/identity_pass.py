@@ -14,6 +14,7 @@ from typing import Protocol
 
 from pytest_nsight.collectors.lookup import find_identifier_variables
 from pytest_nsight.controller.workers.followed_worker import FollowedWorker
+from pytest_nsight.controller.workers.identity_folders import FOLDER_PREFIX, fail_without_record, read_ended
 from pytest_nsight.controller.workers.identity_shares import (
     PartQueue,
     count_processes,
@@ -23,20 +24,13 @@ from pytest_nsight.controller.workers.identity_shares import (
 )
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.progress import Progress
-from pytest_nsight.controller.workers.time_limits import read_overdue
-from pytest_nsight.controller.workers.worker_failure import describe_crash, describe_failed_start, describe_refusal
 from pytest_nsight.controller.workers.worker_starter import POLL_S, LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.processes.child_process import ChildProcess, shorten, start
-from pytest_nsight.protocol.job import INTERRUPTED_FILE, WORKER_LOG, Assignment
-from pytest_nsight.protocol.manifest import FILE_NAME, Manifest, read_manifest
+from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.worker_start import fix_addresses, fix_allocator
-from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
-
-_PREFIX = "identity"
-FOLDERS = f"{_PREFIX}-*"
-"""Folders of identity passes in a session's: one or more for each tree."""
+from pytest_nsight.trace.process_record import MeasuredProcess
 
 
 class IdentityPass:
@@ -59,7 +53,7 @@ class IdentityPass:
                 have imported so far; starts at most one of their processes at a time.
             started: its workers that have been started before in the session's folder.
         """
-        self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=_PREFIX, started=started)
+        self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=FOLDER_PREFIX, started=started)
         self._get_ready = get_ready
         self._timed_next: Sequence[Assignment] = ()
         self._found: dict[str, tuple[MeasuredProcess, ...]] = {}
@@ -105,7 +99,7 @@ class IdentityPass:
             )
         queue = PartQueue(passes[0].cases, counts[0])
         owners = [one for one in passes for _ in range(counts[0])]
-        return self._identify([replace(one, cases=queue.take(at, 0)) for at, one in enumerate(owners)], queue)
+        return self._identify([replace(one, cases=queue.list_cases(at)) for at, one in enumerate(owners)], queue)
 
     def _identify(
         self, assignments: Sequence[Assignment], queue: PartQueue | None = None
@@ -117,7 +111,6 @@ class IdentityPass:
             queue: of what the processes take after that.
         """
         running: list[PrewarmedWorker] = []
-        given = list(assignments)
         try:
             with contextlib.ExitStack() as processes:
                 for assignment in assignments:
@@ -129,12 +122,11 @@ class IdentityPass:
                     processes.enter_context(worker.process)
                     worker.release(replace(assignment, continues=queue is not None))
                 codes = self._follow(running, queue)
-            if queue is not None:
-                given = [replace(one, cases=queue.list_cases(at)) for at, one in enumerate(assignments)]
-            ended = zip(running, given, codes, strict=True)
-            return tuple(_read(worker.folder, assignment, code) for worker, assignment, code in ended)
+            ended = zip(running, _list_given(assignments, queue), codes, strict=True)
+            return tuple(read_ended(worker.folder, assignment, code) for worker, assignment, code in ended)
         except (CollectorError, RecordingError) as error:
-            return tuple(_fail(assignment.tree, assignment.cases, str(error)) for assignment in given)
+            given = _list_given(assignments, queue)
+            return tuple(fail_without_record(one.tree, one.cases, str(error)) for one in given)
         finally:
             for worker in running:
                 worker.pipe.close()
@@ -186,11 +178,21 @@ class IdentityPass:
 
 
 def _answer(workers: Sequence[FollowedWorker], running: Sequence[PrewarmedWorker], queue: PartQueue) -> None:
-    """Gives a part to each process that has asked for one."""
+    """Gives a part to each process that has asked for one and need not wait for its counterpart."""
     for at, worker in enumerate(workers):
-        while worker.answers < worker.tail.questions:
+        if not worker.is_running:
+            queue.leave(at)
+        elif worker.answers < worker.tail.questions and (part := queue.take(at, worker.answers + 1)) is not None:
             worker.answers += 1
-            running[at].extend(queue.take(at, worker.answers))
+            running[at].extend(part)
+
+
+def _list_given(assignments: Sequence[Assignment], queue: PartQueue | None) -> list[Assignment]:
+    """The assignments with all cases that each process was to identify, once all have ended."""
+    if queue is None:
+        return list(assignments)
+    queue.close()
+    return [replace(one, cases=queue.list_cases(at)) for at, one in enumerate(assignments)]
 
 
 class TimedSource(Source, Protocol):
@@ -225,62 +227,3 @@ class IdentifyingSource:
         """Ends the processes that were prepared for a further call, because none will come."""
         self._identity_pass.close()
         self._timed.close()
-
-
-def read_identity_passes(session: Path) -> tuple[MeasuredProcess, ...]:
-    """What the identity passes of a recorded session found; none where it had none.
-
-    Raises:
-        RecordingError: the record of one is damaged.
-    """
-    folders = [folder for folder in sorted(session.glob(FOLDERS)) if (folder / FILE_NAME).exists()]
-    manifests = [read_manifest(folder / FILE_NAME) for folder in folders]
-    identified = {(manifest.tree, case) for manifest in manifests for case in manifest.identities}
-    return tuple(
-        _read_recorded(manifest, folder, identified) for manifest, folder in zip(manifests, folders, strict=True)
-    )
-
-
-def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tuple[str, str]]) -> MeasuredProcess:
-    if (folder / INTERRUPTED_FILE).exists():
-        return MeasuredProcess(manifest, end=ProcessEnd.INTERRUPTED)
-    if manifest.identity_fault or (manifest.exit_code is not None and manifest.process_failure is None):
-        return MeasuredProcess(manifest)
-    # A later process may have identified the cases of a dead one.
-    assigned = manifest.started if manifest.assigned is None else manifest.assigned
-    left = tuple(case for case in assigned if (manifest.tree, case) not in identified)
-    lost = manifest.process_failure
-    why = lost.text if lost is not None else f"the process of {folder.name} died"
-    failure = why if left or not assigned else ""
-    return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
-
-
-def _read(folder: Path, assignment: Assignment, code: int | None) -> MeasuredProcess:
-    journal, log = folder / FILE_NAME, folder / WORKER_LOG
-    if not journal.exists():
-        failure = describe_failed_start(code, log) if code is not None else "it was interrupted"
-        return _fail(assignment.tree, assignment.cases, failure)
-    manifest = read_manifest(journal)
-    if code is None:
-        return MeasuredProcess(manifest, end=ProcessEnd.INTERRUPTED)
-    if manifest.identity_fault:
-        return MeasuredProcess(manifest)
-    left = tuple(case for case in assignment.cases if case not in manifest.identities)
-    if (lost := manifest.process_failure) is not None:
-        return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=lost.text, cases=left)
-    if manifest.exit_code is not None:
-        return MeasuredProcess(manifest, failure=describe_refusal(manifest, log))
-    overdue = read_overdue(folder)
-    return MeasuredProcess(
-        manifest,
-        end=ProcessEnd.FAILED,
-        failure=describe_crash(manifest, code, log),
-        overdue=overdue.case if overdue else "",
-        cases=left,
-    )
-
-
-def _fail(tree: str, cases: Sequence[str], failure: str) -> MeasuredProcess:
-    """A process that left no record."""
-    manifest = Manifest("", "", "", "", 0, "", "", {}, (), (), (), (), (), None, tree=tree)
-    return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=tuple(cases))

@@ -61,15 +61,15 @@ class PartQueue:
     """Hands out the cases of two trees part by part: how long a part takes is not known before.
 
     The first process of one tree and the first of the other form a pair, and so on. What a case launches may depend
-    on what its process has done before, so both of a pair get the same parts in the same order. Which of them asks
-    first for another part does not matter.
+    on what its process has done before, so both of a pair get the same parts in the same order. One of them is at
+    most a part ahead: else a tree that lacks tests, and is done with any part at once, would take all of them.
 
     Attributes:
         total: cases of both trees.
     """
 
     def __init__(self, cases: Sequence[str], processes: int) -> None:
-        """Prepares.
+        """Gives each pair its first part.
 
         Args:
             cases: of each tree.
@@ -77,24 +77,38 @@ class PartQueue:
         """
         self.total = 2 * len(cases)
         self._left = deque(divide(cases, processes))
-        self._taken: list[list[Cases]] = [[] for _ in range(processes)]
+        self._taken: list[list[Cases]] = [[self._left.popleft()] if self._left else [] for _ in range(processes)]
+        self._asked = [0] * (2 * processes)
+        self._has_left = [False] * (2 * processes)
 
-    def take(self, process: int, number: int) -> Cases:
-        """A part; empty if none is left.
+    def take(self, process: int, number: int) -> Cases | None:
+        """A further part; empty if there is none, None as long as the other process of the pair is too far behind.
 
         Args:
             process: from 0, those of one tree before those of the other.
-            number: of the part, from 0 for each process.
+            number: of the part, from 1 for each process.
         """
-        own = self._taken[process % len(self._taken)]
+        pair, other = process % len(self._taken), (process + len(self._taken)) % len(self._asked)
+        own = self._taken[pair]
+        self._asked[process] = number
         if number == len(own) and self._left:
+            if self._asked[other] < number - 1 and not self._has_left[other]:
+                return None
             own.append(self._left.popleft())
         return own[number] if number < len(own) else ()
 
+    def leave(self, process: int) -> None:
+        """Has the other process of its pair not wait for this one, which has ended."""
+        self._has_left[process] = True
+
+    def close(self) -> None:
+        """Gives the first pair what none has taken: no process runs any more."""
+        self._taken[0] += self._left
+        self._left.clear()
+
     def list_cases(self, process: int) -> Cases:
-        """All cases of a process; those that no pair has taken count for the first one."""
-        pair = process % len(self._taken)
-        return tuple(chain.from_iterable((*self._taken[pair], *(self._left if pair == 0 else ()))))
+        """All cases that the pair of a process has taken."""
+        return tuple(chain.from_iterable(self._taken[process % len(self._taken)]))
 
 
 def identify_left(
