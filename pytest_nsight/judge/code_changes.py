@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Iterator
 
-from pytest_nsight.model.identity import THEN, Identity, LaunchIdentity, MachineCode, compare_launches
+from pytest_nsight.model.identity import (
+    POINTER,
+    THEN,
+    Identity,
+    LaunchIdentity,
+    MachineCode,
+    compare_launches,
+)
 from pytest_nsight.model.kernel_names import normalise, own_name
 from pytest_nsight.model.units import count, name_some
 
@@ -14,9 +20,6 @@ _MOST_PHRASES = 3
 _LONGEST_TEXT = 80
 _LONGEST_VALUE = 24
 """Longest argument that is shown; longer ones are structs and lists, whose bytes say nothing to a reader."""
-_POINTER = re.compile(
-    r"pointer \d+ aligned to (?P<alignment>\d+) into (?P<allocation>\d+ bytes[a-z ]*|the process)"
-)
 _ELSEWHERE = " points to another buffer"
 _NUMBERS = ("registers", "instructions", "frame_bytes", "shared_bytes")
 _NOUNS = {"frame_bytes": "local memory bytes", "shared_bytes": "shared bytes"}
@@ -79,12 +82,12 @@ def _list_phrases(before: list[LaunchIdentity], after: list[LaunchIdentity]) -> 
 
 def _compare_values(before: str, after: str) -> str:
     """The text after an argument's place: its two values, or the difference between two pointers."""
-    old, new = _POINTER.fullmatch(before), _POINTER.fullmatch(after)
+    old, new = POINTER.fullmatch(before), POINTER.fullmatch(after)
     if old and new:
         whats = [what for what in ("alignment", "allocation") if old[what] != new[what]]
         changed = ", ".join(f"{what} {old[what]} -> {new[what]}" for what in whats)
         return f": {changed}" if changed else _ELSEWHERE
-    if not old and not new and all(_POINTER.match(text) for text in (before, after)):
+    if not old and not new and all(POINTER.match(text) for text in (before, after)):
         return ", which holds pointers, differs"
     if old or new or max(len(before), len(after)) > _LONGEST_VALUE:
         return " differs"

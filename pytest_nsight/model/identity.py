@@ -7,6 +7,7 @@ It is of one GPU architecture, as machine code is.
 from __future__ import annotations
 
 import hashlib
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import groupby
@@ -17,6 +18,9 @@ MOST_LAUNCHES = 512
 THEN = ", then "
 """Between the texts of an argument in two rounds, where its numbers differ, as those of a step."""
 
+POINTER = re.compile(r"pointer \d+ aligned to (?P<alignment>\d+) into (?P<allocation>\d+ bytes[a-z ]*|the process)")
+"""An address in the text of an argument."""
+
 READING = 2
 """The way in which launches are read; it counts up when the same launch may get another text.
 
@@ -25,6 +29,8 @@ READING = 2
 
 _LONGEST_ARGUMENT, _SHOWN, _DIGITS = 80, 48, 16
 """Characters of an argument's text that is kept whole; of a longer one its beginning, and digits of its digest."""
+
+_CUT = "..."
 
 Extent = tuple[int, int, int]
 
@@ -179,7 +185,7 @@ def _shorten(text: str) -> str:
     if len(text) <= _LONGEST_ARGUMENT:
         return text
     digest = hashlib.sha256(text.encode()).hexdigest()[:_DIGITS]
-    return f"{text[:_SHOWN]}...{THEN if THEN in text else ' '}#{digest}"
+    return f"{text[:_SHOWN]}{_CUT}{THEN if THEN in text else ' '}#{digest}"
 
 
 def _list_fields(launch: LaunchIdentity) -> tuple[object, ...]:
@@ -206,6 +212,26 @@ def compare_launches(before: Sequence[LaunchIdentity], after: Sequence[LaunchIde
         if one != other:
             found += [replace(difference, launch=index) for difference in _compare(one, other)]
     return found
+
+
+def differ_in_addresses(one: Identity, other: Identity) -> bool:
+    """Whether two identities differ, but as far as they are kept in nothing but what addresses point to.
+
+    Which of several free blocks of a size an allocator takes depends on their addresses, and so on all that the
+    process has done before, at whatever moment. Of a long argument only a digest is kept: it counts as addresses.
+    """
+    if not one.digest or not other.digest or one.digest == other.digest or one.reading != other.reading:
+        return False
+    if not one.launches or not other.launches:
+        return False
+    return [_leave_out_addresses(launch) for launch in one.expand()] == [
+        _leave_out_addresses(launch) for launch in other.expand()
+    ]
+
+
+def _leave_out_addresses(launch: LaunchIdentity) -> tuple[object, ...]:
+    arguments = tuple("" if _CUT in text else POINTER.sub("", text) for text in launch.arguments)
+    return _list_fields(replace(launch, arguments=arguments))
 
 
 def _compare(one: LaunchIdentity, other: LaunchIdentity) -> Iterator[Difference]:

@@ -7,7 +7,14 @@ from dataclasses import replace
 import pytest
 
 from pytest_nsight.judge.code_changes import describe_change, describe_proof
-from pytest_nsight.model.identity import MOST_LAUNCHES, Identity, LaunchIdentity, MachineCode, make_identity
+from pytest_nsight.model.identity import (
+    MOST_LAUNCHES,
+    Identity,
+    LaunchIdentity,
+    MachineCode,
+    differ_in_addresses,
+    make_identity,
+)
 
 CODE = MachineCode("c1", instructions=214, registers=39)
 SCALE = LaunchIdentity("kernel", "scale", CODE, (8, 1, 1), (128, 1, 1), arguments=("pointer", "4096"))
@@ -193,3 +200,34 @@ def test_the_numbers_of_a_kernel_do_not_make_an_identity(field: str) -> None:
     other = replace(SCALE, code=replace(CODE, **{field: 1}))
 
     assert make_identity([SCALE]).digest == make_identity([other]).digest
+
+
+HERE = ("pointer 0 aligned to 256 into 4096 bytes, 7", "4096")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "is_so"),
+    [
+        (("pointer 3 aligned to 16 into 8192 bytes of the host, 7", "4096"), True),
+        (("pointer 0 aligned to 16 into the process, 7", "4096"), True),
+        (("pointer 0 aligned to 256 into 4096 bytes, 8", "4096"), False),
+        (("pointer 0 aligned to 16 into 4096 bytes, 7", "4160"), False),
+        (("pointer 0 aligned to 16 into 4096 bytes", "4096"), False),
+        (HERE, False),
+    ],
+)
+def test_a_difference_in_addresses_alone_is_no_other_difference(arguments: tuple[str, ...], *, is_so: bool) -> None:
+    here = make_identity([replace(SCALE, arguments=HERE)])
+
+    assert differ_in_addresses(here, make_identity([replace(SCALE, arguments=arguments)])) is is_so
+
+
+def test_digests_of_long_arguments_count_as_addresses_and_what_is_not_kept_does_not() -> None:
+    long, other = (make_identity([replace(SCALE, arguments=(digits * 60,))]) for digits in ("01", "02"))
+
+    assert differ_in_addresses(long, other)
+    assert not differ_in_addresses(long, make_identity([replace(SCALE, arguments=("01",))]))
+    assert not differ_in_addresses(long, replace(other, reading=1))
+    assert not differ_in_addresses(long, replace(other, launches=(), order=()))
+    assert not differ_in_addresses(long, Identity(why_none="rounds differ"))
+    assert not differ_in_addresses(long, make_identity([replace(SCALE, arguments=("02" * 60,), grid=(9, 1, 1))]))

@@ -183,6 +183,23 @@ def test_ordered(nsight, n):
     nsight(launch, n)
 """
 
+MOVED_CASES = """
+MOVES = os.environ["MOVES"]
+is_pass = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:False"
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", range(2))
+def test_moving(nsight, n):
+    passes = 0
+    if is_pass:
+        with open(f"{MOVES}-{n}", "a") as file:
+            print(n, file=file, flush=True)
+            passes = file.tell() // 2
+    # The first process of the pass has other memory; of n = 1 each one has.
+    moved = ctypes.c_uint64(0x7F0000011000 + (16 << passes if n else 16 * (passes == 1)))
+    nsight(lambda: gpu.fake_launch(ctypes.c_uint64(1), 4, X, moved, 100))
+"""
+
 Gate = Callable[..., "Session"]
 
 
@@ -463,6 +480,24 @@ def test_of_two_trees_processes_take_parts_when_they_are_done_and_pairs_do_the_s
     assert this[0][:2] == [0, 1]
     assert len(this) == 2
     assert len(this[0]) <= 4
+
+
+def test_of_two_trees_a_case_whose_memory_lies_elsewhere_is_identified_again_in_processes_of_its_own(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moves = pytester.path / "moves"
+    monkeypatch.setenv("MOVES", str(moves))
+    monkeypatch.setenv("SHARES", "1")
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + MOVED_CASES)
+    commit_all(pytester.path)
+
+    checked = gate("--nsight-against=HEAD", "-k", "same or moving or touched or dying")
+
+    assert checked.identical == {*SAME, "test_touched", "test_dying", "test_moving[0]"}, checked.said
+    assert "; argument 1: alignment " in checked.sentences["test_moving[1]"], checked.sentences
+    assert [len(Path(f"{moves}-{n}").read_text().split()) for n in range(2)] == [4, 4]
+    assert "not identified" not in checked.notes
 
 
 @long

@@ -20,6 +20,7 @@ from pytest_nsight.controller.workers.identity_shares import (
     count_processes,
     identify_left,
     is_interrupted,
+    list_moved,
     share_out,
 )
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
@@ -75,14 +76,25 @@ class IdentityPass:
         """
         if assignment.tree not in self._found:
             self._timed_next = [one for one in upcoming if not one.identifies]
-            passes = [assignment, *(one for one in upcoming if one.identifies)]
-            processes = self._identify_shared(passes)
-            for one in passes:
-                own = tuple(found for found in processes if found.manifest.tree == one.tree)
-                if not is_interrupted((*processes, *chain.from_iterable(self._found.values()))):
-                    own = identify_left(one, own, self._identify, shares=len(processes))
-                self._found[one.tree] = own
+            self._found = self._identify_trees([assignment, *(one for one in upcoming if one.identifies)])
         return self._found.pop(assignment.tree)
+
+    def _identify_trees(self, passes: Sequence[Assignment]) -> dict[str, tuple[MeasuredProcess, ...]]:
+        """The processes of each tree, and those that have tried again what others left open."""
+        processes = self._identify_shared(passes)
+        found = {one.tree: tuple(own for own in processes if own.manifest.tree == one.tree) for one in passes}
+        for one in passes:
+            if not is_interrupted(chain.from_iterable(found.values())):
+                found[one.tree] = identify_left(one, found[one.tree], self._identify, shares=len(processes))
+        if len(passes) == 1 or is_interrupted(chain.from_iterable(found.values())):
+            return found
+        # Where memory lies may depend on what a process has done before and when, so each of these cases gets a
+        # process of its own. If there are more of them, it is no coincidence.
+        moved = list_moved(*found.values())
+        if 0 < len(moved) <= len(processes) // len(passes):
+            for again in self._identify([replace(one, cases=(case,)) for one in passes for case in moved]):
+                found[again.manifest.tree] += (replace(again, failure=""),)
+        return found
 
     def _identify_shared(self, passes: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
         """Identifies the cases of each tree in several processes.

@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
+from pytest_nsight.model.identity import Identity, differ_in_addresses
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
@@ -166,6 +167,16 @@ def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredPro
     if process.overdue or (process.manifest.started == (running,) and not may_try_alone):
         return replace(process, cases=(running,)), left - {running}, set()
     return replace(process, failure=""), left - {running}, {running} & left
+
+
+def list_moved(one: Iterable[MeasuredProcess], other: Iterable[MeasuredProcess]) -> Cases:
+    """The cases that two trees have identified as the same but for addresses, in the order of the first tree."""
+    known, found = _join_identities(other), _join_identities(one)
+    return tuple(case for case, own in found.items() if case in known and differ_in_addresses(own, known[case]))
+
+
+def _join_identities(processes: Iterable[MeasuredProcess]) -> dict[str, Identity]:
+    return {case: found for process in processes for case, found in process.manifest.identities.items()}
 
 
 def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]:
