@@ -1,4 +1,4 @@
-"""How many processes get ready beside those that run."""
+"""How many processes get ready beside those that run, and what they import meanwhile."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 import pytest
 
-from pytest_nsight.controller.workers.prewarmed import pool_size
+from pytest_nsight.controller.workers.prewarmed import list_needed, pool_size
 
 
 @pytest.mark.parametrize(
@@ -18,3 +18,15 @@ def test_more_get_ready_with_more_cpus_and_beside_short_runs(
 ) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
     assert pool_size(cases) == expected
+
+
+def test_what_a_case_of_the_pass_imported_all_cases_of_its_function_need() -> None:
+    late = [
+        ("slow.module", "t.py::test_block[fused-1]"),
+        ("slow.module", "t.py::test_adamw"),
+        ("other", "u.py::test_f[1]"),
+    ]
+
+    assert list_needed(late, ["t.py::test_softmax[1]", "t.py::test_block[plain-2]"]) == {"slow.module"}
+    assert list_needed(late, ["t.py::test_softmax[1]", "u.py::test_adamw[1]"]) == set()
+    assert list_needed((), ["t.py::test_block[fused-1]"]) == set()

@@ -23,7 +23,7 @@ from pytest_nsight.controller.workers.identity_shares import (
     list_moved,
     share_out,
 )
-from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
+from pytest_nsight.controller.workers.prewarmed import LateImport, PrewarmedWorker
 from pytest_nsight.controller.workers.progress import Progress
 from pytest_nsight.controller.workers.worker_starter import POLL_S, LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
@@ -32,6 +32,8 @@ from pytest_nsight.processes.child_process import ChildProcess, shorten, start
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.worker_start import fix_addresses, fix_allocator
 from pytest_nsight.trace.process_record import MeasuredProcess
+
+GetReady = Callable[[Sequence[Assignment], Collection[LateImport]], None]
 
 
 class IdentityPass:
@@ -42,7 +44,7 @@ class IdentityPass:
         session: LiveSession,
         watch: Callable[[Progress], None],
         *,
-        get_ready: Callable[[Sequence[Assignment], Collection[str]], None] = lambda _assignments, _modules: None,
+        get_ready: GetReady = lambda _assignments, _late_imports: None,
         started: int = 0,
     ) -> None:
         """Prepares a source.
@@ -50,8 +52,8 @@ class IdentityPass:
         Args:
             session: what all workers have in common.
             watch: called whenever a worker has moved on.
-            get_ready: called all the while with the assignments that are timed next and the slow modules that cases
-                have imported so far; starts at most one of their processes at a time.
+            get_ready: called all the while with the assignments that are timed next, and with the slow modules that
+                cases have imported so far; starts at most one of their processes at a time.
             started: its workers that have been started before in the session's folder.
         """
         self._starter = WorkerStarter(session, watch, launch=self._launch, prefix=FOLDER_PREFIX, started=started)
@@ -165,7 +167,8 @@ class IdentityPass:
                 done = sum(one.progress.done for one in workers)
                 first = workers[0].progress.run
                 self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
-                self._get_ready(self._timed_next, {name for one in workers for name in one.tail.late_imports})
+                imported = [found for one in workers for found in one.tail.late_imports.items()]
+                self._get_ready(self._timed_next, imported)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             for one in workers:
@@ -210,12 +213,12 @@ def _list_given(assignments: Sequence[Assignment], queue: PartQueue | None) -> l
 class TimedSource(Source, Protocol):
     """A source of timed runs, whose processes can get ready before they are wanted."""
 
-    def get_ready(self, upcoming: Sequence[Assignment], modules: Collection[str]) -> None:
+    def get_ready(self, upcoming: Sequence[Assignment], late_imports: Collection[LateImport]) -> None:
         """Starts a process for one of these assignments that has none, if that can be done beside others.
 
         Args:
             upcoming: assignments, the next one first.
-            modules: what these processes import while they wait.
+            late_imports: of the identity pass; what these processes import while they wait.
         """
 
 

@@ -11,6 +11,7 @@ from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.workers.followed_worker import mark_interrupted
 from pytest_nsight.controller.workers.gpu_assignment import share_cases
 from pytest_nsight.controller.workers.parallel_records import TraceReader, read_parallel_run
+from pytest_nsight.controller.workers.prewarmed import LateImport
 from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import CaseClock, Overdue, end_overdue
 from pytest_nsight.controller.workers.unread_records import UnreadRecordError
@@ -117,7 +118,7 @@ class ParallelSource:
             self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
-    def get_ready(self, upcoming: Sequence[Assignment], modules: Collection[str]) -> None:
+    def get_ready(self, upcoming: Sequence[Assignment], late_imports: Collection[LateImport]) -> None:
         """Does nothing: no process is prepared beside several."""
 
     def close(self) -> None:

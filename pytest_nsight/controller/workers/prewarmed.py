@@ -10,7 +10,7 @@ import contextlib
 import os
 import shutil
 import time
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -29,6 +29,9 @@ _MOST_PREWARMED = 2
 _FEW_CASES = 6
 """To measure so many takes less time than the imports of the next process, on a slow CPU a quarter of it."""
 _MOST_BESIDE_FEW = 4
+
+LateImport = tuple[str, str]
+"""A slow module, and a case of the identity pass that imported it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -193,6 +196,17 @@ class PrewarmedPool:
                 # All at once, so that they end side by side. Each one is called off, even if an earlier one raises.
                 prewarmed.pipe.close()
                 stack.callback(prewarmed.call_off, self._collector)
+
+
+def list_needed(late_imports: Iterable[LateImport], cases: Iterable[str]) -> set[str]:
+    """The slow modules that these cases need: those that a case of the same test functions has imported.
+
+    Args:
+        late_imports: of an identity pass, in which the first case of a process imports them for all others.
+        cases: that are timed.
+    """
+    functions = {case.partition("[")[0] for case in cases}
+    return {module for module, case in late_imports if case.partition("[")[0] in functions}
 
 
 def pool_size(cases: int = 0) -> int:

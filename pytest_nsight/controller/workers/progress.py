@@ -108,7 +108,7 @@ class Tail:
     Attributes:
         pid: of the worker, None before it has said so.
         exit_code: of the worker's pytest, None before its end.
-        late_imports: slow modules that cases of an identity pass have imported.
+        late_imports: slow module -> the case of an identity pass that imported it.
         questions: how often it has asked for more cases.
     """
 
@@ -117,7 +117,7 @@ class Tail:
         self._offset = 0
         self.pid: int | None = None
         self.exit_code: int | None = None
-        self.late_imports: set[str] = set()
+        self.late_imports: dict[str, str] = {}
         self.questions = 0
 
     def advance(self, progress: Progress) -> Progress:
@@ -144,7 +144,7 @@ class Tail:
             elif name == "end":
                 self.exit_code = event["code"]
             elif name == "late_import":
-                self.late_imports.add(event["module"])
+                self.late_imports[event["module"]] = case
             elif name == "wants_cases":
                 self.questions += 1
         return Progress(progress.run, case, done, progress.total)

@@ -11,7 +11,13 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from pytest_nsight.controller.workers.prewarmed import PrewarmedPool, PrewarmedWorker, pool_size
+from pytest_nsight.controller.workers.prewarmed import (
+    LateImport,
+    PrewarmedPool,
+    PrewarmedWorker,
+    list_needed,
+    pool_size,
+)
 from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.controller.workers.unread_records import UnreadRecordError
@@ -63,6 +69,8 @@ class LiveSource:
         self._keep = session.keep
         self._canaries = session.canaries
         self._upcoming: Sequence[Assignment] = ()
+        self._late_imports: set[LateImport] = set()
+        self._needed: Collection[str] = ()
         self._has_read = False
         self._most_cases = self._unread_alone = 0
         self._measures_again = measures_again
@@ -86,6 +94,8 @@ class LiveSource:
             CollectorError: nothing of the run can be used, and no other run would fare better.
         """
         self._upcoming = upcoming
+        # The processes after this one measure its cases again, or a part of them.
+        self._needed = list_needed(self._late_imports, assignment.cases)
         self._most_cases = max(self._most_cases, len(assignment.cases))
         try:
             return self._measure(assignment)
@@ -132,18 +142,20 @@ class LiveSource:
             self._collector.tidy(folder, keep=self._keep)
             shorten(folder / WORKER_LOG)
 
-    def get_ready(self, upcoming: Sequence[Assignment], modules: Collection[str]) -> None:
+    def get_ready(self, upcoming: Sequence[Assignment], late_imports: Collection[LateImport]) -> None:
         """Starts a process that gets ready while others run; does nothing if the CPU is measured.
 
         Args:
             upcoming: the next calls'. Called again, it starts the next one of their processes.
-            modules: what those that wait import meanwhile.
+            late_imports: of the identity pass so far. Those that wait import all of these modules meanwhile, and
+                later ones those that their cases need.
         """
         if self._collector.times_cpu or not self._may_get_ready:
             return
+        self._late_imports.update(late_imports)
         try:
             self._pool.fill(upcoming[: pool_size()])
-            self._pool.import_early(modules)
+            self._pool.import_early({module for module, _ in self._late_imports})
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
             self._may_get_ready = False
@@ -178,6 +190,7 @@ class LiveSource:
         try:
             if is_time and not (times_cpu and not upcoming[0].cases):
                 self._pool.fill(upcoming[: 1 if times_cpu else pool_size(progress.total)])
+                self._pool.import_early(self._needed)
             if has_ended and not times_cpu:
                 self._pool.release(upcoming[0])
         except CollectorError:
