@@ -12,7 +12,7 @@ import pytest
 
 from pytest_nsight.collectors.base import Identifier, Recorder
 from pytest_nsight.model.values import CANARIES, Subject, Work
-from pytest_nsight.protocol.job import Assignment, Job
+from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
 from pytest_nsight.protocol.manifest_events import IdentifiedCase, Journal
 from pytest_nsight.protocol.mark import find_partners, read_mark
 from pytest_nsight.trace.rank_summary import is_rank_part
@@ -75,7 +75,9 @@ class MeasuredRun:
     def assign(self, assignment: Assignment, items: list[pytest.Item]) -> None:
         """Plans the pairs and canaries of the cases in `items`, which are the assignment's, in its order."""
         self._assignment = assignment
-        self._pairs = PairSchedule(assignment.cases, find_partners(items))
+        # Claims are judged by the rounds of this tree.
+        partners = {} if self.job.tree == OTHER_TREE else find_partners(items)
+        self._pairs = PairSchedule(assignment.cases, partners)
         self._canaries = CanarySchedule(len(assignment.cases), assignment.seed or 0)
 
     def start_stopwatch(self) -> Stopwatch:

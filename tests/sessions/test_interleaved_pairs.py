@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from collections.abc import Callable
 
 import pytest
@@ -55,3 +56,24 @@ def test_pairs_stand_side_by_side_and_are_raced(gate: Gate, pytester: pytest.Pyt
             assert abs(order.index(race["case"]) - order.index(race["partner"])) == 1
             rounds = [event["case"] for event in events if event["event"] == "round"]
             assert rounds.count(race["own_rounds"]) == rounds.count(race["partner_rounds"]) == 10
+
+
+def test_of_two_trees_only_this_one_measures_pairs_since_its_claims_are_judged(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest(CONFTEST)
+    gate("--collect-only", body=BODY, nsight=False)
+    who = ("-c", "user.name=n", "-c", "user.email=e@example.org")
+    for arguments in (("init", "-b", "main"), ("add", "--all"), (*who, "commit", "-m", "a commit")):
+        subprocess.run(["git", *arguments], cwd=pytester.path, check=True, capture_output=True)
+
+    result = gate("--nsight-against=HEAD", "-k", "op and 64")
+
+    result.assert_outcomes(passed=2)
+    found: dict[str, list[int]] = {}
+    for path in (pytester.path / ".nsight").glob("*/run-*/manifest.jsonl"):
+        events = [json.loads(line) for line in path.read_text().splitlines()]
+        pairs = sum(event["event"] == "pair" for event in events)
+        found.setdefault(events[0].get("tree", ""), []).append(pairs)
+    assert set(found[""]) == {1}, found
+    assert set(found["against"]) == {0}, found
