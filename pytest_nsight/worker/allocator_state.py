@@ -58,6 +58,14 @@ def list_free_blocks(segments: Iterable[Mapping[str, Any]]) -> list[FreeBlock]:
     return sorted(found, key=lambda one: one.size)
 
 
+def count_retries(torch: Any) -> int:
+    """How often the current device had too little memory, so that all cached blocks were given back to the driver.
+
+    What is allocated after that lies in other segments than it would where there is enough.
+    """
+    return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
+
+
 class LeftRoom:
     """The free blocks of segments that earlier cases still use: held, so that no case gets them."""
 

@@ -54,6 +54,9 @@ class Device(Protocol):
     def isolate(self) -> None:
         """Makes what the next case allocates independent of the cases before it."""
 
+    def count_memory_retries(self) -> int:
+        """How often the allocator has given back all that it had cached, because the device's memory was short."""
+
     def launch_little(self) -> None:
         """Gives the device next to nothing to do."""
 
@@ -95,6 +98,10 @@ class CpuDevice:
 
     def isolate(self) -> None:
         """Does nothing."""
+
+    def count_memory_retries(self) -> int:
+        """None: its allocator caches nothing."""
+        return 0
 
     def launch_little(self) -> None:
         """Does nothing."""

@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from pytest_nsight.protocol.conditions import BoardActivity, NvmlSample
-from pytest_nsight.worker.allocator_state import LeftRoom
+from pytest_nsight.worker.allocator_state import LeftRoom, count_retries
 from pytest_nsight.worker.canaries import Canary, make_canaries
 from pytest_nsight.worker.compiled_canaries import VERSION, make_compiled_canaries
 from pytest_nsight.worker.cuda_driver import CudaDriver, DeviceBuffer
@@ -70,6 +70,10 @@ class TorchGpu:
     def isolate(self) -> None:
         """Empties the cache, and holds the free blocks that are left in used segments."""
         self._left_room.hold()
+
+    def count_memory_retries(self) -> int:
+        """Asks torch's allocator."""
+        return count_retries(self._torch)
 
     def launch_little(self) -> None:
         """Writes one element."""
@@ -139,6 +143,11 @@ class DriverGpu:
         if torch is not None and torch.cuda.is_initialized():
             self._left_room = self._left_room or LeftRoom(torch)
             self._left_room.hold()
+
+    def count_memory_retries(self) -> int:
+        """Asks torch's allocator, where the process has one."""
+        torch = sys.modules.get("torch")
+        return count_retries(torch) if torch is not None and torch.cuda.is_initialized() else 0
 
     def launch_little(self) -> None:
         """Clears four bytes."""

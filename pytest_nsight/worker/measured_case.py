@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pytest_nsight.collectors.base import Identifier, Recorder
+from pytest_nsight.model.identity import READING, SHORT_OF_MEMORY, Identity
 from pytest_nsight.model.values import CANARIES, Subject, Work
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
 from pytest_nsight.protocol.manifest_events import IdentifiedCase, Journal
@@ -68,6 +69,7 @@ class MeasuredRun:
         self._pairs = PairSchedule((), {})
         self._canaries = CanarySchedule(0, 0)
         self._programs = JaxPrograms()
+        self._memory_retries = 0
         patch_imports({COMPILER: self._programs.attach})
         if identifier is not None:
             patch_imports(list_trial_patches(identifier.pause))
@@ -120,13 +122,23 @@ class MeasuredRun:
         """Runs a few rounds of a case, without rests, and keeps what they launch beside what its marks claim."""
         try:
             plan = replace(plan, rounds=identifier.rounds, rest_ns=0, cold_cache=False)
-            result = self.start_stopwatch().measure(case, label, body, setup, plan)
-            identifier.keep(case, label)
+            stopwatch = self.start_stopwatch()
+            result = stopwatch.measure(case, label, body, setup, plan)
+            if self._has_others and stopwatch.device.count_memory_retries() > self._memory_retries:
+                none = Identity(why_none=SHORT_OF_MEMORY, reading=READING)
+                self.journal.write_identity(IdentifiedCase(case, none, claims))
+            else:
+                identifier.keep(case, label)
         finally:
             # A launch of this case must not count for the next one.
             identifier.forget()
         self._claims[case] = claims
         return result
+
+    @property
+    def _has_others(self) -> bool:
+        """Whether the process runs other cases, too."""
+        return len(self._assignment.cases) > 1 or self._assignment.continues
 
     def write_identities(self, *, is_last: bool) -> None:
         """Writes the identities of the kept cases once there are many, or all that are left after the last case."""
@@ -156,6 +168,7 @@ class MeasuredRun:
             # Garbage that holds memory would keep it from being given back.
             gc.collect()
             self._stopwatch.device.isolate()
+            self._memory_retries = self._stopwatch.device.count_memory_retries()
             return
         self._pairs.leave(case, self._stopwatch)
         if self.job.canaries and self._assignment.canaries and case in self._assignment.cases:

@@ -45,6 +45,10 @@ if os.environ.get("SLOW_IMPORT"):
     import pytest_nsight.worker.late_imports
     pytest_nsight.worker.late_imports.SLOW_IMPORTS = (os.environ["SLOW_IMPORT"],)
 
+if os.environ.get("CROWDED"):
+    from pytest_nsight.worker.device import CpuDevice
+    CpuDevice.count_memory_retries = lambda self: int(os.path.exists(f"retried-{os.getpid()}"))
+
 # As if there were a GPU, whose kernels the clock collector times.
 pytest_nsight.controller.session_plan.gpu_names = lambda: ("fake",)
 clock_collector.ClockCollector.times_cpu = False
@@ -205,6 +209,18 @@ def test_moving(nsight, n):
     # The first process of the pass has other memory; of n = 1 each one has.
     moved = ctypes.c_uint64(0x7F0000011000 + (16 << passes if n else 16 * (passes == 1)))
     nsight(lambda: gpu.fake_launch(ctypes.c_uint64(1), 4, X, moved, 100))
+"""
+
+CROWDED_CASES = """
+is_pass = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:False"
+
+@pytest.mark.nsight
+def test_crowded(nsight):
+    if is_pass:
+        with open("crowded", "a") as file:
+            print("pass", file=file)
+        open(f"retried-{os.getpid()}", "w").close()
+    nsight(launch, 8)
 """
 
 Gate = Callable[..., "Session"]
@@ -518,6 +534,29 @@ def test_of_two_trees_a_case_whose_memory_lies_elsewhere_is_identified_again_in_
     assert "; argument 1: alignment " in checked.sentences["test_moving[1]"], checked.sentences
     assert [len(Path(f"{moves}-{n}").read_text().split()) for n in range(2)] == [4, 4]
     assert "not identified" not in checked.notes
+
+
+@pytest.mark.parametrize("trees", [1, 2])
+def test_a_case_that_found_no_memory_beside_others_is_identified_again_in_a_process_of_its_own(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, trees: int
+) -> None:
+    monkeypatch.setenv("CROWDED", "1")
+    monkeypatch.setenv("SHARES", "1")
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + CROWDED_CASES)
+    commit_all(pytester.path)
+    chosen = ("-k", "same or touched or crowded")
+    if trees == 1:
+        gate("--nsight-save", "--nsight-runs=5", *chosen)
+        (pytester.path / "crowded").unlink()
+
+    checked = gate(*(("--nsight-against=HEAD",) if trees == 2 else ()), *chosen)
+
+    assert checked.identical == {*SAME, "test_touched", "test_crowded"}, checked.said
+    assert "without an identity" not in checked.notes
+    assert len((pytester.path / "crowded").read_text().split()) == 2
+    folders = {path.name for path in (pytester.path / ".nsight").glob("*/identity-*")}
+    assert folders == {f"identity-{number:03}" for number in range(1, 2 * trees + 1)}
 
 
 @long

@@ -20,7 +20,7 @@ from pytest_nsight.controller.workers.identity_shares import (
     count_processes,
     identify_left,
     is_interrupted,
-    list_moved,
+    list_displaced,
     share_out,
 )
 from pytest_nsight.controller.workers.prewarmed import LateImport, PrewarmedWorker
@@ -60,6 +60,8 @@ class IdentityPass:
         self._get_ready = get_ready
         self._timed_next: Sequence[Assignment] = ()
         self._found: dict[str, tuple[MeasuredProcess, ...]] = {}
+        self._collector = session.collector
+        self._spare: dict[str, PrewarmedWorker | None] = {}
 
     @property
     def started(self) -> int:
@@ -78,7 +80,12 @@ class IdentityPass:
         """
         if assignment.tree not in self._found:
             self._timed_next = [one for one in upcoming if not one.identifies]
-            self._found = self._identify_trees([assignment, *(one for one in upcoming if one.identifies)])
+            passes = [assignment, *(one for one in upcoming if one.identifies)]
+            self._spare = {one.tree: None for one in passes}
+            try:
+                self._found = self._identify_trees(passes)
+            finally:
+                self._end_spare()
         return self._found.pop(assignment.tree)
 
     def _identify_trees(self, passes: Sequence[Assignment]) -> dict[str, tuple[MeasuredProcess, ...]]:
@@ -88,13 +95,13 @@ class IdentityPass:
         for one in passes:
             if not is_interrupted(chain.from_iterable(found.values())):
                 found[one.tree] = identify_left(one, found[one.tree], self._identify, shares=len(processes))
-        if len(passes) == 1 or is_interrupted(chain.from_iterable(found.values())):
+        if is_interrupted(chain.from_iterable(found.values())):
             return found
-        # Where memory lies may depend on what a process has done before and when, so each of these cases gets a
-        # process of its own. If there are more of them, it is no coincidence.
-        moved = list_moved(*found.values())
-        if 0 < len(moved) <= len(processes) // len(passes):
-            for again in self._identify([replace(one, cases=(case,)) for one in passes for case in moved]):
+        beside = len(processes) // len(passes)
+        displaced = list_displaced(list(found.values()), most=beside)
+        if displaced:
+            shares = share_out(displaced, min(beside, len(displaced)))
+            for again in self._identify([replace(one, cases=share) for one in passes for share in shares]):
                 found[again.manifest.tree] += (replace(again, failure=""),)
         return found
 
@@ -128,10 +135,8 @@ class IdentityPass:
         try:
             with contextlib.ExitStack() as processes:
                 for assignment in assignments:
-                    folder, run = self._starter.next_run()
-                    job = self._starter.job(run, assignment.tree, canaries=False)
-                    job = replace(job, run=f"{job.session}/identity pass", identifies=True)
-                    worker = self._starter.get_ready(folder, job)
+                    worker = self._spare.get(assignment.tree) or self._start(assignment.tree)
+                    self._spare[assignment.tree] = None
                     running.append(worker)
                     processes.enter_context(worker.process)
                     worker.release(replace(assignment, continues=queue is not None))
@@ -169,6 +174,8 @@ class IdentityPass:
                 self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
                 imported = [found for one in workers for found in one.tail.late_imports.items()]
                 self._get_ready(self._timed_next, imported)
+                if any(one.tail.is_short_of_memory for one in workers):
+                    self._get_spare_ready({module for module, _ in imported})
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             for one in workers:
@@ -177,6 +184,28 @@ class IdentityPass:
         for one in workers:
             one.advance()
         return [one.end() for one in workers]
+
+    def _start(self, tree: str) -> PrewarmedWorker:
+        """Starts a process that gets as far as its first test and waits.
+
+        Raises:
+            CollectorError: it cannot be started.
+        """
+        folder, run = self._starter.next_run()
+        job = self._starter.job(run, tree, canaries=False)
+        return self._starter.get_ready(folder, replace(job, run=f"{job.session}/identity pass", identifies=True))
+
+    def _get_spare_ready(self, modules: Collection[str]) -> None:
+        """Starts a process of each tree, once, for cases that are identified again, and has it import modules."""
+        with contextlib.suppress(CollectorError):  # It is started when it is wanted, and says what is wrong.
+            for tree, spare in self._spare.items():
+                worker = self._spare[tree] = spare or self._start(tree)
+                worker.import_early(modules)
+
+    def _end_spare(self) -> None:
+        spare, self._spare = self._spare, {}
+        for worker in filter(None, spare.values()):
+            worker.call_off(self._collector)
 
     def close(self) -> None:
         """Does nothing: others end what gets ready beside it."""

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import replace
 from itertools import chain, groupby
 
-from pytest_nsight.model.identity import Identity, differ_in_addresses
+from pytest_nsight.model.identity import SHORT_OF_MEMORY, Identity, differ_in_addresses
 from pytest_nsight.protocol.job import Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
@@ -169,10 +169,25 @@ def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredPro
     return replace(process, failure=""), left - {running}, {running} & left
 
 
-def list_moved(one: Iterable[MeasuredProcess], other: Iterable[MeasuredProcess]) -> Cases:
-    """The cases that two trees have identified as the same but for addresses, in the order of the first tree."""
-    known, found = _join_identities(other), _join_identities(one)
-    return tuple(case for case, own in found.items() if case in known and differ_in_addresses(own, known[case]))
+def list_displaced(trees: Sequence[Iterable[MeasuredProcess]], most: int) -> Cases:
+    """The cases whose memory may lie elsewhere than in a process of their own, in the order of the first tree.
+
+    Where memory was short, a process says so. And where it lies may depend on what the process has done before, and
+    when: two trees then identify a case as the same but for addresses.
+
+    Args:
+        trees: the processes of one tree, or of two.
+        most: cases that may differ so by coincidence.
+    """
+    found = [_join_identities(processes) for processes in trees]
+    moved = [
+        case
+        for case, own in found[0].items()
+        if any(differ_in_addresses(own, one[case]) for one in found[1:] if case in one)
+    ]
+    short = {case for one in found for case, identity in one.items() if identity.why_none == SHORT_OF_MEMORY}
+    again = short.union(moved if len(moved) <= most else ())
+    return tuple(case for case in found[0] if case in again)
 
 
 def _join_identities(processes: Iterable[MeasuredProcess]) -> dict[str, Identity]:

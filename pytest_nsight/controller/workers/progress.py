@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from pytest_nsight.model.identity import SHORT_OF_MEMORY
 from pytest_nsight.model.values import Subject
 from pytest_nsight.processes.process_family import is_running
 from pytest_nsight.report.escapes import log_line, visible
@@ -109,6 +110,7 @@ class Tail:
         pid: of the worker, None before it has said so.
         exit_code: of the worker's pytest, None before its end.
         late_imports: slow module -> the case of an identity pass that imported it.
+        is_short_of_memory: whether a case of an identity pass has no identity because memory was short.
         questions: how often it has asked for more cases.
     """
 
@@ -118,6 +120,7 @@ class Tail:
         self.pid: int | None = None
         self.exit_code: int | None = None
         self.late_imports: dict[str, str] = {}
+        self.is_short_of_memory = False
         self.questions = 0
 
     def advance(self, progress: Progress) -> Progress:
@@ -133,21 +136,29 @@ class Tail:
         case, done = progress.case, progress.done
         for event in map(_read_event, whole.splitlines()):
             name = event.get("event")
-            if name == "run":
-                self.pid = event.get("pid")
-            elif Subject(event.get("case", "")).is_canary:
+            if Subject(event.get("case", "")).is_canary:
                 continue
-            elif name == "case":
+            if name == "case":
                 case = event["case"]
             elif name == "case_end":
                 case, done = "", done + 1
-            elif name == "end":
-                self.exit_code = event["code"]
-            elif name == "late_import":
-                self.late_imports[event["module"]] = case
-            elif name == "wants_cases":
-                self.questions += 1
+            else:
+                self._note(event, case)
         return Progress(progress.run, case, done, progress.total)
+
+    def _note(self, event: Mapping[str, Any], case: str) -> None:
+        """Keeps what an event says of the worker; `case` runs."""
+        name = event.get("event")
+        if name == "run":
+            self.pid = event.get("pid")
+        elif name == "end":
+            self.exit_code = event["code"]
+        elif name == "late_import":
+            self.late_imports[event["module"]] = case
+        elif name == "identity":
+            self.is_short_of_memory |= event["identity"].get("why_none") == SHORT_OF_MEMORY
+        elif name == "wants_cases":
+            self.questions += 1
 
     def has_ended(self) -> bool:
         """Whether the worker has begun and is gone; a profiler may still write its record."""
