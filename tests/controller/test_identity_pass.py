@@ -18,11 +18,12 @@ from pytest_nsight.controller.workers.identity_shares import (
     count_processes,
     divide,
     identify_left,
+    list_displaced,
     share_out,
 )
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.model.errors import CollectorError
-from pytest_nsight.model.identity import Identity
+from pytest_nsight.model.identity import SHORT_OF_MEMORY, Identity, LaunchIdentity, make_identity
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import CaseFault
@@ -346,3 +347,36 @@ def test_a_recorded_process_has_failed_only_where_no_other_identified_its_cases(
     ]
     recorded(tmp_path / "identity-003", "b", code=0)
     assert [one.failure for one in read_identity_passes(tmp_path)] == ["", "", ""]
+
+
+def place(allocation: int, grid: int = 1) -> Identity:
+    pointer = f"pointer 0 aligned to 256 into {allocation} bytes"
+    return make_identity([LaunchIdentity("kernel", "f", grid=(grid, 1, 1), arguments=(pointer,))])
+
+
+def found(**identities: Identity) -> MeasuredProcess:
+    manifest = Manifest("", "", "", "", 1, "", "", {}, (), (), (), (), (), 0, identities=identities)
+    return MeasuredProcess(manifest)
+
+
+SHORT = Identity(why_none=SHORT_OF_MEMORY)
+
+
+def test_cases_whose_memory_lies_elsewhere_are_those_that_say_so_or_differ_in_nothing_else() -> None:
+    this = (found(a=place(4096), b=place(4096)), found(c=place(4096), d=place(4096), e=SHORT))
+    other = (found(d=place(8192), c=place(4096), e=place(4096)), found(b=place(8192, grid=2), a=SHORT))
+
+    assert list_displaced([this, other], most=1) == ("a", "d", "e")
+    assert list_displaced([other, this], most=1) == ("d", "e", "a")
+    assert list_displaced([this], most=1) == ("e",)
+
+
+def test_many_cases_that_differ_in_addresses_alone_are_no_coincidence() -> None:
+    this, other = (found(**{name: place(size) for name in "abc"}, d=SHORT) for size in (4096, 8192))
+
+    assert list_displaced([[this], [other]], most=3) == tuple("abcd")
+    assert list_displaced([[this], [other]], most=2) == ("d",)
+
+
+def test_what_a_later_process_has_found_counts() -> None:
+    assert list_displaced([(found(a=SHORT), found(a=place(4096)))], most=1) == ()

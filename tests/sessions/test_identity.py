@@ -205,7 +205,7 @@ def test_moving(nsight, n):
     if is_pass:
         with open(f"{MOVES}-{n}", "a") as file:
             print(n, file=file, flush=True)
-            passes = file.tell() // 2
+            passes = file.seek(0, os.SEEK_CUR) // 2
     # The first process of the pass has other memory; of n = 1 each one has.
     moved = ctypes.c_uint64(0x7F0000011000 + (16 << passes if n else 16 * (passes == 1)))
     nsight(lambda: gpu.fake_launch(ctypes.c_uint64(1), 4, X, moved, 100))

@@ -81,6 +81,9 @@ class Board:
 
     def isolate(self) -> None: ...
 
+    def count_memory_retries(self) -> int:
+        return 0
+
     def launch_little(self) -> None:
         self.pass_time(LAUNCH_NS)
 

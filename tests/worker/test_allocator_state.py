@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from pytest_nsight.worker.allocator_state import FreeBlock, LeftRoom, list_free_blocks
+from pytest_nsight.worker.allocator_state import FreeBlock, LeftRoom, count_retries, list_free_blocks
 
 KIB, MIB = 1 << 10, 1 << 20
 
@@ -187,3 +187,8 @@ def test_a_graph_that_is_listed_nowhere_is_known_by_its_memory() -> None:
     LeftRoom(allocator.make_torch()).hold()
 
     assert allocator.cleared == 0
+
+
+@pytest.mark.parametrize(("stats", "retries"), [({"num_alloc_retries": 2, "num_ooms": 1}, 2), ({}, 0)])
+def test_retries_are_those_that_emptied_the_cache(stats: dict[str, int], retries: int) -> None:
+    assert count_retries(SimpleNamespace(cuda=SimpleNamespace(memory_stats=lambda: stats))) == retries

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.model.identity import Identity, LaunchIdentity, make_identity
-from pytest_nsight.protocol.job import Job
+from pytest_nsight.model.identity import READING, SHORT_OF_MEMORY, Identity, LaunchIdentity, make_identity
+from pytest_nsight.protocol.job import Assignment, Job
 from pytest_nsight.protocol.manifest import read_manifest
 from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.ranks import no_barrier
@@ -108,3 +108,31 @@ def test_a_case_that_fails_takes_its_launches_with_it(run: MeasuredRun, tmp_path
     run.write_identities(is_last=True)
     assert run.identifier.forgotten == 1
     assert read_manifest(tmp_path / "manifest.jsonl").identities == {}
+
+
+@pytest.mark.parametrize(
+    ("cases", "continues", "is_kept"),
+    [(("t.py::t", "t.py::u"), False, False), (("t.py::t",), True, False), (("t.py::t",), False, True)],
+)
+def test_a_case_that_found_the_memory_short_has_no_identity_unless_its_process_is_its_own(
+    run: MeasuredRun,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    cases: tuple[str, ...],
+    *,
+    continues: bool,
+    is_kept: bool,
+) -> None:
+    assert isinstance(run.identifier, Listing)
+    retries = iter((2, 3, 3, 3))
+    monkeypatch.setattr(Board, "count_memory_retries", lambda _: next(retries))
+    run.assign(Assignment(cases, identifies=True, continues=continues), [])
+
+    for case in ("t.py::t", "t.py::u"):
+        run.identify(run.identifier, case, case, lambda: None, None, RoundPlan(), "faster")
+        run.finish_case(case, is_last=False)
+
+    manifest = read_manifest(tmp_path / "manifest.jsonl")
+    none = Identity(why_none=SHORT_OF_MEMORY, reading=READING)
+    assert manifest.identities == {"t.py::t": FOUND if is_kept else none, "t.py::u": FOUND}
+    assert manifest.claims == {"t.py::t": "faster of None", "t.py::u": "faster of None"}
