@@ -18,7 +18,7 @@ MOST_LAUNCHES = 512
 THEN = ", then "
 """Between the texts of an argument in two rounds, where its numbers differ, as those of a step."""
 
-SHORT_OF_MEMORY = "the device's memory ran short beside other processes"
+SHORT_OF_MEMORY = "the device's memory ran short"
 """Why a case has no identity whose allocator had to give back its cache: what it then takes lies elsewhere."""
 
 POINTER = re.compile(r"pointer \d+ aligned to (?P<alignment>\d+) into (?P<allocation>\d+ bytes[a-z ]*|the process)")

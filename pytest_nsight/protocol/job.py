@@ -33,6 +33,7 @@ class Assignment:
         identifies: whether the launches of the cases are identified, and no times are measured.
         canaries: whether the plugin's own cases are measured beside them, if the job asks for those.
         continues: whether more cases may follow: the worker asks for them.
+        repeats: whether they are identified again, beside few processes: if memory is short, it is their own doing.
     """
 
     cases: tuple[str, ...]
@@ -41,6 +42,7 @@ class Assignment:
     identifies: bool = False
     canaries: bool = True
     continues: bool = False
+    repeats: bool = False
 
     def write(self, folder: Path) -> None:
         """Writes the assignment where the worker looks for it."""

@@ -61,8 +61,11 @@ def list_free_blocks(segments: Iterable[Mapping[str, Any]]) -> list[FreeBlock]:
 def count_retries(torch: Any) -> int:
     """How often the current device had too little memory, so that all cached blocks were given back to the driver.
 
-    What is allocated after that lies in other segments than it would where there is enough.
+    What is allocated after that lies in other segments than it would where there is enough. Allocators that are not
+    torch's own keep no count.
     """
+    if torch.cuda.get_allocator_backend() != "native":
+        return 0
     return int(torch.cuda.memory_stats().get("num_alloc_retries", 0))
 
 

@@ -27,13 +27,16 @@ What torch.compile had compiled of the kept one is forgotten: it compiles, captu
 class PairSchedule:
     """Keeps bodies from one case to the next, and interleaves the rounds of those that belong together."""
 
-    def __init__(self, cases: Sequence[str], partners: Mapping[str, str]) -> None:
+    def __init__(self, cases: Sequence[str], partners: Mapping[str, str], *, measures: bool = True) -> None:
         """Prepares.
 
         Args:
             cases: the run's, in order.
             partners: case -> the case that it claims to beat.
+            measures: whether rounds are interleaved. Claims are judged in one of two trees, but both keep bodies,
+                so that a case finds the same memory in both.
         """
+        self._measures = measures
         self._next = dict(itertools.pairwise(cases))
         self._partners = partners
         self._kept: list[PairBody] = []
@@ -46,7 +49,7 @@ class PairSchedule:
         """
         if not own.plan.cold_cache:
             return
-        for kept in self._kept:
+        for kept in self._kept if self._measures else ():
             if self._partners.get(own.case) == kept.case:
                 self._interleave(own, kept, stopwatch, journal)
             if self._partners.get(kept.case) == own.case:

@@ -1,7 +1,8 @@
 """Modules that torch imports only when a test needs them, and that take seconds.
 
-An identity pass records which of them its cases imported. Processes that wait for their assignment beside it import
-the same ones meanwhile: the first timed case that needs one would import it while no other process may measure.
+An identity pass records which of them its cases imported. Processes that wait for their assignment, beside it or
+later, import the same ones meanwhile: the first timed case that needs one would import it while no other process
+may measure.
 """
 
 from __future__ import annotations

@@ -77,9 +77,8 @@ class MeasuredRun:
     def assign(self, assignment: Assignment, items: list[pytest.Item]) -> None:
         """Plans the pairs and canaries of the cases in `items`, which are the assignment's, in its order."""
         self._assignment = assignment
-        # Claims are judged by the rounds of this tree.
-        partners = {} if self.job.tree == OTHER_TREE else find_partners(items)
-        self._pairs = PairSchedule(assignment.cases, partners)
+        is_judged = self.job.tree != OTHER_TREE
+        self._pairs = PairSchedule(assignment.cases, find_partners(items), measures=is_judged)
         self._canaries = CanarySchedule(len(assignment.cases), assignment.seed or 0)
 
     def start_stopwatch(self) -> Stopwatch:
@@ -124,7 +123,7 @@ class MeasuredRun:
             plan = replace(plan, rounds=identifier.rounds, rest_ns=0, cold_cache=False)
             stopwatch = self.start_stopwatch()
             result = stopwatch.measure(case, label, body, setup, plan)
-            if self._has_others and stopwatch.device.count_memory_retries() > self._memory_retries:
+            if self._is_beside_others and stopwatch.device.count_memory_retries() > self._memory_retries:
                 none = Identity(why_none=SHORT_OF_MEMORY, reading=READING)
                 self.journal.write_identity(IdentifiedCase(case, none, claims))
             else:
@@ -136,9 +135,10 @@ class MeasuredRun:
         return result
 
     @property
-    def _has_others(self) -> bool:
-        """Whether the process runs other cases, too."""
-        return len(self._assignment.cases) > 1 or self._assignment.continues
+    def _is_beside_others(self) -> bool:
+        """Whether other processes may have taken the memory."""
+        assigned = self._assignment
+        return not assigned.repeats and (len(assigned.cases) > 1 or assigned.continues)
 
     def write_identities(self, *, is_last: bool) -> None:
         """Writes the identities of the kept cases once there are many, or all that are left after the last case."""

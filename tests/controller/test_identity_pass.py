@@ -8,6 +8,7 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,10 +19,11 @@ from pytest_nsight.controller.workers.identity_shares import (
     count_processes,
     divide,
     identify_left,
-    list_displaced,
+    list_repeats,
     share_out,
 )
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
+from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.identity import SHORT_OF_MEMORY, Identity, LaunchIdentity, make_identity
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
@@ -188,7 +190,7 @@ class NoStart:
 def test_where_a_process_cannot_be_started_every_case_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(16)))
     identity_pass = IdentityPass.__new__(IdentityPass)
-    vars(identity_pass).update(_starter=NoStart(), _found={}, _timed_next=())
+    vars(identity_pass).update(_starter=NoStart(), _found={}, _timed_next=(), _collector=None)
     this = Assignment(tuple(COLLECTED), identifies=True)
 
     own = identity_pass.execute(this, [replace(this, tree=OTHER_TREE)])
@@ -349,34 +351,73 @@ def test_a_recorded_process_has_failed_only_where_no_other_identified_its_cases(
     assert [one.failure for one in read_identity_passes(tmp_path)] == ["", "", ""]
 
 
+def test_a_recorded_process_that_died_before_its_assignment_has_failed_if_its_tree_has_no_other(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "identity-001").mkdir()
+    (tmp_path / "identity-001/manifest.jsonl").write_text('{"event": "run", "format": 1}\n')
+
+    assert [one.failure for one in read_identity_passes(tmp_path)] == ["the process of identity-001 died"]
+
+    recorded(tmp_path / "identity-002", "abc", code=0)
+    assert [one.failure for one in read_identity_passes(tmp_path)] == ["", ""]
+
+
 def place(allocation: int, grid: int = 1) -> Identity:
     pointer = f"pointer 0 aligned to 256 into {allocation} bytes"
     return make_identity([LaunchIdentity("kernel", "f", grid=(grid, 1, 1), arguments=(pointer,))])
 
 
 def found(**identities: Identity) -> MeasuredProcess:
-    manifest = Manifest("", "", "", "", 1, "", "", {}, (), (), (), (), (), 0, identities=identities)
+    ran = tuple(identities)
+    manifest = Manifest("", "", "", "", 1, "", "", {}, ran, ran, (), (), (), 0, identities=identities)
     return MeasuredProcess(manifest)
 
 
 SHORT = Identity(why_none=SHORT_OF_MEMORY)
 
 
-def test_cases_whose_memory_lies_elsewhere_are_those_that_say_so_or_differ_in_nothing_else() -> None:
-    this = (found(a=place(4096), b=place(4096)), found(c=place(4096), d=place(4096), e=SHORT))
+def test_what_says_so_or_differs_in_addresses_alone_is_repeated_behind_the_cases_before_it() -> None:
+    this = (found(a=place(4096), b=place(4096)), found(c=place(4096), d=place(4096), e=SHORT, f=place(4096)))
     other = (found(d=place(8192), c=place(4096), e=place(4096)), found(b=place(8192, grid=2), a=SHORT))
 
-    assert list_displaced([this, other], most=1) == ("a", "d", "e")
-    assert list_displaced([other, this], most=1) == ("d", "e", "a")
-    assert list_displaced([this], most=1) == ("e",)
+    assert list_repeats([this, other], most=1) == [("a",), ("c", "d", "e")]
+    assert list_repeats([other, this], most=1) == [("d", "c", "e"), ("b", "a")]
+    assert list_repeats([this], most=1) == [("c", "d", "e")]
 
 
 def test_many_cases_that_differ_in_addresses_alone_are_no_coincidence() -> None:
-    this, other = (found(**{name: place(size) for name in "abc"}, d=SHORT) for size in (4096, 8192))
+    this, other = (found(**{name: place(size) for name in "abc"}, d=SHORT, e=SHORT) for size in (4096, 8192))
 
-    assert list_displaced([[this], [other]], most=3) == tuple("abcd")
-    assert list_displaced([[this], [other]], most=2) == ("d",)
+    assert list_repeats([[this], [other]], most=3) == [tuple("abcde")]
+    assert list_repeats([[found(**{name: place(1) for name in "abc"})], [other]], most=2) == []
 
 
-def test_what_a_later_process_has_found_counts() -> None:
-    assert list_displaced([(found(a=SHORT), found(a=place(4096)))], most=1) == ()
+def test_a_case_that_a_later_process_has_found_is_that_ones() -> None:
+    assert list_repeats([(found(a=SHORT), found(a=place(4096)))], most=1) == []
+    assert list_repeats([(found(a=place(1), b=SHORT), found(c=place(1), b=SHORT))], most=1) == [("c", "b")]
+
+
+class NoStarter:
+    """Starts nothing, and counts how often it is asked to."""
+
+    def __init__(self) -> None:
+        self.asked: list[str] = []
+
+    def __call__(self, tree: str) -> PrewarmedWorker:
+        self.asked.append(tree)
+        raise CollectorError("too many processes")
+
+
+def test_a_spare_process_that_cannot_be_started_is_not_tried_at_every_look() -> None:
+    start = NoStarter()
+    collector: Any = None
+    spare = SpareWorkers(("", OTHER_TREE), start, collector)
+
+    for _ in range(3):
+        spare.get_ready({"slow.module"})
+    with pytest.raises(CollectorError, match="too many processes"):
+        spare.take(OTHER_TREE)
+    spare.close()
+
+    assert start.asked == ["", OTHER_TREE]

@@ -7,6 +7,7 @@ import os
 import pytest
 
 from pytest_nsight.controller.workers.prewarmed import list_needed, pool_size
+from pytest_nsight.controller.workers.progress import LateImport
 
 
 @pytest.mark.parametrize(
@@ -22,9 +23,9 @@ def test_more_get_ready_with_more_cpus_and_beside_short_runs(
 
 def test_what_a_case_of_the_pass_imported_all_cases_of_its_function_need() -> None:
     late = [
-        ("slow.module", "t.py::test_block[fused-1]"),
-        ("slow.module", "t.py::test_adamw"),
-        ("other", "u.py::test_f[1]"),
+        LateImport("slow.module", "t.py::test_block[fused-1]"),
+        LateImport("slow.module", "t.py::test_adamw"),
+        LateImport("other", "u.py::test_f[1]"),
     ]
 
     assert list_needed(late, ["t.py::test_softmax[1]", "t.py::test_block[plain-2]"]) == {"slow.module"}

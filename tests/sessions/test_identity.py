@@ -211,6 +211,18 @@ def test_moving(nsight, n):
     nsight(lambda: gpu.fake_launch(ctypes.c_uint64(1), 4, X, moved, 100))
 """
 
+BEHIND_CASES = """
+SHIFTED = False
+ran = []
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", range(2))
+def test_behind(nsight, n):
+    place = ctypes.c_uint64(0x7F0000011000 + (16 if ran and SHIFTED else 0))
+    ran.append(n)
+    nsight(lambda: gpu.fake_launch(ctypes.c_uint64(1), 4, X, place, 100))
+"""
+
 CROWDED_CASES = """
 is_pass = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:False"
 
@@ -518,7 +530,7 @@ def test_of_two_trees_processes_take_parts_when_they_are_done_and_pairs_do_the_s
     assert len(this[0]) <= 4
 
 
-def test_of_two_trees_a_case_whose_memory_lies_elsewhere_is_identified_again_in_processes_of_its_own(
+def test_of_two_trees_a_case_whose_memory_lies_elsewhere_is_identified_again(
     gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     moves = pytester.path / "moves"
@@ -536,8 +548,22 @@ def test_of_two_trees_a_case_whose_memory_lies_elsewhere_is_identified_again_in_
     assert "not identified" not in checked.notes
 
 
+def test_of_two_trees_a_change_that_shows_behind_another_case_only_is_timed(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + BEHIND_CASES)
+    commit_all(pytester.path)
+    path.write_text(path.read_text().replace("SHIFTED = False", "SHIFTED = True"))
+
+    checked = gate("--nsight-against=HEAD", "-k", "behind")
+
+    assert checked.identical == {"test_behind[0]"}, checked.said
+    assert "; argument 1: alignment 256 -> 16" in checked.sentences["test_behind[1]"], checked.sentences
+
+
 @pytest.mark.parametrize("trees", [1, 2])
-def test_a_case_that_found_no_memory_beside_others_is_identified_again_in_a_process_of_its_own(
+def test_a_case_that_found_no_memory_beside_others_is_identified_again(
     gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, trees: int
 ) -> None:
     monkeypatch.setenv("CROWDED", "1")

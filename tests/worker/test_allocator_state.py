@@ -191,4 +191,9 @@ def test_a_graph_that_is_listed_nowhere_is_known_by_its_memory() -> None:
 
 @pytest.mark.parametrize(("stats", "retries"), [({"num_alloc_retries": 2, "num_ooms": 1}, 2), ({}, 0)])
 def test_retries_are_those_that_emptied_the_cache(stats: dict[str, int], retries: int) -> None:
-    assert count_retries(SimpleNamespace(cuda=SimpleNamespace(memory_stats=lambda: stats))) == retries
+    cuda = SimpleNamespace(memory_stats=lambda: stats, get_allocator_backend=lambda: "native")
+    assert count_retries(SimpleNamespace(cuda=cuda)) == retries
+
+
+def test_an_allocator_that_keeps_no_statistics_is_not_asked() -> None:
+    assert count_retries(SimpleNamespace(cuda=SimpleNamespace(get_allocator_backend=lambda: "pluggable"))) == 0

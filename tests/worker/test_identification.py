@@ -111,22 +111,21 @@ def test_a_case_that_fails_takes_its_launches_with_it(run: MeasuredRun, tmp_path
 
 
 @pytest.mark.parametrize(
-    ("cases", "continues", "is_kept"),
-    [(("t.py::t", "t.py::u"), False, False), (("t.py::t",), True, False), (("t.py::t",), False, True)],
+    ("assignment", "is_kept"),
+    [
+        (Assignment(("t.py::t", "t.py::u"), identifies=True), False),
+        (Assignment(("t.py::t",), identifies=True, continues=True), False),
+        (Assignment(("t.py::t",), identifies=True), True),
+        (Assignment(("t.py::t", "t.py::u"), identifies=True, repeats=True), True),
+    ],
 )
-def test_a_case_that_found_the_memory_short_has_no_identity_unless_its_process_is_its_own(
-    run: MeasuredRun,
-    tmp_path: Path,
-    monkeypatch: pytest.MonkeyPatch,
-    cases: tuple[str, ...],
-    *,
-    continues: bool,
-    is_kept: bool,
+def test_a_case_that_found_the_memory_short_beside_others_has_no_identity_yet(
+    run: MeasuredRun, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, assignment: Assignment, *, is_kept: bool
 ) -> None:
     assert isinstance(run.identifier, Listing)
     retries = iter((2, 3, 3, 3))
     monkeypatch.setattr(Board, "count_memory_retries", lambda _: next(retries))
-    run.assign(Assignment(cases, identifies=True, continues=continues), [])
+    run.assign(assignment, [])
 
     for case in ("t.py::t", "t.py::u"):
         run.identify(run.identifier, case, case, lambda: None, None, RoundPlan(), "faster")

@@ -40,7 +40,9 @@ def _read_recorded(manifest: Manifest, folder: Path, identified: Collection[tupl
     left = tuple(case for case in assigned if (manifest.tree, case) not in identified)
     lost = manifest.process_failure
     why = lost.text if lost is not None else f"the process of {folder.name} died"
-    failure = why if left or not assigned else ""
+    # One that died before it was assigned anything: others have done its part, if any have.
+    is_missed = not assigned and not any(tree == manifest.tree for tree, _ in identified)
+    failure = why if left or is_missed else ""
     return MeasuredProcess(manifest, end=ProcessEnd.FAILED, failure=failure, cases=left)
 
 

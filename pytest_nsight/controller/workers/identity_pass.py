@@ -20,11 +20,12 @@ from pytest_nsight.controller.workers.identity_shares import (
     count_processes,
     identify_left,
     is_interrupted,
-    list_displaced,
+    list_repeats,
     share_out,
 )
-from pytest_nsight.controller.workers.prewarmed import LateImport, PrewarmedWorker
-from pytest_nsight.controller.workers.progress import Progress
+from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
+from pytest_nsight.controller.workers.progress import LateImport, Progress
+from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.controller.workers.worker_starter import POLL_S, LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
@@ -32,6 +33,9 @@ from pytest_nsight.processes.child_process import ChildProcess, shorten, start
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.worker_start import fix_addresses, fix_allocator
 from pytest_nsight.trace.process_record import MeasuredProcess
+
+_REPEATED_AT_ONCE = 2
+"""Processes of each tree: the memory was short when all ran."""
 
 GetReady = Callable[[Sequence[Assignment], Collection[LateImport]], None]
 
@@ -61,7 +65,7 @@ class IdentityPass:
         self._timed_next: Sequence[Assignment] = ()
         self._found: dict[str, tuple[MeasuredProcess, ...]] = {}
         self._collector = session.collector
-        self._spare: dict[str, PrewarmedWorker | None] = {}
+        self._spare = SpareWorkers((), self._start, session.collector)
 
     @property
     def started(self) -> int:
@@ -81,11 +85,9 @@ class IdentityPass:
         if assignment.tree not in self._found:
             self._timed_next = [one for one in upcoming if not one.identifies]
             passes = [assignment, *(one for one in upcoming if one.identifies)]
-            self._spare = {one.tree: None for one in passes}
-            try:
+            self._spare = SpareWorkers([one.tree for one in passes], self._start, self._collector)
+            with contextlib.closing(self._spare):
                 self._found = self._identify_trees(passes)
-            finally:
-                self._end_spare()
         return self._found.pop(assignment.tree)
 
     def _identify_trees(self, passes: Sequence[Assignment]) -> dict[str, tuple[MeasuredProcess, ...]]:
@@ -95,14 +97,12 @@ class IdentityPass:
         for one in passes:
             if not is_interrupted(chain.from_iterable(found.values())):
                 found[one.tree] = identify_left(one, found[one.tree], self._identify, shares=len(processes))
-        if is_interrupted(chain.from_iterable(found.values())):
-            return found
-        beside = len(processes) // len(passes)
-        displaced = list_displaced(list(found.values()), most=beside)
-        if displaced:
-            shares = share_out(displaced, min(beside, len(displaced)))
-            for again in self._identify([replace(one, cases=share) for one in passes for share in shares]):
-                found[again.manifest.tree] += (replace(again, failure=""),)
+        repeats = list_repeats(list(found.values()), most=len(processes) // len(passes))
+        while repeats and not is_interrupted(chain.from_iterable(found.values())):
+            batch, repeats = repeats[:_REPEATED_AT_ONCE], repeats[_REPEATED_AT_ONCE:]
+            again = [replace(one, cases=cases, repeats=True) for one in passes for cases in batch]
+            for process in self._identify(again):
+                found[process.manifest.tree] += (replace(process, failure=""),)
         return found
 
     def _identify_shared(self, passes: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
@@ -135,8 +135,7 @@ class IdentityPass:
         try:
             with contextlib.ExitStack() as processes:
                 for assignment in assignments:
-                    worker = self._spare.get(assignment.tree) or self._start(assignment.tree)
-                    self._spare[assignment.tree] = None
+                    worker = self._spare.take(assignment.tree)
                     running.append(worker)
                     processes.enter_context(worker.process)
                     worker.release(replace(assignment, continues=queue is not None))
@@ -172,10 +171,10 @@ class IdentityPass:
                 done = sum(one.progress.done for one in workers)
                 first = workers[0].progress.run
                 self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
-                imported = [found for one in workers for found in one.tail.late_imports.items()]
+                imported = [found for one in workers for found in one.tail.late_imports]
                 self._get_ready(self._timed_next, imported)
                 if any(one.tail.is_short_of_memory for one in workers):
-                    self._get_spare_ready({module for module, _ in imported})
+                    self._spare.get_ready({found.module for found in imported})
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             for one in workers:
@@ -194,18 +193,6 @@ class IdentityPass:
         folder, run = self._starter.next_run()
         job = self._starter.job(run, tree, canaries=False)
         return self._starter.get_ready(folder, replace(job, run=f"{job.session}/identity pass", identifies=True))
-
-    def _get_spare_ready(self, modules: Collection[str]) -> None:
-        """Starts a process of each tree, once, for cases that are identified again, and has it import modules."""
-        with contextlib.suppress(CollectorError):  # It is started when it is wanted, and says what is wrong.
-            for tree, spare in self._spare.items():
-                worker = self._spare[tree] = spare or self._start(tree)
-                worker.import_early(modules)
-
-    def _end_spare(self) -> None:
-        spare, self._spare = self._spare, {}
-        for worker in filter(None, spare.values()):
-            worker.call_off(self._collector)
 
     def close(self) -> None:
         """Does nothing: others end what gets ready beside it."""

@@ -169,25 +169,29 @@ def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredPro
     return replace(process, failure=""), left - {running}, {running} & left
 
 
-def list_displaced(trees: Sequence[Iterable[MeasuredProcess]], most: int) -> Cases:
-    """The cases whose memory may lie elsewhere than in a process of their own, in the order of the first tree.
+def list_repeats(trees: Sequence[Sequence[MeasuredProcess]], most: int) -> list[Cases]:
+    """What processes run again, one for each tree: up to the last case whose memory may lie elsewhere by chance.
 
-    Where memory was short, a process says so. And where it lies may depend on what the process has done before, and
-    when: two trees then identify a case as the same but for addresses.
+    Where memory was short, a process says so. And two trees may identify a case as the same but for addresses. What
+    a case launches may depend on the cases before it in its process, so these are repeated, too: a change that only
+    shows behind them shows again.
 
     Args:
         trees: the processes of one tree, or of two.
-        most: cases that may differ so by coincidence.
+        most: cases that may differ in addresses alone by chance.
     """
     found = [_join_identities(processes) for processes in trees]
-    moved = [
-        case
-        for case, own in found[0].items()
-        if any(differ_in_addresses(own, one[case]) for one in found[1:] if case in one)
-    ]
+    here, others = found[0], found[1:]
+    moved = {case for case in here for one in others if case in one and differ_in_addresses(here[case], one[case])}
     short = {case for one in found for case, identity in one.items() if identity.why_none == SHORT_OF_MEMORY}
-    again = short.union(moved if len(moved) <= most else ())
-    return tuple(case for case in found[0] if case in again)
+    again = short | (moved if len(moved) <= most else set())
+    last = {case: place for place, process in enumerate(trees[0]) for case in process.manifest.identities}
+    repeats = []
+    for place, process in enumerate(trees[0]):
+        ran = tuple(dict.fromkeys(process.manifest.started))
+        ends = [at for at, case in enumerate(ran, 1) if case in again and last.get(case) == place]
+        repeats += [ran[: ends[-1]]] if ends else []
+    return repeats
 
 
 def _join_identities(processes: Iterable[MeasuredProcess]) -> dict[str, Identity]:

@@ -15,6 +15,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from pytest_nsight.collectors.base import Collector
+from pytest_nsight.controller.workers.progress import LateImport
 from pytest_nsight.processes.child_process import ChildProcess
 from pytest_nsight.processes.process_family import is_running
 from pytest_nsight.protocol.job import Assignment
@@ -29,9 +30,6 @@ _MOST_PREWARMED = 2
 _FEW_CASES = 6
 """To measure so many takes less time than the imports of the next process, on a slow CPU a quarter of it."""
 _MOST_BESIDE_FEW = 4
-
-LateImport = tuple[str, str]
-"""A slow module, and a case of the identity pass that imported it."""
 
 
 @dataclass(slots=True, eq=False)
@@ -201,12 +199,14 @@ class PrewarmedPool:
 def list_needed(late_imports: Iterable[LateImport], cases: Iterable[str]) -> set[str]:
     """The slow modules that these cases need: those that a case of the same test functions has imported.
 
+    A function whose cases always ran behind those of another one that imports the module too is not known.
+
     Args:
-        late_imports: of an identity pass, in which the first case of a process imports them for all others.
+        late_imports: of an identity pass.
         cases: that are timed.
     """
     functions = {case.partition("[")[0] for case in cases}
-    return {module for module, case in late_imports if case.partition("[")[0] in functions}
+    return {one.module for one in late_imports if one.case.partition("[")[0] in functions}
 
 
 def pool_size(cases: int = 0) -> int:

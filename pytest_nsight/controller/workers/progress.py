@@ -94,6 +94,19 @@ class Progress:
     beside: tuple[str, ...] = ()
 
 
+@dataclass(frozen=True, slots=True)
+class LateImport:
+    """A slow module that a case was the first of its process to import.
+
+    Attributes:
+        module: its name.
+        case: node id.
+    """
+
+    module: str
+    case: str
+
+
 def _read_event(line: bytes) -> Mapping[str, Any]:
     """The event of a manifest's line; an empty one if the line is damaged, which read_manifest reports."""
     try:
@@ -109,7 +122,7 @@ class Tail:
     Attributes:
         pid: of the worker, None before it has said so.
         exit_code: of the worker's pytest, None before its end.
-        late_imports: slow module -> the case of an identity pass that imported it.
+        late_imports: of cases of an identity pass.
         is_short_of_memory: whether a case of an identity pass has no identity because memory was short.
         questions: how often it has asked for more cases.
     """
@@ -119,7 +132,7 @@ class Tail:
         self._offset = 0
         self.pid: int | None = None
         self.exit_code: int | None = None
-        self.late_imports: dict[str, str] = {}
+        self.late_imports: list[LateImport] = []
         self.is_short_of_memory = False
         self.questions = 0
 
@@ -154,7 +167,7 @@ class Tail:
         elif name == "end":
             self.exit_code = event["code"]
         elif name == "late_import":
-            self.late_imports[event["module"]] = case
+            self.late_imports.append(LateImport(event["module"], case))
         elif name == "identity":
             self.is_short_of_memory |= event["identity"].get("why_none") == SHORT_OF_MEMORY
         elif name == "wants_cases":

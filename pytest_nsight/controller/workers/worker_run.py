@@ -12,13 +12,12 @@ from dataclasses import replace
 from pathlib import Path
 
 from pytest_nsight.controller.workers.prewarmed import (
-    LateImport,
     PrewarmedPool,
     PrewarmedWorker,
     list_needed,
     pool_size,
 )
-from pytest_nsight.controller.workers.progress import Progress, Tail
+from pytest_nsight.controller.workers.progress import LateImport, Progress, Tail
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.controller.workers.unread_records import UnreadRecordError
 from pytest_nsight.controller.workers.worker_failure import (
@@ -155,7 +154,7 @@ class LiveSource:
         self._late_imports.update(late_imports)
         try:
             self._pool.fill(upcoming[: pool_size()])
-            self._pool.import_early({module for module, _ in self._late_imports})
+            self._pool.import_early({one.module for one in self._late_imports})
         except CollectorError:
             # What keeps it from starting is reported when its assignment comes.
             self._may_get_ready = False
