@@ -379,11 +379,20 @@ SHORT = Identity(why_none=SHORT_OF_MEMORY)
 
 def test_what_says_so_or_differs_in_addresses_alone_is_repeated_behind_the_cases_before_it() -> None:
     this = (found(a=place(4096), b=place(4096)), found(c=place(4096), d=place(4096), e=SHORT, f=place(4096)))
-    other = (found(d=place(8192), c=place(4096), e=place(4096)), found(b=place(8192, grid=2), a=SHORT))
+    other = (found(a=SHORT, b=place(8192, grid=2)), found(c=place(4096), d=place(8192), e=place(4096)))
 
     assert list_repeats([this, other], most=1) == [("a",), ("c", "d", "e")]
-    assert list_repeats([other, this], most=1) == [("d", "c", "e"), ("b", "a")]
+    assert list_repeats([other, this], most=1) == [("a",), ("c", "d", "e")]
     assert list_repeats([this], most=1) == [("c", "d", "e")]
+
+
+def test_what_ran_behind_other_cases_in_the_other_tree_is_not_repeated() -> None:
+    this = (found(a=place(1), b=place(1), c=place(4096), d=SHORT),)
+    lacks_b = (found(a=place(1), c=place(8192), d=place(4096)),)
+    b_died = (found(a=place(1)), found(c=place(8192)), found(d=place(4096)))
+
+    assert list_repeats([this, lacks_b], most=1) == list_repeats([lacks_b, this], most=1) == []
+    assert list_repeats([this, b_died], most=1) == list_repeats([b_died, this], most=1) == []
 
 
 def test_many_cases_that_differ_in_addresses_alone_are_no_coincidence() -> None:

@@ -80,3 +80,14 @@ def test_the_name_of_a_test_is_no_command_to_a_ci_system() -> None:
 def test_a_run_whose_cases_are_over_has_no_time_left_to_name() -> None:
     """More runs may follow, and the time to read a record is unknown beforehand."""
     assert line(Progress("s-1/5", "", 2, 2), 30.0) == "nsight: run 5, case 2/2: reading"
+
+
+def test_the_time_left_of_what_is_repeated_counts_from_its_own_start() -> None:
+    reporter = Reporter(isatty=False)
+    now = [0.0]
+    shown = ProgressLine(reporter, clock=lambda: now[0])
+    for at_s, done, total in ((0, 0, 60), (60, 60, 60), (60, 0, 4), (74, 1, 4)):
+        now[0] = float(at_s)
+        shown.show(Progress("s-1/identity pass", "a.py::test_x", done, total))
+
+    assert reporter.lines[-1] == "nsight: identity pass, case 2/4: test_x, about 42 s left of this run"

@@ -174,7 +174,7 @@ def list_repeats(trees: Sequence[Sequence[MeasuredProcess]], most: int) -> list[
 
     Where memory was short, a process says so. And two trees may identify a case as the same but for addresses. What
     a case launches may depend on the cases before it in its process, so these are repeated, too: a change that only
-    shows behind them shows again.
+    shows behind them shows again. A case that ran behind others in one tree than in the other is not repeated.
 
     Args:
         trees: the processes of one tree, or of two.
@@ -184,7 +184,9 @@ def list_repeats(trees: Sequence[Sequence[MeasuredProcess]], most: int) -> list[
     here, others = found[0], found[1:]
     moved = {case for case in here for one in others if case in one and differ_in_addresses(here[case], one[case])}
     short = {case for one in found for case, identity in one.items() if identity.why_none == SHORT_OF_MEMORY}
-    again = short | (moved if len(moved) <= most else set())
+    before = [_list_cases_before(processes) for processes in trees]
+    chosen = short | (moved if len(moved) <= most else set())
+    again = {case for case in chosen if len({one.get(case) for one in before}) == 1}
     last = {case: place for place, process in enumerate(trees[0]) for case in process.manifest.identities}
     repeats = []
     for place, process in enumerate(trees[0]):
@@ -192,6 +194,15 @@ def list_repeats(trees: Sequence[Sequence[MeasuredProcess]], most: int) -> list[
         ends = [at for at, case in enumerate(ran, 1) if case in again and last.get(case) == place]
         repeats += [ran[: ends[-1]]] if ends else []
     return repeats
+
+
+def _list_cases_before(processes: Iterable[MeasuredProcess]) -> dict[str, Cases]:
+    """Case -> those that had started before it in the process whose identity of it counts."""
+    found = {}
+    for process in processes:
+        ran = tuple(dict.fromkeys(process.manifest.started))
+        found.update({case: ran[: ran.index(case)] for case in process.manifest.identities if case in ran})
+    return found
 
 
 def _join_identities(processes: Iterable[MeasuredProcess]) -> dict[str, Identity]:

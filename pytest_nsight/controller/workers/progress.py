@@ -35,6 +35,7 @@ class ProgressLine:
         self._clock = clock
         self._written_s = clock()
         self._seen: Progress | None = None
+        self._done: dict[str, int] = {}
         self._began: dict[str, float] = {}
         self._is_shown = False
 
@@ -42,6 +43,10 @@ class ProgressLine:
         """Shows a new position; the same one twice is written once."""
         now_s = self._clock()
         began_s = self._began.setdefault(progress.run, now_s)
+        if progress.done < self._done.get(progress.run, 0):
+            # An identity pass repeats cases in further processes.
+            began_s = self._began[progress.run] = now_s
+        self._done[progress.run] = progress.done
         if self._reporter is None or progress == self._seen:
             return
         text = line(progress, now_s - began_s)
