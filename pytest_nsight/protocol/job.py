@@ -133,7 +133,6 @@ class Job:
         unable: case -> why this machine cannot run it.
         script: what is run in place of a pytest, None for a pytest.
         identifies: whether the launches of the cases are identified, and no times are measured.
-        is_paired: whether another tree is measured beside this one, and no stored runs are compared with.
     """
 
     run: str
@@ -154,7 +153,6 @@ class Job:
     unable: dict[str, str] = field(default_factory=dict)
     script: Script | None = None
     identifies: bool = False
-    is_paired: bool = False
 
     def write(self, folder: Path) -> None:
         """Writes the job where the worker looks for it."""

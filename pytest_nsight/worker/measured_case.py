@@ -213,7 +213,6 @@ class CaseMeasurement:
             warmup=next((n for n in (warmup, self._mark.warmup) if n is not None), WARMUP),
             rest_ns=self._mark.rest_ns,
             cold_cache=self._mark.cold_cache,
-            is_paired=self._run.job.is_paired,
         )
         label = Subject(self._item.nodeid).label[:LONGEST_LABEL]
         case, stopwatch, identifier = self._item.nodeid, self._run.start_stopwatch(), self._run.identifier

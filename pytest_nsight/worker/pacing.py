@@ -19,7 +19,6 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from pytest_nsight.protocol.conditions import NvmlSample
 
@@ -138,11 +137,6 @@ PATIENCE_NS = 4_000_000_000
 LONG_NS = 1_000_000_000
 """A case that has taken this long gets no rounds beyond FEWEST."""
 
-FEWEST_OF_TWO_TREES = 15
-LONG_OF_TWO_TREES_NS = 500_000_000
-"""Where two trees are measured likewise in one session, a case that has taken this long gets no rounds beyond
-FEWEST_OF_TWO_TREES. Stored runs have FEWEST or more, and a board may change over the first ones."""
-
 FEWEST_PAIRS = 16
 """Of rounds of two cases in alternation: two in each of the 8 blocks that say how sure their ratio is. It is even,
 since the order is ABBA."""
@@ -179,9 +173,7 @@ def relative_error(walls_ns: Sequence[int], overhead_ns: int) -> float | None:
     return statistics.stdev(means) / math.sqrt(_BATCHES) / above_ns
 
 
-def is_enough(
-    walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_ns: int, *, is_paired: bool = False
-) -> bool:
+def is_enough(walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_ns: int) -> bool:
     """Whether a case may end after these rounds.
 
     Args:
@@ -189,11 +181,8 @@ def is_enough(
         overhead_ns: host duration of a round that does next to nothing.
         run_sd: standard deviation of log time that runs on such a device are expected to have.
         elapsed_ns: time since the first round began, rests included.
-        is_paired: whether the run is compared with those of another tree in the same session.
     """
     count = len(walls_ns)
-    if is_paired and elapsed_ns > LONG_OF_TWO_TREES_NS and count >= FEWEST_OF_TWO_TREES:
-        return True
     if count < FEWEST:
         return False
     if count >= MOST or elapsed_ns > LONG_NS:
@@ -204,29 +193,13 @@ def is_enough(
     return error is not None and error < max(run_sd / 3, SMALL_ERROR)
 
 
-@dataclass(frozen=True, slots=True)
-class Ending:
-    """When the rounds of a case end.
-
-    Attributes:
-        rounds: that were asked for; None to end as `is_enough` says.
-        overhead_ns: as of `is_enough`, like all others.
-        run_sd: as of `is_enough`.
-        is_paired: as of `is_enough`.
-    """
-
-    rounds: int | None
-    overhead_ns: int
-    run_sd: float
-    is_paired: bool
-
-    def is_reached(self, walls_ns: Sequence[int], elapsed_ns: int) -> bool:
-        """Whether the case ends after these rounds."""
-        if self.rounds is not None:
-            return len(walls_ns) >= self.rounds
-        if elapsed_ns > PATIENCE_NS:
-            return len(walls_ns) >= LEAST_ROUNDS
-        return is_enough(walls_ns, self.overhead_ns, self.run_sd, elapsed_ns, is_paired=self.is_paired)
+def is_over(walls_ns: Sequence[int], rounds: int | None, overhead_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+    """Whether a case ends after these rounds; `rounds` is the number that was asked for, else as in `is_enough`."""
+    if rounds is not None:
+        return len(walls_ns) >= rounds
+    if elapsed_ns > PATIENCE_NS:
+        return len(walls_ns) >= LEAST_ROUNDS
+    return is_enough(walls_ns, overhead_ns, run_sd, elapsed_ns)
 
 
 def are_pairs_enough(count: int, wanted: int, elapsed_ns: int) -> bool:

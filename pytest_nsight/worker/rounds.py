@@ -22,7 +22,7 @@ from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
 from pytest_nsight.worker.jax_programs import JaxPrograms
-from pytest_nsight.worker.pacing import Ending, Pacer, are_pairs_enough, higher_mhz, is_slowed, relative_error
+from pytest_nsight.worker.pacing import Pacer, are_pairs_enough, higher_mhz, is_over, is_slowed, relative_error
 
 T = TypeVar("T")
 
@@ -42,14 +42,12 @@ class RoundPlan:
         warmup: unmeasured rounds before them.
         rest_ns: pause before each round; None to let pacing.py choose.
         cold_cache: whether the cache is flushed before each round.
-        is_paired: whether the run is compared with those of another tree in the same session.
     """
 
     rounds: int | None = None
     warmup: int = WARMUP
     rest_ns: int | None = None
     cold_cache: bool = True
-    is_paired: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -134,8 +132,8 @@ class Stopwatch:
             first_ns, walls_ns = pacer.rest_ns, list[int]()
             before, began_ns = self.device.read_activity(), perf_counter_ns()
             result = cast("T", None)
-            ending = Ending(plan.rounds, overhead_ns, self.device.run_sd, plan.is_paired)
-            while not ending.is_reached(walls_ns, perf_counter_ns() - began_ns):
+            run_sd = self.device.run_sd
+            while not is_over(walls_ns, plan.rounds, overhead_ns, run_sd, perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)

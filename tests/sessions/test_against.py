@@ -295,37 +295,3 @@ def test_an_interrupt_leaves_no_worktree_behind(repository: Path, number: signal
 
     assert started.wait(60) == pytest.ExitCode.INTERRUPTED
     assert_clean(repository)
-
-
-LONG = """
-import gc, json, os, time
-import pytest
-
-def work():
-    with open(os.environ["FACTS"], "a") as file:
-        file.write(json.dumps({"pid": os.getpid(), "frozen": gc.get_freeze_count()}) + "\\n")
-    time.sleep(0.03)
-
-@pytest.mark.nsight
-def test_long(nsight):
-    nsight(work)
-"""
-
-
-def test_long_rounds_are_fewer_than_those_that_stored_runs_are_compared_with(
-    pytester: pytest.Pytester, repository: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    (repository / "test_case.py").write_text(LONG)
-    commit(repository)
-
-    def count_rounds(*arguments: str) -> set[int]:
-        facts = pytester.path / f"facts{len(arguments)}"
-        monkeypatch.setenv("FACTS", str(facts))
-        pytester.runpytest_subprocess("--nsight", *arguments)
-        seen = [json.loads(line) for line in facts.read_text().splitlines()]
-        assert all(one["frozen"] > 5000 for one in seen), "modules are not looked through for garbage"
-        return set(Counter(one["pid"] for one in seen).values())
-
-    # Five rounds to warm up, and 30, or after half a second 15 or a few more.
-    assert count_rounds() == {35}
-    assert all(20 <= count <= 24 for count in count_rounds("--nsight-against=HEAD"))

@@ -12,10 +12,8 @@ from hypothesis import strategies as st
 
 from pytest_nsight.worker.pacing import (
     FEWEST,
-    FEWEST_OF_TWO_TREES,
     FEWEST_PAIRS,
     LONG_NS,
-    LONG_OF_TWO_TREES_NS,
     LONG_PAIRS_NS,
     MOST,
     SMALL_ERROR,
@@ -86,39 +84,6 @@ def test_whatever_the_rounds_there_are_between_the_fewest_and_the_most(
     assert not enough or len(durations) >= FEWEST
     if elapsed_ns > LONG_NS:
         assert enough == (len(durations) >= FEWEST)
-
-
-@pytest.mark.parametrize("is_paired", [True, False])
-def test_a_long_case_of_two_trees_ends_earlier_than_one_that_stored_runs_are_compared_with(
-    is_paired: bool,
-) -> None:
-    noisy = walls(MOST, 20_000_000, 0.1)
-
-    taken = next(
-        n for n in range(MOST) if is_enough(noisy[:n], OVERHEAD_NS, 0.001, sum(noisy[:n]), is_paired=is_paired)
-    )
-
-    # 15 rounds take 0.3 s, 30 take 0.6 s, and one second alone ends 50.
-    assert taken == pytest.approx(LONG_OF_TWO_TREES_NS / 20e6 if is_paired else LONG_NS / 20e6, abs=3)
-
-
-def test_very_long_rounds_of_two_trees_are_the_fewest() -> None:
-    long = walls(FEWEST, 100_000_000, 0.1)
-    enough = [is_enough(long[:n], OVERHEAD_NS, 0.001, sum(long[:n]), is_paired=True) for n in range(FEWEST)]
-
-    assert enough.index(True) == FEWEST_OF_TWO_TREES
-
-
-@given(st.lists(st.integers(0, 2**40), max_size=120), st.integers(0, 2**30), st.floats(0, 1))
-def test_a_brief_case_has_as_many_rounds_beside_another_tree_as_alone(
-    durations: list[int], overhead_ns: int, run_sd: float
-) -> None:
-    alone, paired = (
-        is_enough(durations, overhead_ns, run_sd, LONG_OF_TWO_TREES_NS, is_paired=is_paired)
-        for is_paired in (False, True)
-    )
-
-    assert alone == paired
 
 
 def test_pairs_end_when_there_are_all_or_at_the_fewest_if_these_took_long() -> None:

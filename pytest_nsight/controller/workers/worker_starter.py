@@ -17,7 +17,7 @@ from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.processes.child_process import ChildProcess
-from pytest_nsight.protocol.job import OTHER_TREE, Job
+from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.script import Script
 from pytest_nsight.protocol.worker_start import drop_coverage, start_command
@@ -125,7 +125,6 @@ class WorkerStarter:
             tree=tree.name,
             mapping=tree.mapping,
             script=session.script,
-            is_paired=OTHER_TREE in session.trees,
         )
 
     def get_ready(self, folder: Path, job: Job) -> PrewarmedWorker:
