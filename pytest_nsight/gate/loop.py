@@ -27,9 +27,6 @@ _WORTH_GUESSING = 5
 """Among this many cases, one is probably a suspect after the first look. Among fewer cases, and in an audit, there
 is probably none, and the session would have to wait for the end of processes that it does not need."""
 
-_SHOW_NOISE = 6
-"""So many cases of two trees show by themselves what a run varies by."""
-
 
 class Source(Protocol):
     """Where runs come from: a machine, a recorded session, or a pool of runs."""
@@ -154,13 +151,10 @@ def _add_confirming(state: GateState) -> GateState:
 def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
     """Whether canaries are measured, too.
 
-    They correct nothing if two trees are compared on one board. But they show the board's limits, for which a pair
-    is enough, and the noise of a run, about which a few differing cases say too little in the first look.
+    They correct nothing if two trees are compared on one board. But they show the board's limits and the noise of a
+    run, about which the few differing cases say too little. The first look is enough for that.
     """
-    if not state.plan.is_paired:
-        return True
-    is_needed = run == 1 or (run <= FIRST_PAIRS and len(cases) < _SHOW_NOISE)
-    return is_needed and not _is_paired_audit(state, cases)
+    return not state.plan.is_paired or (run <= FIRST_PAIRS and not _is_paired_audit(state, cases))
 
 
 def _is_paired_audit(state: GateState, cases: Sequence[str]) -> bool:

@@ -97,15 +97,15 @@ class Worker:
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtestloop(self, session: pytest.Session) -> None:
         """Waits for the assignment after all imports and the collection, before any fixture touches the device."""
-        gc.collect()
         assignment = self._cases.wait(session)
         if assignment is None:
             # Nothing needs a teardown yet.
             os._exit(0)
-        # Tests may collect garbage to free memory: modules need not be looked through again. No fixture exists yet.
-        gc.freeze()
         self.run.assign(assignment, session.items)
         if self.run.identifier is not None:
+            # Garbage is collected after each case: modules need not be looked through again. No fixture exists yet.
+            gc.collect()
+            gc.freeze()
             LateImports(self._journal).watch()
 
     def pytest_runtest_logstart(self, nodeid: str) -> None:

@@ -137,13 +137,6 @@ PATIENCE_NS = 4_000_000_000
 LONG_NS = 1_000_000_000
 """A case that has taken this long gets no rounds beyond FEWEST."""
 
-FEWEST_PAIRS = 16
-"""Of rounds of two cases in alternation: two in each of the 8 blocks that say how sure their ratio is. It is even,
-since the order is ABBA."""
-
-LONG_PAIRS_NS = 500_000_000
-"""Pairs of rounds that have taken this long end with FEWEST_PAIRS."""
-
 _BATCHES = 6
 _TRUSTED_SHARE = 0.25
 """Of the overhead: a round that is longer than it by less than this says nothing about the device."""
@@ -200,17 +193,6 @@ def is_over(walls_ns: Sequence[int], rounds: int | None, overhead_ns: int, run_s
     if elapsed_ns > PATIENCE_NS:
         return len(walls_ns) >= LEAST_ROUNDS
     return is_enough(walls_ns, overhead_ns, run_sd, elapsed_ns)
-
-
-def are_pairs_enough(count: int, wanted: int, elapsed_ns: int) -> bool:
-    """Whether pairs of rounds of two cases may end.
-
-    Args:
-        count: of pairs so far.
-        wanted: pairs, if they do not take long.
-        elapsed_ns: time since the first one began, rests included.
-    """
-    return count >= wanted or (count == FEWEST_PAIRS and elapsed_ns > LONG_PAIRS_NS)
 
 
 def _midmean(values: Sequence[int]) -> float:

@@ -22,7 +22,7 @@ from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
 from pytest_nsight.worker.jax_programs import JaxPrograms
-from pytest_nsight.worker.pacing import Pacer, are_pairs_enough, higher_mhz, is_over, is_slowed, relative_error
+from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_over, is_slowed, relative_error
 
 T = TypeVar("T")
 
@@ -164,17 +164,18 @@ class Stopwatch:
 
         Args:
             bodies: both; their rounds are recorded under the id in `case`.
-            pairs: rounds of each, fewer if they take long.
+            pairs: rounds of each.
         """
         self._recorder.start()
         try:
             notes = TuningNotes()
-            turns = [(one, self._pacer(self._warm_up(one.body, None, one.plan, notes), one.plan)) for one in bodies]
-            count, began_ns = 0, perf_counter_ns()
-            while not are_pairs_enough(count, pairs, perf_counter_ns() - began_ns):
-                for one, pacer in turns if count % 2 == 0 else reversed(turns):
-                    self._round(one.case, one.case, one.body, None, pacer, [], cold_cache=one.plan.cold_cache)
-                count += 1
+            pacers = [self._pacer(self._warm_up(one.body, None, one.plan, notes), one.plan) for one in bodies]
+            for index in range(pairs):
+                for which in (0, 1) if index % 2 == 0 else (1, 0):
+                    one = bodies[which]
+                    self._round(
+                        one.case, one.case, one.body, None, pacers[which], [], cold_cache=one.plan.cold_cache
+                    )
         finally:
             self._recorder.stop()
 

@@ -10,7 +10,6 @@ import pytest
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import CaseFault, Journal
 from pytest_nsight.worker.extra_rounds import PAIRS, PairSchedule
-from pytest_nsight.worker.pacing import FEWEST_PAIRS
 from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
 from tests.worker.board import Board, Silent
 
@@ -63,21 +62,6 @@ def test_the_rounds_of_a_pair_alternate_in_either_order(
     assert Counter(one.case for one in manifest.rounds) == {pair.own_rounds: PAIRS, pair.partner_rounds: PAIRS}
     assert order_run[-2 * PAIRS :] == ["f", "u", "u", "f"] * (PAIRS // 2)
     assert board.released == 1
-
-
-def test_pairs_that_take_long_are_fewer_and_stay_balanced(board: KeepingBoard, tmp_path: Path) -> None:
-    order_run = []
-
-    def work(case: str) -> None:
-        order_run.append(case)
-        board.pass_time(30e6)
-
-    manifest, _ = run(board, tmp_path, ["f", "u"], {"f": "u"}, f=lambda: work("f"), u=lambda: work("u"))
-
-    (pair,) = manifest.pairs
-    rounds = Counter(one.case for one in manifest.rounds)
-    assert rounds == {pair.own_rounds: FEWEST_PAIRS, pair.partner_rounds: FEWEST_PAIRS}
-    assert order_run[-2 * FEWEST_PAIRS :] == ["f", "u", "u", "f"] * (FEWEST_PAIRS // 2)
 
 
 def test_a_body_may_compile_and_capture_and_replay_again_before_its_pairs(

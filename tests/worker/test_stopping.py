@@ -10,17 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.worker.pacing import (
-    FEWEST,
-    FEWEST_PAIRS,
-    LONG_NS,
-    LONG_PAIRS_NS,
-    MOST,
-    SMALL_ERROR,
-    are_pairs_enough,
-    is_enough,
-    relative_error,
-)
+from pytest_nsight.worker.pacing import FEWEST, LONG_NS, MOST, SMALL_ERROR, is_enough, relative_error
 
 OVERHEAD_NS = 10_000
 
@@ -84,12 +74,3 @@ def test_whatever_the_rounds_there_are_between_the_fewest_and_the_most(
     assert not enough or len(durations) >= FEWEST
     if elapsed_ns > LONG_NS:
         assert enough == (len(durations) >= FEWEST)
-
-
-def test_pairs_end_when_there_are_all_or_at_the_fewest_if_these_took_long() -> None:
-    def taken(wanted: int, pair_ns: int) -> int:
-        return next(n for n in range(MOST) if are_pairs_enough(n, wanted, n * pair_ns))
-
-    brief, long = LONG_PAIRS_NS // MOST, LONG_PAIRS_NS
-    assert (taken(30, brief), taken(30, long)) == (30, FEWEST_PAIRS)
-    assert taken(FEWEST_PAIRS - 6, long) == FEWEST_PAIRS - 6, "the user asked for fewer rounds"
