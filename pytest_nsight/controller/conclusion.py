@@ -191,7 +191,7 @@ def _check(
     """Judges what was measured by the stored runs, or by those of the other tree."""
     state = state.with_notes(*list_notes(state, stored))
     timed = judge_state(state, stored)
-    state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, timed)
+    state, verdicts = state.with_notes(*describe_identities(state, timed)), join_proofs(state, stored, timed)
     verdicts = drill.explain(verdicts) if drill else verdicts
     left_out = find_gaps(settings, state, collected)
     state = state.with_notes(*left_out.possible)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import describe_changes
+from pytest_nsight.gate.compared_identities import prove_parts
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject, newest_session
 from pytest_nsight.judge.board_groups import find_board_groups
@@ -31,7 +32,9 @@ def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
     """The subjects whose verdict more runs may change."""
     subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
     settle = state.plan.reruns_inconclusive
-    return suspects(subjects, family=family, settle=settle, canaries=canaries, proven=state.proven.keys())
+    proven = {one.subject for one in subjects if one.subject.case in state.proven}
+    proven |= prove_parts(state, stored, [one.subject for one in subjects]).keys()
+    return suspects(subjects, family=family, settle=settle, canaries=canaries, proven=proven)
 
 
 def find_groups_of_boards(state: GateState, stored: StoredRuns) -> Mapping[str, str]:
@@ -48,10 +51,10 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
     }
     order = {case: position for position, case in enumerate(policies)}
     limits, other = state.limits, state.other
+    measured = group_by_subject(state.accepted)
+    parts = prove_parts(state, stored, measured)
     subjects = []
-    for subject, new in sorted(
-        group_by_subject(state.accepted).items(), key=lambda item: (order[item[0].case], item[0].part)
-    ):
+    for subject, new in sorted(measured.items(), key=lambda item: (order[item[0].case], item[0].part)):
         environment = new[-1].environment
         if other.commit:
             baseline, incomparable = other.runs_of(subject), other.explain_incomparable(subject, environment)
@@ -71,7 +74,7 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
                 pairs=() if subject.part else state.pairs.get(subject.case, ()),
                 against=other.short_commit,
                 absent="" if baseline else absent,
-                cause=_find_cause(state, stored, subject.case),
+                cause="" if subject in parts else _find_cause(state, stored, subject.case),
             )
         )
     return tuple(subjects)

@@ -7,19 +7,18 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
+from pytest_nsight.gate.compared_identities import compare_identities, has_passed_once, prove_parts
 from pytest_nsight.gate.identity_records import FAILED_IN_PASS, describe_failed
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
 from pytest_nsight.judge.judge import find_held
 from pytest_nsight.judge.subject_runs import SubjectRuns
-from pytest_nsight.model.identity import DEVICE_METRICS, Identity
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.roofline import measure_limits
-from pytest_nsight.model.units import count, name_cases, percent, short_commit
-from pytest_nsight.model.values import Case, RunSummary, Subject
+from pytest_nsight.model.units import count, name_cases, percent
+from pytest_nsight.model.values import Case, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
-from pytest_nsight.protocol.manifest_events import last_attempt
 
 AUDITED = 3
 """Least number of identical cases that a session times if it has that many: every session tests the claim."""
@@ -38,7 +37,7 @@ def prove_identical(state: GateState, stored: StoredRuns) -> GateState:
     """
     if not state.plan.skips_identical or not state.identities:
         return state
-    identical = _find_identical(state, stored)
+    identical = {case: one.name for case, one in compare_identities(state, stored).items() if one.is_same}
     cases = {case.id: case for case in state.plan.cases}
     unsettled = _find_unsettled_claims(state, stored, [cases[case] for case in identical])
     proven = {case: compared for case, compared in identical.items() if case not in unsettled}
@@ -59,39 +58,6 @@ def choose_timed(state: GateState) -> tuple[str, ...]:
         chance = random.Random(f"{state.plan.audit_seed}/audit")
         timed.update(chance.sample(left, min(audited, len(left))))
     return tuple(case for case in state.plan.case_ids if case in timed)
-
-
-def _find_identical(state: GateState, stored: StoredRuns) -> dict[str, str]:
-    """Case -> what its launches are identical with."""
-    found = {}
-    for case in state.plan.cases:
-        identity = state.identities.get(case.id)
-        if identity is None or not identity.digest or not _has_passed_once(state, case.id):
-            continue
-        if case.policy.metric not in DEVICE_METRICS:
-            continue
-        if state.other.commit:
-            other = state.other.identities.get(case.id)
-            if other is not None and other.digest == identity.digest:
-                found[case.id] = state.other.short_commit
-        elif (newest := stored.newest_session(case.id)) and all(_is_of(run, identity) for run in newest):
-            found[case.id] = _name_baseline(newest[-1])
-    return found
-
-
-def _has_passed_once(state: GateState, case: str) -> bool:
-    reports = last_attempt(state.identity_reports.get(case, ()))
-    return bool(reports) and all(report["outcome"] == "passed" for report in reports)
-
-
-def _is_of(run: RunSummary, identity: Identity) -> bool:
-    known = run.identity
-    return known is not None and (known.digest, known.reading) == (identity.digest, identity.reading)
-
-
-def _name_baseline(run: RunSummary) -> str:
-    commit = f" ({short_commit(run.commit)})" if run.commit else ""
-    return f"its baseline of {run.recorded[:10]}{commit}"
 
 
 def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequence[Case]) -> set[str]:
@@ -125,21 +91,29 @@ def _find_unsettled_claims(state: GateState, stored: StoredRuns, identical: Sequ
     return unsettled | {case.id for case in claiming if case.id not in holding}
 
 
-def join_proofs(state: GateState, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
+def join_proofs(state: GateState, stored: StoredRuns, verdicts: Sequence[Verdict]) -> tuple[Verdict, ...]:
     """The verdicts with those on proven cases, in the order of collection.
 
-    A proven case that was timed keeps a verdict that contradicts the proof; any other is only mentioned.
+    A proven case or part that was timed keeps a verdict that contradicts the proof; any other is only mentioned.
+
+    Args:
+        state: at the end of a session.
+        stored: the runs that were compared with.
+        verdicts: by time.
     """
+    parts = prove_parts(state, stored, [verdict.subject for verdict in verdicts])
     by_case: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_case.setdefault(verdict.subject.case, []).append(verdict)
     joined: list[Verdict] = []
     for case in state.plan.cases:
         own = by_case.get(case.id, [])
-        if case.id not in state.proven or case.id in state.problems or not state.has_passed(case.id):
+        if case.id in state.problems or not state.has_passed(case.id):
             joined += own
+        elif case.id not in state.proven:
+            joined += [_join_part(verdict, parts.get(verdict.subject, "")) for verdict in own]
         elif own:
-            joined += [_join_audit(state, verdict) for verdict in own]
+            joined += [_join_audit(verdict, _prove(state, case.id)) for verdict in own]
         else:
             sentence = f"{Subject(case.id).label}: {_prove(state, case.id)}; not timed"
             joined.append(Verdict(Subject(case.id), VerdictKind.IDENTICAL, sentence, metric=case.policy.metric))
@@ -147,17 +121,27 @@ def join_proofs(state: GateState, verdicts: Sequence[Verdict]) -> tuple[Verdict,
 
 
 def _prove(state: GateState, case: str) -> str:
-    return describe_proof(state.identities[case], state.proven[case])
+    return describe_proof(state.identities[case].expand(), state.proven[case])
 
 
-def _join_audit(state: GateState, verdict: Verdict) -> Verdict:
+def _join_audit(verdict: Verdict, proof: str) -> Verdict:
     if verdict.kind in _CONTRADICTING:
         return verdict
+    return _identical(verdict, f"{proof}; timed as an audit")
+
+
+def _join_part(verdict: Verdict, proof: str) -> Verdict:
+    if not proof:
+        return verdict
+    if verdict.kind in _CONTRADICTING:
+        return replace(verdict, sentence=f"{verdict.sentence}; {proof}: what else a round does has changed")
+    return _identical(verdict, f"{proof}; timed with its case")
+
+
+def _identical(verdict: Verdict, why: str) -> Verdict:
     label = verdict.subject.label
     timed = verdict.sentence.removeprefix(f"{label}: ")
-    proof = _prove(state, verdict.subject.case)
-    sentence = f"{label}: {proof}; timed as an audit, {verdict.kind.value}: {timed}"
-    return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=sentence)
+    return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=f"{label}: {why}, {verdict.kind.value}: {timed}")
 
 
 def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str, ...]:
@@ -218,7 +202,7 @@ def _why_none(state: GateState, case: str) -> str:
     """Why a case has no identity, or none that counts; "" if it has one, or if the pass has not run it."""
     if case not in state.identities:
         return ""
-    if state.identities[case].digest and not _has_passed_once(state, case):
+    if state.identities[case].digest and not has_passed_once(state, case):
         failed = [one for one in state.identity_reports.get(case, ()) if one["outcome"] == "failed"]
         return describe_failed(failed[0]) if failed else ""
     return state.identities[case].why_none

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from pytest_nsight.model.identity import (
     POINTER,
@@ -25,15 +25,15 @@ _NUMBERS = ("registers", "instructions", "frame_bytes", "shared_bytes")
 _NOUNS = {"frame_bytes": "local memory bytes", "shared_bytes": "shared bytes"}
 
 
-def describe_proof(identity: Identity, compared: str) -> str:
+def describe_proof(launches: Iterable[LaunchIdentity], compared: str) -> str:
     """The sentence on what is equal.
 
     Args:
-        identity: of the case.
-        compared: what it is identical with, such as "its baseline of 2026-11-20".
+        launches: of a round of the case, or of its part.
+        compared: what they are identical with, such as "its baseline of 2026-11-20".
     """
-    launches = sum(times for place, times in identity.order if identity.launches[place].is_kernel)
-    extent = f" ({count(launches, 'launch')})" if launches else ""
+    kernels = sum(launch.is_kernel for launch in launches)
+    extent = f" ({count(kernels, 'launch')})" if kernels else ""
     return f"the same machine code, launch shapes and arguments as {compared}{extent}"
 
 

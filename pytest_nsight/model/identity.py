@@ -35,6 +35,8 @@ _LONGEST_ARGUMENT, _SHOWN, _DIGITS = 80, 48, 16
 
 _CUT = "..."
 
+_OF_GRAPHS = ("graph node", "captured")
+
 Extent = tuple[int, int, int]
 
 DEVICE_METRICS = ("kernel", "busy")
@@ -145,6 +147,16 @@ class Identity:
         for place, times in self.order:
             for _ in range(times):
                 yield self.launches[place]
+
+    def list_part(self, name: str) -> tuple[LaunchIdentity, ...]:
+        """The launches of a round inside ranges of this name, in order; empty where they are not known.
+
+        What a CUDA graph holds belongs to ranges around its capture, which are not kept. A name with a slash looks
+        like two ranges, one inside the other.
+        """
+        if "/" in name or any(launch.kind in _OF_GRAPHS for launch in self.launches):
+            return ()
+        return tuple(launch for launch in self.expand() if name in launch.part.split("/"))
 
 
 @dataclass(frozen=True, slots=True)

@@ -473,7 +473,7 @@ def test_an_audit_that_agrees_leaves_the_proof_and_says_what_it_saw() -> None:
     state, known = conclude({IDS[0]: 1000.0})
 
     timed = judge_state(state, known)
-    verdicts = join_proofs(state, timed)
+    verdicts = join_proofs(state, known, timed)
 
     assert [one.subject.case for one in verdicts] == list(IDS)
     assert {one.kind for one in verdicts} == {VerdictKind.IDENTICAL}
@@ -494,7 +494,7 @@ def test_an_audit_that_contradicts_keeps_its_verdict_and_is_loud() -> None:
 
     timed = judge_state(state, known)
 
-    assert join_proofs(state, timed)[0].kind is VerdictKind.REGRESSION
+    assert join_proofs(state, known, timed)[0].kind is VerdictKind.REGRESSION
     (_, loud) = describe_identities(state, timed)
     assert loud.startswith("IDENTITY AND TIME CONTRADICT EACH OTHER: ")
     assert "REGRESSION by time: a: kernel time" in loud
@@ -506,7 +506,7 @@ def test_a_claim_that_fails_in_the_audit_contradicts_nothing_and_fails_no_test()
 
     timed = judge_state(claiming_state, known)
 
-    (first, *_) = join_proofs(claiming_state, timed)
+    (first, *_) = join_proofs(claiming_state, known, timed)
     assert first.kind is VerdictKind.IDENTICAL
     assert "timed as an audit, UNCHANGED: " in first.sentence
 
@@ -517,7 +517,7 @@ def test_a_claim_hides_no_time_that_contradicts() -> None:
 
     timed = judge_state(claiming_state, known)
 
-    assert join_proofs(claiming_state, timed)[0].kind is VerdictKind.IMPROVEMENT
+    assert join_proofs(claiming_state, known, timed)[0].kind is VerdictKind.IMPROVEMENT
     assert describe_identities(claiming_state, timed)[1].startswith("IDENTITY AND TIME CONTRADICT EACH OTHER: ")
 
 
@@ -525,7 +525,7 @@ def test_a_case_that_fails_in_the_audit_has_no_verdict() -> None:
     state, known = conclude({})
     failing = replace(state, reports={**state.reports, IDS[0]: ({"outcome": "failed", "when": "call"},)})
 
-    assert [one.subject.case for one in join_proofs(failing, judge_state(failing, known))] == list(IDS[1:])
+    assert [one.subject.case for one in join_proofs(failing, known, judge_state(failing, known))] == list(IDS[1:])
 
 
 def test_the_verdict_on_what_differs_names_the_cause() -> None:
