@@ -235,6 +235,17 @@ def test_crowded(nsight):
     nsight(launch, 8)
 """
 
+PART_CASES = """
+@pytest.mark.nsight
+def test_step(nsight):
+    def step():
+        with nsight.range("forward"):
+            launch(101 if SPOILED == "argument" else 100)
+        with nsight.range("optimizer"):
+            launch(7)
+    nsight(step)
+"""
+
 Gate = Callable[..., "Session"]
 
 
@@ -248,8 +259,9 @@ class Session:
         self.notes = "\n".join(content["nsight"]["notes"])
         found = [benchmark["extra_info"]["nsight"] for benchmark in content["benchmarks"]]
         found += content["nsight"]["unmeasured"]
-        self.verdicts = {one["case"].partition("::")[2]: one["verdict"] for one in found}
-        self.sentences = {one["case"].partition("::")[2]: one["sentence"] for one in found}
+        names = ["/".join(filter(None, (one["case"].partition("::")[2], one["part"]))) for one in found]
+        self.verdicts = {name: one["verdict"] for name, one in zip(names, found, strict=True)}
+        self.sentences = {name: one["sentence"] for name, one in zip(names, found, strict=True)}
 
     @property
     def identical(self) -> set[str]:
@@ -560,6 +572,27 @@ def test_of_two_trees_a_change_that_shows_behind_another_case_only_is_timed(
 
     assert checked.identical == {"test_behind[0]"}, checked.said
     assert "; argument 1: alignment 256 -> 16" in checked.sentences["test_behind[1]"], checked.sentences
+
+
+@pytest.mark.parametrize("trees", [1, 2])
+def test_a_part_that_launches_the_same_is_identical_where_another_has_changed(
+    gate: Gate, pytester: pytest.Pytester, trees: int
+) -> None:
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + PART_CASES)
+    commit_all(pytester.path)
+    if trees == 1:
+        gate("--nsight-save", "-k", "step")
+    path.write_text(path.read_text().replace('SPOILED == "argument"', "True"))
+
+    checked = gate(*(["--nsight-against=HEAD"] if trees == 2 else []), "-k", "step")
+
+    assert checked.identical == {"test_step/optimizer"}, checked.said
+    same = "test_step/optimizer: the same machine code, launch shapes and arguments as "
+    assert checked.sentences["test_step/optimizer"].startswith(same), checked.sentences
+    for changed in ("test_step", "test_step/forward"):
+        assert "argument 2: 100 -> 101" in checked.sentences[changed], checked.sentences
+    assert "argument 2" not in checked.sentences["test_step/optimizer"]
 
 
 @pytest.mark.parametrize("trees", [1, 2])
