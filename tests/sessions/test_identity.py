@@ -574,7 +574,7 @@ def test_of_two_trees_a_change_that_shows_behind_another_case_only_is_timed(
     assert "; argument 1: alignment 256 -> 16" in checked.sentences["test_behind[1]"], checked.sentences
 
 
-@pytest.mark.parametrize("trees", [1, 2])
+@pytest.mark.parametrize("trees", [1, pytest.param(2, marks=long)])
 def test_a_part_that_launches_the_same_is_identical_where_another_has_changed(
     gate: Gate, pytester: pytest.Pytester, trees: int
 ) -> None:
