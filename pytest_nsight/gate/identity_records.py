@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
+from pytest_nsight.gate.compared_identities import was_timed
 from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.model.identity import Identity
@@ -100,12 +100,7 @@ def attach_identities(state: GateState) -> tuple[RunSummary, ...]:
 def _fits(run: RunSummary, identity: Identity) -> bool:
     if not identity.digest or not run.is_stable:
         return False
-    kinds = {use.shape.kind for use in run.shapes}
-    if kinds & {"graph", "operator"} or not identity.launches:
-        # The launches inside a graph that was traced as a whole, or inside an operator, are not visible.
+    if any(use.shape.kind == "graph" for use in run.shapes) or not identity.launches:
+        # The launches inside a graph that was traced as a whole are not visible.
         return True
-    timed: Counter[tuple[object, object]] = Counter()
-    for use in run.shapes:
-        if use.shape.kind == "kernel":
-            timed[use.shape.grid, use.shape.block] += use.count
-    return timed == Counter((one.grid, one.block) for one in identity.expand() if one.is_kernel)
+    return was_timed(identity.expand(), run)

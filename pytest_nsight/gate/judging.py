@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from pytest_nsight.baselines.comparability import describe_changes
-from pytest_nsight.gate.compared_identities import prove_parts
+from pytest_nsight.gate.compared_identities import compare_identities, prove_part
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject, newest_session
 from pytest_nsight.judge.board_groups import find_board_groups
@@ -32,9 +32,7 @@ def find_suspects(state: GateState, stored: StoredRuns) -> tuple[Subject, ...]:
     """The subjects whose verdict more runs may change."""
     subjects, canaries = list_subjects(state, stored), _list_canaries(state, stored)
     settle = state.plan.reruns_inconclusive
-    proven = {one.subject for one in subjects if one.subject.case in state.proven}
-    proven |= prove_parts(state, stored, [one.subject for one in subjects]).keys()
-    return suspects(subjects, family=family, settle=settle, canaries=canaries, proven=proven)
+    return suspects(subjects, family=family, settle=settle, canaries=canaries, proven=state.proven.keys())
 
 
 def find_groups_of_boards(state: GateState, stored: StoredRuns) -> Mapping[str, str]:
@@ -51,10 +49,11 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
     }
     order = {case: position for position, case in enumerate(policies)}
     limits, other = state.limits, state.other
-    measured = group_by_subject(state.accepted)
-    parts = prove_parts(state, stored, measured)
+    identities = compare_identities(state, stored) if state.plan.skips_identical else {}
     subjects = []
-    for subject, new in sorted(measured.items(), key=lambda item: (order[item[0].case], item[0].part)):
+    for subject, new in sorted(
+        group_by_subject(state.accepted).items(), key=lambda item: (order[item[0].case], item[0].part)
+    ):
         environment = new[-1].environment
         if other.commit:
             baseline, incomparable = other.runs_of(subject), other.explain_incomparable(subject, environment)
@@ -63,6 +62,7 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
             found = stored.of(subject, environment)
             baseline, incomparable = found.runs, found.why_none
             absent = stored.explain_absent(subject)
+        proof = prove_part(identities.get(subject.case), subject.part, new, baseline)
         subjects.append(
             SubjectRuns(
                 subject=subject,
@@ -74,7 +74,8 @@ def list_subjects(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, ..
                 pairs=() if subject.part else state.pairs.get(subject.case, ()),
                 against=other.short_commit,
                 absent="" if baseline else absent,
-                cause="" if subject in parts else _find_cause(state, stored, subject.case),
+                cause="" if proof else _find_cause(state, stored, subject.case),
+                proof=proof,
             )
         )
     return tuple(subjects)

@@ -7,8 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
 
-from pytest_nsight.gate.compared_identities import compare_identities, has_passed_once, prove_parts
+from pytest_nsight.gate.compared_identities import compare_identities, has_passed_once
 from pytest_nsight.gate.identity_records import FAILED_IN_PASS, describe_failed
+from pytest_nsight.gate.judging import list_subjects
 from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
@@ -101,7 +102,7 @@ def join_proofs(state: GateState, stored: StoredRuns, verdicts: Sequence[Verdict
         stored: the runs that were compared with.
         verdicts: by time.
     """
-    parts = prove_parts(state, stored, [verdict.subject for verdict in verdicts])
+    parts = {one.subject: one.proof for one in list_subjects(state, stored)}
     by_case: dict[str, list[Verdict]] = {}
     for verdict in verdicts:
         by_case.setdefault(verdict.subject.case, []).append(verdict)
@@ -127,21 +128,21 @@ def _prove(state: GateState, case: str) -> str:
 def _join_audit(verdict: Verdict, proof: str) -> Verdict:
     if verdict.kind in _CONTRADICTING:
         return verdict
-    return _identical(verdict, f"{proof}; timed as an audit")
+    label = verdict.subject.label
+    timed = verdict.sentence.removeprefix(f"{label}: ")
+    sentence = f"{label}: {proof}; timed as an audit, {verdict.kind.value}: {timed}"
+    return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=sentence)
 
 
 def _join_part(verdict: Verdict, proof: str) -> Verdict:
-    if not proof:
+    if not proof or verdict.kind is VerdictKind.STRUCTURE:
         return verdict
     if verdict.kind in _CONTRADICTING:
         return replace(verdict, sentence=f"{verdict.sentence}; {proof}: what else a round does has changed")
-    return _identical(verdict, f"{proof}; timed with its case")
-
-
-def _identical(verdict: Verdict, why: str) -> Verdict:
-    label = verdict.subject.label
-    timed = verdict.sentence.removeprefix(f"{label}: ")
-    return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=f"{label}: {why}, {verdict.kind.value}: {timed}")
+    found = verdict.comparison
+    change = "" if found is None else f": {percent(found.ratio - 1, error=found.half_width)}"
+    sentence = f"{verdict.subject.label}: {proof}; timed with its case{change}"
+    return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=sentence)
 
 
 def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str, ...]:

@@ -44,7 +44,7 @@ def suspects(
     family: Callable[[str], str],
     settle: bool = False,
     canaries: Sequence[SubjectRuns] = (),
-    proven: Collection[Subject] = (),
+    proven: Collection[str] = (),
 ) -> tuple[Subject, ...]:
     """The subjects that need fresh runs, in order.
 
@@ -63,8 +63,8 @@ def suspects(
         settle: whether subjects that more runs may show to be equal need fresh runs, too. It is on where
             INCONCLUSIVE is a failure.
         canaries: runs of the plugin's own cases, which get no verdict.
-        proven: subjects that are known to launch what they are compared with. Their times are looked at again
-            only where they contradict that; their claims are settled.
+        proven: cases that are known to launch what they are compared with. Their times, and those of parts with a
+            proof, are looked at again only where they contradict that; their claims are settled.
     """
     suite = _prepare_suite(given, canaries, family)
     by_subject = {item.subject: item for item in given}
@@ -73,7 +73,7 @@ def suspects(
     for item, subject, contrast in zip(given, suite.subjects, suite.contrasts, strict=True):
         if not 0 < len(item.new) < LOOKS[-1]:
             continue
-        is_proven = item.subject in proven
+        is_proven = item.subject.case in proven or bool(item.proof)
         if _is_suspect(subject, contrast, compared, settle=settle, is_proven=is_proven):
             wanted.add(item.subject)
         if is_proven:

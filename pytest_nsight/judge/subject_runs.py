@@ -41,6 +41,7 @@ class SubjectRuns:
             then get more runs together.
         absent: why there are no runs to compare with, "" if there are some, or if that is unknown.
         cause: how the launches of the two differ; "" if they do not, or if that is unknown.
+        proof: of a part that launches the same though its case does not, in words; "" of all others.
         board_groups: board -> its group of boards that time alike, as far as the canaries show it.
     """
 
@@ -55,6 +56,7 @@ class SubjectRuns:
     absent: str = ""
     board_groups: Mapping[str, str] = field(default_factory=dict)
     cause: str = ""
+    proof: str = ""
 
     @property
     def is_comparable(self) -> bool:

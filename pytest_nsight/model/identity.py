@@ -152,9 +152,9 @@ class Identity:
         """The launches of a round inside ranges of this name, in order; empty where they are not known.
 
         What a CUDA graph holds belongs to ranges around its capture, which are not kept. A name with a slash looks
-        like two ranges, one inside the other.
+        like two ranges, one inside the other, and has none.
         """
-        if "/" in name or any(launch.kind in _OF_GRAPHS for launch in self.launches):
+        if any(launch.kind in _OF_GRAPHS for launch in self.launches):
             return ()
         return tuple(launch for launch in self.expand() if name in launch.part.split("/"))
 

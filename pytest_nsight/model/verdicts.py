@@ -27,7 +27,7 @@ class VerdictKind(enum.Enum):
     IMPROVEMENT = "IMPROVEMENT"
     UNCHANGED = "UNCHANGED"
     IDENTICAL = "IDENTICAL"
-    """Proven to launch what it is compared with, so that it was not timed, or only as an audit."""
+    """Proven to launch what it is compared with: not timed, or as an audit, or as a part of a case that differs."""
 
     NOT_SAVED = "NOT_SAVED"
     SAVED = "SAVED"

@@ -98,8 +98,8 @@ def test_a_close_factor_asks_for_more_runs_of_both_cases_and_a_clear_one_for_non
 
 
 def test_of_what_is_proven_a_claim_asks_for_no_runs_unless_another_case_makes_it() -> None:
-    assert suspects(race(1.201), proven={FUSED, UNFUSED}) == ()
-    assert suspects(race(1.201), proven={UNFUSED}) == (FUSED, UNFUSED)
+    assert suspects(race(1.201), proven={FUSED.case, UNFUSED.case}) == ()
+    assert suspects(race(1.201), proven={UNFUSED.case}) == (FUSED, UNFUSED)
 
 
 def test_a_shift_of_whole_runs_cancels_in_the_factor():
