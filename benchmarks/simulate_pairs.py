@@ -1,7 +1,8 @@
 """False alarms, power and cost of `--nsight-against`, by simulation through the project's own functions.
 
-The runs of both trees belong to one session, and the looks are those of a session: 3 pairs of everything, then 2
-and 4 more of the suspects. A common drift over the session, in log time per process, tests the ABBA order.
+The runs of both trees belong to one session, and the looks are those of a session: 2 pairs of everything, a third
+of what these do not show to be equal, then 2 and 4 more of the suspects. A common drift over the session, in log
+time per process, tests the ABBA order.
 
     python -m benchmarks.simulate_pairs --suites 400
 """
@@ -14,11 +15,11 @@ import numpy as np
 
 from benchmarks.simulate_gate import POPULATIONS, Rounds, draw_rounds, write_rate
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
-FIRST = 3
 SUBJECTS = 50
 PAIRS = LOOKS[-1]
 
@@ -31,7 +32,7 @@ def position(pair: int, *, is_other: bool) -> int:
 
 def run_pairs(other: Rounds, this: Rounds, band: float) -> tuple[tuple[Verdict, ...], int]:
     """Return the verdicts and the number of pairs made, of rounds in ns of shape (subject, run, round)."""
-    made = np.full(len(this), FIRST)
+    made = np.full(len(this), FIRST_PAIRS)
 
     def collect() -> list[SubjectRuns]:
         return [
@@ -45,7 +46,7 @@ def run_pairs(other: Rounds, this: Rounds, band: float) -> tuple[tuple[Verdict, 
             for index in range(len(this))
         ]
 
-    for look in (look for look in LOOKS if look > FIRST):
+    for look in (look for look in LOOKS if look > FIRST_PAIRS):
         wanted = {subject.case for subject in suspects(collect(), family=family)}
         for index in range(len(this)):
             if f"suite.py::case[{index}]" in wanted:

@@ -14,6 +14,7 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
 from pytest_nsight.judge.judge import find_held
+from pytest_nsight.judge.looks import BOARDS_DIFFER, may_be_of_boards
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.roofline import measure_limits
@@ -25,7 +26,7 @@ AUDITED = 3
 """Least number of identical cases that a session times if it has that many: every session tests the claim."""
 
 _CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT)
-_MOST_NAMED = 20
+_MAY_BE_OF_BOARDS = f"a change below {percent(BOARDS_DIFFER - 1, signed=False)} may be of the boards"
 _UNIDENTIFIED_ARE_TIMED = "nothing is wrong: such cases are timed"
 
 
@@ -126,12 +127,26 @@ def _prove(state: GateState, case: str) -> str:
 
 
 def _join_audit(verdict: Verdict, proof: str) -> Verdict:
-    if verdict.kind in _CONTRADICTING:
+    if _contradicts(verdict):
         return verdict
     label = verdict.subject.label
     timed = verdict.sentence.removeprefix(f"{label}: ")
     sentence = f"{label}: {proof}; timed as an audit, {verdict.kind.value}: {timed}"
     return replace(verdict, kind=VerdictKind.IDENTICAL, sentence=sentence)
+
+
+def _contradicts(verdict: Verdict) -> bool:
+    """Whether a verdict by time speaks against a proof that the launches are the same."""
+    is_of_time = verdict.kind is not VerdictKind.STRUCTURE
+    return verdict.kind in _CONTRADICTING and not (is_of_time and _may_be_of_boards(verdict))
+
+
+def _may_be_of_boards(verdict: Verdict) -> bool:
+    basis = verdict.comparison.basis if verdict.comparison is not None else None
+    if basis is None:
+        return False
+    compared = [run.board for run in basis.runs if run.is_compared and not run.is_new]
+    return may_be_of_boards(basis.difference, compared, [run.board for run in basis.runs if run.is_new])
 
 
 def _join_part(verdict: Verdict, proof: str) -> Verdict:
@@ -159,13 +174,14 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
         seen = ", ".join(f"{times} {kind}" for kind, times in kinds.items())
         notes.append(
             f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}{_say_changes(audit)}"
+            + (f"; {_MAY_BE_OF_BOARDS}: others have stored it" if any(map(_may_be_of_boards, audit)) else "")
         )
     notes += [
         f"IDENTITY AND TIME CONTRADICT EACH OTHER: {_prove(state, one.subject.case)}, but {one.kind.value} "
         f"by time: {one.sentence}; report this with the session's folder, and measure with "
         "--nsight-no-identity until it is explained"
         for one in audit
-        if one.kind in _CONTRADICTING
+        if _contradicts(one)
     ]
     return (*notes, *_describe_unidentified(state))
 

@@ -71,11 +71,9 @@ def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compa
 def _retrace_looks(found: Contrast) -> tuple[Look, ...]:
     """The comparison at every look that the subject took."""
     looks = []
-    for runs in LOOKS:
+    for runs in (FIRST_PAIRS, *LOOKS[1:]) if found.is_paired else LOOKS:
         if runs >= found.new_runs:
             break
-        if found.is_paired and runs < FIRST_PAIRS:
-            continue
         # A revision's runs are made along with the new ones.
         compared = found.compared[:runs] if found.is_paired else found.compared
         then = contrast(compared, found.new[:runs], found.noise, found.shift)

@@ -12,10 +12,10 @@ from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.claims import ClaimState, check_claims, find_partner
 from pytest_nsight.judge.compare_times import build_panel, compare_times, learn_prior
 from pytest_nsight.judge.contrast import Contrast
-from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, may_differ, may_settle
+from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, is_surely_equal, may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
-from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
+from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_NEW_RUNS, SubjectRuns
 from pytest_nsight.judge.subject_verdict import Significance, decide
 from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import Verdict
@@ -50,6 +50,7 @@ def suspects(
 
     A subject that has new runs, but not yet the most, needs fresh ones in these cases:
 
+    - It has two runs of each of two trees, and these are not surely equal.
     - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
     - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
     - All its runs so far drift or were disturbed by other programs.
@@ -106,6 +107,9 @@ def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str]) -> 
 def _is_suspect(
     subject: PreparedSubject, contrast: Contrast | None, compared: int, *, settle: bool, is_proven: bool
 ) -> bool:
+    if not is_proven and _is_paired_early(subject.given):
+        is_equal = subject.is_judgeable and contrast is not None and is_surely_equal(contrast)
+        return not (is_equal and subject.keeps_structure)
     if subject.loses_structure:
         return subject.structure.is_retiled
     lacks_runs = (not subject.new and subject.new_aside) or subject.has_only_disturbed_runs
@@ -120,6 +124,10 @@ def _is_suspect(
     return (
         may_differ(contrast, slower=True) or may_differ(contrast, slower=False) or (settle and may_settle(contrast))
     )
+
+
+def _is_paired_early(given: SubjectRuns) -> bool:
+    return bool(given.against and given.baseline and given.is_comparable) and len(given.new) < MINIMUM_BASELINE_RUNS
 
 
 def judge(

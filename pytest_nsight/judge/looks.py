@@ -8,6 +8,7 @@ cost almost no error probability, and the first run, which raised the suspicion,
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 
 from pytest_nsight.judge.contrast import Contrast, upper_quantile, upper_tail
 from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_NEW_RUNS
@@ -15,6 +16,14 @@ from pytest_nsight.model.values import KEPT_RUNS
 
 FALSE_DISCOVERY_RATE = 0.005
 """The chance, over all subjects of a session without changes, that any fails; and that any improves."""
+
+BOARDS_DIFFER = 1.1
+"""Factor between two boards of a model below which the boards may be the cause though the launches are the same.
+
+The spread of boards (noise.py) is that of most kernels. One of 93 us was 2.5 % faster on an H100 of another part
+number, at a spread of 0.6 %, and one of 5 us 4.2 % slower (docs/decisions/0033). Nothing but runs of that very
+board can set such a shift apart from the code's.
+"""
 
 _EARLY_SHARE = 0.01
 """Share of the error probability that all subjects together spend at an early look."""
@@ -75,6 +84,16 @@ def may_differ(contrast: Contrast, *, slower: bool) -> bool:
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
 
 
+def is_surely_equal(contrast: Contrast) -> bool:
+    """Whether the difference is below the material one, sure at 99 % on either side: no third pair is needed.
+
+    UNCHANGED asks for 95 %, and for the wider margin. What lies between the band and the margin is no loss to clear
+    early, but further pairs may still find it to be a regression.
+    """
+    sure = upper_quantile(0.01, contrast.degrees_of_freedom) * contrast.standard_error
+    return abs(contrast.difference) + sure < contrast.material
+
+
 def contradicts_proof(contrast: Contrast) -> bool:
     """Whether times speak against a proof that the launches are the same: a material difference, sure at 99 %.
 
@@ -82,7 +101,20 @@ def contradicts_proof(contrast: Contrast) -> bool:
     the error.
     """
     sure = upper_quantile(0.01, contrast.degrees_of_freedom) * contrast.standard_error
-    return abs(contrast.difference) >= max(contrast.material, sure)
+    compared, new = ([one.board for one in runs] for runs in (contrast.compared, contrast.new))
+    is_material = abs(contrast.difference) >= max(contrast.material, sure)
+    return is_material and not may_be_of_boards(contrast.difference, compared, new)
+
+
+def may_be_of_boards(difference: float, compared: Iterable[str], new: Iterable[str]) -> bool:
+    """Whether boards alone may explain a difference of the same launches, as none has runs of both kinds.
+
+    Args:
+        difference: of log time.
+        compared: the board of each run that is compared with.
+        new: the board of each new run.
+    """
+    return abs(difference) < math.log(BOARDS_DIFFER) and set(compared).isdisjoint(new)
 
 
 def is_beyond_doubt(contrast: Contrast, compared: int) -> bool:

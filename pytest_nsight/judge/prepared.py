@@ -18,7 +18,7 @@ from pytest_nsight.judge.environment_checks import explain_environment, is_distu
 from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import expected_spread
 from pytest_nsight.judge.structure import StructureFinding, compare_structure, count_shapes, launch_the_same
-from pytest_nsight.judge.subject_runs import MINIMUM_BASELINE_RUNS, SubjectRuns
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS, MINIMUM_BASELINE_RUNS, SubjectRuns
 from pytest_nsight.model.values import RunSummary
 
 _DEVICE_TIMES = ("kernel", "copy", "busy")
@@ -66,8 +66,9 @@ class PreparedSubject:
 
     @property
     def is_sufficient(self) -> bool:
-        """Whether enough runs are stored to judge a time."""
-        return len(self.compared) >= MINIMUM_BASELINE_RUNS
+        """Whether enough runs are stored, or made of the other tree, to judge a time."""
+        is_whole = self.given.against and not (self.stored_aside or self.new_aside)
+        return len(self.compared) >= (FIRST_PAIRS if is_whole else MINIMUM_BASELINE_RUNS)
 
     @property
     def is_repeated(self) -> bool:

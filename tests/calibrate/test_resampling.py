@@ -67,10 +67,10 @@ def test_alternating_runs_neighbour_each_other_and_neither_side_is_always_first(
         assert len(resample.sessions) == 1
 
 
-def test_a_paired_resample_begins_with_three_pairs_and_has_as_many_stored_as_new_runs() -> None:
+def test_a_paired_resample_begins_with_two_pairs_and_has_as_many_stored_as_new_runs() -> None:
     resample, beside_stored = draw(Situation.SAME_SESSION, 1)[0], draw(Situation.SAME_BOARD, 1)[0]
 
-    assert (resample.first_look, beside_stored.first_look) == (3, 1)
+    assert (resample.first_look, beside_stored.first_look) == (2, 1)
     assert [runs_compared(resample, fixed) for fixed in (3, 5)] == [(3, 3), (5, 5)]
     assert [runs_compared(beside_stored, fixed) for fixed in (3, 5)] == [(5, 3), (5, 5)]
 

@@ -26,7 +26,7 @@ from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.protocol.manifest_events import CaseWarning, PhaseReport
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 from tests.gate.processes import Machine, make_process
-from tests.judge.runs import make_runs, uses
+from tests.judge.runs import GPU, make_runs, uses
 
 CASES = tuple(Case(f"t.py::{name}") for name in "abcdefgh")
 IDS = tuple(case.id for case in CASES)
@@ -453,10 +453,12 @@ def test_a_claim_about_a_case_that_differs_is_timed_with_it() -> None:
     assert {IDS[0], IDS[1]} <= timed_by(machine)
 
 
-def conclude(times_ns: Mapping[str, float]) -> tuple[GateState, StoredRuns]:
+def conclude(times_ns: Mapping[str, float], *, board: str = GPU) -> tuple[GateState, StoredRuns]:
     """A state in which all cases are proven and these were timed, in five runs each."""
     summaries = tuple(
-        one for case, ns in times_ns.items() for one in make_runs(around(ns), "new", subject=Subject(case))
+        one
+        for case, ns in times_ns.items()
+        for one in make_runs(around(ns), "new", subject=Subject(case), board=board)
     )
     reports = dict.fromkeys(IDS, ({"outcome": "passed", "when": "call"},))
     state = GateState(
@@ -498,6 +500,30 @@ def test_an_audit_that_contradicts_keeps_its_verdict_and_is_loud() -> None:
     (_, loud) = describe_identities(state, timed)
     assert loud.startswith("IDENTITY AND TIME CONTRADICT EACH OTHER: ")
     assert "REGRESSION by time: a: kernel time" in loud
+
+
+@pytest.mark.parametrize("ns", [925.0, 1080.0])
+def test_on_a_board_that_has_stored_nothing_a_change_that_boards_explain_contradicts_nothing(ns: float) -> None:
+    state, known = conclude({IDS[0]: ns}, board="GPU-b")
+
+    timed = judge_state(state, known)
+
+    (first, *_) = join_proofs(state, known, timed)
+    assert first.kind is VerdictKind.IDENTICAL
+    (note,) = describe_identities(state, timed)
+    assert note.startswith("audit: 1 identical case timed all the same: 1 ")
+    assert note.endswith("; a change below 10 % may be of the boards: others have stored it")
+
+
+def test_on_a_board_that_has_stored_nothing_a_change_that_boards_do_not_explain_contradicts() -> None:
+    state, known = conclude({IDS[0]: 1300.0}, board="GPU-b")
+
+    timed = judge_state(state, known)
+
+    assert join_proofs(state, known, timed)[0].kind is VerdictKind.REGRESSION
+    (audit, loud) = describe_identities(state, timed)
+    assert "other boards" not in audit
+    assert loud.startswith("IDENTITY AND TIME CONTRADICT EACH OTHER: ")
 
 
 def test_a_claim_that_fails_in_the_audit_contradicts_nothing_and_fails_no_test() -> None:

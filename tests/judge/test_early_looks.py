@@ -1,4 +1,4 @@
-"""Which changes need no further runs: those beyond doubt, by far more than the last look asks."""
+"""What needs no further runs: a change beyond doubt, and what two pairs surely show to be equal."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from scipy import stats
 
 from pytest_nsight.judge.contrast import contrast
 from pytest_nsight.judge.judge import SubjectRuns
-from pytest_nsight.judge.looks import is_beyond_doubt
+from pytest_nsight.judge.looks import BOARDS_DIFFER, is_beyond_doubt, is_surely_equal
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
 from pytest_nsight.model.verdicts import VerdictKind
-from tests.judge.runs import GPU, judge, make_evidence, place, suspects
+from tests.judge.runs import GPU, SUBJECT, judge, make_evidence, place, suspects, uses
 
 MATERIAL = 0.02
 
@@ -60,10 +60,86 @@ def test_beyond_doubt_is_a_hundredth_of_the_error_probability_shared_by_all_that
 
 
 @pytest.mark.parametrize(
-    ("board", "change", "is_again"), [("GPU-b", 1.03, False), ("GPU-b", 1.2, True), (GPU, 1.03, True)]
+    ("board", "change", "is_again"),
+    [
+        ("GPU-b", 1.03, False),
+        ("GPU-b", 1 / 1.03, False),
+        ("GPU-b", 0.99 * BOARDS_DIFFER, False),
+        ("GPU-b", 1.01 * BOARDS_DIFFER, True),
+        (GPU, 1.03, True),
+    ],
 )
 def test_a_proof_is_contradicted_only_by_more_than_boards_differ(board: str, change: float, is_again: bool) -> None:
     """On a board that had stored nothing two audits at +0.8 and +1.1 % once made a check of 56 s take 133 s."""
     evidence = make_evidence(ratio=change, new=1, new_board=board)
 
     assert bool(suspects([evidence], proven={evidence.subject.case})) == is_again
+
+
+@pytest.mark.parametrize(
+    ("evidence", "is_again"),
+    [
+        pytest.param(paired(1.001, runs=2), False, id="equal"),
+        pytest.param(paired(1.019, runs=2), True, id="not surely below the band"),
+        pytest.param(paired(1.024, runs=2), True, id="beyond the band, below the margin"),
+        pytest.param(paired(1.001, runs=2, sd=0.01), True, id="noisy"),
+        pytest.param(paired(1.1, runs=2), True, id="slower"),
+        pytest.param(paired(1.001, runs=1), True, id="one pair"),
+    ],
+)
+def test_a_third_pair_is_for_what_two_do_not_surely_show_to_be_equal(evidence: SubjectRuns, is_again: bool) -> None:
+    assert bool(suspects([evidence])) == is_again
+
+
+def test_what_two_pairs_surely_show_to_be_equal_is_unchanged() -> None:
+    (verdict,) = judge([paired(1.001, runs=2)])
+
+    assert verdict.kind is VerdictKind.UNCHANGED
+    assert verdict.comparison is not None
+    assert (verdict.comparison.baseline_runs, verdict.comparison.new_runs) == (2, 2)
+
+
+def test_two_stored_runs_are_as_few_as_ever() -> None:
+    evidence = make_evidence(ratio=1.001, stored=2, new=2)
+
+    assert judge([evidence])[0].kind is VerdictKind.INCONCLUSIVE
+    assert suspects([evidence]) == ()
+
+
+def test_two_pairs_do_not_settle_launches_that_differ() -> None:
+    evidence = paired(1.001, runs=2)
+    other = replace(
+        evidence,
+        baseline=tuple(replace(run, shapes=uses("old")) for run in evidence.baseline),
+        new=tuple(replace(run, shapes=uses("new")) for run in evidence.new),
+    )
+
+    assert suspects([other]) == (SUBJECT,)
+
+
+def test_two_pairs_do_not_settle_a_case_that_lost_one_of_its_runs() -> None:
+    """A run whose rounds drift is set aside: one is left."""
+    evidence = paired(1.001, runs=2)
+    drifting = tuple(int(200_000 * (1 + 0.004 * at)) for at in range(100))
+    aside = replace(evidence, new=(evidence.new[0], replace(evidence.new[1], rounds={"kernel": drifting})))
+
+    assert suspects([aside]) == (SUBJECT,)
+    assert judge([aside])[0].kind is VerdictKind.INCONCLUSIVE
+
+
+def test_a_new_case_gets_no_third_pair_as_there_is_nothing_to_compare_it_with() -> None:
+    evidence = replace(paired(1.0, runs=2), baseline=(), absent="not in 1a2b3c4")
+
+    assert suspects([evidence]) == ()
+
+
+@pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
+def test_surely_equal_is_below_the_band_by_two_one_sided_tests_at_1_percent(share: float) -> None:
+    logs = np.array([0.0, 0.002])
+    before, after = place(logs), place(logs + share * MATERIAL)
+    noise = estimate_noise(before, after, replace(SHIPPED_PRIOR, degrees_of_freedom=1e-9), LONG_KERNELS)
+    found = replace(contrast(before, after, noise), is_paired=True)
+
+    for material in (MATERIAL, 2 * MATERIAL, 10 * MATERIAL):
+        p_value = stats.ttest_ind(logs + share * MATERIAL, logs + material, alternative="less").pvalue
+        assert is_surely_equal(replace(found, material=material)) == (p_value < 0.01)

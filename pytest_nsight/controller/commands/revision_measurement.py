@@ -31,7 +31,7 @@ from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
+from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_BASELINE_RUNS
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.identity import DEVICE_METRICS, Identity
 from pytest_nsight.model.values import Case, RunSummary, Subject
@@ -192,7 +192,9 @@ class RevisionMeasurement:
             started=self._started,
         )
         state = GateState(
-            SessionPlan((self._case,), runs=FIRST_PAIRS, is_judged=True, is_paired=True, reruns_inconclusive=True)
+            SessionPlan(
+                (self._case,), runs=MINIMUM_BASELINE_RUNS, is_judged=True, is_paired=True, reruns_inconclusive=True
+            )
         )
 
         def goes_on(latest: GateState) -> bool:
