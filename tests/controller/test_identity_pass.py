@@ -8,12 +8,14 @@ import random
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from pytest_nsight.controller.workers.followed_worker import FollowedWorker
 from pytest_nsight.controller.workers.identity_folders import read_identity_passes
-from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass
+from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass, _count_repeats
 from pytest_nsight.controller.workers.identity_shares import (
     PartQueue,
     count_processes,
@@ -24,6 +26,7 @@ from pytest_nsight.controller.workers.identity_shares import (
 )
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
+from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.identity import SHORT_OF_MEMORY, Identity, LaunchIdentity, make_identity
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
@@ -206,11 +209,16 @@ class Passes:
 
     def __init__(self, *deadly: str, slow: str = "") -> None:
         self._deadly, self._slow = deadly, slow
-        self.assigned: list[tuple[str, ...]] = []
+        self.rounds: list[list[tuple[str, ...]]] = []
+
+    @property
+    def assigned(self) -> list[tuple[str, ...]]:
+        return [cases for beside in self.rounds for cases in beside]
 
     def __call__(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
-        self.assigned += [assignment.cases for assignment in assignments]
-        return tuple(self._run(assignment.cases) for assignment in assignments)
+        self.rounds.append([assignment.cases for assignment in assignments])
+        found = [(assignment.tree, self._run(assignment.cases)) for assignment in assignments]
+        return tuple(replace(one, manifest=replace(one.manifest, tree=tree)) for tree, one in found)
 
     def _run(self, given: tuple[str, ...]) -> MeasuredProcess:
         ends = {*self._deadly, self._slow}
@@ -232,7 +240,7 @@ def identify(passes: Passes, *shares: str) -> tuple[set[str], list[tuple[str, tu
     """The cases that have an identity in the end, and the failures that are reported with the cases they cost."""
     whole = Assignment(tuple("".join(sorted("".join(shares)))), identifies=True)
     first = passes([Assignment(tuple(share), identifies=True) for share in shares])
-    found = identify_left(whole, first, passes, shares=len(shares))
+    found = identify_left([whole], first, passes, at_once=2)[""]
     failures = [(process.failure, process.cases) for process in found if process.failure]
     return {case for process in found for case in process.manifest.identities}, failures
 
@@ -252,10 +260,19 @@ def test_so_does_one_of_a_single_process() -> None:
 
 
 class OutOfMemory(Passes):
-    """Cases that run out of memory, which ends their process in order, unless they are alone in it."""
+    """Cases that run out of memory, which ends their process in order.
+
+    In a retry they have enough beside few processes: as many as `few`, with their own. `dies` ends its process.
+    """
+
+    def __init__(self, *deadly: str, few: int = 4, dies: str = "") -> None:
+        super().__init__(*deadly)
+        self._few, self._dies = few, dies
 
     def _run(self, given: tuple[str, ...]) -> MeasuredProcess:
-        if len(given) == 1:
+        if self._dies in given:
+            return Passes(self._dies)._run(given)
+        if len(self.rounds) > 1 and len(self.rounds[-1]) <= self._few:
             return Passes()._run(given)
         found = super()._run(given)
         if not found.cases:
@@ -267,6 +284,62 @@ class OutOfMemory(Passes):
 @pytest.mark.parametrize("shares", [("abc", "def"), ("bac", "edf")])
 def test_a_case_that_runs_out_of_memory_beside_others_is_identified_alone(shares: tuple[str, str]) -> None:
     assert identify(OutOfMemory("b", "e"), *shares) == (set("abcdef"), [])
+
+
+def test_what_ran_out_of_memory_and_what_was_not_begun_run_beside_one_another_two_at_once() -> None:
+    passes = OutOfMemory("b", "e", "h")
+
+    assert identify(passes, "abc", "def", "ghi") == (set("abcdefghi"), [])
+    assert passes.rounds[1:] == [[tuple("cfi"), ("b",)], [("e",), ("h",)]]
+
+
+def test_so_do_those_of_two_trees() -> None:
+    passes = OutOfMemory("b")
+    trees = [Assignment(tuple("abc"), identifies=True), Assignment(tuple("abc"), tree=OTHER_TREE, identifies=True)]
+    shares = [replace(tree, cases=cases) for tree in trees for cases in (tuple("ac"), tuple("b"))]
+
+    found = identify_left(trees, passes(shares), passes, at_once=2)
+
+    for processes in found.values():
+        assert {case for process in processes for case in process.manifest.identities} == set("abc")
+        assert not any(process.failure for process in processes)
+    assert passes.rounds[1:] == [[("b",), ("b",)]]
+
+
+def test_what_runs_out_of_memory_beside_few_others_again_is_identified_alone() -> None:
+    passes = OutOfMemory("b", "c", "e", few=1)
+
+    assert identify(passes, "abc", "def") == (set("abcdef"), [])
+    assert passes.rounds[1:] == [[("c", "f"), ("b",)], [("f",)], [("b",)], [("c",)], [("e",)]]
+
+
+def test_a_case_that_killed_its_process_runs_after_those_that_ran_out_of_memory_and_alone() -> None:
+    passes = OutOfMemory("b", "e", dies="h")
+
+    assert identify(passes, "abc", "def", "ghi") == (set("abcdefgi"), [("died at h", ("h",))])
+    assert passes.rounds[1:] == [[tuple("cfi"), ("b",)], [("e",)], [("h",)]]
+
+
+def test_what_one_takes_down_that_runs_beside_it_is_identified_alone() -> None:
+    class TakesAllDown(OutOfMemory):
+        def _run(self, given: tuple[str, ...]) -> MeasuredProcess:
+            beside = self.rounds[-1] if len(self.rounds) > 1 else []
+            return Passes(*given)._run(given) if len(beside) > 1 and ("b",) in beside else super()._run(given)
+
+    passes = TakesAllDown("b")
+
+    assert identify(passes, "abcd", "ef") == (set("abcdef"), [])
+    assert passes.rounds[1:] == [[tuple("cd"), ("b",)], [("d",)], [("b",)], [("c",)]]
+
+
+def test_on_a_device_that_always_fails_few_retries_follow() -> None:
+    passes = OutOfMemory(*"abcdefgh", few=0)
+
+    found, failures = identify(passes, "ab", "cd", "ef", "gh")
+
+    assert found == set()
+    assert [len(beside) for beside in passes.rounds[1:]] == [2, 1, 1, 1]
+    assert sorted({case for _, cases in failures for case in cases or ()}) == list("abcdefgh")
 
 
 def test_a_case_that_dies_beside_others_only_is_identified() -> None:
@@ -317,7 +390,7 @@ def test_an_interrupt_ends_all_further_processes() -> None:
     class Interrupted(Passes):
         def __call__(self, assignments: Sequence[Assignment]) -> tuple[MeasuredProcess, ...]:
             found = super().__call__(assignments)
-            return found if len(self.assigned) < 3 else (replace(found[0], end=ProcessEnd.INTERRUPTED),)
+            return found if len(self.assigned) < 3 else (replace(found[0], end=ProcessEnd.INTERRUPTED), *found[1:])
 
     passes = Interrupted("b", "e")
 
@@ -407,6 +480,9 @@ def test_a_case_that_a_later_process_has_found_is_that_ones() -> None:
     assert list_repeats([(found(a=place(1), b=SHORT), found(c=place(1), b=SHORT))], most=1) == [("c", "b")]
 
 
+NO_COLLECTOR: Any = None
+
+
 class NoStarter:
     """Starts nothing, and counts how often it is asked to."""
 
@@ -418,15 +494,84 @@ class NoStarter:
         raise CollectorError("too many processes")
 
 
+class Starter:
+    """Starts workers that only wait, and notes what they are to import."""
+
+    def __init__(self) -> None:
+        self.started: list[Any] = []
+
+    def __call__(self, tree: str) -> Any:
+        process = SimpleNamespace(poll=lambda: None)
+        worker = SimpleNamespace(tree=tree, process=process, modules=set())
+        worker.import_early = worker.modules.update
+        self.started.append(worker)
+        return worker
+
+
+def test_as_many_processes_get_ready_as_are_wanted_but_at_most_three_of_a_tree() -> None:
+    start = Starter()
+    spare = SpareWorkers(start, NO_COLLECTOR)
+
+    spare.get_ready({"": 1}, {"slow.module"})
+    spare.get_ready({"": 2}, set())
+    spare.get_ready({"": 17, OTHER_TREE: 1}, {"other.module"})
+
+    assert [worker.tree for worker in start.started] == ["", "", "", OTHER_TREE]
+    assert start.started[0].modules == {"slow.module", "other.module"}
+    taken = [spare.take(""), spare.take(OTHER_TREE), spare.take(""), spare.take("")]
+    assert taken == [start.started[place] for place in (0, 3, 1, 2)]
+
+    spare.get_ready({"": 17}, set())
+    fresh = spare.take("")
+
+    assert start.started[4:] == [fresh]
+
+
+def test_a_spare_process_that_has_died_is_not_taken() -> None:
+    start = Starter()
+    spare = SpareWorkers(start, NO_COLLECTOR)
+    spare.get_ready({"": 2}, set())
+    start.started[0].process.poll = lambda: 1
+
+    assert [spare.take(""), spare.take("")] == start.started[1:]
+
+
 def test_a_spare_process_that_cannot_be_started_is_not_tried_at_every_look() -> None:
     start = NoStarter()
-    collector: Any = None
-    spare = SpareWorkers(("", OTHER_TREE), start, collector)
+    spare = SpareWorkers(start, NO_COLLECTOR)
 
     for _ in range(3):
-        spare.get_ready({"slow.module"})
+        spare.get_ready({"": 1, OTHER_TREE: 1}, {"slow.module"})
     with pytest.raises(CollectorError, match="too many processes"):
         spare.take(OTHER_TREE)
     spare.close()
 
     assert start.asked == ["", OTHER_TREE]
+
+
+def follow(folder: Path, tail: str, *, runs: bool) -> FollowedWorker:
+    """A worker of the pass whose record ends with this event."""
+    folder.mkdir()
+    begin = ['{"event": "run", "pid": 1}', '{"event": "case", "case": "t.py::a"}', tail]
+    (folder / "manifest.jsonl").write_text("".join(f"{event}\n" for event in begin))
+    process = SimpleNamespace(poll=lambda: None if runs else 1)
+    running: Any = SimpleNamespace(folder=folder, run="session/001", process=process)
+    worker = FollowedWorker(running, 1, TimeLimits(60.0))
+    worker.advance()
+    return worker
+
+
+def test_as_many_are_wanted_as_identify_again_what_failed_processes_of_the_tree_left(tmp_path: Path) -> None:
+    ended, short = '{"event": "end", "code": 1}', '{"event": "identity", "identity": {"why_none": "%s"}}'
+    lost = '{"event": "process_failure", "case": "t.py::a", "text": "out of memory"}'
+    runs = follow(tmp_path / "runs", "", runs=True)
+    has_ended = follow(tmp_path / "ended", ended, runs=False)
+    is_unusable = follow(tmp_path / "unusable", lost, runs=True)
+    has_died = follow(tmp_path / "died", "", runs=False)
+    is_short = follow(tmp_path / "short", short % SHORT_OF_MEMORY, runs=True)
+
+    assert not _count_repeats([runs, has_ended], ["", OTHER_TREE])
+    assert _count_repeats([runs, is_unusable], ["", OTHER_TREE]) == {OTHER_TREE: 2}
+    assert _count_repeats([is_unusable, has_died, runs], ["", "", OTHER_TREE]) == {"": 3}
+    assert _count_repeats([is_short, runs], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 1}
+    assert _count_repeats([is_short, is_unusable], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 3}

@@ -235,6 +235,43 @@ def test_crowded(nsight):
     nsight(launch, 8)
 """
 
+FILLING_CASES = """
+import time
+
+EVENTS = os.environ["EVENTS"]
+is_pass = os.environ.get("PYTORCH_CUDA_ALLOC_CONF") == "expandable_segments:False" and "FULL" in os.environ
+
+def note(event):
+    if is_pass:
+        with open(EVENTS, "a") as file:
+            print(event, file=file)
+
+def wait_for(event, number):
+    deadline = time.monotonic() + 20
+    while is_pass and time.monotonic() < deadline:
+        with open(EVENTS) as file:
+            if file.read().splitlines().count(event) >= number:
+                return
+        time.sleep(0.05)
+    note(f"waited in vain for {number} {event}")
+
+note("import")
+
+@pytest.mark.nsight
+@pytest.mark.parametrize("n", range(8))
+def test_filling(nsight, n):
+    # One process takes 0, 3, 4 and 7, the other one 1, 2, 5 and 6.
+    note(f"case {n}")
+    if n == 0:
+        wait_for("import", 4)
+    if n == 2 and is_pass and open(EVENTS).read().count("case 2") == 1:
+        raise RuntimeError("CUDA out of memory")
+    if n in (2, 5):
+        wait_for("case 2", 2)
+        wait_for("case 5", 1)
+    nsight(launch, n)
+"""
+
 PART_CASES = """
 @pytest.mark.nsight
 def test_step(nsight):
@@ -459,6 +496,29 @@ def test_a_case_that_runs_out_of_memory_beside_others_costs_no_case_its_identity
     assert checked.code == pytest.ExitCode.OK
 
 
+@long
+def test_what_an_unusable_process_has_left_is_identified_in_two_that_get_ready_while_the_other_one_runs(
+    gate: Gate, pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    events = tmp_path / "events"
+    monkeypatch.setenv("EVENTS", str(events))
+    monkeypatch.setenv("SHARES", "1")
+    path = pytester.path / "test_case.py"
+    path.write_text(path.read_text() + FILLING_CASES)
+    gate("--nsight-save", "--nsight-runs=1", "-k", "filling")
+    monkeypatch.setenv("FULL", "1")
+
+    checked = gate("-k", "filling")
+
+    assert checked.identical == {f"test_filling[{n}]" for n in range(8)}, checked.said
+    ran = events.read_text().splitlines()
+    # Two of the pass, and two for what one of them leaves. The case that ran out of memory and the first that had
+    # not begun then wait for one another.
+    assert not [event for event in ran if "in vain" in event], ran
+    assert ran.count("import") == 4, ran
+    assert {event for event in ran if ran.count(event) == 2} == {"case 2"}, ran
+
+
 def commit_all(folder: Path) -> None:
     who = ("-c", "user.name=n", "-c", "user.email=e@example.org")
     for arguments in (("init", "-b", "main"), ("add", "--all"), ("commit", "-m", "a commit")):
@@ -509,7 +569,7 @@ def test_processes_that_wait_import_what_cases_of_the_pass_import(
     path.write_text(
         path.read_text().replace("slow_module\n    nsight(launch)", "slow_module\n    nsight(launch, 101)")
     )
-    touched = gate("--nsight-against=HEAD", "-k", "slow_import or waiting")
+    touched = gate("--nsight-against=HEAD", "--nsight-runs=3", "-k", "slow_import or waiting")
 
     assert touched.identical == {"test_waiting"}, touched.said
     ran = cases.read_text().splitlines()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -65,7 +66,7 @@ class IdentityPass:
         self._timed_next: Sequence[Assignment] = ()
         self._found: dict[str, tuple[MeasuredProcess, ...]] = {}
         self._collector = session.collector
-        self._spare = SpareWorkers((), self._start, session.collector)
+        self._spare = SpareWorkers(self._start, session.collector)
 
     @property
     def started(self) -> int:
@@ -85,7 +86,7 @@ class IdentityPass:
         if assignment.tree not in self._found:
             self._timed_next = [one for one in upcoming if not one.identifies]
             passes = [assignment, *(one for one in upcoming if one.identifies)]
-            self._spare = SpareWorkers([one.tree for one in passes], self._start, self._collector)
+            self._spare = SpareWorkers(self._start, self._collector)
             with contextlib.closing(self._spare):
                 self._found = self._identify_trees(passes)
         return self._found.pop(assignment.tree)
@@ -94,9 +95,8 @@ class IdentityPass:
         """The processes of each tree, and those that have tried again what others left open."""
         processes = self._identify_shared(passes)
         found = {one.tree: tuple(own for own in processes if own.manifest.tree == one.tree) for one in passes}
-        for one in passes:
-            if not is_interrupted(chain.from_iterable(found.values())):
-                found[one.tree] = identify_left(one, found[one.tree], self._identify, shares=len(processes))
+        if not is_interrupted(processes):
+            found = identify_left(passes, processes, self._identify, at_once=_REPEATED_AT_ONCE)
         repeats = list_repeats(list(found.values()), most=len(processes) // len(passes))
         while repeats and not is_interrupted(chain.from_iterable(found.values())):
             batch, repeats = repeats[:_REPEATED_AT_ONCE], repeats[_REPEATED_AT_ONCE:]
@@ -173,8 +173,8 @@ class IdentityPass:
                 self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
                 imported = [found for one in workers for found in one.tail.late_imports]
                 self._get_ready(self._timed_next, imported)
-                if any(one.tail.is_short_of_memory for one in workers):
-                    self._spare.get_ready({found.module for found in imported})
+                if wanted := _count_repeats(workers, [one.tree for one in running]):
+                    self._spare.get_ready(wanted, {found.module for found in imported})
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
             for one in workers:
@@ -216,6 +216,28 @@ def _answer(workers: Sequence[FollowedWorker], running: Sequence[PrewarmedWorker
         elif worker.answers < worker.tail.questions and (part := queue.take(at, worker.answers + 1)) is not None:
             worker.answers += 1
             running[at].extend(part)
+
+
+def _count_repeats(workers: Sequence[FollowedWorker], trees: Sequence[str]) -> Counter[str]:
+    """Tree -> processes that identify some of its cases again, as far as that is known while others run.
+
+    Args:
+        workers: of the pass.
+        trees: that of each worker.
+    """
+    failed = Counter(tree for worker, tree in zip(workers, trees, strict=True) if _has_failed(worker))
+    # The case that each of them failed at, and all that they had not begun.
+    wanted = failed + Counter(failed.keys())
+    is_short = any(one.tail.is_short_of_memory for one in workers)
+    return wanted + Counter(set(trees) if is_short else ())
+
+
+def _has_failed(worker: FollowedWorker) -> bool:
+    """Whether a case has left it unusable, or it has died."""
+    if worker.is_running:
+        return worker.tail.is_unusable
+    worker.advance()
+    return worker.tail.is_unusable or worker.tail.exit_code is None
 
 
 def _list_given(assignments: Sequence[Assignment], queue: PartQueue | None) -> list[Assignment]:

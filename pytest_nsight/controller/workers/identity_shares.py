@@ -113,60 +113,124 @@ class PartQueue:
 
 
 def identify_left(
-    assignment: Assignment,
+    passes: Sequence[Assignment],
     processes: Sequence[MeasuredProcess],
     identify: Callable[[Sequence[Assignment]], tuple[MeasuredProcess, ...]],
     *,
-    shares: int,
-) -> tuple[MeasuredProcess, ...]:
-    """The processes of a tree, and the retries of cases that failed processes left unidentified.
+    at_once: int,
+) -> dict[str, tuple[MeasuredProcess, ...]]:
+    """Tree -> its processes, and the retries of cases that failed processes left unidentified.
 
-    A case that ran when its process died, or was left unusable, comes after all others and alone, so that it costs
-    no other case its identity. One that took too long is not tried again, nor is one that was the first of a
-    process which died.
-
-    Args:
-        assignment: the cases of the tree.
-        processes: that were to identify them.
-        identify: runs processes; `cases` of one that failed are those that it has not identified.
-        shares: how many processes ran side by side. A device may allow only one, or have memory for only one.
-    """
-    found: list[MeasuredProcess] = []
-    left: set[str] = set()
-    suspects: set[str] = set()
-    fresh, in_vain = tuple(processes), 0
-    may_start = shares > 1
-    while True:
-        for process in fresh:
-            kept, again, suspect = _sort_out(process, may_start=may_start)
-            found.append(kept)
-            left |= again
-            suspects |= suspect
-        if is_interrupted(found) or not (left or suspects):
-            return tuple(found)
-        if in_vain == _MOST_IN_VAIN:
-            return (*found, replace(fresh[-1], cases=_in_order(assignment, left | suspects)))
-        chosen = left or set(_in_order(assignment, suspects)[:1])
-        left, suspects, may_start = set(), suspects - chosen, False
-        fresh = identify([replace(assignment, cases=_in_order(assignment, chosen))])
-        in_vain = 0 if any(process.manifest.identities for process in fresh) else in_vain + 1
-
-
-def _sort_out(process: MeasuredProcess, *, may_start: bool) -> tuple[MeasuredProcess, set[str], set[str]]:
-    """The record to keep, the cases to retry, and the case to retry alone.
+    What such processes had not begun comes first. So does each case after which a process said that it was
+    unusable, as one does that runs out of memory beside many others: it has a process of its own, and a few
+    processes run beside one another. Whatever fails there is tried again alone. A case that ran when its process
+    died comes last and alone, so that it costs no other case its identity. One that took too long is not tried
+    again, nor is one that was the first of a process which died in the pass or alone.
 
     Args:
-        process: of the pass.
-        may_start: whether a process that failed before its first case may succeed if it runs alone.
+        passes: the cases of each tree.
+        processes: that were to identify them, beside one another. A device may allow only one, or have memory for
+            only one.
+        identify: runs processes, beside one another; `cases` of one that failed are those that it has not
+            identified.
+        at_once: retries of each tree that run beside one another, at most.
     """
-    left, running = set(process.cases or ()), _find_running(process)
-    if process.end is not ProcessEnd.FAILED or not (running or may_start):
-        return process, set(), set()
-    # Beside others a case may run out of memory that it has alone.
-    may_try_alone = may_start and process.manifest.process_failure is not None
-    if process.overdue or (process.manifest.started == (running,) and not may_try_alone):
-        return replace(process, cases=(running,)), left - {running}, set()
-    return replace(process, failure=""), left - {running}, {running} & left
+    trees = [_Retries(one, processes, at_once) for one in passes]
+    fresh: tuple[MeasuredProcess, ...] = ()
+    while not is_interrupted(fresh):
+        beside = [one for tree in trees for one in tree.list_beside()]
+        alone = [one for tree in trees for one in tree.list_alone()][:1]
+        batch = beside if len(beside) > 1 else alone
+        if not batch:
+            break
+        fresh = identify(batch)
+        for tree in trees:
+            tree.add(batch, fresh)
+    return {tree.name: tuple(tree.found) for tree in trees}
+
+
+class _Retries:
+    """What failed processes of a tree have left unidentified.
+
+    Attributes:
+        name: of the tree.
+        found: the records to keep.
+    """
+
+    def __init__(self, assignment: Assignment, processes: Sequence[MeasuredProcess], at_once: int) -> None:
+        self.name = assignment.tree
+        self.found: list[MeasuredProcess] = []
+        self._assignment = assignment
+        self._left: set[str] = set()
+        self._suspects: set[str] = set()
+        self._in_vain = 0
+        own = [process for process in processes if process.manifest.tree == self.name]
+        is_shared = len(processes) > 1
+        for process in own:
+            lost = process.manifest.process_failure
+            self._sort_out(process, may_start=is_shared, may_try_alone=is_shared and lost is not None)
+        reported = {process.manifest.process_failure.case for process in own if process.manifest.process_failure}
+        parts = [self._left, *({case} for case in self._in_order(self._suspects & reported))]
+        self._beside = [self._assign(part) for part in parts if part]
+        self._at_once = min(at_once, len(own))
+
+    def list_beside(self) -> list[Assignment]:
+        """What may run next beside other retries."""
+        return self._beside[: self._at_once]
+
+    def list_alone(self) -> list[Assignment]:
+        """What runs next if nothing runs beside it; at most one."""
+        chosen = self._left or self._in_order(self._suspects)[:1]
+        return [self._assign(chosen)] if chosen else []
+
+    def add(self, batch: Sequence[Assignment], fresh: Sequence[MeasuredProcess]) -> None:
+        """Takes in what has run beside one another, of any tree.
+
+        Args:
+            batch: what was assigned.
+            fresh: its processes, in the same order.
+        """
+        own = [(one, process) for one, process in zip(batch, fresh, strict=True) if one.tree == self.name]
+        if not own:
+            return
+        was_beside = len(batch) > 1
+        for one, process in own:
+            self._left -= {*one.cases}
+            self._suspects -= {*one.cases}
+            # Others may have taken it down.
+            self._sort_out(process, may_start=was_beside, may_try_alone=was_beside)
+        is_in_vain = not any(process.manifest.identities for _, process in own)
+        # What fails beside others says little of the device, but shows that they are too many.
+        self._beside = [] if is_in_vain or not was_beside else self._beside[len(own) :]
+        self._in_vain = self._in_vain + (not was_beside) if is_in_vain else 0
+        if self._in_vain == _MOST_IN_VAIN and (self._left or self._suspects):
+            self.found.append(replace(fresh[-1], cases=self._in_order(self._left | self._suspects)))
+            self._left, self._suspects = set(), set()
+
+    def _sort_out(self, process: MeasuredProcess, *, may_start: bool, may_try_alone: bool) -> None:
+        """Keeps its record, the cases to retry, and the case to retry alone.
+
+        Args:
+            process: has ended.
+            may_start: whether one that failed before its first case may succeed if it runs alone.
+            may_try_alone: whether its first case may have failed because of others.
+        """
+        left, running = set(process.cases or ()), _find_running(process)
+        if process.end is not ProcessEnd.FAILED or not (running or may_start):
+            self.found.append(process)
+            return
+        self._left |= left - {running}
+        if process.overdue or (process.manifest.started == (running,) and not may_try_alone):
+            self.found.append(replace(process, cases=(running,)))
+            return
+        self._suspects |= {running} & left
+        self.found.append(replace(process, failure=""))
+
+    def _assign(self, cases: Collection[str]) -> Assignment:
+        return replace(self._assignment, cases=self._in_order(cases))
+
+    def _in_order(self, cases: Collection[str]) -> Cases:
+        return tuple(case for case in self._assignment.cases if case in cases)
 
 
 def list_repeats(trees: Sequence[Sequence[MeasuredProcess]], most: int) -> list[Cases]:
@@ -207,10 +271,6 @@ def _list_cases_before(processes: Iterable[MeasuredProcess]) -> dict[str, Cases]
 
 def _join_identities(processes: Iterable[MeasuredProcess]) -> dict[str, Identity]:
     return {case: found for process in processes for case, found in process.manifest.identities.items()}
-
-
-def _in_order(assignment: Assignment, cases: Collection[str]) -> tuple[str, ...]:
-    return tuple(case for case in assignment.cases if case in cases)
 
 
 def is_interrupted(processes: Iterable[MeasuredProcess]) -> bool:

@@ -129,6 +129,7 @@ class Tail:
         exit_code: of the worker's pytest, None before its end.
         late_imports: of cases of an identity pass.
         is_short_of_memory: whether a case of an identity pass has no identity because memory was short.
+        is_unusable: whether a case has left the worker's process unusable.
         questions: how often it has asked for more cases.
     """
 
@@ -139,6 +140,7 @@ class Tail:
         self.exit_code: int | None = None
         self.late_imports: list[LateImport] = []
         self.is_short_of_memory = False
+        self.is_unusable = False
         self.questions = 0
 
     def advance(self, progress: Progress) -> Progress:
@@ -175,6 +177,8 @@ class Tail:
             self.late_imports.append(LateImport(event["module"], case))
         elif name == "identity":
             self.is_short_of_memory |= event["identity"].get("why_none") == SHORT_OF_MEMORY
+        elif name == "process_failure":
+            self.is_unusable = True
         elif name == "wants_cases":
             self.questions += 1
 

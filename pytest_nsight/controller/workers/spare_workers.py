@@ -3,55 +3,68 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Collection, Mapping
 
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.model.errors import CollectorError
 
+_MOST_FOR_TREE = 3
+
 
 class SpareWorkers:
-    """At most one for each tree."""
+    """At most three for each tree."""
 
-    def __init__(self, trees: Iterable[str], start: Callable[[str], PrewarmedWorker], collector: Collector) -> None:
+    def __init__(self, start: Callable[[str], PrewarmedWorker], collector: Collector) -> None:
         """Starts none yet.
 
         Args:
-            trees: to have one for.
             start: starts a worker on a tree.
             collector: what tidies up after one that is not wanted.
         """
-        self._missing = set(trees)
         self._start = start
         self._collector = collector
-        self._waiting: dict[str, PrewarmedWorker] = {}
+        self._tried: Counter[str] = Counter()
+        self._waiting: list[PrewarmedWorker] = []
 
-    def get_ready(self, modules: Collection[str]) -> None:
-        """Starts those that are missing, once, and has them import these modules while they wait."""
-        missing, self._missing = self._missing, set()
+    def get_ready(self, wanted: Mapping[str, int], modules: Collection[str]) -> None:
+        """Starts those that are missing, each one once, and has all import these modules while they wait.
+
+        Args:
+            wanted: how many of each tree, with those that were started before.
+            modules: that their cases need.
+        """
+        missing = [
+            tree
+            for tree, number in sorted(wanted.items())
+            for _ in range(min(number, _MOST_FOR_TREE) - self._tried[tree])
+        ]
+        self._tried.update(missing)
         # One that cannot be started is started when it is wanted, and then says what is wrong.
         with contextlib.suppress(CollectorError):
-            for tree in sorted(missing):
-                self._waiting[tree] = self._start(tree)
-        for worker in self._waiting.values():
+            for tree in missing:
+                self._waiting.append(self._start(tree))
+        for worker in self._waiting:
             worker.import_early(modules)
 
     def take(self, tree: str) -> PrewarmedWorker:
-        """The tree's worker if there is one that still waits, else a new one.
+        """A worker of the tree that still waits if there is one, else a new one.
 
         Raises:
             CollectorError: it cannot be started.
         """
-        worker = self._waiting.get(tree)
-        if worker is None or worker.process.poll() is not None:
+        there = (one for one in self._waiting if one.tree == tree and one.process.poll() is None)
+        if (worker := next(there, None)) is None:
             return self._start(tree)
-        return self._waiting.pop(tree)
+        self._waiting.remove(worker)
+        return worker
 
     def close(self) -> None:
         """Ends those that nobody has taken."""
-        waiting, self._waiting = self._waiting, {}
+        waiting, self._waiting = self._waiting, []
         with contextlib.ExitStack() as stack:
-            for worker in waiting.values():
+            for worker in waiting:
                 # All at once, so that they end side by side. Each one is called off, even if an earlier one raises.
                 worker.pipe.close()
                 stack.callback(worker.call_off, self._collector)
