@@ -152,7 +152,7 @@ def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
     """Whether canaries are measured, too.
 
     They correct nothing if two trees are compared on one board. But they show the board's limits and the noise of a
-    run, about which the few differing cases say too little. The first look is enough for that.
+    run, about which the few differing cases say too little. The first pairs are enough for that.
     """
     return not state.plan.is_paired or (run <= MINIMUM_BASELINE_RUNS and not _is_paired_audit(state, cases))
 

@@ -26,7 +26,7 @@ AUDITED = 3
 """Least number of identical cases that a session times if it has that many: every session tests the claim."""
 
 _CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT)
-_MAY_BE_OF_BOARDS = f"a change below {percent(BOARDS_DIFFER - 1, signed=False)} may be of the boards"
+_MAY_BE_OF_BOARDS = f"a change below {percent(BOARDS_DIFFER, signed=False)} may be of the boards"
 _UNIDENTIFIED_ARE_TIMED = "nothing is wrong: such cases are timed"
 
 
@@ -149,10 +149,16 @@ def _may_be_of_boards(verdict: Verdict) -> bool:
     return may_be_of_boards(basis.difference, compared, [run.board for run in basis.runs if run.is_new])
 
 
+def _is_left_to_boards(verdict: Verdict) -> bool:
+    """Whether its time would speak against the proof if it were of one board."""
+    basis = verdict.comparison.basis if verdict.comparison is not None else None
+    return basis is not None and abs(basis.difference) >= basis.material and _may_be_of_boards(verdict)
+
+
 def _join_part(verdict: Verdict, proof: str) -> Verdict:
     if not proof or verdict.kind is VerdictKind.STRUCTURE:
         return verdict
-    if verdict.kind in _CONTRADICTING:
+    if _contradicts(verdict):
         return replace(verdict, sentence=f"{verdict.sentence}; {proof}: what else a round does has changed")
     found = verdict.comparison
     change = "" if found is None else f": {percent(found.ratio - 1, error=found.half_width)}"
@@ -174,7 +180,7 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
         seen = ", ".join(f"{times} {kind}" for kind, times in kinds.items())
         notes.append(
             f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}{_say_changes(audit)}"
-            + (f"; {_MAY_BE_OF_BOARDS}: others have stored it" if any(map(_may_be_of_boards, audit)) else "")
+            + (f"; {_MAY_BE_OF_BOARDS}: others have stored it" if any(map(_is_left_to_boards, audit)) else "")
         )
     notes += [
         f"IDENTITY AND TIME CONTRADICT EACH OTHER: {_prove(state, one.subject.case)}, but {one.kind.value} "

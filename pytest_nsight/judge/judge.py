@@ -15,7 +15,7 @@ from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, is_surely_equal, may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
-from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_BASELINE_RUNS, MINIMUM_NEW_RUNS, SubjectRuns
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
 from pytest_nsight.judge.subject_verdict import Significance, decide
 from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import Verdict
@@ -50,7 +50,7 @@ def suspects(
 
     A subject that has new runs, but not yet the most, needs fresh ones in these cases:
 
-    - It has two runs of each of two trees, and these are not surely equal.
+    - It has two runs of this one of two trees, and both trees are not surely equal.
     - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
     - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
     - All its runs so far drift or were disturbed by other programs.
@@ -107,7 +107,7 @@ def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str]) -> 
 def _is_suspect(
     subject: PreparedSubject, contrast: Contrast | None, compared: int, *, settle: bool, is_proven: bool
 ) -> bool:
-    if not is_proven and _is_paired_early(subject.given):
+    if not is_proven and _is_at_first_pairs(subject.given):
         is_equal = subject.is_judgeable and contrast is not None and is_surely_equal(contrast)
         return not (is_equal and subject.keeps_structure)
     if subject.loses_structure:
@@ -126,8 +126,8 @@ def _is_suspect(
     )
 
 
-def _is_paired_early(given: SubjectRuns) -> bool:
-    return bool(given.against and given.baseline and given.is_comparable) and len(given.new) < MINIMUM_BASELINE_RUNS
+def _is_at_first_pairs(given: SubjectRuns) -> bool:
+    return bool(given.against and given.baseline and given.is_comparable) and len(given.new) == FIRST_PAIRS
 
 
 def judge(

@@ -17,8 +17,8 @@ from pytest_nsight.model.values import KEPT_RUNS
 FALSE_DISCOVERY_RATE = 0.005
 """The chance, over all subjects of a session without changes, that any fails; and that any improves."""
 
-BOARDS_DIFFER = 1.1
-"""Factor between two boards of a model below which the boards may be the cause though the launches are the same.
+BOARDS_DIFFER = 0.1
+"""Change, as a ratio, below which the boards may be the cause: two of a model, and the same launches.
 
 The spread of boards (noise.py) is that of most kernels. One of 93 us was 2.5 % faster on an H100 of another part
 number, at a spread of 0.6 %, and one of 5 us 4.2 % slower (docs/decisions/0033). Nothing but runs of that very
@@ -114,7 +114,7 @@ def may_be_of_boards(difference: float, compared: Iterable[str], new: Iterable[s
         compared: the board of each run that is compared with.
         new: the board of each new run.
     """
-    return abs(difference) < math.log(BOARDS_DIFFER) and set(compared).isdisjoint(new)
+    return abs(math.expm1(difference)) < BOARDS_DIFFER and set(compared).isdisjoint(new)
 
 
 def is_beyond_doubt(contrast: Contrast, compared: int) -> bool:

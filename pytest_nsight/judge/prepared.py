@@ -67,8 +67,14 @@ class PreparedSubject:
     @property
     def is_sufficient(self) -> bool:
         """Whether enough runs are stored, or made of the other tree, to judge a time."""
-        is_whole = self.given.against and not (self.stored_aside or self.new_aside)
-        return len(self.compared) >= (FIRST_PAIRS if is_whole else MINIMUM_BASELINE_RUNS)
+        return len(self.compared) >= MINIMUM_BASELINE_RUNS or self._has_two_sound_pairs
+
+    @property
+    def _has_two_sound_pairs(self) -> bool:
+        """Whether there are two runs of each of two trees, and all of them count."""
+        sides = (self.given.baseline, self.given.new, self.compared, self.new)
+        is_sound = not any(is_disturbed(run) for run in (*self.given.baseline, *self.given.new))
+        return bool(self.given.against) and {len(side) for side in sides} == {FIRST_PAIRS} and is_sound
 
     @property
     def is_repeated(self) -> bool:

@@ -12,6 +12,7 @@ from pytest_nsight.judge.contrast import contrast
 from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.looks import BOARDS_DIFFER, is_beyond_doubt, is_surely_equal
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
+from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import GPU, SUBJECT, judge, make_evidence, place, suspects, uses
 
@@ -64,8 +65,10 @@ def test_beyond_doubt_is_a_hundredth_of_the_error_probability_shared_by_all_that
     [
         ("GPU-b", 1.03, False),
         ("GPU-b", 1 / 1.03, False),
-        ("GPU-b", 0.99 * BOARDS_DIFFER, False),
-        ("GPU-b", 1.01 * BOARDS_DIFFER, True),
+        ("GPU-b", 1 + 0.97 * BOARDS_DIFFER, False),
+        ("GPU-b", 1 + 1.03 * BOARDS_DIFFER, True),
+        ("GPU-b", 1 - 0.97 * BOARDS_DIFFER, False),
+        ("GPU-b", 1 - 1.03 * BOARDS_DIFFER, True),
         (GPU, 1.03, True),
     ],
 )
@@ -84,7 +87,7 @@ def test_a_proof_is_contradicted_only_by_more_than_boards_differ(board: str, cha
         pytest.param(paired(1.024, runs=2), True, id="beyond the band, below the margin"),
         pytest.param(paired(1.001, runs=2, sd=0.01), True, id="noisy"),
         pytest.param(paired(1.1, runs=2), True, id="slower"),
-        pytest.param(paired(1.001, runs=1), True, id="one pair"),
+        pytest.param(paired(1.001, runs=1), False, id="a part of the first round only"),
     ],
 )
 def test_a_third_pair_is_for_what_two_do_not_surely_show_to_be_equal(evidence: SubjectRuns, is_again: bool) -> None:
@@ -125,6 +128,44 @@ def test_two_pairs_do_not_settle_a_case_that_lost_one_of_its_runs() -> None:
 
     assert suspects([aside]) == (SUBJECT,)
     assert judge([aside])[0].kind is VerdictKind.INCONCLUSIVE
+
+
+def without_time(run: RunSummary) -> RunSummary:
+    return replace(run, rounds={"kernel": (0,) * 12})
+
+
+FLAKY_SLOWER, FLAKY_FASTER, THREE, TWO = paired(1.1, 5), paired(0.9, 9), paired(1.001, 3), paired(1.001, 2)
+
+
+@pytest.mark.parametrize(
+    "evidence",
+    [
+        pytest.param(replace(FLAKY_SLOWER, baseline=FLAKY_SLOWER.baseline[:2]), id="fails there from the third on"),
+        pytest.param(replace(FLAKY_FASTER, baseline=FLAKY_FASTER.baseline[:2]), id="the same, faster"),
+        pytest.param(replace(TWO, new=TWO.new[:1]), id="one new run"),
+        pytest.param(
+            replace(THREE, baseline=(*THREE.baseline[:2], without_time(THREE.baseline[2]))),
+            id="one had no time there",
+        ),
+        pytest.param(replace(TWO, new=(TWO.new[0], without_time(TWO.new[1]))), id="one has no time here"),
+    ],
+)
+def test_only_two_whole_pairs_take_the_place_of_three_runs(evidence: SubjectRuns) -> None:
+    assert judge([evidence])[0].kind is VerdictKind.INCONCLUSIVE
+
+
+@pytest.mark.parametrize("side", ["new", "baseline"])
+def test_what_other_programs_have_disturbed_ends_at_no_first_look(side: str) -> None:
+    evidence = paired(1.001, runs=2)
+    runs = tuple(
+        replace(run, board="cpu-x", clocks=replace(run.clocks, processor_lost=0.8))
+        for run in getattr(evidence, side)
+    )
+    other = "baseline" if side == "new" else "new"
+    quiet = tuple(replace(run, board="cpu-x") for run in getattr(evidence, other))
+    disturbed = replace(evidence, policy=Policy(band=0.5), **{side: runs, other: quiet})
+
+    assert suspects([disturbed]) == (SUBJECT,)
 
 
 def test_a_new_case_gets_no_third_pair_as_there_is_nothing_to_compare_it_with() -> None:
