@@ -145,7 +145,7 @@ FLAKY_SLOWER, FLAKY_FASTER, THREE, TWO = paired(1.1, 5), paired(0.9, 9), paired(
         pytest.param(replace(TWO, new=TWO.new[:1]), id="one new run"),
         pytest.param(
             replace(THREE, baseline=(*THREE.baseline[:2], without_time(THREE.baseline[2]))),
-            id="one had no time there",
+            id="one has no time there",
         ),
         pytest.param(replace(TWO, new=(TWO.new[0], without_time(TWO.new[1]))), id="one has no time here"),
     ],
