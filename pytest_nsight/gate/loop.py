@@ -16,7 +16,7 @@ from pytest_nsight.gate.judging import find_suspects
 from pytest_nsight.gate.proofs import choose_timed, prove_identical
 from pytest_nsight.gate.state import GateState, PlannedProcess, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_BASELINE_RUNS
+from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment
 from pytest_nsight.trace.process_record import MeasuredProcess
 
@@ -154,7 +154,7 @@ def _needs_canaries(state: GateState, cases: Sequence[str], run: int) -> bool:
     They correct nothing if two trees are compared on one board. But they show the board's limits and the noise of a
     run, about which the few differing cases say too little. The first pairs are enough for that.
     """
-    return not state.plan.is_paired or (run <= MINIMUM_BASELINE_RUNS and not _is_paired_audit(state, cases))
+    return not state.plan.is_paired or (run <= FIRST_PAIRS and not _is_paired_audit(state, cases))
 
 
 def _is_paired_audit(state: GateState, cases: Sequence[str]) -> bool:

@@ -12,7 +12,7 @@ from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.claims import ClaimState, check_claims, find_partner
 from pytest_nsight.judge.compare_times import build_panel, compare_times, learn_prior
 from pytest_nsight.judge.contrast import Contrast
-from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, is_surely_equal, may_differ, may_settle
+from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, is_within_band, may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
@@ -50,7 +50,7 @@ def suspects(
 
     A subject that has new runs, but not yet the most, needs fresh ones in these cases:
 
-    - It has two runs of this one of two trees, and both trees are not surely equal.
+    - It has two runs of this one of two trees, and these do not show its change to be within the band.
     - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
     - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
     - All its runs so far drift or were disturbed by other programs.
@@ -108,7 +108,7 @@ def _is_suspect(
     subject: PreparedSubject, contrast: Contrast | None, compared: int, *, settle: bool, is_proven: bool
 ) -> bool:
     if not is_proven and _is_at_first_pairs(subject.given):
-        is_equal = subject.is_judgeable and contrast is not None and is_surely_equal(contrast)
+        is_equal = subject.is_judgeable and contrast is not None and is_within_band(contrast)
         return not (is_equal and subject.keeps_structure)
     if subject.loses_structure:
         return subject.structure.is_retiled

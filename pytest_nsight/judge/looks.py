@@ -84,14 +84,14 @@ def may_differ(contrast: Contrast, *, slower: bool) -> bool:
     return upper_tail(best / last_error, contrast.degrees_with(last)) <= FALSE_DISCOVERY_RATE
 
 
-def is_surely_equal(contrast: Contrast) -> bool:
-    """Whether the difference is below the material one, sure at 99 % on either side: no third pair is needed.
+def is_within_band(contrast: Contrast) -> bool:
+    """Whether the 90 % interval lies within the material difference on either side: no third pair is needed.
 
-    UNCHANGED asks for 95 %, and for the wider margin. What lies between the band and the margin is no loss to clear
-    early, but further pairs may still find it to be a regression.
+    UNCHANGED asks for the wider margin. What lies between the band and the margin is no loss to clear early, but
+    further pairs may still find it to be a regression.
     """
-    sure = upper_quantile(0.01, contrast.degrees_of_freedom) * contrast.standard_error
-    return abs(contrast.difference) + sure < contrast.material
+    low, high = contrast.interval
+    return -contrast.material < low and high < contrast.material
 
 
 def contradicts_proof(contrast: Contrast) -> bool:

@@ -19,8 +19,8 @@ MINIMUM_BASELINE_RUNS = 3
 """With fewer stored runs the gate knows too little about a case's noise to fail or clear it by its time."""
 
 FIRST_PAIRS = 2
-"""Runs of each of two trees before the first look. That look ends a subject only where it is surely equal; any
-other one that can be compared gets a third pair first."""
+"""Runs of each of two trees before the first look. That look ends a subject only where its change is within the
+band; any other one that can be compared gets a third pair first."""
 
 MINIMUM_NEW_RUNS = 5
 """A regression must be seen in this many fresh processes; in 9 if it is not beyond doubt after these."""

@@ -373,9 +373,9 @@ def test_of_two_trees_both_are_identified_and_only_what_differs_is_timed_in_both
 
 @pytest.mark.parametrize(
     ("there", "canaries"),
-    [(SAME, [False, False]), ({**SAME, IDS[1]: launching("old")}, [True] * 6)],
+    [(SAME, [False, False]), ({**SAME, IDS[1]: launching("old")}, [True] * 4 + [False] * 2)],
 )
-def test_of_two_trees_the_first_look_has_canaries_and_an_audit_none(
+def test_of_two_trees_the_first_two_pairs_have_canaries_and_an_audit_none(
     there: Mapping[str, Identity], canaries: list[bool]
 ) -> None:
     machine = IdentifyingMachine(SAME, there)

@@ -1,4 +1,4 @@
-"""What needs no further runs: a change beyond doubt, and what two pairs surely show to be equal."""
+"""What needs no further runs: a change beyond doubt, and what two pairs show to be within the band."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from scipy import stats
 
 from pytest_nsight.judge.contrast import contrast
 from pytest_nsight.judge.judge import SubjectRuns
-from pytest_nsight.judge.looks import BOARDS_DIFFER, is_beyond_doubt, is_surely_equal
+from pytest_nsight.judge.looks import BOARDS_DIFFER, is_beyond_doubt, is_within_band
 from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, estimate_noise
 from pytest_nsight.model.values import Policy, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
@@ -83,18 +83,20 @@ def test_a_proof_is_contradicted_only_by_more_than_boards_differ(board: str, cha
     ("evidence", "is_again"),
     [
         pytest.param(paired(1.001, runs=2), False, id="equal"),
-        pytest.param(paired(1.019, runs=2), True, id="not surely below the band"),
+        pytest.param(paired(1.019, runs=2), True, id="perhaps beyond the band"),
         pytest.param(paired(1.024, runs=2), True, id="beyond the band, below the margin"),
-        pytest.param(paired(1.001, runs=2, sd=0.01), True, id="noisy"),
+        pytest.param(paired(1.001, runs=2, sd=0.03), True, id="noisy"),
         pytest.param(paired(1.1, runs=2), True, id="slower"),
         pytest.param(paired(1.001, runs=1), False, id="a part of the first round only"),
     ],
 )
-def test_a_third_pair_is_for_what_two_do_not_surely_show_to_be_equal(evidence: SubjectRuns, is_again: bool) -> None:
+def test_a_third_pair_is_for_what_two_do_not_show_to_be_within_the_band(
+    evidence: SubjectRuns, is_again: bool
+) -> None:
     assert bool(suspects([evidence])) == is_again
 
 
-def test_what_two_pairs_surely_show_to_be_equal_is_unchanged() -> None:
+def test_what_two_pairs_show_to_be_within_the_band_is_unchanged() -> None:
     (verdict,) = judge([paired(1.001, runs=2)])
 
     assert verdict.kind is VerdictKind.UNCHANGED
@@ -175,7 +177,7 @@ def test_a_new_case_gets_no_third_pair_as_there_is_nothing_to_compare_it_with() 
 
 
 @pytest.mark.parametrize("share", [0.2, 0.4, 0.6, 0.8, 0.95])
-def test_surely_equal_is_below_the_band_by_two_one_sided_tests_at_1_percent(share: float) -> None:
+def test_within_the_band_is_shown_by_two_one_sided_tests_at_5_percent(share: float) -> None:
     logs = np.array([0.0, 0.002])
     before, after = place(logs), place(logs + share * MATERIAL)
     noise = estimate_noise(before, after, replace(SHIPPED_PRIOR, degrees_of_freedom=1e-9), LONG_KERNELS)
@@ -183,4 +185,4 @@ def test_surely_equal_is_below_the_band_by_two_one_sided_tests_at_1_percent(shar
 
     for material in (MATERIAL, 2 * MATERIAL, 10 * MATERIAL):
         p_value = stats.ttest_ind(logs + share * MATERIAL, logs + material, alternative="less").pvalue
-        assert is_surely_equal(replace(found, material=material)) == (p_value < 0.01)
+        assert is_within_band(replace(found, material=material)) == (p_value < 0.05)
