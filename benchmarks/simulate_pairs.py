@@ -1,8 +1,8 @@
 """False alarms, power and cost of `--nsight-against`, by simulation through the project's own functions.
 
 The runs of both trees belong to one session, and the looks are those of a session: 2 pairs of everything, a third
-of what these do not show to be equal, then 2 and 4 more of the suspects. A common drift over the session, in log
-time per process, tests the ABBA order.
+of what these do not show to be within the band, then 2 and 4 more of the suspects. A common drift over the session,
+in log time per process, tests the ABBA order.
 
     python -m benchmarks.simulate_pairs --suites 400
 """

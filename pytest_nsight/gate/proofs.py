@@ -26,7 +26,9 @@ AUDITED = 3
 """Least number of identical cases that a session times if it has that many: every session tests the claim."""
 
 _CONTRADICTING = (VerdictKind.REGRESSION, VerdictKind.STRUCTURE, VerdictKind.IMPROVEMENT)
-_MAY_BE_OF_BOARDS = f"a change below {percent(BOARDS_DIFFER, signed=False)} may be of the boards"
+_BOARDS_MAY_DIFFER = (
+    f"no stored run is of this board, and boards alone may differ by up to {percent(BOARDS_DIFFER, signed=False)}"
+)
 _UNIDENTIFIED_ARE_TIMED = "nothing is wrong: such cases are timed"
 
 
@@ -136,23 +138,19 @@ def _join_audit(verdict: Verdict, proof: str) -> Verdict:
 
 
 def _contradicts(verdict: Verdict) -> bool:
-    """Whether a verdict by time speaks against a proof that the launches are the same."""
-    is_of_time = verdict.kind is not VerdictKind.STRUCTURE
-    return verdict.kind in _CONTRADICTING and not (is_of_time and _may_be_of_boards(verdict))
+    """Whether a verdict by time, or on launches, speaks against a proof that the launches are the same."""
+    if verdict.kind is VerdictKind.STRUCTURE:
+        return True
+    return verdict.kind in _CONTRADICTING and not _may_be_of_boards(verdict)
 
 
 def _may_be_of_boards(verdict: Verdict) -> bool:
+    """Whether its change is material, and boards alone may explain it."""
     basis = verdict.comparison.basis if verdict.comparison is not None else None
-    if basis is None:
+    if basis is None or abs(basis.difference) < basis.material:
         return False
     compared = [run.board for run in basis.runs if run.is_compared and not run.is_new]
     return may_be_of_boards(basis.difference, compared, [run.board for run in basis.runs if run.is_new])
-
-
-def _is_left_to_boards(verdict: Verdict) -> bool:
-    """Whether its time would speak against the proof if it were of one board."""
-    basis = verdict.comparison.basis if verdict.comparison is not None else None
-    return basis is not None and abs(basis.difference) >= basis.material and _may_be_of_boards(verdict)
 
 
 def _join_part(verdict: Verdict, proof: str) -> Verdict:
@@ -180,7 +178,7 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
         seen = ", ".join(f"{times} {kind}" for kind, times in kinds.items())
         notes.append(
             f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}{_say_changes(audit)}"
-            + (f"; {_MAY_BE_OF_BOARDS}: others have stored it" if any(map(_is_left_to_boards, audit)) else "")
+            + (f"; {_BOARDS_MAY_DIFFER}" if any(map(_may_be_of_boards, audit)) else "")
         )
     notes += [
         f"IDENTITY AND TIME CONTRADICT EACH OTHER: {_prove(state, one.subject.case)}, but {one.kind.value} "

@@ -16,7 +16,7 @@ from pytest_nsight.judge.looks import equality_margin, may_differ
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.judge.structure import LAUNCH_KINDS, comparable_shape
-from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS
+from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.model.comparison import Basis, Look, NoiseLevel, RunLevel, SlowerKernel
 from pytest_nsight.model.values import RunSummary, Shape
 
@@ -71,7 +71,7 @@ def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compa
 def _retrace_looks(found: Contrast) -> tuple[Look, ...]:
     """The comparison at every look that the subject took."""
     looks = []
-    for runs in (FIRST_PAIRS, *LOOKS[1:]) if found.is_paired else LOOKS:
+    for runs in LOOKS[1:] if found.is_paired else LOOKS:
         if runs >= found.new_runs:
             break
         # A revision's runs are made along with the new ones.

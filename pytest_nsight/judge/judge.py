@@ -50,7 +50,7 @@ def suspects(
 
     A subject that has new runs, but not yet the most, needs fresh ones in these cases:
 
-    - It has two runs of this one of two trees, and these do not show its change to be within the band.
+    - Of two trees each has two runs, and these do not show the same launches and a change within the band.
     - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
     - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
     - All its runs so far drift or were disturbed by other programs.
@@ -107,9 +107,8 @@ def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str]) -> 
 def _is_suspect(
     subject: PreparedSubject, contrast: Contrast | None, compared: int, *, settle: bool, is_proven: bool
 ) -> bool:
-    if not is_proven and _is_at_first_pairs(subject.given):
-        is_equal = subject.is_judgeable and contrast is not None and is_within_band(contrast)
-        return not (is_equal and subject.keeps_structure)
+    if contrast is not None and not is_proven and _is_at_first_pairs(subject.given):
+        return not (subject.is_judgeable and subject.keeps_structure and is_within_band(contrast))
     if subject.loses_structure:
         return subject.structure.is_retiled
     lacks_runs = (not subject.new and subject.new_aside) or subject.has_only_disturbed_runs
@@ -127,7 +126,7 @@ def _is_suspect(
 
 
 def _is_at_first_pairs(given: SubjectRuns) -> bool:
-    return bool(given.against and given.baseline and given.is_comparable) and len(given.new) == FIRST_PAIRS
+    return bool(given.against) and len(given.new) == FIRST_PAIRS and len(given.baseline) <= FIRST_PAIRS
 
 
 def judge(

@@ -18,11 +18,11 @@ FALSE_DISCOVERY_RATE = 0.005
 """The chance, over all subjects of a session without changes, that any fails; and that any improves."""
 
 BOARDS_DIFFER = 0.1
-"""Change, as a ratio, below which the boards may be the cause: two of a model, and the same launches.
+"""Two boards of one model may differ by less than this, as a ratio, in the time of the same launches.
 
 The spread of boards (noise.py) is that of most kernels. One of 93 us was 2.5 % faster on an H100 of another part
-number, at a spread of 0.6 %, and one of 5 us 4.2 % slower (docs/decisions/0033). Nothing but runs of that very
-board can set such a shift apart from the code's.
+number, at a spread of 0.6 %, and one of 5 us 4.2 % slower (docs/decisions/0033). Only runs of the same board can
+separate such a shift from a change of the code.
 """
 
 _EARLY_SHARE = 0.01
@@ -87,8 +87,8 @@ def may_differ(contrast: Contrast, *, slower: bool) -> bool:
 def is_within_band(contrast: Contrast) -> bool:
     """Whether the 90 % interval lies within the material difference on either side: no third pair is needed.
 
-    UNCHANGED asks for the wider margin. What lies between the band and the margin is no loss to clear early, but
-    further pairs may still find it to be a regression.
+    UNCHANGED needs only the wider margin. But to end there would lose changes between the band and the margin,
+    which further pairs may show to be regressions.
     """
     low, high = contrast.interval
     return -contrast.material < low and high < contrast.material
@@ -98,7 +98,7 @@ def contradicts_proof(contrast: Contrast) -> bool:
     """Whether times speak against a proof that the launches are the same: a material difference, sure at 99 %.
 
     Boards differ by more than many a band, so the size alone says little; what sessions and boards add is part of
-    the error.
+    the error. Where no board has runs of both kinds, the difference must reach BOARDS_DIFFER, too.
     """
     sure = upper_quantile(0.01, contrast.degrees_of_freedom) * contrast.standard_error
     compared, new = ([one.board for one in runs] for runs in (contrast.compared, contrast.new))

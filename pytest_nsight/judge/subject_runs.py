@@ -16,7 +16,8 @@ LOOKS = (1, 3, 5, 9)
 """Numbers of new runs, cumulated, after which `suspects` is asked; only suspects get the next runs."""
 
 MINIMUM_BASELINE_RUNS = 3
-"""With fewer stored runs the gate knows too little about a case's noise to fail or clear it by its time."""
+"""With fewer stored runs the gate knows too little about a case's noise to fail or clear it by its time. Two whole
+pairs of two trees may clear it, too (FIRST_PAIRS)."""
 
 FIRST_PAIRS = 2
 """Runs of each of two trees before the first look. That look ends a subject only where its change is within the

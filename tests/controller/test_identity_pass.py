@@ -15,15 +15,9 @@ import pytest
 
 from pytest_nsight.controller.workers.followed_worker import FollowedWorker
 from pytest_nsight.controller.workers.identity_folders import read_identity_passes
-from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass, _count_repeats
-from pytest_nsight.controller.workers.identity_shares import (
-    PartQueue,
-    count_processes,
-    divide,
-    identify_left,
-    list_repeats,
-    share_out,
-)
+from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass
+from pytest_nsight.controller.workers.identity_retries import count_retries, identify_left, list_repeats
+from pytest_nsight.controller.workers.identity_shares import PartQueue, count_processes, divide, share_out
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.controller.workers.time_limits import TimeLimits
@@ -570,8 +564,8 @@ def test_as_many_are_wanted_as_identify_again_what_failed_processes_of_the_tree_
     has_died = follow(tmp_path / "died", "", runs=False)
     is_short = follow(tmp_path / "short", short % SHORT_OF_MEMORY, runs=True)
 
-    assert not _count_repeats([runs, has_ended], ["", OTHER_TREE])
-    assert _count_repeats([runs, is_unusable], ["", OTHER_TREE]) == {OTHER_TREE: 2}
-    assert _count_repeats([is_unusable, has_died, runs], ["", "", OTHER_TREE]) == {"": 3}
-    assert _count_repeats([is_short, runs], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 1}
-    assert _count_repeats([is_short, is_unusable], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 3}
+    assert not count_retries([runs, has_ended], ["", OTHER_TREE])
+    assert count_retries([runs, is_unusable], ["", OTHER_TREE]) == {OTHER_TREE: 2}
+    assert count_retries([is_unusable, has_died, runs], ["", "", OTHER_TREE]) == {"": 3}
+    assert count_retries([is_short, runs], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 1}
+    assert count_retries([is_short, is_unusable], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 3}

@@ -31,13 +31,16 @@ from pytest_nsight.gate.loop import run_loop
 from pytest_nsight.gate.other_tree import OtherTree
 from pytest_nsight.gate.state import GateState, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.judge.subject_runs import LOOKS, MINIMUM_BASELINE_RUNS
+from pytest_nsight.judge.subject_runs import LOOKS
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.identity import DEVICE_METRICS, Identity
 from pytest_nsight.model.values import Case, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, Assignment
 from pytest_nsight.trace.process_record import ProcessEnd
+
+_FIRST_PAIRS = LOOKS[1]
+"""Two pairs may end a case that has not changed, but settle no side of a change that is known to be there."""
 
 LAUNCH_ROUNDS = 3
 """Rounds that show what a commit launches, and whether it launches the same each time."""
@@ -192,9 +195,7 @@ class RevisionMeasurement:
             started=self._started,
         )
         state = GateState(
-            SessionPlan(
-                (self._case,), runs=MINIMUM_BASELINE_RUNS, is_judged=True, is_paired=True, reruns_inconclusive=True
-            )
+            SessionPlan((self._case,), runs=_FIRST_PAIRS, is_judged=True, is_paired=True, reruns_inconclusive=True)
         )
 
         def goes_on(latest: GateState) -> bool:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import time
-from collections import Counter
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -16,14 +15,13 @@ from typing import Protocol
 from pytest_nsight.collectors.lookup import find_identifier_variables
 from pytest_nsight.controller.workers.followed_worker import FollowedWorker
 from pytest_nsight.controller.workers.identity_folders import FOLDER_PREFIX, fail_without_record, read_ended
-from pytest_nsight.controller.workers.identity_shares import (
-    PartQueue,
-    count_processes,
+from pytest_nsight.controller.workers.identity_retries import (
+    count_retries,
     identify_left,
     is_interrupted,
     list_repeats,
-    share_out,
 )
+from pytest_nsight.controller.workers.identity_shares import PartQueue, count_processes, share_out
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.progress import LateImport, Progress
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
@@ -36,7 +34,7 @@ from pytest_nsight.protocol.worker_start import fix_addresses, fix_allocator
 from pytest_nsight.trace.process_record import MeasuredProcess
 
 _REPEATED_AT_ONCE = 2
-"""Processes of each tree: the memory was short when all ran."""
+"""Processes of each tree that identify cases again side by side: memory may have been short when all ran."""
 
 GetReady = Callable[[Sequence[Assignment], Collection[LateImport]], None]
 
@@ -173,7 +171,7 @@ class IdentityPass:
                 self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
                 imported = [found for one in workers for found in one.tail.late_imports]
                 self._get_ready(self._timed_next, imported)
-                if wanted := _count_repeats(workers, [one.tree for one in running]):
+                if wanted := count_retries(workers, [one.tree for one in running]):
                     self._spare.get_ready(wanted, {found.module for found in imported})
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
@@ -216,28 +214,6 @@ def _answer(workers: Sequence[FollowedWorker], running: Sequence[PrewarmedWorker
         elif worker.answers < worker.tail.questions and (part := queue.take(at, worker.answers + 1)) is not None:
             worker.answers += 1
             running[at].extend(part)
-
-
-def _count_repeats(workers: Sequence[FollowedWorker], trees: Sequence[str]) -> Counter[str]:
-    """Tree -> processes that identify some of its cases again, as far as that is known while others run.
-
-    Args:
-        workers: of the pass.
-        trees: that of each worker.
-    """
-    failed = Counter(tree for worker, tree in zip(workers, trees, strict=True) if _has_failed(worker))
-    # The case that each of them failed at, and all that they had not begun.
-    wanted = failed + Counter(failed.keys())
-    is_short = any(one.tail.is_short_of_memory for one in workers)
-    return wanted + Counter(set(trees) if is_short else ())
-
-
-def _has_failed(worker: FollowedWorker) -> bool:
-    """Whether a case has left it unusable, or it has died."""
-    if worker.is_running:
-        return worker.tail.is_unusable
-    worker.advance()
-    return worker.tail.is_unusable or worker.tail.exit_code is None
 
 
 def _list_given(assignments: Sequence[Assignment], queue: PartQueue | None) -> list[Assignment]:

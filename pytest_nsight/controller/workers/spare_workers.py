@@ -11,6 +11,7 @@ from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.model.errors import CollectorError
 
 _MOST_FOR_TREE = 3
+"""Two retries of a tree run at once; the third process is ready for what is left."""
 
 
 class SpareWorkers:
