@@ -14,7 +14,7 @@ from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.judge.code_changes import describe_proof
 from pytest_nsight.judge.judge import find_held
-from pytest_nsight.judge.looks import BOARDS_DIFFER, may_be_of_boards
+from pytest_nsight.judge.looks import BOARDS_DIFFER, boards_may_explain
 from pytest_nsight.judge.subject_runs import SubjectRuns
 from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.roofline import measure_limits
@@ -141,16 +141,16 @@ def _contradicts(verdict: Verdict) -> bool:
     """Whether a verdict by time, or on launches, speaks against a proof that the launches are the same."""
     if verdict.kind is VerdictKind.STRUCTURE:
         return True
-    return verdict.kind in _CONTRADICTING and not _may_be_of_boards(verdict)
+    return verdict.kind in _CONTRADICTING and not _is_left_to_boards(verdict)
 
 
-def _may_be_of_boards(verdict: Verdict) -> bool:
-    """Whether its change is material, and boards alone may explain it."""
+def _is_left_to_boards(verdict: Verdict) -> bool:
+    """Whether its change is material but proves nothing, as boards alone may explain it."""
     basis = verdict.comparison.basis if verdict.comparison is not None else None
     if basis is None or abs(basis.difference) < basis.material:
         return False
     compared = [run.board for run in basis.runs if run.is_compared and not run.is_new]
-    return may_be_of_boards(basis.difference, compared, [run.board for run in basis.runs if run.is_new])
+    return boards_may_explain(basis.difference, compared, [run.board for run in basis.runs if run.is_new])
 
 
 def _join_part(verdict: Verdict, proof: str) -> Verdict:
@@ -178,7 +178,7 @@ def describe_identities(state: GateState, timed: Sequence[Verdict]) -> tuple[str
         seen = ", ".join(f"{times} {kind}" for kind, times in kinds.items())
         notes.append(
             f"audit: {count(len(audit), 'identical case')} timed all the same: {seen}{_say_changes(audit)}"
-            + (f"; {_BOARDS_MAY_DIFFER}" if any(map(_may_be_of_boards, audit)) else "")
+            + (f"; {_BOARDS_MAY_DIFFER}" if any(map(_is_left_to_boards, audit)) else "")
         )
     notes += [
         f"IDENTITY AND TIME CONTRADICT EACH OTHER: {_prove(state, one.subject.case)}, but {one.kind.value} "

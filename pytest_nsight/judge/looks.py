@@ -103,10 +103,10 @@ def contradicts_proof(contrast: Contrast) -> bool:
     sure = upper_quantile(0.01, contrast.degrees_of_freedom) * contrast.standard_error
     compared, new = ([one.board for one in runs] for runs in (contrast.compared, contrast.new))
     is_material = abs(contrast.difference) >= max(contrast.material, sure)
-    return is_material and not may_be_of_boards(contrast.difference, compared, new)
+    return is_material and not boards_may_explain(contrast.difference, compared, new)
 
 
-def may_be_of_boards(difference: float, compared: Iterable[str], new: Iterable[str]) -> bool:
+def boards_may_explain(difference: float, compared: Iterable[str], new: Iterable[str]) -> bool:
     """Whether boards alone may explain a difference of the same launches, as none has runs of both kinds.
 
     Args:
