@@ -46,6 +46,9 @@ CLOCK_TOLERANCE = 0.01
 LENGTHENED_NS = 1_000_000
 """Shortest rest after the first one was too short."""
 
+RECOVERED_ROUNDS = 5
+"""Rounds in a row that the board did not slow down, after which it has recovered from the case before."""
+
 RESTED_PER_BUSY = (PEAK_SHARE - IDLE_SHARE) / (MEAN_SHARE - IDLE_SHARE) - 1
 """2.5: the rest, for each ns of work, that brings the average of PEAK_SHARE and IDLE_SHARE down to MEAN_SHARE."""
 
@@ -92,6 +95,10 @@ def is_near_limit(reading: NvmlSample, limit_w: float | None) -> bool:
 class Pacer:
     """The rest of one case: as long as the readings so far ask for.
 
+    A board that earlier work has driven to its limit is slowed for some tenths of a second more. So where it is slowed
+    from the first round on, and then recovers, the rest is the first one again. Where it slows down after a quiet
+    round, this case is the cause, and the rest never shrinks again.
+
     Attributes:
         rest_ns: the rest before the next round.
         highest_mhz: the highest SM clock seen, None if none could be read.
@@ -110,15 +117,24 @@ class Pacer:
         """
         self._is_fixed = fixed_ns is not None
         self._limit_w = limit_w
+        self._quiet_rounds = 0
+        self._is_own = False
         self.highest_mhz = highest_mhz
-        self.rest_ns = first_rest_ns(busy_ns) if fixed_ns is None else fixed_ns
+        self.rest_ns = self._first_ns = first_rest_ns(busy_ns) if fixed_ns is None else fixed_ns
 
     def observe(self, reading: NvmlSample) -> bool:
         """Whether the board slowed the round down after which it was read; adapts the rest."""
         self.highest_mhz = higher_mhz(reading, self.highest_mhz)
         slowed = is_slowed(reading, self.highest_mhz)
-        if not self._is_fixed and (slowed or is_near_limit(reading, self._limit_w)):
+        if self._is_fixed:
+            return slowed
+        if slowed or is_near_limit(reading, self._limit_w):
+            self._is_own = self._is_own or self._quiet_rounds > 0
             self.rest_ns = longer_rest_ns(self.rest_ns)
+            return slowed
+        self._quiet_rounds += 1
+        if self._quiet_rounds == RECOVERED_ROUNDS and not self._is_own:
+            self.rest_ns = self._first_ns
         return slowed
 
 
