@@ -95,9 +95,9 @@ def is_near_limit(reading: NvmlSample, limit_w: float | None) -> bool:
 class Pacer:
     """The rest of one case: as long as the readings so far ask for.
 
-    A board that earlier work has driven to its limit is slowed for some tenths of a second more. So where it is slowed
-    from the first round on, and then recovers, the rest is the first one again. Where it slows down after a quiet
-    round, this case is the cause, and the rest never shrinks again.
+    A board that earlier work has driven to its limit is slowed for some tenths of a second more. So where it is
+    slowed from the first round on, and then recovers, the rest is the first one again. Where it slows down after a
+    quiet round, this case is the cause, and the rest never shrinks again.
 
     Attributes:
         rest_ns: the rest before the next round.
