@@ -118,15 +118,15 @@ def _add_first_look(state: GateState, timed: Sequence[str]) -> GateState:
     if not state.plan.is_paired or state.plan.times_all_identical:
         return _add_runs(state, timed, state.plan.runs)
     # One pair is enough to show whether an audit contradicts the proof, and to check claims on identical cases.
-    state = _add_runs(state, timed, 1)
+    state = _add_runs(state, timed, 1, audited=[case for case in timed if case in state.proven])
     differing = [case for case in timed if case not in state.proven]
     return _add_runs(state, differing, state.plan.runs - 1) if differing else state
 
 
-def _add_runs(state: GateState, cases: Sequence[str], runs: int) -> GateState:
+def _add_runs(state: GateState, cases: Sequence[str], runs: int, audited: Sequence[str] = ()) -> GateState:
     first = state.planned_runs + 1
     pending = tuple(
-        PlannedProcess(run, assignment)
+        PlannedProcess(run, replace(assignment, audited=tuple(audited)))
         for run in range(first, first + runs)
         for assignment in _assign(state.plan, cases, run, canaries=_needs_canaries(state, cases, run))
     )

@@ -34,6 +34,7 @@ class Assignment:
         canaries: whether the plugin's own cases are measured beside them, if the job asks for those.
         continues: whether more cases may follow: the worker asks for them.
         repeats: whether they are identified again, beside few processes: if memory is short, it is their own doing.
+        audited: cases of which half as much is measured, as both trees are proven to launch the same.
     """
 
     cases: tuple[str, ...]
@@ -43,6 +44,7 @@ class Assignment:
     canaries: bool = True
     continues: bool = False
     repeats: bool = False
+    audited: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:
         """Writes the assignment where the worker looks for it."""

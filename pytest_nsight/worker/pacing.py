@@ -19,6 +19,7 @@ from __future__ import annotations
 import math
 import statistics
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 from pytest_nsight.protocol.conditions import NvmlSample
 
@@ -138,7 +139,24 @@ class Pacer:
         return slowed
 
 
-FEWEST = 30
+@dataclass(frozen=True, slots=True)
+class Extent:
+    """How much of a case is measured where the user gives no number of rounds.
+
+    Attributes:
+        fewest: rounds that every case gets.
+        long_ns: a case that has taken this long gets no rounds beyond these.
+    """
+
+    fewest: int
+    long_ns: int
+
+
+WHOLE = Extent(fewest=30, long_ns=1_000_000_000)
+AUDIT = Extent(fewest=15, long_ns=500_000_000)
+"""Of a case that both trees are proven to launch alike. 15 rounds still have a small error beside that of one run,
+and no look asks for more of them."""
+
 MOST = 100
 STEP = 5
 """Rounds between two checks, so that a short quiet stretch seldom ends a case."""
@@ -149,9 +167,6 @@ SMALL_ERROR = 0.0015
 LEAST_ROUNDS = 10
 PATIENCE_NS = 4_000_000_000
 """A case that has taken this long stops after LEAST_ROUNDS rounds, unless a number was asked for."""
-
-LONG_NS = 1_000_000_000
-"""A case that has taken this long gets no rounds beyond FEWEST."""
 
 _BATCHES = 6
 _TRUSTED_SHARE = 0.25
@@ -182,7 +197,9 @@ def relative_error(walls_ns: Sequence[int], overhead_ns: int) -> float | None:
     return statistics.stdev(means) / math.sqrt(_BATCHES) / above_ns
 
 
-def is_enough(walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_ns: int) -> bool:
+def is_enough(
+    walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_ns: int, extent: Extent = WHOLE
+) -> bool:
     """Whether a case may end after these rounds.
 
     Args:
@@ -190,25 +207,28 @@ def is_enough(walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_
         overhead_ns: host duration of a round that does next to nothing.
         run_sd: standard deviation of log time that runs on such a device are expected to have.
         elapsed_ns: time since the first round began, rests included.
+        extent: how much of the case is measured.
     """
     count = len(walls_ns)
-    if count < FEWEST:
+    if count < extent.fewest:
         return False
-    if count >= MOST or elapsed_ns > LONG_NS:
+    if count >= MOST or elapsed_ns > extent.long_ns:
         return True
-    if (count - FEWEST) % STEP:
+    if (count - extent.fewest) % STEP:
         return False
     error = relative_error(walls_ns, overhead_ns)
     return error is not None and error < max(run_sd / 3, SMALL_ERROR)
 
 
-def is_over(walls_ns: Sequence[int], rounds: int | None, overhead_ns: int, run_sd: float, elapsed_ns: int) -> bool:
-    """Whether a case ends after these rounds; `rounds` is the number that was asked for, else as in `is_enough`."""
-    if rounds is not None:
-        return len(walls_ns) >= rounds
+def is_over(
+    walls_ns: Sequence[int], wanted: int | Extent, overhead_ns: int, run_sd: float, elapsed_ns: int
+) -> bool:
+    """Whether a case ends after these rounds: a number that was asked for, else as in `is_enough`."""
+    if not isinstance(wanted, Extent):
+        return len(walls_ns) >= wanted
     if elapsed_ns > PATIENCE_NS:
         return len(walls_ns) >= LEAST_ROUNDS
-    return is_enough(walls_ns, overhead_ns, run_sd, elapsed_ns)
+    return is_enough(walls_ns, overhead_ns, run_sd, elapsed_ns, wanted)
 
 
 def _midmean(values: Sequence[int]) -> float:

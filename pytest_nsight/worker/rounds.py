@@ -22,7 +22,7 @@ from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
 from pytest_nsight.worker.jax_programs import JaxPrograms
-from pytest_nsight.worker.pacing import Pacer, higher_mhz, is_over, is_slowed, relative_error
+from pytest_nsight.worker.pacing import WHOLE, Extent, Pacer, higher_mhz, is_over, is_slowed, relative_error
 
 T = TypeVar("T")
 
@@ -39,6 +39,7 @@ class RoundPlan:
 
     Attributes:
         rounds: measured rounds; None for as many as pacing.is_enough asks for, fewer for a case that takes long.
+        extent: what is_enough goes by.
         warmup: unmeasured rounds before them.
         rest_ns: pause before each round; None to let pacing.py choose.
         cold_cache: whether the cache is flushed before each round.
@@ -48,6 +49,7 @@ class RoundPlan:
     warmup: int = WARMUP
     rest_ns: int | None = None
     cold_cache: bool = True
+    extent: Extent = WHOLE
 
 
 @dataclass(frozen=True, slots=True)
@@ -132,8 +134,8 @@ class Stopwatch:
             first_ns, walls_ns = pacer.rest_ns, list[int]()
             before, began_ns = self.device.read_activity(), perf_counter_ns()
             result = cast("T", None)
-            run_sd = self.device.run_sd
-            while not is_over(walls_ns, plan.rounds, overhead_ns, run_sd, perf_counter_ns() - began_ns):
+            wanted, run_sd = plan.rounds or plan.extent, self.device.run_sd
+            while not is_over(walls_ns, wanted, overhead_ns, run_sd, perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import time
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -569,3 +570,33 @@ def test_as_many_are_wanted_as_identify_again_what_failed_processes_of_the_tree_
     assert count_retries([is_unusable, has_died, runs], ["", "", OTHER_TREE]) == {"": 3}
     assert count_retries([is_short, runs], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 1}
     assert count_retries([is_short, is_unusable], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 3}
+
+
+@pytest.mark.parametrize(("cpus", "begun"), [(1, [True]), (2, [False, False, True])])
+def test_the_processes_of_timed_runs_do_not_start_while_as_many_others_do_as_there_are_cpus(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: int, begun: list[bool]
+) -> None:
+    journal, codes, seen = tmp_path / "manifest.jsonl", [None, None, None, 0], list[bool]()
+    journal.write_text('{"event": "run", "pid": 1}\n')
+
+    def sleep(_seconds: float) -> None:
+        codes.pop(0)
+        if len(codes) == 2:
+            journal.write_text('{"event": "run", "pid": 1}\n{"event": "case", "case": "t.py::a"}\n')
+
+    process = SimpleNamespace(poll=lambda: codes[0])
+    running: Any = SimpleNamespace(folder=tmp_path, run="1", tree="", assignment=None, process=process)
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(cpus)))
+    monkeypatch.setattr(time, "sleep", sleep)
+    starter = SimpleNamespace(session=SimpleNamespace(limits=TimeLimits(60.0)), watch=lambda _: None)
+    identity_pass = IdentityPass.__new__(IdentityPass)
+    vars(identity_pass).update(
+        _starter=starter,
+        _timed_next=(),
+        _get_ready=lambda _assignments, _late_imports: seen.append("t.py::a" in journal.read_text()),
+        _spare=SpareWorkers(NoStarter(), NO_COLLECTOR),
+    )
+
+    identity_pass._follow([running], None)
+
+    assert seen == begun

@@ -392,10 +392,12 @@ def test_of_two_trees_what_is_identical_is_timed_in_one_pair() -> None:
     state = run(machine, StoredRuns(), claiming(), is_paired=True, runs=3)
 
     assert IDS[1] in state.proven, "the case that it claims to beat"
-    first, second, *later = [set(one.cases) for one in machine.assignments if not one.identifies]
+    timed = [one for one in machine.assignments if not one.identifies]
+    first, second, *later = [set(one.cases) for one in timed]
     assert first == second
     assert {IDS[0], IDS[1]} < first, "and an audit"
     assert later == [{IDS[0]}] * 4
+    assert [set(one.audited) for one in timed] == [first - {IDS[0]}] * 2 + [set()] * 4
 
 
 def claiming(**policy: object) -> tuple[Case, ...]:
