@@ -39,10 +39,10 @@ class RoundPlan:
 
     Attributes:
         rounds: measured rounds; None for as many as pacing.is_enough asks for, fewer for a case that takes long.
-        extent: what is_enough goes by.
         warmup: unmeasured rounds before them.
         rest_ns: pause before each round; None to let pacing.py choose.
         cold_cache: whether the cache is flushed before each round.
+        extent: what pacing.is_enough goes by.
     """
 
     rounds: int | None = None
@@ -133,8 +133,7 @@ class Stopwatch:
             pacer = self._pacer(busy_ns, plan)
             first_ns, walls_ns = pacer.rest_ns, list[int]()
             before, began_ns = self.device.read_activity(), perf_counter_ns()
-            result = cast("T", None)
-            wanted, run_sd = plan.rounds or plan.extent, self.device.run_sd
+            result, run_sd, wanted = cast("T", None), self.device.run_sd, plan.rounds or plan.extent
             while not is_over(walls_ns, wanted, overhead_ns, run_sd, perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
