@@ -2,18 +2,14 @@
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Sequence
 from dataclasses import replace
-from pathlib import Path
 
-from pytest_nsight.baselines import store
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.collectors.machine import gpu_names, measured_product
+from pytest_nsight.collectors.machine import gpu_names
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.gate.state import SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns
-from pytest_nsight.model.errors import BaselineError
 from pytest_nsight.model.values import Case
 
 
@@ -29,9 +25,6 @@ def plan_session(
         session: its id, from which everything random is drawn.
         shuffle: whether each run may take the cases in an order of its own.
     """
-    has_identity_pass, launches = identifies_launches(settings, collector), dict[str, int]()
-    if has_identity_pass and settings.against:
-        launches = count_launches(settings.baselines, [case.id for case in cases])
     return SessionPlan(
         cases=tuple(cases),
         runs=settings.runs,
@@ -39,32 +32,11 @@ def plan_session(
         is_paired=bool(settings.against),
         reruns_inconclusive=settings.strict,
         seed=session if shuffle else None,
-        has_identity_pass=has_identity_pass,
+        has_identity_pass=identifies_launches(settings, collector),
         skips_identical=not settings.save and settings.identity,
         audit_seed=session,
         confirming=settings.confirming,
-        launches=launches,
     )
-
-
-def count_launches(baselines: Path, cases: Sequence[str]) -> dict[str, int]:
-    """Launches of a round of each case, as stored last for this machine's GPU; {} where nothing can be read.
-
-    Two trees are compared without baselines, too: the numbers only say which cases come first.
-
-    Args:
-        baselines: their folder.
-        cases: node ids.
-    """
-    model = store.model_slug(measured_product())
-    with contextlib.suppress(BaselineError):
-        runs = store.load(baselines, model, cases).runs
-        return {
-            subject.case: sum(use.count for use in stored[-1].shapes)
-            for subject, stored in runs.items()
-            if stored and not subject.part
-        }
-    return {}
 
 
 def without_needless_pass(plan: SessionPlan, stored: StoredRuns) -> SessionPlan:

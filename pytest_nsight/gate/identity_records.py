@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import chain
 
 from pytest_nsight.gate.compared_identities import was_timed
 from pytest_nsight.gate.process_reports import add_run, join_reports, join_warnings
@@ -24,29 +23,9 @@ FAILED_IN_PASS = "its test failed in the identity pass"
 
 def plan_identities(session: SessionPlan) -> tuple[PlannedProcess, ...]:
     """One process for each tree; none for parallel tests, whose single ranks launch only a part of a case."""
-    cases = tuple(case.id for case in session.cases if case.ranks == 1)
-    if session.is_paired:
-        cases = place_slow_first(cases, session.launches)
-    assignment = Assignment(cases, identifies=True)
+    assignment = Assignment(tuple(case.id for case in session.cases if case.ranks == 1), identifies=True)
     trees = (OTHER_TREE, THIS_TREE) if session.is_paired else (THIS_TREE,)
     return tuple(PlannedProcess(0, replace(assignment, tree=tree)) for tree in trees) if assignment.cases else ()
-
-
-def place_slow_first(cases: Sequence[str], launches: Mapping[str, int]) -> tuple[str, ...]:
-    """The cases, those of the test functions that launch most first; those of one function stay together, in order.
-
-    For two trees only: one tree is compared with passes of other sessions, and what a case launches may depend on
-    what ran before it.
-
-    Args:
-        cases: in the order of collection.
-        launches: case -> launches of a round, as far as they are known.
-    """
-    functions: dict[str, list[str]] = {}
-    for case in cases:
-        functions.setdefault(case.partition("[")[0], []).append(case)
-    slow_first = sorted(functions.values(), key=lambda own: -max(launches.get(case, 0) for case in own))
-    return tuple(chain.from_iterable(slow_first))
 
 
 def absorb_identities(state: GateState, processes: Sequence[MeasuredProcess]) -> GateState:

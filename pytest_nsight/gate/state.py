@@ -39,8 +39,6 @@ class SessionPlan:
         audit_seed: draws the cases that are timed all the same.
         times_all_identical: whether all recorded cases are timed, because a replay judges all that was recorded.
         confirming: processes of a few random cases each, after all runs, as looks have them for suspects.
-        launches: case -> launches of a round, as far as they are known: what launches most takes an identity pass
-            longest, and comes first where two trees are compared.
     """
 
     cases: tuple[Case, ...]
@@ -54,7 +52,6 @@ class SessionPlan:
     audit_seed: str = ""
     times_all_identical: bool = False
     confirming: int = 0
-    launches: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def case_ids(self) -> tuple[str, ...]:

@@ -112,7 +112,8 @@ class Conditions:
         busy_ns: how long a round and the flush of the cache kept the device busy in the warm-up.
         settled_ns: time waited for the clock to recover before the first round.
         rest_ns: pause before the first round.
-        last_rest_ns: pause before the last round; longer if the board slowed down meanwhile.
+        last_rest_ns: pause before the last round; longer if this case slowed the board down, or if the board has
+            not recovered from earlier work.
         error: relative standard error of the rounds by the host's durations, None if they are too short for it.
         elapsed_ns: time from the first pause to the end of the last round.
         energy_mj: energy that the board drew in this time, None where it cannot be read.

@@ -34,7 +34,7 @@ class Assignment:
         canaries: whether the plugin's own cases are measured beside them, if the job asks for those.
         continues: whether more cases may follow: the worker asks for them.
         repeats: whether they are identified again, beside few processes: if memory is short, it is their own doing.
-        audited: cases that get half as many rounds where they are long: both trees are proven to launch them alike.
+        audited: cases that both trees are proven to launch alike: they have at least 15 rounds in place of 30.
     """
 
     cases: tuple[str, ...]

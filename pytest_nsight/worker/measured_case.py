@@ -22,7 +22,7 @@ from pytest_nsight.worker.device import current_device
 from pytest_nsight.worker.extra_rounds import CanarySchedule, PairSchedule
 from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.jax_programs import COMPILER, JaxPrograms
-from pytest_nsight.worker.pacing import AUDIT, WHOLE, Extent
+from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule
 from pytest_nsight.worker.patched_imports import patch_imports
 from pytest_nsight.worker.rounds import WARMUP, PairBody, RoundPlan, Stopwatch
 from pytest_nsight.worker.tuner_trials import list_trial_patches
@@ -147,9 +147,9 @@ class MeasuredRun:
             for case, identity in identifier.identify().items():
                 self.journal.write_identity(IdentifiedCase(case, identity, self._claims[case]))
 
-    def choose_extent(self, case: str) -> Extent:
-        """How much of a case is measured where the user gives no number of rounds."""
-        return AUDIT if case in self._assignment.audited else WHOLE
+    def choose_rule(self, case: str) -> StoppingRule:
+        """When a case may end where the user gives no number of rounds."""
+        return AUDIT if case in self._assignment.audited else USUAL
 
     def interleave(self, body: PairBody) -> None:
         """Interleaves a case with the one that it claims to beat, or that claims to beat it."""
@@ -211,13 +211,13 @@ class CaseMeasurement:
             )
         self.has_measured = True
         # Ranks agree on the number of rounds beforehand: none may stop early.
-        least = WHOLE.fewest if self._run.job.ranks > 1 else None
+        least = USUAL.fewest if self._run.job.ranks > 1 else None
         plan = RoundPlan(
             rounds=rounds or self._mark.rounds or self._run.job.rounds or least,
             warmup=next((n for n in (warmup, self._mark.warmup) if n is not None), WARMUP),
             rest_ns=self._mark.rest_ns,
             cold_cache=self._mark.cold_cache,
-            extent=self._run.choose_extent(self._item.nodeid),
+            rule=self._run.choose_rule(self._item.nodeid),
         )
         label = Subject(self._item.nodeid).label[:LONGEST_LABEL]
         case, stopwatch, identifier = self._item.nodeid, self._run.start_stopwatch(), self._run.identifier

@@ -48,7 +48,7 @@ LENGTHENED_NS = 1_000_000
 """Shortest rest after the first one was too short."""
 
 RECOVERED_ROUNDS = 5
-"""Rounds in a row that the board did not slow down, after which it has recovered from the case before."""
+"""After so many in a row, neither slowed nor near the power limit, the board has recovered from earlier work."""
 
 RESTED_PER_BUSY = (PEAK_SHARE - IDLE_SHARE) / (MEAN_SHARE - IDLE_SHARE) - 1
 """2.5: the rest, for each ns of work, that brings the average of PEAK_SHARE and IDLE_SHARE down to MEAN_SHARE."""
@@ -119,7 +119,7 @@ class Pacer:
         self._is_fixed = fixed_ns is not None
         self._limit_w = limit_w
         self._quiet_rounds = 0
-        self._is_own = False
+        self._is_cause = False
         self.highest_mhz = highest_mhz
         self.rest_ns = self._first_ns = first_rest_ns(busy_ns) if fixed_ns is None else fixed_ns
 
@@ -130,18 +130,18 @@ class Pacer:
         if self._is_fixed:
             return slowed
         if slowed or is_near_limit(reading, self._limit_w):
-            self._is_own = self._is_own or self._quiet_rounds > 0
+            self._is_cause = self._is_cause or self._quiet_rounds > 0
             self.rest_ns = longer_rest_ns(self.rest_ns)
             return slowed
         self._quiet_rounds += 1
-        if self._quiet_rounds == RECOVERED_ROUNDS and not self._is_own:
+        if self._quiet_rounds == RECOVERED_ROUNDS and not self._is_cause:
             self.rest_ns = self._first_ns
         return slowed
 
 
 @dataclass(frozen=True, slots=True)
-class Extent:
-    """How much of a case is measured where the user gives no number of rounds.
+class StoppingRule:
+    """When a case may end where the user gives no number of rounds.
 
     Attributes:
         fewest: rounds that every case gets.
@@ -152,10 +152,10 @@ class Extent:
     long_ns: int
 
 
-WHOLE = Extent(fewest=30, long_ns=1_000_000_000)
-AUDIT = Extent(fewest=15, long_ns=500_000_000)
-"""Of a case that both trees are proven to launch alike. 15 rounds still have a small error beside that of one run,
-and no look asks for more of them."""
+USUAL = StoppingRule(fewest=30, long_ns=1_000_000_000)
+AUDIT = StoppingRule(fewest=15, long_ns=500_000_000)
+"""In the first pair, of a case that both trees are proven to launch alike. The error of 15 rounds is small beside
+that of one run. What a look asks for again is measured as usual."""
 
 MOST = 100
 STEP = 5
@@ -198,7 +198,7 @@ def relative_error(walls_ns: Sequence[int], overhead_ns: int) -> float | None:
 
 
 def is_enough(
-    walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_ns: int, extent: Extent = WHOLE
+    walls_ns: Sequence[int], overhead_ns: int, run_sd: float, elapsed_ns: int, rule: StoppingRule = USUAL
 ) -> bool:
     """Whether a case may end after these rounds.
 
@@ -207,24 +207,24 @@ def is_enough(
         overhead_ns: host duration of a round that does next to nothing.
         run_sd: standard deviation of log time that runs on such a device are expected to have.
         elapsed_ns: time since the first round began, rests included.
-        extent: how much of the case is measured.
+        rule: when the case may end.
     """
     count = len(walls_ns)
-    if count < extent.fewest:
+    if count < rule.fewest:
         return False
-    if count >= MOST or elapsed_ns > extent.long_ns:
+    if count >= MOST or elapsed_ns > rule.long_ns:
         return True
-    if (count - extent.fewest) % STEP:
+    if (count - rule.fewest) % STEP:
         return False
     error = relative_error(walls_ns, overhead_ns)
     return error is not None and error < max(run_sd / 3, SMALL_ERROR)
 
 
 def is_over(
-    walls_ns: Sequence[int], wanted: int | Extent, overhead_ns: int, run_sd: float, elapsed_ns: int
+    walls_ns: Sequence[int], wanted: int | StoppingRule, overhead_ns: int, run_sd: float, elapsed_ns: int
 ) -> bool:
     """Whether a case ends after these rounds: a number that was asked for, else as in `is_enough`."""
-    if not isinstance(wanted, Extent):
+    if not isinstance(wanted, StoppingRule):
         return len(walls_ns) >= wanted
     if elapsed_ns > PATIENCE_NS:
         return len(walls_ns) >= LEAST_ROUNDS

@@ -22,7 +22,7 @@ from pytest_nsight.worker.autotuners import WATCHED_ROUNDS, TuningNotes
 from pytest_nsight.worker.device import Device
 from pytest_nsight.worker.fixture import prepare
 from pytest_nsight.worker.jax_programs import JaxPrograms
-from pytest_nsight.worker.pacing import WHOLE, Extent, Pacer, higher_mhz, is_over, is_slowed, relative_error
+from pytest_nsight.worker.pacing import USUAL, Pacer, StoppingRule, higher_mhz, is_over, is_slowed, relative_error
 
 T = TypeVar("T")
 
@@ -42,14 +42,14 @@ class RoundPlan:
         warmup: unmeasured rounds before them.
         rest_ns: pause before each round; None to let pacing.py choose.
         cold_cache: whether the cache is flushed before each round.
-        extent: what pacing.is_enough goes by.
+        rule: when the case may end where `rounds` is None.
     """
 
     rounds: int | None = None
     warmup: int = WARMUP
     rest_ns: int | None = None
     cold_cache: bool = True
-    extent: Extent = WHOLE
+    rule: StoppingRule = USUAL
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +133,7 @@ class Stopwatch:
             pacer = self._pacer(busy_ns, plan)
             first_ns, walls_ns = pacer.rest_ns, list[int]()
             before, began_ns = self.device.read_activity(), perf_counter_ns()
-            result, run_sd, wanted = cast("T", None), self.device.run_sd, plan.rounds or plan.extent
+            result, run_sd, wanted = cast("T", None), self.device.run_sd, plan.rounds or plan.rule
             while not is_over(walls_ns, wanted, overhead_ns, run_sd, perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)

@@ -572,9 +572,14 @@ def test_as_many_are_wanted_as_identify_again_what_failed_processes_of_the_tree_
     assert count_retries([is_short, is_unusable], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 3}
 
 
+BEGUN = '{"event": "case", "case": "t.py::a"}\n'
+OVER = BEGUN + '{"event": "case_end", "case": "t.py::a"}\n'
+
+
+@pytest.mark.parametrize("written", [BEGUN, OVER])
 @pytest.mark.parametrize(("cpus", "begun"), [(1, [True]), (2, [False, False, True])])
 def test_the_processes_of_timed_runs_do_not_start_while_as_many_others_do_as_there_are_cpus(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: int, begun: list[bool]
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cpus: int, begun: list[bool], written: str
 ) -> None:
     journal, codes, seen = tmp_path / "manifest.jsonl", [None, None, None, 0], list[bool]()
     journal.write_text('{"event": "run", "pid": 1}\n')
@@ -582,7 +587,7 @@ def test_the_processes_of_timed_runs_do_not_start_while_as_many_others_do_as_the
     def sleep(_seconds: float) -> None:
         codes.pop(0)
         if len(codes) == 2:
-            journal.write_text('{"event": "run", "pid": 1}\n{"event": "case", "case": "t.py::a"}\n')
+            journal.write_text('{"event": "run", "pid": 1}\n' + written)
 
     process = SimpleNamespace(poll=lambda: codes[0])
     running: Any = SimpleNamespace(folder=tmp_path, run="1", tree="", assignment=None, process=process)

@@ -360,19 +360,6 @@ def test_ranks_are_not_identified() -> None:
     assert timed_by(alone) == {IDS[0]}
 
 
-@pytest.mark.parametrize("is_paired", [True, False])
-def test_of_two_trees_the_functions_that_launch_most_are_identified_first(*, is_paired: bool) -> None:
-    cases = tuple(replace(CASES[0], id=f"t.py::{name}") for name in ("a[1]", "b[1]", "c", "b[2]", "d"))
-    machine = IdentifyingMachine({})
-
-    launches = {"t.py::b[2]": 50, "t.py::a[1]": 1, "t.py::d": 1}
-    run(machine, StoredRuns(), cases, is_paired=is_paired, launches=launches)
-
-    slow_first = ["b[1]", "b[2]", "a[1]", "d", "c"]
-    wanted = tuple(f"t.py::{name}" for name in slow_first) if is_paired else tuple(case.id for case in cases)
-    assert [one.cases for one in machine.passes] == [wanted] * (1 + is_paired)
-
-
 def test_of_two_trees_both_are_identified_and_only_what_differs_is_timed_in_both() -> None:
     machine = IdentifyingMachine(SAME, {**SAME, IDS[1]: launching("old")})
 

@@ -14,7 +14,6 @@ from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
 from pytest_nsight.worker.measured_case import MeasuredRun
-from pytest_nsight.worker.pacing import AUDIT, WHOLE
 from pytest_nsight.worker.rounds import RoundPlan
 from tests.worker.board import Board, Silent
 
@@ -136,9 +135,3 @@ def test_a_case_that_found_the_memory_short_beside_others_has_no_identity_yet(
     none = Identity(why_none=SHORT_OF_MEMORY, reading=READING)
     assert manifest.identities == {"t.py::t": FOUND if is_kept else none, "t.py::u": FOUND}
     assert manifest.claims == {"t.py::t": "faster of None", "t.py::u": "faster of None"}
-
-
-def test_half_as_much_is_measured_of_an_audited_case(run: MeasuredRun) -> None:
-    run.assign(Assignment(("t.py::t", "t.py::u"), audited=("t.py::u",)), [])
-
-    assert [run.choose_extent(case) for case in ("t.py::t", "t.py::u")] == [WHOLE, AUDIT]

@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from pytest_nsight.worker.pacing import AUDIT, MOST, SMALL_ERROR, WHOLE, Extent, is_enough, is_over, relative_error
+from pytest_nsight.worker.pacing import (
+    AUDIT,
+    MOST,
+    SMALL_ERROR,
+    USUAL,
+    StoppingRule,
+    is_enough,
+    is_over,
+    relative_error,
+)
 
 OVERHEAD_NS = 10_000
 
@@ -32,7 +41,7 @@ def rounds_taken(kernel_ns: float, sd: float, run_sd: float = 0.001) -> int:
 def test_quiet_rounds_end_at_the_fewest_and_noisy_ones_later() -> None:
     taken = [rounds_taken(300_000, sd) for sd in (0.001, 0.009, 0.1)]
 
-    assert taken[0] == WHOLE.fewest
+    assert taken[0] == USUAL.fewest
     assert taken == sorted(taken)
     assert taken[2] == MOST
 
@@ -64,7 +73,7 @@ def test_rounds_hardly_longer_than_the_overhead_tell_nothing_and_get_all_rounds(
     assert rounds_taken(2_000, 0.0) == MOST
 
 
-@pytest.mark.parametrize("extent", [WHOLE, AUDIT])
+@pytest.mark.parametrize("rule", [USUAL, AUDIT])
 @given(
     durations=st.lists(st.integers(0, 2**40), max_size=120),
     overhead_ns=st.integers(0, 2**30),
@@ -72,25 +81,23 @@ def test_rounds_hardly_longer_than_the_overhead_tell_nothing_and_get_all_rounds(
     elapsed_ns=st.integers(0, 2**40),
 )
 def test_whatever_the_rounds_there_are_between_the_fewest_and_the_most(
-    extent: Extent, durations: list[int], overhead_ns: int, run_sd: float, elapsed_ns: int
+    rule: StoppingRule, durations: list[int], overhead_ns: int, run_sd: float, elapsed_ns: int
 ) -> None:
-    enough = is_enough(durations, overhead_ns, run_sd, elapsed_ns, extent)
+    enough = is_enough(durations, overhead_ns, run_sd, elapsed_ns, rule)
 
     assert enough or len(durations) < MOST
-    assert not enough or len(durations) >= extent.fewest
-    if elapsed_ns > extent.long_ns:
-        assert enough == (len(durations) >= extent.fewest)
+    assert not enough or len(durations) >= rule.fewest
+    if elapsed_ns > rule.long_ns:
+        assert enough == (len(durations) >= rule.fewest)
 
 
 @pytest.mark.parametrize("elapsed_ns", [0, 600_000_000])
-def test_an_audit_of_a_long_case_takes_half_as_many_rounds_and_one_of_a_short_noisy_case_as_many(
-    elapsed_ns: int,
-) -> None:
+def test_an_audit_takes_half_as_many_rounds_unless_the_case_is_short_and_noisy(elapsed_ns: int) -> None:
     quiet, noisy = walls(MOST, 30_000_000, 0.0005), walls(MOST, 30_000, 0.1)
 
-    def count(durations: list[int], extent: Extent) -> int:
-        return next(n for n in range(MOST + 1) if is_over(durations[:n], extent, OVERHEAD_NS, 0.001, elapsed_ns))
+    def count(durations: list[int], rule: StoppingRule) -> int:
+        return next(n for n in range(MOST + 1) if is_over(durations[:n], rule, OVERHEAD_NS, 0.001, elapsed_ns))
 
-    assert 2 * count(quiet, AUDIT) == count(quiet, WHOLE) == WHOLE.fewest
+    assert 2 * count(quiet, AUDIT) == count(quiet, USUAL) == USUAL.fewest
     assert count(noisy, AUDIT) == (MOST if not elapsed_ns else AUDIT.fewest)
     assert is_over(quiet[:7], 7, OVERHEAD_NS, 0.001, elapsed_ns)
