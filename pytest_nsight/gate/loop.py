@@ -23,6 +23,9 @@ from pytest_nsight.trace.process_record import MeasuredProcess
 CONFIRMED_CASES = 3
 """Cases of a confirming process: about as many as a look finds suspect."""
 
+_PAIRED_CANARY_ROUNDS = 30
+"""Where two trees are compared, canaries only show what a run varies by, and the board's limits."""
+
 _WORTH_GUESSING = 5
 """Among this many cases, one is probably a suspect after the first look. Among fewer cases, and in an audit, there
 is probably none, and the session would have to wait for the end of processes that it does not need."""
@@ -163,7 +166,8 @@ def _is_paired_audit(state: GateState, cases: Sequence[str]) -> bool:
 
 def _assign(plan: SessionPlan, cases: Sequence[str], run: int, *, canaries: bool) -> tuple[Assignment, ...]:
     """The assignment of one run, or of a pair; both trees of a pair take the cases in the same order."""
-    assignment = Assignment(tuple(cases), canaries=canaries)
+    rounds = _PAIRED_CANARY_ROUNDS if plan.is_paired else None
+    assignment = Assignment(tuple(cases), canaries=canaries, canary_rounds=rounds)
     if plan.seed is not None:
         seed, order = random.Random(f"{plan.seed}/{run}").getrandbits(32), list(cases)
         random.Random(seed).shuffle(order)

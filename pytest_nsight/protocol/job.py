@@ -34,6 +34,7 @@ class Assignment:
         canaries: whether the plugin's own cases are measured beside them, if the job asks for those.
         continues: whether more cases may follow: the worker asks for them.
         repeats: whether they are identified again, beside few processes: if memory is short, it is their own doing.
+        canary_rounds: rounds of each of these, None for as many as a case of the user's has.
         audited: cases that both trees are proven to launch alike: they have at least 15 rounds in place of 30.
     """
 
@@ -44,6 +45,7 @@ class Assignment:
     canaries: bool = True
     continues: bool = False
     repeats: bool = False
+    canary_rounds: int | None = None
     audited: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:

@@ -178,7 +178,8 @@ class MeasuredRun:
         if self.job.canaries and self._assignment.canaries and case in self._assignment.cases:
             cases = self._assignment.cases
             done = len(cases) if is_last else cases.index(case) + 1
-            self._canaries.measure(self._stopwatch, self.journal, done, self.job.rounds)
+            rounds = self.job.rounds or self._assignment.canary_rounds
+            self._canaries.measure(self._stopwatch, self.journal, done, rounds)
 
 
 class CaseMeasurement:

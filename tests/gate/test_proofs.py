@@ -384,6 +384,7 @@ def test_of_two_trees_the_first_two_pairs_have_canaries_and_an_audit_none(
 
     timed = [one for one in machine.assignments if not one.identifies]
     assert [one.canaries for one in timed] == canaries, "of an audit, one pair shows whether it contradicts"
+    assert {one.canary_rounds for one in timed} == {30}
 
 
 def test_of_two_trees_what_is_identical_is_timed_in_one_pair() -> None:

@@ -13,7 +13,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.job import Assignment, Job
-from pytest_nsight.protocol.manifest import read_manifest
+from pytest_nsight.protocol.manifest import Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.protocol.ranks import no_barrier
 from pytest_nsight.worker import measured_case
@@ -177,22 +177,46 @@ def test_one_that_fails_is_recorded_and_the_rest_go_on(tmp_path: Path) -> None:
     }
 
 
+def measure_canaries(
+    monkeypatch: pytest.MonkeyPatch,
+    folder: Path,
+    assignment: Assignment,
+    rounds: int | None,
+    *,
+    of_job: bool = True,
+) -> Manifest:
+    """What a process has recorded that measures canaries after its only case."""
+    board = RestlessBoard(*(Canary(name, lambda: Prepared(int)) for name in NAMES))
+    monkeypatch.setattr(measured_case, "current_device", lambda _root_pid: board)
+    job = Job("s/001", "s", "", "", "nsys", rounds, (), (), {}, canaries=of_job)
+    run = MeasuredRun(job, Journal(folder / "manifest.jsonl"), Silent(), no_barrier)
+    run.assign(assignment, [])
+    run.start_stopwatch()
+    run.finish_case("t.py::t", is_last=True)
+    return read_manifest(folder / "manifest.jsonl")
+
+
 @pytest.mark.parametrize(
     ("of_job", "of_assignment", "measured"), [(True, True, 8), (False, True, 0), (True, False, 0)]
 )
 def test_they_are_measured_where_job_and_assignment_ask_for_them(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, of_job: bool, of_assignment: bool, measured: int
 ) -> None:
-    board = RestlessBoard(*(Canary(name, lambda: Prepared(int)) for name in NAMES))
-    monkeypatch.setattr(measured_case, "current_device", lambda _root_pid: board)
-    job = Job("s/001", "s", "", "", "nsys", 2, (), (), {}, canaries=of_job)
-    run = MeasuredRun(job, Journal(tmp_path / "manifest.jsonl"), Silent(), no_barrier)
-    run.assign(Assignment(("t.py::t",), canaries=of_assignment), [])
-    run.start_stopwatch()
+    assignment = Assignment(("t.py::t",), canaries=of_assignment)
 
-    run.finish_case("t.py::t", is_last=True)
+    manifest = measure_canaries(monkeypatch, tmp_path, assignment, 2, of_job=of_job)
 
-    assert len(read_manifest(tmp_path / "manifest.jsonl").ended) == measured == (len(NAMES) if measured else 0)
+    assert len(manifest.ended) == measured == (len(NAMES) if measured else 0)
+
+
+@pytest.mark.parametrize(("asked", "rounds"), [(None, 3), (2, 2)])
+def test_an_assignment_says_how_many_rounds_they_have_unless_the_user_does(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, asked: int | None, rounds: int
+) -> None:
+    manifest = measure_canaries(monkeypatch, tmp_path, Assignment(("t.py::t",), canary_rounds=3), asked)
+
+    counted = Counter(one.case for one in manifest.rounds)
+    assert counted == {f"nsight_canaries::{name}": rounds for name in NAMES}
 
 
 def test_nothing_is_due_twice() -> None:
