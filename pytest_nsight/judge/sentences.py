@@ -248,7 +248,7 @@ def all_set_aside(locations: Sequence[Location], where: str) -> str:
         why = f"the time drifts within every run {where}, by {percent_of_log(worst)} from first to last round"
     else:
         why = f"the clock changed within every run {where}"
-    return f"{why}; warm up longer (@pytest.mark.nsight(warmup=...)), or free or cool the GPU, and run again"
+    return f"{why}; warm up longer (@pytest.mark.nsight(warmup=...)), or run again on a free and cool device"
 
 
 def notes(subject: PreparedSubject) -> str:
