@@ -32,9 +32,9 @@ class Assignment:
         tree: which tree is measured, THIS_TREE or OTHER_TREE.
         identifies: whether the launches of the cases are identified, and no times are measured.
         canaries: whether the plugin's own cases are measured beside them, if the job asks for those.
+        canary_rounds: rounds of each of those, None for as many as a case of the user's has.
         continues: whether more cases may follow: the worker asks for them.
         repeats: whether they are identified again, beside few processes: if memory is short, it is their own doing.
-        canary_rounds: rounds of each of these, None for as many as a case of the user's has.
         audited: cases that both trees are proven to launch alike: they have at least 15 rounds in place of 30.
     """
 
@@ -43,9 +43,9 @@ class Assignment:
     tree: str = THIS_TREE
     identifies: bool = False
     canaries: bool = True
+    canary_rounds: int | None = None
     continues: bool = False
     repeats: bool = False
-    canary_rounds: int | None = None
     audited: tuple[str, ...] = ()
 
     def write(self, folder: Path) -> None:

@@ -133,8 +133,8 @@ class Stopwatch:
             pacer = self._pacer(busy_ns, plan)
             first_ns, walls_ns = pacer.rest_ns, list[int]()
             before, began_ns = self.device.read_activity(), perf_counter_ns()
-            result, run_sd, wanted = cast("T", None), self.device.run_sd, plan.rounds or plan.rule
-            while not is_over(walls_ns, wanted, overhead_ns, run_sd, perf_counter_ns() - began_ns):
+            wanted, result = plan.rounds or plan.rule, cast("T", None)
+            while not is_over(walls_ns, wanted, overhead_ns, self.device.run_sd, perf_counter_ns() - began_ns):
                 # Release the last result first, so that every round finds the same free memory.
                 result = cast("T", None)
                 result = self._round(case, label, body, setup, pacer, walls_ns, cold_cache=plan.cold_cache)

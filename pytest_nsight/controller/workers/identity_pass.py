@@ -159,7 +159,7 @@ class IdentityPass:
         """
         assigned = [len(one.assignment.cases) if one.assignment is not None else 0 for one in running]
         total = sum(assigned) if queue is None else queue.total
-        are_as_many_as_cpus = len(running) >= len(os.sched_getaffinity(0))
+        fills_all_cpus = len(running) >= len(os.sched_getaffinity(0))
         workers = [FollowedWorker(one, total, self._starter.session.limits) for one in running]
         try:
             while any(one.is_running for one in workers):
@@ -172,7 +172,7 @@ class IdentityPass:
                 self._starter.watch(Progress(first, cases[0] if cases else "", done, total, tuple(cases[1:])))
                 imported = [found for one in workers for found in one.tail.late_imports]
                 # While as many start as there are CPUs, the processes of timed runs would only delay them.
-                if cases or done or not are_as_many_as_cpus:
+                if cases or done or not fills_all_cpus:
                     self._get_ready(self._timed_next, imported)
                 if wanted := count_retries(workers, [one.tree for one in running]):
                     self._spare.get_ready(wanted, {found.module for found in imported})
