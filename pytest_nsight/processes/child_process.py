@@ -117,7 +117,8 @@ class ChildProcess:
             self._kill_leftovers()
             self._begin()
         if self._popen.poll() is None and (reason := self._overdue()):
-            self._overdue, self.was_overdue = _never, True
+            # It may still end with an error of its own, as its children are killed first.
+            self._overdue, self._restarts, self.was_overdue = _never, 0, True
             with contextlib.suppress(OSError), self.log.open("a", encoding="utf-8") as log:
                 log.write(f"\n{ENDED}{reason}.\n")
             self._kill_leftovers()

@@ -58,7 +58,6 @@ class Worker:
         identifier: Identifier | None = None,
     ) -> None:
         self._journal = journal
-        self._parent_pipe = parent_pipe
         self.run = MeasuredRun(job, journal, recorder, barrier, identifier)
         self._measurements: dict[str, CaseMeasurement] = {}
         self._cases = AssignedCases(journal, parent_pipe)
@@ -84,10 +83,14 @@ class Worker:
 
             config.pluginmanager.register(BenchmarkPlugin(self.measurement), "nsight-benchmark")
 
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_load_initial_conftests(self) -> None:
+        """Begins to end the process if its result is not wanted."""
+        self._cases.end_if_unwanted()
+
     def pytest_collectstart(self) -> None:
-        """Ends the process before a module if its result is not wanted; inside a module it might hold a lock."""
-        if self._parent_pipe.is_closed:
-            os._exit(0)
+        """Ends the process before a module if its result is not wanted."""
+        self._cases.end_if_unwanted()
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Records a module that cannot be imported here, though the user's pytest could."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -170,6 +171,35 @@ def test_a_program_that_fails_after_it_has_begun_is_not_started_again(launch, tm
 def test_a_program_that_a_signal_ended_is_not_started_again(launch):
     with launch("import os; os.abort()", has_begun=lambda: False) as process:
         assert process.wait(60) == -signal.SIGABRT
+
+
+# Counts its start, then fails as soon as somebody writes into the pipe.
+FAILS_WHEN_ENDED = """
+import sys
+with open(sys.argv[1], "a") as file: file.write("x")
+with open(sys.argv[2]) as pipe: sys.exit(len(pipe.read()))
+"""
+
+
+def test_a_program_that_fails_while_it_is_ended_for_its_time_is_not_started_again(launch, pipe, tmp_path):
+    """A shell ends with 137 where its child was killed first."""
+    started: list[int] = []
+
+    def find_overdue() -> str:
+        pipe.write_text("!")
+        while is_running(started[0]):
+            time.sleep(0.01)
+        return "it took too long"
+
+    with launch(
+        FAILS_WHEN_ENDED, tmp_path / "starts", pipe, has_begun=lambda: False, overdue=find_overdue
+    ) as process:
+        started.append(process.pid)
+        assert process.wait(60) == 1
+        assert process.poll() == 1
+
+    assert process.was_overdue
+    assert (tmp_path / "starts").read_text() == "x"
 
 
 # Starts a grandchild that ends a moment later, and ends.

@@ -189,6 +189,39 @@ def test_a_process_whose_turn_never_comes_is_gone_without_a_trace(
     assert left(pytester.path) == []
 
 
+@pytest.mark.parametrize("holds_a_lock", [False, True])
+def test_a_process_that_nobody_waits_for_ends_amid_its_imports_unless_it_may_hold_a_lock(
+    make_source: Callable[..., LiveSource], pytester: pytest.Pytester, holds_a_lock: bool
+) -> None:
+    """As torch is imported, part by part; what compiles an extension locks its folder with a file."""
+    source = make_source()
+    parts = pytester.mkdir("parts")
+    for number in range(40):
+        (parts / f"part_{number}.py").write_text("import time; time.sleep(0.05)")
+    (parts / "__init__.py").write_text("".join(f"from parts import part_{number}\n" for number in range(40)))
+    locked = """
+        def build():
+            open("lock", "x").close()
+            import parts
+            os.remove("lock")
+        build()
+        """
+    pytester.makeconftest(f"""
+        import os
+        open("begun", "x").close()
+        {locked if holds_a_lock else "import parts"}
+        open("done", "x").close()
+        """)
+
+    source.get_ready([Assignment(())], ())
+    wait_for((pytester.path / "begun").exists)
+    source.close()
+
+    assert left(pytester.path) == []
+    assert not (pytester.path / "lock").exists()
+    assert (pytester.path / "done").exists() is holds_a_lock
+
+
 def test_a_turn_that_could_not_be_told_is_told_again(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -108,7 +108,7 @@ class PrewarmedWorker:
         try:
             with self.process:
                 if self.assignment is None:
-                    # It ends by itself before the next module; a profiler around it then tidies up its own files.
+                    # It ends by itself before the next import; a profiler around it then tidies up its own files.
                     self.process.wait(_PATIENCE_S)
         finally:
             collector.tidy(self.folder, keep=False)
