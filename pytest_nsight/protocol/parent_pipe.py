@@ -75,13 +75,17 @@ class PipeFromParent:
         """
         self._folder = folder
         self._pipe = os.open(folder / FILE_NAME, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
+        self._is_assigned = False
 
     @property
-    def is_closed(self) -> bool:
-        """Whether the controller has closed the pipe or died."""
+    def is_given_up(self) -> bool:
+        """Whether the controller has closed the pipe, or died, before it sent an assignment."""
+        if self._is_assigned:
+            return False
         poll = select.poll()
         poll.register(self._pipe, 0)
-        return bool(poll.poll(0))
+        # A descriptor that the user's code has closed says nothing about the controller.
+        return any(event & select.POLLHUP for _, event in poll.poll(0))
 
     def wait_for_assignment(self, import_early: Callable[[str], None] | None = None) -> Assignment | None:
         """The assignment, waited for; None if the pipe is closed.
@@ -105,5 +109,6 @@ class PipeFromParent:
             if not lines:
                 return None
             if _ASSIGNED in lines:
+                self._is_assigned = True
                 return Assignment.read(self._folder)
             suggested += lines if import_early is not None else []

@@ -28,6 +28,7 @@ from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, NEVER_CALL
 from pytest_nsight.protocol.parent_pipe import PipeFromParent
 from pytest_nsight.protocol.ranks import no_barrier, open_barriers
 from pytest_nsight.worker.assigned_cases import AssignedCases
+from pytest_nsight.worker.end_at_imports import EndAtImports
 from pytest_nsight.worker.fixture import Nsight, explain_deferred
 from pytest_nsight.worker.inner_plugins import OneProcessPlugin, OptionsPlugin, RankPlugin, SkipPlugin
 from pytest_nsight.worker.late_imports import LateImports
@@ -58,6 +59,7 @@ class Worker:
         identifier: Identifier | None = None,
     ) -> None:
         self._journal = journal
+        self._parent_pipe = parent_pipe
         self.run = MeasuredRun(job, journal, recorder, barrier, identifier)
         self._measurements: dict[str, CaseMeasurement] = {}
         self._cases = AssignedCases(journal, parent_pipe)
@@ -83,14 +85,10 @@ class Worker:
 
             config.pluginmanager.register(BenchmarkPlugin(self.measurement), "nsight-benchmark")
 
-    @pytest.hookimpl(tryfirst=True)
-    def pytest_load_initial_conftests(self) -> None:
-        """Begins to end the process if its result is not wanted."""
-        self._cases.end_if_unwanted()
-
     def pytest_collectstart(self) -> None:
         """Ends the process before a module if its result is not wanted."""
-        self._cases.end_if_unwanted()
+        if self._parent_pipe.is_given_up:
+            os._exit(0)
 
     def pytest_collectreport(self, report: pytest.CollectReport) -> None:
         """Records a module that cannot be imported here, though the user's pytest could."""
@@ -266,6 +264,7 @@ def main(folder: Path) -> int:
     except CollectorError as error:
         journal.write("identity_fault", text=str(error))
         return 1
+    EndAtImports(parent_pipe).watch()
     one_process = OneProcessPlugin()
     plugins = [one_process, *_plugins(job, folder, journal, parent_pipe, identifier)]
     if job.mapping is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import pytest
@@ -53,12 +54,12 @@ def test_an_assignment_that_is_there_does_not_wait_for_imports(
 
 
 def test_a_closed_pipe_means_that_nothing_is_wanted(controller: PipeToWorker, worker: PipeFromParent) -> None:
-    assert not worker.is_closed
+    assert not worker.is_given_up
 
     controller.close()
     controller.suggest_import("slow")
 
-    assert worker.is_closed
+    assert worker.is_given_up
     assert worker.wait_for_assignment(never) is None
 
 
@@ -68,3 +69,22 @@ def test_a_pipe_that_closes_during_an_import_ends_the_wait(
     controller.suggest_import("slow")
 
     assert worker.wait_for_assignment(lambda _: controller.close()) is None
+
+
+def test_a_worker_with_an_assignment_is_not_given_up(controller: PipeToWorker, worker: PipeFromParent) -> None:
+    controller.send(ASSIGNMENT)
+    worker.wait_for_assignment(never)
+
+    controller.close()
+
+    assert not worker.is_given_up
+
+
+def test_a_descriptor_that_the_users_code_closes_gives_nothing_up(
+    controller: PipeToWorker, worker: PipeFromParent, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    closed = os.open(os.devnull, os.O_RDONLY)
+    os.close(closed)
+    monkeypatch.setattr(worker, "_pipe", closed)
+
+    assert not worker.is_given_up

@@ -190,7 +190,7 @@ def test_a_process_whose_turn_never_comes_is_gone_without_a_trace(
 
 
 @pytest.mark.parametrize("holds_a_lock", [False, True])
-def test_a_process_that_nobody_waits_for_ends_amid_its_imports_unless_it_may_hold_a_lock(
+def test_a_process_that_nobody_waits_for_ends_while_it_imports_unless_it_may_hold_a_lock(
     make_source: Callable[..., LiveSource], pytester: pytest.Pytester, holds_a_lock: bool
 ) -> None:
     """As torch is imported, part by part; what compiles an extension locks its folder with a file."""
