@@ -4,12 +4,16 @@ What runs before a short kernel changes its time: caches, clocks, memory. Here s
 140 ns apart. In a process of the whole suite, whose order is random, it lies on the slower one with a probability
 of its own, 20 to 80 %. In a confirming process, which measures suspects only, that probability is another one:
 
-    mixed   any, uniformly: contexts then differ by 33 ns (standard deviation), as measured on H200s
-    fixed   0 or 1, for a case that always has the same predecessor: 54 ns, the worst there can be
+    mixed     any, uniformly: contexts then differ by 33 ns (standard deviation), as measured on H200s
+    fixed     0 or 1, for a case that always has the same predecessor: 54 ns, the worst there can be
+    chains    any, and in place of the short kernels there are chains of 20 to 120 launches of 3 to 8 of them, each
+              kernel on a level of its own that all its launches share
+    together  the same chains, but all kernels of a chain are on their slower levels at the same time
 
-Suites have short kernels (1 to 5 us) and as many long ones (50 us to 3 ms), whose levels do not depend on the
-context. They are driven by the gate's own functions, with forced looks: beside the suspects, three random cases of
-each suite are sent through all looks. "before" hides from the gate which runs confirm, "after" does not.
+Suites have short kernels (1 to 5 us), or chains of them, and as many long ones (50 us to 3 ms), whose levels do not
+depend on the context. They are driven by the gate's own functions, with forced looks: beside the suspects, three
+random cases of each suite are sent through all looks. "before" hides from the gate which runs confirm, "after" does
+not.
 
     python -m benchmarks.simulate_context --suites 300
 """
@@ -28,7 +32,7 @@ import numpy as np
 from benchmarks.simulate_gate import Rounds, write_rate
 from pytest_nsight.judge.judge import LOOKS, SubjectRuns, judge, suspects
 from pytest_nsight.model.kernel_names import family
-from pytest_nsight.model.values import Policy, RunSummary, Subject
+from pytest_nsight.model.values import Policy, RunSummary, Shape, ShapeUse, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
 STORED = 5
@@ -37,7 +41,9 @@ FORCED = 3
 TICK_NS = 32
 SHORT_NS = (1_000.0, 5_000.0)
 LONG_NS = (50_000.0, 3_000_000.0)
-SLOWDOWNS = {"long": (0.025, 0.03, 0.05), "short": (0.05, 0.1, 0.2, 0.5)}
+SLOWDOWNS = {"long": (0.025, 0.03, 0.05), "short": (0.05, 0.1, 0.2, 0.5), "chain": (0.025, 0.03, 0.05, 0.1)}
+CONTEXTS = {"mixed": "short", "fixed": "short", "chains": "chain", "together": "chain"}
+"""What the cases are that are not long, by how contexts differ."""
 
 
 @dataclass(frozen=True)
@@ -45,12 +51,14 @@ class Suite:
     """One suite and the rounds of all its runs, whichever of them the gate asks for.
 
     Attributes:
-        durations_ns: of the cases, first the short, then the long ones.
+        durations_ns: of the cases, first the short ones or the chains, then the long ones.
+        shapes: launches of each case.
         whole: rounds in processes of the whole suite, (case, run, round): stored ones, then new ones.
         confirming: rounds in confirming processes, likewise; the gate asks for the last of them.
     """
 
     durations_ns: tuple[float, ...]
+    shapes: tuple[tuple[ShapeUse, ...], ...]
     whole: Rounds
     confirming: Rounds
 
@@ -64,29 +72,60 @@ def draw_suite(context: str, cases: int, rng: np.random.Generator) -> Suite:
     """Draws a suite of unchanged code.
 
     Args:
-        context: "mixed" or "fixed".
-        cases: half of them short.
+        context: one of `CONTEXTS`.
+        cases: half of them short or chains.
         rng: draws.
     """
-    short = cases // 2
-    logs = [
-        rng.uniform(math.log(low), math.log(high), size)
-        for (low, high), size in zip((SHORT_NS, LONG_NS), (short, cases - short), strict=True)
+    sensitive = cases // 2
+    launches = [_draw_launches(CONTEXTS[context], rng) for _ in range(sensitive)] + [(1,)] * (cases - sensitive)
+    ranges = [SHORT_NS] * sensitive + [LONG_NS] * (cases - sensitive)
+    # A launch in the middle of a chain takes 1 to 3 us.
+    kernels_ns = [
+        np.exp(rng.uniform(math.log(low), math.log(high if len(own) == 1 else 3_000.0), len(own)))
+        for own, (low, high) in zip(launches, ranges, strict=True)
     ]
-    durations = np.exp(np.concatenate(logs))
-    gaps_ns = np.where(np.arange(cases) < short, rng.uniform(60, 140, cases), 0.0)
-    in_suite = rng.uniform(0.2, 0.8, cases)
-    confirmed = rng.uniform(0, 1, cases) if context == "mixed" else rng.integers(0, 2, cases).astype(float)
+    durations = np.array([float(np.dot(own, times)) for own, times in zip(launches, kernels_ns, strict=True)])
     runs = STORED + LOOKS[-1]
     shift = rng.normal(0, 0.0005 * math.sqrt(2), cases)
+    levels = [
+        _draw_levels(context, own, runs, rng) if case < sensitive else np.zeros((2, runs))
+        for case, own in enumerate(launches)
+    ]
     sides = []
-    for weight in (in_suite, confirmed):
-        levels_ns = gaps_ns[:, None] * (rng.random((cases, runs)) < weight[:, None])
+    for levels_ns in np.swapaxes(np.array(levels), 0, 1):
         run_effect = rng.normal(0, 0.001, (cases, runs)) + shift[:, None] * (np.arange(runs) >= STORED)
         means = (durations[:, None] + levels_ns) * np.exp(run_effect)
         rounds = means[..., None] * np.exp(rng.normal(0, 0.004, (cases, runs, ROUNDS)))
         sides.append((np.rint(rounds / TICK_NS) * TICK_NS).astype(np.int64))
-    return Suite(tuple(durations.tolist()), sides[0], sides[1])
+    shapes = tuple(
+        tuple(ShapeUse(Shape("kernel", f"kernel_{index}"), count, 0) for index, count in enumerate(own))
+        for own in launches
+    )
+    return Suite(tuple(durations.tolist()), shapes, sides[0], sides[1])
+
+
+def _draw_launches(length: str, rng: np.random.Generator) -> tuple[int, ...]:
+    """How often each kernel of a case is launched."""
+    if length == "short":
+        return (1,)
+    kernels = int(rng.integers(3, 9))
+    total = int(rng.integers(20, 121))
+    return tuple((1 + rng.multinomial(total - kernels, rng.dirichlet(np.ones(kernels)))).tolist())
+
+
+def _draw_levels(context: str, launches: Sequence[int], runs: int, rng: np.random.Generator) -> Rounds:
+    """What a case takes longer, in ns, in each process of the suite and in each confirming one: (2, run)."""
+    kernels = len(launches)
+    gaps_ns = rng.uniform(60, 140, kernels) * np.array(launches)
+    independent = 1 if context == "together" else kernels
+    in_suite = rng.uniform(0.2, 0.8, independent)
+    confirmed = rng.integers(0, 2, independent) if context == "fixed" else rng.uniform(0, 1, independent)
+    return np.array(
+        [
+            gaps_ns @ (np.ones((kernels, 1)) * (rng.random((independent, runs)) < weight[:, None]))
+            for weight in (in_suite, confirmed)
+        ]
+    )
 
 
 def check(
@@ -114,6 +153,7 @@ def check(
             session="new" if is_new else "stored",
             board="GPU-simulated",
             rounds={"kernel": tuple(np.rint(rounds[case, run] * factor).astype(int).tolist())},
+            shapes=suite.shapes[case],
             cases=measured if knows_context else 0,
         )
 
@@ -145,7 +185,7 @@ class Tally:
 
     Attributes:
         failed_suites: suites in which any case failed.
-        failed: "short" or "long" -> cases that failed.
+        failed: "short", "chain" or "long" -> cases that failed.
         kinds: octave of the duration in us -> verdicts of the forced cases.
     """
 
@@ -164,7 +204,7 @@ def count_alarms(context: str, suites: int, cases: int, seed: int, *, knows_cont
         verdicts = check(suite, forced, knows_context=knows_context)
         failing = [case for case, verdict in enumerate(verdicts) if verdict.kind.fails]
         failed_suites += bool(failing)
-        failed.update("short" if case < cases // 2 else "long" for case in failing)
+        failed.update(CONTEXTS[context] if case < cases // 2 else "long" for case in failing)
         for case in forced:
             octave = int(math.log2(suite.durations_ns[case] / 1000))
             kinds.setdefault(octave, Counter())[verdicts[case].kind] += 1
@@ -174,12 +214,21 @@ def count_alarms(context: str, suites: int, cases: int, seed: int, *, knows_cont
 def count_found(
     context: str, slowdown: tuple[str, float], suites: int, cases: int, seed: int, *, knows_context: bool
 ) -> int:
-    """In how many suites one slower case, "short" or "long", is found; the same suites for the same seed."""
+    """In how many suites one slower case is found; the same suites for the same seed.
+
+    Args:
+        context: one of `CONTEXTS`.
+        slowdown: the kind of case, "short", "chain" or "long", and by which ratio it is slower.
+        suites: how many.
+        cases: of each.
+        seed: of the draws.
+        knows_context: whether the gate knows which runs confirm.
+    """
     length, factor = slowdown
     rng = np.random.default_rng([seed, 1, *context.encode()])
     found = 0
     for _ in range(suites):
-        case = 0 if length == "short" else cases // 2
+        case = cases // 2 if length == "long" else 0
         suite = draw_suite(context, cases, rng)
         verdicts = check(suite, [], knows_context=knows_context, slower={case: factor})
         found += verdicts[case].kind is VerdictKind.REGRESSION
@@ -193,20 +242,20 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--cases", type=int, default=26)
     parser.add_argument("--seed", type=int, default=20260101)
     options = parser.parse_args(arguments)
-    for context in ("mixed", "fixed"):
+    for context, sensitive in CONTEXTS.items():
         for name, knows_context in (("before", False), ("after", True)):
             tally = count_alarms(context, options.suites, options.cases, options.seed, knows_context=knows_context)
             print(
                 f"{context}, {name}: suites with a false alarm {write_rate(tally.failed_suites, options.suites)}; "
-                f"cases that failed: {tally.failed['short']} short, {tally.failed['long']} long",
+                f"cases that failed: {tally.failed[sensitive]} {sensitive}, {tally.failed['long']} long",
                 flush=True,
             )
             for octave, kinds in sorted(tally.kinds.items()):
                 total = kinds.total()
                 shares = ", ".join(f"{count / total:.0%} {kind.value}" for kind, count in kinds.most_common())
                 print(f"    {2**octave} to {2 ** (octave + 1)} us, {total} forced: {shares}", flush=True)
-        for length, slowdowns in SLOWDOWNS.items() if options.power_suites else ():
-            for slowdown in slowdowns:
+        for length in ("long", sensitive) if options.power_suites else ():
+            for slowdown in SLOWDOWNS[length]:
                 before, after = (
                     count_found(
                         context,

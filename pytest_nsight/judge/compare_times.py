@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from pytest_nsight.judge.canary_shift import CanaryLevels, Panel, read_canary
+from pytest_nsight.judge.contexts import estimate_contexts, expected_context
 from pytest_nsight.judge.contrast import Contrast, contrast
 from pytest_nsight.judge.location import Location, exp, resolution_ns
 from pytest_nsight.judge.looks import material_change
@@ -58,7 +59,12 @@ def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contr
     if levels is not None:
         shift = levels.shift(compared, new)
         stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
-    noise = estimate_noise(stored, new, prior, expected_spread(baseline_ns, compared[0].board))
+    spread = expected_spread(baseline_ns, compared[0].board)
+    context = expected_context(subject.baseline[-1], baseline_ns)
+    noise = replace(
+        estimate_noise(stored, new, prior, spread),
+        context=estimate_contexts(stored, new, prior, spread, context),
+    )
     floor_ns = resolution_ns((*compared, *new))
     is_paired = bool(subject.given.against)
     # Pairs of two trees run side by side, so that what changes between sessions cancels.

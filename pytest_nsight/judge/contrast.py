@@ -10,8 +10,9 @@ from typing import TypeVar
 
 from scipy import special
 
+from pytest_nsight.judge.contexts import measure_context_shift
 from pytest_nsight.judge.location import Location
-from pytest_nsight.judge.noise import Component, Noise, Place, measure_context_shift, shares
+from pytest_nsight.judge.noise import Component, Noise, Place, shares
 from pytest_nsight.model.comparison import CanaryChange
 
 _Key = TypeVar("_Key", bound=Hashable)

@@ -51,7 +51,8 @@ def suspects(
     A subject that has new runs, but not yet the most, needs fresh ones in these cases:
 
     - Of two trees each has two runs, and these do not show the same launches and a change within the band.
-    - It may still turn out as a regression or an improvement, and its change is not beyond doubt.
+    - It may still turn out as a regression or an improvement, and its change is neither beyond doubt nor, of two
+      trees, within the band.
     - It launches the same kernel families in other shapes: an autotuner may choose again in the next process.
     - All its runs so far drift or were disturbed by other programs.
     - Too few of its pairs of runs are left, because some were set aside (comparison of two trees).
@@ -118,11 +119,16 @@ def _is_suspect(
         return True
     if is_proven:
         return contrast is not None and contradicts_proof(contrast)
-    if contrast is None or not subject.is_judgeable or is_beyond_doubt(contrast, compared):
+    if contrast is None or not subject.is_judgeable or _is_over(subject, contrast, compared):
         return False
     return (
         may_differ(contrast, slower=True) or may_differ(contrast, slower=False) or (settle and may_settle(contrast))
     )
+
+
+def _is_over(subject: PreparedSubject, contrast: Contrast, compared: int) -> bool:
+    is_equal = bool(subject.given.against) and is_within_band(contrast)
+    return is_equal or is_beyond_doubt(contrast, compared)
 
 
 def _is_at_first_pairs(given: SubjectRuns) -> bool:

@@ -85,7 +85,7 @@ def may_differ(contrast: Contrast, *, slower: bool) -> bool:
 
 
 def is_within_band(contrast: Contrast) -> bool:
-    """Whether the 90 % interval lies within the material difference on either side: no third pair is needed.
+    """Whether the 90 % interval lies within the material difference on either side: no further pair is needed.
 
     UNCHANGED needs only the wider margin. But to end there would lose changes between the band and the margin,
     which further pairs may show to be regressions.

@@ -1,9 +1,9 @@
 """The noise of unchanged code: between runs, between sessions, between boards.
 
-The levels are nested, each with a variance of log time: run < session < board < board group. Every variance of a
-subject is its own estimate drawn towards a prior: the moderated variance of limma (Smyth 2004, doi
-10.2202/1544-6115.1027). The variances of boards are never below their prior. docs/statistics.md derives each
-constant.
+The levels are nested, each with a variance of log time: run < session < board < board group; contexts lie across
+them (contexts.py). Every variance of a subject is its own estimate drawn towards a prior: the moderated variance of
+limma (Smyth 2004, doi 10.2202/1544-6115.1027). The variances of boards are never below their prior.
+docs/statistics.md derives each constant.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 from scipy import special
@@ -24,13 +24,6 @@ SHORT_NS = 30_000
 
 SUITE_MINIMUM = 10
 """Least number of subjects for fitting the prior of the run variance to the suite itself."""
-
-CONTEXT_NS = 40.0
-"""Standard deviation, over contexts, of how much the earlier cases change a short kernel's time.
-
-On H200s 8 subjects of 1 to 23 us shift by 33 ns (root mean square) in processes whose order of cases is reversed,
-and those of 1 to 5 us differ by 40 ns from run to run of random order (docs/statistics.md, section 3).
-"""
 
 CONTEXT_DF = 8.0
 LARGEST_PRIOR_DF = 8.0
@@ -48,14 +41,12 @@ class Spread:
         session: of sessions on a board.
         board_group: of boards of one group.
         board: of boards of a model whose groups differ or are unknown.
-        context: of processes that measure different sets of cases.
     """
 
     run: float
     session: float
     board_group: float
     board: float
-    context: float = 0.0
 
 
 LONG_KERNELS = Spread(run=0.0010, session=0.0005, board_group=0.0020, board=0.0060)
@@ -113,14 +104,10 @@ def expected_spread(duration_ns: float, board: str) -> Spread:
     """The expected spread of runs of such a duration on such a board.
 
     A board whose name is no UUID of a GPU is a shared CPU, whose runs vary by percents, not tenths of percents.
-    The deviation of contexts is a fixed time, so its share grows as the kernel gets shorter; from 30 us on it is at
-    most the spread of runs, and left out.
     """
     if not is_gpu(board):
         return CPU
-    if duration_ns >= SHORT_NS:
-        return LONG_KERNELS
-    return replace(SHORT_KERNELS, context=math.log1p(CONTEXT_NS / duration_ns))
+    return LONG_KERNELS if duration_ns >= SHORT_NS else SHORT_KERNELS
 
 
 def pool_within(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
@@ -183,21 +170,6 @@ def shares(locations: Sequence[Location]) -> dict[Place, float]:
     return {place: count / len(locations) for place, count in counts.items()}
 
 
-def measure_context_shift(baseline: Sequence[Location], new: Sequence[Location]) -> float:
-    """The share of the runs whose context the others lack: 0 for equal contexts, 1 for none in common.
-
-    The context of a run is the number of cases that its process measured, to a factor of two: it says whether the
-    process measured the suite, or only the few cases that a look asks for. A run of unknown context counts as one
-    of the largest context among the new runs, because to save is to measure all that is selected.
-    """
-    largest = max((location.cases for location in new), default=0)
-    before, now = (
-        Counter((location.cases or largest).bit_length() for location in locations) for locations in (baseline, new)
-    )
-    shared = sum(min(before[context] / len(baseline), count / len(new)) for context, count in now.items())
-    return max(0.0, 1 - shared)
-
-
 def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior: Prior, spread: Spread) -> Noise:
     """Estimates the variances of one subject from its runs and the priors.
 
@@ -233,7 +205,6 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
         session=session_level,
         board_group=_widen_prior(list(by_group.values()), spread.board_group**2),
         board=_widen_prior([list(boards.values())], spread.board**2),
-        context=Component(spread.context**2, CONTEXT_DF),
     )
 
 

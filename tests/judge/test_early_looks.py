@@ -104,6 +104,17 @@ def test_what_two_pairs_show_to_be_within_the_band_is_unchanged() -> None:
     assert (verdict.comparison.baseline_runs, verdict.comparison.new_runs) == (2, 2)
 
 
+@pytest.mark.parametrize("runs", [3, 5])
+def test_later_pairs_end_what_they_show_to_be_within_the_band(runs: int) -> None:
+    """Its change is more than 80 % of noise would give, and not 99 % sure to be below the band."""
+    evidence = paired(1.008, runs=runs, sd=0.008 * (runs / 3) ** 0.5)
+
+    assert suspects([evidence]) == ()
+    assert judge([evidence])[0].kind is VerdictKind.UNCHANGED
+    stored = replace(evidence, against="", new=tuple(replace(run, session="new") for run in evidence.new))
+    assert suspects([stored]) == (SUBJECT,)
+
+
 def test_two_stored_runs_are_as_few_as_ever() -> None:
     evidence = make_evidence(ratio=1.001, stored=2, new=2)
 
