@@ -60,13 +60,15 @@ def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contr
         shift = levels.shift(compared, new)
         stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
     spread = expected_spread(baseline_ns, compared[0].board)
-    context = expected_context(subject.baseline[-1], baseline_ns)
+    is_paired = bool(subject.given.against)
+    # The runs of a pair measure the same cases, but for those that one of the trees lacks.
+    metric = subject.given.policy.metric
+    context = 0.0 if is_paired else expected_context(subject.baseline[-1], metric, baseline_ns)
     noise = replace(
         estimate_noise(stored, new, prior, spread),
         context=estimate_contexts(stored, new, prior, spread, context),
     )
     floor_ns = resolution_ns((*compared, *new))
-    is_paired = bool(subject.given.against)
     # Pairs of two trees run side by side, so that what changes between sessions cancels.
     on_cpu = not is_paired and not all(is_gpu(location.board) for location in (*compared, *new))
     return replace(

@@ -15,7 +15,13 @@ from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, is_within_band, may_differ, may_settle
 from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
-from pytest_nsight.judge.subject_runs import FIRST_PAIRS, LOOKS, MINIMUM_NEW_RUNS, SubjectRuns
+from pytest_nsight.judge.subject_runs import (
+    FIRST_PAIRS,
+    LOOKS,
+    MINIMUM_BASELINE_RUNS,
+    MINIMUM_NEW_RUNS,
+    SubjectRuns,
+)
 from pytest_nsight.judge.subject_verdict import Significance, decide
 from pytest_nsight.model.values import Subject
 from pytest_nsight.model.verdicts import Verdict
@@ -127,8 +133,8 @@ def _is_suspect(
 
 
 def _is_over(subject: PreparedSubject, contrast: Contrast, compared: int) -> bool:
-    is_equal = bool(subject.given.against) and is_within_band(contrast)
-    return is_equal or is_beyond_doubt(contrast, compared)
+    has_pairs = bool(subject.given.against) and contrast.new_runs >= MINIMUM_BASELINE_RUNS
+    return (has_pairs and is_within_band(contrast)) or is_beyond_doubt(contrast, compared)
 
 
 def _is_at_first_pairs(given: SubjectRuns) -> bool:

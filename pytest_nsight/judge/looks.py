@@ -158,6 +158,8 @@ def runs_to_settle(contrast: Contrast) -> int | None:
         variance = contrast.run_variance * (1 / stored + 1 / contrast.new_runs)
         # Half of the session part comes from the new session; stored sessions do not lower it.
         variance += contrast.level_variance / 2 * (1 + 1 / sessions)
+        # Saved runs are of processes of the whole suite, as the stored ones are.
+        variance += contrast.noise.context.variance * contrast.context_shift**2
         half = upper_quantile(0.05, contrast.degrees_of_freedom) * math.sqrt(variance)
         if abs(contrast.difference) + half < equality_margin(contrast.material):
             return stored

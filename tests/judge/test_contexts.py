@@ -11,7 +11,7 @@ import pytest
 from pytest_nsight.judge.contexts import CONTEXT_NS, estimate_contexts, expected_context, measure_context_shift
 from pytest_nsight.judge.judge import SubjectRuns
 from pytest_nsight.judge.location import Location
-from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR
+from pytest_nsight.judge.noise import LONG_KERNELS, SHIPPED_PRIOR, Prior
 from pytest_nsight.model.comparison import NoiseLevel
 from pytest_nsight.model.values import Policy, Shape, ShapeUse
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
@@ -70,7 +70,7 @@ def test_a_long_kernel_gets_the_same_verdict_in_any_context(ratio: float) -> Non
     assert found[0].kind is found[1].kind
 
 
-ROUTED = [16, 16, 16, 16, 1, 1, 13, 6, 8, 3, 1, 1]
+ROUTED = [16, 16, 16, 16, 13, 8, 6, 3, 2, 2, 1, 1, 1, 1]
 """How often a round of random routing among 16 experts launches each of its kernels."""
 
 
@@ -94,8 +94,8 @@ UPPER_US = (167.65, 167.67, 167.70, 167.76, 168.68, 167.54, 167.6, 167.7, 167.8)
 
 
 def test_a_chain_of_short_kernels_on_one_of_its_stored_levels_does_not_fail() -> None:
-    """As seen on an H200: each of its launches of 1 us takes 35 to 60 ns more in some processes of the whole suite,
-    and in all processes that measure few cases.
+    """As seen on an H200: most of its launches take 40 to 60 ns more in some processes of the whole suite, and in
+    all processes that measure few cases.
     """
     assert verdict_of(chain_runs(TWO_LEVELS_US, UPPER_US)).kind is VerdictKind.INCONCLUSIVE
 
@@ -119,6 +119,17 @@ def test_two_trees_are_measured_in_the_same_contexts() -> None:
     }
 
     assert kinds == {VerdictKind.REGRESSION}
+
+
+def test_a_test_that_one_tree_lacks_makes_no_other_context() -> None:
+    """Its own case is measured in the first pair only, by one tree."""
+    sides = [26, 26, 26, *[1] * 6], [40, 26, 26, *[1] * 6]
+    errors = {
+        verdict_of(subject_runs(TINY_NS, 1.0, stored, new, against="1a2b3c4")).comparison.standard_error
+        for stored, new in (sides, (sides[0], sides[0]))
+    }
+
+    assert len(errors) == 1
 
 
 def test_unchanged_after_one_run_of_the_suite_needs_no_more_runs() -> None:
@@ -153,6 +164,9 @@ def test_a_larger_share_of_confirming_runs_is_less_sure() -> None:
     [
         ([26] * 5, [26], 0.0),
         ([26] * 5, [31] * 9, 0.0),
+        ([31] * 5, [32] * 9, 0.0),
+        # Six cases beside eight canaries, and one of them.
+        ([14] * 5, [14, *[9] * 8], 8 / 9),
         ([26] * 5, [1] * 9, 1.0),
         ([26] * 5, [26, *[1] * 8], 8 / 9),
         ([26] * 4 + [1] * 4, [26, 1], 0.0),
@@ -183,56 +197,81 @@ def test_the_numbers_behind_the_verdict_have_the_context() -> None:
     assert [run.cases for run in basis.runs] == [*SUITE, *CONFIRMED]
 
 
+def launch(name: str, count: int, kind: str = "kernel", grid: int = 8) -> ShapeUse:
+    return ShapeUse(Shape(kind, name, grid=(grid, 1, 1)), count, 1000)
+
+
 @pytest.mark.parametrize(
-    ("launches", "board", "deviation_ns"),
+    ("launches", "alike"),
     [
-        ({}, "GPU-8a", 40),
-        ({"rms_norm": 1}, "GPU-8a", 40),
-        ({"rms_norm": 16}, "GPU-8a", 16 * 40),
-        ({"add": 1, "mul": 1, "sum": 1, "div": 1}, "GPU-8a", 2 * 40),
-        ({"add": 3, "mul": 4, "memcpy D2D": 16}, "GPU-8a", 5 * 40),
-        ({"add": 3, "mul": 4}, "Intel Xeon", 0),
+        ([], 1),
+        ([launch("rms_norm", 1)], 1),
+        ([launch("rms_norm", 16)], 16),
+        ([launch("rms_norm", 7), launch("rms_norm", 9, grid=4)], 16),
+        ([launch("step", 16, kind="graph")], 16),
+        ([launch("add", 1), launch("mul", 1), launch("sum", 1), launch("div", 1)], 2),
+        ([launch("add", 3), launch("mul", 4), launch("memcpy D2D", 16, kind="memcpy")], 5),
     ],
 )
-def test_the_launches_of_a_kernel_share_the_deviation_of_contexts(
-    launches: dict[str, int], board: str, deviation_ns: int
-) -> None:
-    shapes = tuple(
-        ShapeUse(Shape("memcpy" if name.startswith("memcpy") else "kernel", name), count, 1000)
-        for name, count in launches.items()
-    )
-    (run,) = make_runs([100_000], "s", board=board, shapes=shapes)
+def test_the_launches_of_a_kernel_share_the_deviation_of_contexts(launches: list[ShapeUse], alike: int) -> None:
+    (run,) = make_runs([100_000], "s", shapes=tuple(launches))
 
-    assert expected_context(run, 100_000) == pytest.approx(math.log1p(deviation_ns / 100_000))
+    for metric, times in (("kernel", alike), ("busy", alike), ("copy", 1), ("launch", 1)):
+        assert expected_context(run, metric, 100_000) == pytest.approx(math.log1p(times * CONTEXT_NS / 100_000))
 
 
-def _in_contexts(logs: Sequence[float], cases: Sequence[int], session: str) -> list[Location]:
-    return [replace(run, cases=count) for run, count in zip(place(logs, session), cases, strict=True)]
+def test_contexts_do_not_count_on_a_cpu() -> None:
+    (run,) = make_runs([100_000], "s", board="Intel Xeon", shapes=(launch("add", 3),))
+
+    assert expected_context(run, "kernel", 100_000) == 0
+    assert estimate_contexts(*WIDE, SHIPPED_PRIOR, LONG_KERNELS, 0.0).variance == 0
 
 
-def test_stored_runs_that_vary_more_than_runs_of_one_context_show_the_variance_of_contexts() -> None:
-    """(8 prior + 4 own) / 12: own is 4e-4 less the variance within a context, which is (2 * 1e-6 + 0) / (2 + 3)."""
-    stored = _in_contexts([10 + step * 0.02 for step in (-1, -1, 0, 1, 1)], [26] * 5, "stored")
-    new = _in_contexts([10.03, *[10.04] * 4], [26, 2, 2, 2, 2], "new")
+def in_contexts(
+    logs: Sequence[float], cases: Sequence[int], session: str, board: str = "GPU-a"
+) -> tuple[Location, ...]:
+    places = zip(place(logs, session, board), cases, strict=True)
+    return tuple(replace(run, cases=count) for run, count in places)
 
-    found = estimate_contexts(stored, new, SHIPPED_PRIOR, LONG_KERNELS, 0.005)
 
-    assert found.variance == pytest.approx((8 * 0.005**2 + 4 * (4e-4 - 2e-6 / 5)) / 12)
+WIDE = (
+    in_contexts([10 + step * 0.02 for step in (-1, -1, 0, 1, 1)], [26] * 5, "stored"),
+    in_contexts([10.03, *[10.04] * 4], [26, 2, 2, 2, 2], "new"),
+)
+
+
+@pytest.mark.parametrize("scale", [1.0, 4.0])
+def test_stored_runs_that_vary_more_than_runs_of_one_context_show_the_variance_of_contexts(scale: float) -> None:
+    """(8 prior + 4 own) / 12: own is 4e-4 less the variance within a context, (2 scale 1e-6 + 0) / (2 + 3)."""
+    found = estimate_contexts(*WIDE, Prior(scale, 2.0), LONG_KERNELS, 0.005)
+
+    assert found.variance == pytest.approx((8 * 0.005**2 + 4 * (4e-4 - scale * 2e-6 / 5)) / 12)
     assert found.degrees_of_freedom == 8
+
+
+def test_the_variance_of_contexts_is_that_within_stored_sessions_and_within_places_of_new_runs() -> None:
+    stored, new = WIDE
+    older = in_contexts([run.log_ns + 0.5 for run in stored], [26] * 5, "older")
+    elsewhere = in_contexts([run.log_ns - 0.5 for run in new], [26, 2, 2, 2, 2], "new", "GPU-b")
+
+    found = estimate_contexts((*older, *stored), (*new, *elsewhere), SHIPPED_PRIOR, LONG_KERNELS, 0.005)
+
+    assert found.variance == pytest.approx((8 * 0.005**2 + 8 * (4e-4 - 2e-6 / 8)) / 16)
 
 
 @pytest.mark.parametrize("new", [[10.0], [10.0, 10.05]])
 def test_without_two_runs_of_one_context_the_variance_of_contexts_is_the_expected_one(new: list[float]) -> None:
-    stored = _in_contexts([9.98, 10.0, 10.02], [26] * 3, "stored")
-    runs = _in_contexts(new, [26, 2][: len(new)], "new")
+    runs = in_contexts(new, [26, 2][: len(new)], "new")
 
-    assert estimate_contexts(stored, runs, SHIPPED_PRIOR, LONG_KERNELS, 0.005).variance == 0.005**2
+    assert estimate_contexts(WIDE[0], runs, SHIPPED_PRIOR, LONG_KERNELS, 0.005).variance == 0.005**2
 
 
-def test_stored_runs_that_vary_less_than_new_ones_do_not_narrow_the_variance_of_contexts() -> None:
-    stored = _in_contexts([10.0] * 5, [26] * 5, "stored")
-    new = _in_contexts([9.98, 10.0, 10.02], [2] * 3, "new")
+@pytest.mark.parametrize("step", [0.0, 0.01, 0.02])
+def test_stored_runs_that_do_not_vary_more_beyond_doubt_leave_the_expected_variance_of_contexts(
+    step: float,
+) -> None:
+    """F(4, 5) at 99 % is 11.4; new runs vary by 0.01, stored ones by up to twice as much."""
+    stored = in_contexts([10 + sign * step for sign in (-1, -1, 0, 1, 1)], [26] * 5, "stored")
+    new = in_contexts([10 + sign * 0.01 for sign in (-1.225, 0, 0, 1.225)], [2] * 4, "new")
 
-    found = estimate_contexts(stored, new, SHIPPED_PRIOR, LONG_KERNELS, 0.005)
-
-    assert found.variance == 0.005**2
+    assert estimate_contexts(stored, new, SHIPPED_PRIOR, LONG_KERNELS, 0.005).variance == 0.005**2

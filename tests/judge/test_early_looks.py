@@ -115,6 +115,12 @@ def test_later_pairs_end_what_they_show_to_be_within_the_band(runs: int) -> None
     assert suspects([stored]) == (SUBJECT,)
 
 
+def test_one_run_beside_three_of_the_other_tree_ends_nothing() -> None:
+    evidence = paired(1.008, runs=3, sd=0.008)
+
+    assert suspects([replace(evidence, new=evidence.new[1:2])]) == (SUBJECT,)
+
+
 def test_two_stored_runs_are_as_few_as_ever() -> None:
     evidence = make_evidence(ratio=1.001, stored=2, new=2)
 
