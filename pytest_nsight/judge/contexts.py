@@ -33,6 +33,7 @@ _ALIKE = 1.25
 """Processes whose numbers of cases differ by less than this ratio are of one context."""
 
 _SURE = 0.99
+"""The quantile of F beyond which stored runs vary more than those of one context."""
 
 
 def expected_context(run: RunSummary, metric: str, duration_ns: float) -> float:
