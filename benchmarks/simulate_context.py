@@ -39,8 +39,9 @@ STORED = 5
 ROUNDS = 40
 FORCED = 3
 TICK_NS = 32
-SHORT_NS = (1_000.0, 5_000.0)
-LONG_NS = (50_000.0, 3_000_000.0)
+LAUNCH_NS = {"short": (1_000.0, 5_000.0), "chain": (1_000.0, 3_000.0), "long": (50_000.0, 3_000_000.0)}
+"""Shortest and longest launch, by the kind of case."""
+
 SLOWDOWNS = {"long": (0.025, 0.03, 0.05), "short": (0.05, 0.1, 0.2, 0.5), "chain": (0.025, 0.03, 0.05, 0.1)}
 CONTEXTS = {"mixed": "short", "fixed": "short", "chains": "chain", "together": "chain"}
 """What the cases are that are not long, by how contexts differ."""
@@ -77,12 +78,11 @@ def draw_suite(context: str, cases: int, rng: np.random.Generator) -> Suite:
         rng: draws.
     """
     sensitive = cases // 2
-    launches = [_draw_launches(CONTEXTS[context], rng) for _ in range(sensitive)] + [(1,)] * (cases - sensitive)
-    ranges = [SHORT_NS] * sensitive + [LONG_NS] * (cases - sensitive)
-    # A launch in the middle of a chain takes 1 to 3 us.
+    kinds = [CONTEXTS[context]] * sensitive + ["long"] * (cases - sensitive)
+    launches = [_draw_launches(kind, rng) for kind in kinds]
     kernels_ns = [
-        np.exp(rng.uniform(math.log(low), math.log(high if len(own) == 1 else 3_000.0), len(own)))
-        for own, (low, high) in zip(launches, ranges, strict=True)
+        np.exp(rng.uniform(math.log(low), math.log(high), len(own)))
+        for own, (low, high) in zip(launches, [LAUNCH_NS[kind] for kind in kinds], strict=True)
     ]
     durations = np.array([float(np.dot(own, times)) for own, times in zip(launches, kernels_ns, strict=True)])
     runs = STORED + LOOKS[-1]
@@ -104,9 +104,9 @@ def draw_suite(context: str, cases: int, rng: np.random.Generator) -> Suite:
     return Suite(tuple(durations.tolist()), shapes, sides[0], sides[1])
 
 
-def _draw_launches(length: str, rng: np.random.Generator) -> tuple[int, ...]:
+def _draw_launches(kind: str, rng: np.random.Generator) -> tuple[int, ...]:
     """How often each kernel of a case is launched."""
-    if length == "short":
+    if kind != "chain":
         return (1,)
     kernels = int(rng.integers(3, 9))
     total = int(rng.integers(20, 121))
@@ -122,7 +122,7 @@ def _draw_levels(context: str, launches: Sequence[int], runs: int, rng: np.rando
     confirmed = rng.integers(0, 2, independent) if context == "fixed" else rng.uniform(0, 1, independent)
     return np.array(
         [
-            gaps_ns @ (np.ones((kernels, 1)) * (rng.random((independent, runs)) < weight[:, None]))
+            gaps_ns @ np.broadcast_to(rng.random((independent, runs)) < weight[:, None], (kernels, runs))
             for weight in (in_suite, confirmed)
         ]
     )

@@ -60,9 +60,8 @@ def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contr
         shift = levels.shift(compared, new)
         stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
     spread = expected_spread(baseline_ns, compared[0].board)
-    is_paired = bool(subject.given.against)
+    is_paired, metric = bool(subject.given.against), subject.given.policy.metric
     # The runs of a pair measure the same cases, but for those that one of the trees lacks.
-    metric = subject.given.policy.metric
     context = 0.0 if is_paired else expected_context(subject.baseline[-1], metric, baseline_ns)
     noise = replace(
         estimate_noise(stored, new, prior, spread),

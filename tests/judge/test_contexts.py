@@ -112,6 +112,13 @@ def test_a_quiet_chain_that_gets_slower_by_five_percent_fails() -> None:
     assert verdict_of(chain_runs(wobble(163.2, 5, 0.001), slower)).kind is VerdictKind.REGRESSION
 
 
+def test_no_more_runs_are_advised_where_contexts_leave_the_change_open() -> None:
+    verdict = verdict_of(chain_runs(wobble(163.2, 5, 0.0001), wobble(164.5, 9, 0.0001)))
+
+    assert verdict.kind is VerdictKind.INCONCLUSIVE
+    assert "more runs do not settle it" in verdict.sentence
+
+
 def test_two_trees_are_measured_in_the_same_contexts() -> None:
     kinds = {
         verdict_of(subject_runs(SHORT_NS, 1.03, counts, counts, against="1a2b3c4")).kind
