@@ -83,13 +83,25 @@ def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
     tree = find_work_tree(root)
     if tree.top is None:
         raise UsageError(f"{option} {name}: {tree.reason}; without the commits of one, {otherwise}")
-    found = ask_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", f"{name}^{{commit}}")
-    if found.code:
+    commit = _ask_object(root, name)
+    if commit:
+        # Not in one step: in ":/text" all that follows is text to search for.
+        commit = _ask_object(root, f"{commit}^{{commit}}")
+    if not commit:
         raise UsageError(
             f"{option} {name}: git knows no such commit; fetch it (a shallow clone holds few), "
             "or give a branch, a tag or a hash"
         )
-    return Revision(name, found.text.strip().splitlines()[-1], tree.top, option)
+    return Revision(name, commit, tree.top, option)
+
+
+def _ask_object(root: Path, name: str) -> str:
+    """The hash of the one object of that name, "" where git knows none."""
+    found = ask_git(root, "rev-parse", "--verify", "--quiet", "--end-of-options", name)
+    # An old git prints the option, too.
+    lines = found.text.split()
+    # "^name" stands for all but the history of a commit.
+    return lines[-1] if found.code == 0 and lines and not lines[-1].startswith("^") else ""
 
 
 def check_out(revision: Revision, folder: Path) -> None:
