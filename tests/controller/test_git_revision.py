@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import shutil
 import subprocess
 from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.trees.git_revision import find_commit
+from pytest_nsight.controller.trees.git_revision import Revision, check_out, find_commit, remove_worktree
 from pytest_nsight.model.errors import UsageError
 
 
@@ -48,3 +49,57 @@ def test_what_is_no_commit_is_named(repository: Path, name: str) -> None:
         find(repository, name)
 
     assert str(refusal.value).startswith(f"--nsight-against {name}: ")
+
+
+def add_worktree(repository: Path, folder: Path) -> Path:
+    """A worktree whose folder this test may take away; returns what git remembers of it."""
+    git(repository, "worktree", "add", "-q", "--detach", str(folder))
+    return Path(git(folder, "rev-parse", "--absolute-git-dir"))
+
+
+def test_a_worktree_of_the_users_stays_while_its_disk_is_away(repository: Path, tmp_path: Path) -> None:
+    users = add_worktree(repository, tmp_path / "users")
+    (tmp_path / "users/lib/file").write_text("staged")
+    git(tmp_path / "users", "add", "lib/file")
+    (tmp_path / "users").rename(tmp_path / "away")
+    own = tmp_path / "session/against"
+    check_out(Revision("HEAD", git(repository, "rev-parse", "HEAD"), repository), own)
+
+    remove_worktree(repository, own)
+    remove_worktree(repository, own)
+
+    assert not own.exists()
+    assert [path.name for path in (repository / ".git/worktrees").iterdir()] == [users.name]
+    (tmp_path / "away").rename(tmp_path / "users")
+    assert git(tmp_path / "users", "diff", "--cached", "--name-only") == "lib/file"
+
+
+@pytest.mark.parametrize("is_relative", [False, True])
+@pytest.mark.parametrize("is_gone", [False, True])
+def test_a_half_made_worktree_is_forgotten_though_it_is_locked(
+    repository: Path, tmp_path: Path, *, is_gone: bool, is_relative: bool
+) -> None:
+    users = add_worktree(repository, tmp_path / "users/against")
+    own = add_worktree(repository, tmp_path / "session/against")
+    git(repository, "worktree", "lock", str(tmp_path / "session/against"))
+    (tmp_path / "session/against/.git").unlink()
+    if is_relative:
+        (own / "gitdir").write_text("../../../../session/against/.git\n")
+    for folder in ("users", "session")[: 1 + is_gone]:
+        shutil.rmtree(tmp_path / folder)
+
+    remove_worktree(repository / "lib", tmp_path / "session/against")
+
+    assert not (tmp_path / "session/against").exists()
+    assert list((repository / ".git/worktrees").iterdir()) == [users]
+
+
+def test_a_worktree_is_removed_from_another_worktree(repository: Path, tmp_path: Path) -> None:
+    users = add_worktree(repository, tmp_path / "users")
+    own = add_worktree(repository, tmp_path / "users/.nsight/against")
+    (tmp_path / "users/.nsight/against/.git").unlink()
+
+    remove_worktree(tmp_path / "users", tmp_path / "users/.nsight/against")
+
+    assert users.exists()
+    assert not own.exists()

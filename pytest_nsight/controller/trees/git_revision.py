@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -121,7 +122,7 @@ def check_out(revision: Revision, folder: Path) -> None:
 
 
 def remove_worktree(where: Path, folder: Path) -> None:
-    """Removes a worktree, whole or half made, and what git remembers of it.
+    """Removes a worktree, whole or half made, and what git remembers of it; worktrees of the user's stay.
 
     Args:
         where: a folder of the repository, not in the worktree.
@@ -133,9 +134,24 @@ def remove_worktree(where: Path, folder: Path) -> None:
     if folder.exists():
         shutil.rmtree(folder, ignore_errors=True)
     with contextlib.suppress(UsageError):
-        # A git that was killed while it checked out has left the worktree locked, which prune respects.
-        ask_git(where, "worktree", "unlock", str(folder))
-        ask_git(where, "worktree", "prune")
+        _forget_worktree(where, folder)
+
+
+def _forget_worktree(where: Path, folder: Path) -> None:
+    """Removes what git remembers of a worktree without its files, which it refuses to remove if it was half made.
+
+    `git worktree prune` would forget all whose files are absent: those on a disk that is not mounted, too, with
+    what the user has staged there.
+    """
+    common = ask_git(where, "rev-parse", "--git-common-dir")
+    if common.code:
+        return
+    link = os.path.realpath(folder / ".git")
+    for note in Path(where, common.text.strip()).glob("worktrees/*/gitdir"):
+        with contextlib.suppress(OSError):
+            # Relative where git was told so. Such a folder is locked if git was killed while it checked out.
+            if os.path.realpath(note.parent / os.fsdecode(note.read_bytes().strip())) == link:
+                shutil.rmtree(note.parent, ignore_errors=True)
 
 
 def describe_commit(root: Path) -> str:
