@@ -137,14 +137,30 @@ class Workspace:
         )
 
     def _find_ini(self, root: Path, ini: Path | None) -> Path:
-        """The revision's own settings; an empty file if it has none: pytest would look in the folders above."""
+        """The revision's own settings; an empty file if it has none: pytest would look in the folders above.
+
+        Raises:
+            UsageError: pytest could not read them.
+        """
         mapped = [Path(self._mapping.map(str(ini)))] if ini is not None else []
         for path in (*mapped, *(root / name for name in _INI_FILES)):
-            if path.is_file() and _INI_FILES.get(path.name, "") in path.read_text(encoding="utf-8"):
+            if path.is_file() and _INI_FILES.get(path.name, "").encode() in (content := path.read_bytes()):
+                self._check_text(path, content)
                 return path
         empty = self._folder / "against.ini"
         empty.write_text("[pytest]\n", encoding="utf-8")
         return empty
+
+    def _check_text(self, path: Path, content: bytes) -> None:
+        try:
+            content.decode()
+        except UnicodeDecodeError as error:
+            line = content.count(b"\n", 0, error.start) + 1
+            raise UsageError(
+                f"{self._revision.option} {self._revision.name}: pytest cannot read its settings there, since line "
+                f"{line} of {os.path.relpath(path, self._tree)} is no UTF-8; give a commit in which it is, or "
+                "-c with a file outside of the repository"
+            ) from None
 
     def _cache_variables(self, name: str) -> dict[str, str]:
         return {variable: str(self._caches / name / cache) for variable, cache in _CACHES.items()}
