@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -83,6 +84,15 @@ def find_work_tree(folder: Path) -> WorkTree:
     return WorkTree(None, f"git refuses the repository of {folder}: {found.complaint}{remedy}")
 
 
+def drop_repository(environ: Mapping[str, str]) -> dict[str, str]:
+    """The environment of a program to which its current folder names the repository, also in a hook of another.
+
+    Args:
+        environ: of the program.
+    """
+    return {name: value for name, value in environ.items() if name not in _OVERRIDES}
+
+
 def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) -> GitAnswer:
     """The answer of a finished git command.
 
@@ -95,8 +105,7 @@ def ask_git(folder: Path, *arguments: str, in_callers_repository: bool = False) 
     Raises:
         UsageError: there is no git, or it does not end.
     """
-    variables = os.environ.items()
-    kept = {name: value for name, value in variables if in_callers_repository or name not in _OVERRIDES}
+    kept = os.environ if in_callers_repository else drop_repository(os.environ)
     try:
         # A session of its own: Ctrl-C must not stop git half way, least of all when it tidies up.
         git = subprocess.Popen(

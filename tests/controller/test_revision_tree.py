@@ -1,16 +1,20 @@
-"""A revision's tree on disk, and the settings that its pytest takes."""
+"""A revision's tree on disk: its settings, and a build and workers that know no repository but their own."""
 
 from __future__ import annotations
 
 import subprocess
 from collections.abc import Mapping
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
 from pytest_nsight.controller.trees.git_revision import find_commit
 from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
+from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -43,6 +47,66 @@ def prepare(repository: Path, name: str, command: str = "", ini: Path | None = N
     workspace = Workspace(find_commit(repository, name, "--nsight-against", ""), repository / ".nsight/session")
     this, other = workspace.prepare(repository, ini, repository, (), Build(command, 60.0))
     return this, other
+
+
+def set_up_hook(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The variables that git sets for a hook."""
+    monkeypatch.setenv("GIT_DIR", str(repository / ".git"))
+    monkeypatch.setenv("GIT_WORK_TREE", str(repository))
+    monkeypatch.setenv("GIT_INDEX_FILE", str(repository / ".git/index"))
+    monkeypatch.setenv("GIT_PREFIX", "")
+
+
+def test_a_build_in_a_hook_takes_its_submodules_from_the_revision(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inner = make_repository(tmp_path / "inner")
+    old = commit(inner, {"file": b"old"})
+    git(repository, "submodule", "add", "-q", str(inner), "vendored")
+    commit(repository, {})
+    new = commit(inner, {"file": b"new"})
+    git(repository / "vendored", "pull", "-q")
+    git(repository, "add", "vendored")
+    set_up_hook(repository, monkeypatch)
+
+    _, tree = prepare(repository, "HEAD", "git -c protocol.file.allow=always submodule update -q --init")
+
+    assert (tree.where / "vendored/file").read_text() == "old"
+    assert (repository / "vendored/file").read_text() == "new"
+    monkeypatch.undo()
+    assert git(repository / "vendored", "rev-parse", "HEAD") == new
+    assert git(tree.where / "vendored", "rev-parse", "HEAD") == old
+
+
+def test_workers_of_the_revision_do_not_see_the_repository_of_a_hook(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(repository, {"file": b""})
+    set_up_hook(repository, monkeypatch)
+    monkeypatch.setenv("GIT_AUTHOR_NAME", "n")
+    started: list[Mapping[str, str]] = []
+    collector = SimpleNamespace(start=lambda _command, _folder, _where, environ: started.append(environ))
+    session = LiveSession(
+        id="s",
+        recorded="",
+        commit="",
+        folder=tmp_path,
+        collector=collector,  # type: ignore[arg-type]
+        trees={tree.name: tree for tree in prepare(repository, "HEAD")},
+        rounds=None,
+        keep=False,
+        canaries=False,
+        environment={},
+        limits=TimeLimits(600.0),
+    )
+    starter = WorkerStarter(session, lambda _progress: None)
+
+    for tree in (THIS_TREE, OTHER_TREE):
+        starter.start("module", tmp_path, tree)
+
+    this, other = started
+    assert set(this) - set(other) == {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
+    assert other["GIT_AUTHOR_NAME"] == "n"
 
 
 @pytest.mark.parametrize("name", ["setup.cfg", "tox.ini", "pyproject.toml"])

@@ -14,6 +14,7 @@ from pytest_nsight.controller.trees.git_revision import Revision, check_out, rem
 from pytest_nsight.model.errors import CollectorError, UsageError
 from pytest_nsight.model.units import duration
 from pytest_nsight.processes.child_process import last_lines, start
+from pytest_nsight.processes.git_calls import drop_repository
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, TreeMapping
 
 WORKTREE = "against"
@@ -167,7 +168,7 @@ class Workspace:
 
     def _build(self, build: Build, where: Path) -> None:
         log = self._folder / "against-build.log"
-        environ = {**os.environ, TARGET_VARIABLE: str(self._target)}
+        environ = {**drop_repository(os.environ), TARGET_VARIABLE: str(self._target)}
         with start(("/bin/sh", "-c", build.command), log, where, environ) as process:
             code = process.wait(build.limit_s)
         if code is None:
@@ -203,7 +204,8 @@ class Tree:
         where: folder to start it in.
         arguments: what its pytest is called with.
         path: its sys.path.
-        environ: environment variables that it gets beside those of this process.
+        environ: environment variables that it gets beside those of this process; of these it gets none that names
+            the user's repository or index, unless this is the user's tree.
         name: THIS_TREE or OTHER_TREE.
         commit: of the tree, "" for that of the session.
         mapping: what leads its imports to the tree, None where they go there by themselves.

@@ -17,6 +17,7 @@ from pytest_nsight.controller.workers.progress import Progress, Tail
 from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.model.errors import unwritable
 from pytest_nsight.processes.child_process import ChildProcess
+from pytest_nsight.processes.git_calls import drop_repository
 from pytest_nsight.protocol.job import Job
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
 from pytest_nsight.protocol.script import Script
@@ -149,7 +150,9 @@ class WorkerStarter:
             CollectorError: it cannot be started.
         """
         tree = self.session.trees[tree_name]
-        environ = {**drop_coverage(os.environ), "PYTHONUNBUFFERED": "1", **self.session.variables, **tree.environ}
+        # git started this pytest if it is a hook's, with variables about the user's tree.
+        given = os.environ if tree.mapping is None else drop_repository(os.environ)
+        environ = {**drop_coverage(given), "PYTHONUNBUFFERED": "1", **self.session.variables, **tree.environ}
         return self._launch(start_command(module, folder), folder, tree.where, environ)
 
     def follow(
