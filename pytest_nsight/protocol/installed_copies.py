@@ -22,11 +22,11 @@ from pathlib import Path
 from urllib.parse import unquote, urlparse
 
 _MODULE_SUFFIXES = {".py", ".so", ".pyd"}
-_PROJECT_FILES = {"pyproject.toml", "setup.cfg", "setup.py"}
+PROJECT_FILES = {"pyproject.toml", "setup.cfg", "setup.py"}
 _NAME = re.compile(r"""(?<![\w.-])name\s*=\s*["']?([A-Za-z0-9][\w.-]*)""")
 _OWN_SECTION = re.compile(r"^\[(?:project|tool\.poetry|metadata)\]$(.*?)(?=^\[|\Z)", re.MULTILINE | re.DOTALL)
 
-_SOURCES = ((), ("src",), ("python",), ("lib",))
+SOURCES = ((), ("src",), ("python",), ("lib",))
 """Folders of a project that hold its modules."""
 
 _DEPTH = 3
@@ -47,7 +47,7 @@ def installed_copies(root: str, owns: Callable[[str], bool]) -> Iterator[str]:
     def read_tree() -> tuple[frozenset[str], frozenset[str]]:
         return _read_tree(root, owns)
 
-    for own in _named_in(root, _PROJECT_FILES):
+    for own in named_in(root, PROJECT_FILES):
         for distribution in importlib.metadata.distributions(name=own):
             yield from _locate(distribution, _modules(distribution))
     for distribution in importlib.metadata.distributions():
@@ -81,7 +81,7 @@ class EqualFile:
             locate: path in the tree -> its place in the other one.
         """
         project, other = Path(locate(self.project)), Path(locate(self.source))
-        if not any((project / name).is_file() for name in _PROJECT_FILES):
+        if not any((project / name).is_file() for name in PROJECT_FILES):
             return False
         return not other.is_file() or not filecmp.cmp(self.source, other, shallow=False)
 
@@ -97,11 +97,11 @@ def equal_files(root: str, owns: Callable[[str], bool]) -> dict[str, EqualFile]:
     for folder, below, files in os.walk(root):
         depth = len(Path(folder).relative_to(root).parts)
         below[:] = [name for name in below if name[0] != "." and depth < _DEPTH and owns(f"{folder}/{name}")]
-        for project in _named_in(folder, _PROJECT_FILES.intersection(files)) if depth else ():
+        for project in named_in(folder, PROJECT_FILES.intersection(files)) if depth else ():
             for distribution in importlib.metadata.distributions(name=project):
                 for file in _modules(distribution):
                     installed = os.path.realpath(str(distribution.locate_file(file)))
-                    for source in (str(Path(folder, *place, file)) for place in _SOURCES):
+                    for source in (str(Path(folder, *place, file)) for place in SOURCES):
                         with contextlib.suppress(OSError):
                             if filecmp.cmp(installed, source, shallow=False):
                                 found[installed] = EqualFile(source, folder)
@@ -138,11 +138,11 @@ def _read_tree(root: str, owns: Callable[[str], bool]) -> tuple[frozenset[str], 
         below[:] = [name for name in below if name[0] != "." and owns(f"{folder}/{name}")]
         if len(Path(folder).relative_to(root).parts) <= _DEPTH:
             names |= {_stem(name) for name in (*below, *files) if name[0] != "."}
-        projects |= _named_in(folder, _PROJECT_FILES.intersection(files))
+        projects |= named_in(folder, PROJECT_FILES.intersection(files))
     return frozenset(projects), frozenset(names)
 
 
-def _named_in(folder: str, files: Iterable[str]) -> set[str]:
+def named_in(folder: str, files: Iterable[str]) -> set[str]:
     """Names of the projects that a folder's files declare."""
     names = set()
     for file in files:

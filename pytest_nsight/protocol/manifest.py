@@ -7,7 +7,7 @@ work (case, bytes_moved, flops) · tuned (case, kernels) · canary_fault (case, 
 pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) ·
 identity (case, identity, claims) · identity_fault (text) · leaked_state (case, names, stuck) ·
 warning (case, category, module, text, file, line) · fault (text: a collection error) ·
-only_there (cases that only the other tree has) · wrong_import (module, file) · end (code) ·
+only_there (cases that only the other tree has) · wrong_import (module, file, checkout) · end (code) ·
 late_import (module: a slow one of torch, first imported by a case of an identity pass) · wants_cases (its answer is
 another assignment). The last two are read while the worker runs.
 Older recordings have the names `race`, `race_fault`, `surplus`, `leak`, `device_failure`; they stay readable.

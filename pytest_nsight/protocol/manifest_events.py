@@ -207,15 +207,16 @@ class TunedCase:
 
 @dataclass(frozen=True, slots=True)
 class WrongImport:
-    """A module that a worker imported from the user's tree while it measured another one.
+    """A module that a worker imported from the user's tree, or from a third one, while it measured another one.
 
     Attributes:
-        module: dotted name.
-        file: where it lies.
+        module, file: its dotted name, and where it lies.
+        checkout: top folder of the third one, "" where the file is the user's tree's.
     """
 
     module: str
     file: str
+    checkout: str = ""
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,7 +9,7 @@ import importlib
 import importlib.abc
 import os
 import sys
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -22,9 +22,7 @@ from pytest_nsight.protocol.installed_copies import equal_files, installed_copie
 from pytest_nsight.protocol.job import TreeMapping
 from pytest_nsight.protocol.manifest_events import Journal, WrongImport
 from pytest_nsight.protocol.mark import is_marked
-
-_INSTRUMENT = "pytest_nsight"
-"""Measures both trees with the same code, even where the trees hold versions of it."""
+from pytest_nsight.protocol.other_checkouts import INSTRUMENT, imported_files, imports_from_other_checkouts
 
 
 class OtherTreePlugin:
@@ -93,7 +91,7 @@ class RedirectingFinder(importlib.abc.MetaPathFinder):
         Raises:
             ModuleNotFoundError: the user's tree has it and the other one does not.
         """
-        if fullname.partition(".")[0] == _INSTRUMENT:
+        if fullname.partition(".")[0] == INSTRUMENT:
             return None
         for finder in sys.meta_path[sys.meta_path.index(self) + 1 :]:
             find = getattr(finder, "find_spec", None)
@@ -122,16 +120,13 @@ class RedirectingFinder(importlib.abc.MetaPathFinder):
 
 
 def find_wrong_imports(mapping: TreeMapping) -> Iterator[WrongImport]:
-    """All modules that this process imported from the user's tree or from an installed copy of it."""
+    """All modules that this process imported from the user's tree, an installed copy of it, or another checkout."""
     copies = frozenset(installed_copies(mapping.root, mapping.owns))
     equal = equal_files(mapping.root, mapping.owns)
-    for name, module in sorted(sys.modules.items()):
-        fields = getattr(module, "__dict__", {})
-        file = fields.get("__file__") if isinstance(fields, Mapping) else None
-        if not isinstance(file, str) or name.partition(".")[0] == _INSTRUMENT:
-            continue
+    for name, file in imported_files():
         real = os.path.realpath(file)
         # What both trees have alike may come from anywhere.
         is_one_trees = real in equal and equal[real].differs_in(mapping.map)
         if is_one_trees or mapping.owns(file) or real in copies:
             yield WrongImport(name, file)
+    yield from imports_from_other_checkouts(mapping)

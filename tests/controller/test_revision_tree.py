@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 from collections.abc import Mapping
 from pathlib import Path
-from types import SimpleNamespace
+from types import ModuleType, SimpleNamespace
 
 import pytest
 
@@ -107,6 +108,29 @@ def test_workers_of_the_revision_do_not_see_the_repository_of_a_hook(
     this, other = started
     assert set(this) - set(other) == {"GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX"}
     assert other["GIT_AUTHOR_NAME"] == "n"
+
+
+def test_tests_of_a_worktree_that_measure_another_one_are_refused_before_anything_is_made(
+    repository: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commit(repository, {"ops.py": b""})
+    here = tmp_path / "here"
+    git(repository, "worktree", "add", "-q", "--detach", str(here))
+    module = ModuleType("ops")
+    module.__file__ = str(repository / "ops.py")
+    monkeypatch.setitem(sys.modules, "ops", module)
+
+    with pytest.raises(UsageError) as refusal:
+        prepare(here, "HEAD")
+
+    assert str(refusal.value) == (
+        f"--nsight-against HEAD: the tests imported ops from {repository}/ops.py, which belongs to another "
+        f"checkout of this project ({repository}): both trees would measure its code; type pip install --editable "
+        ". in this one, or put the folder of its modules first in PYTHONPATH"
+    )
+    assert git(repository, "worktree", "list").count("\n") == 1
+    module.__file__ = str(here / "ops.py")
+    assert len(prepare(here, "HEAD")) == 2
 
 
 @pytest.mark.parametrize("name", ["setup.cfg", "tox.ini", "pyproject.toml"])

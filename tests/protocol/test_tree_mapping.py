@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import py_compile
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
@@ -152,6 +153,30 @@ def test_a_module_that_was_loaded_from_the_users_tree_is_named(trees: TreeMappin
     assert leak == ["ops", str(Path(trees.root, "src/ops/__init__.py"))]
     assert "imported ops from" in describe_wrong_imports("1234567890", [WrongImport(*leak)])
     assert "pip install --editable" in describe_wrong_imports("1234567890", [WrongImport(*leak)])
+
+
+@pytest.mark.parametrize("is_editable", [False, True])
+def test_a_module_of_another_checkout_is_named_with_it(
+    trees: TreeMapping, tmp_path: Path, *, is_editable: bool
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    shutil.copytree(Path(trees.root, "src"), elsewhere / "src")
+    for tree in (trees.root, elsewhere):
+        Path(tree, "pyproject.toml").write_text('[project]\nname = "ops"\n')
+    before = EDITABLE.format(folder=str(elsewhere / "src/ops")) if is_editable else ""
+    path = () if is_editable else (str(elsewhere / "src"),)
+    code = "import ops; print(*((one.module, one.file, one.checkout) for one in find_wrong_imports(mapping)))"
+
+    printed = run(trees, code, before=before, path=path)
+
+    leak = ("ops", str(elsewhere / "src/ops/__init__.py"), str(elsewhere))
+    assert printed == [str(leak)]
+    sentence = describe_wrong_imports("1234567890", [WrongImport(*leak)])
+    assert sentence.startswith(
+        f"the runs of 1234567 imported ops from {leak[1]}, which belongs to another checkout of this project "
+        f"({elsewhere}): "
+    )
+    assert "type pip install --editable . in this one" in sentence
 
 
 def install(folder: Path, name: str, files: Sequence[str], origin: Mapping[str, object] | None = None) -> Path:

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from pytest_nsight.controller.trees.git_revision import Revision, check_out, remove_worktree
+from pytest_nsight.controller.trees.other_checkout import refuse_other_checkout
 from pytest_nsight.model.errors import CollectorError, UsageError
 from pytest_nsight.model.units import duration
 from pytest_nsight.processes.child_process import last_lines, start
@@ -92,7 +93,8 @@ class Workspace:
             Both trees, ready to be measured.
 
         Raises:
-            UsageError: pytest was started outside of the repository, or git cannot check the revision out.
+            UsageError: pytest was started outside of the repository, the tests measure another checkout, git cannot
+                check the revision out, or pytest could not read its settings there.
             CollectorError: the build fails, or the session's folder cannot be written.
         """
         if not self._mapping.owns(str(where)):
@@ -100,6 +102,7 @@ class Workspace:
                 f"{self._revision.option} {self._revision.name}: start it inside of the repository "
                 f"{self._revision.repository}"
             )
+        refuse_other_checkout(self._revision, self._mapping)
         check_out(self._revision, self._tree)
         here, there = (Path(self._mapping.map(str(path))) for path in (where, root))
         for folder in (here, there, self._target):

@@ -7,6 +7,7 @@ import signal
 from collections.abc import Sequence
 from pathlib import Path
 
+from pytest_nsight.controller.trees.other_checkout import describe_other_checkout
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.units import name_some
 from pytest_nsight.processes.child_process import last_lines
@@ -103,6 +104,8 @@ def has_died_after_tests(manifest: Manifest, code: int | None) -> bool:
 
 def describe_wrong_imports(commit: str, imports: Sequence[WrongImport]) -> str:
     """A sentence that names what a worker took from the wrong tree."""
+    if elsewhere := [one for one in imports if one.checkout]:
+        return describe_other_checkout(f"the runs of {commit[:7]}", elsewhere)
     named = name_some((f"{one.module} from {one.file}" for one in imports), _MOST_IMPORTS)
     return (
         f"the runs of {commit[:7]} imported {named}, which belongs to this tree: both trees would measure "
