@@ -56,6 +56,12 @@ def explain_os_error(error: OSError) -> str:
     return f"{error.filename}: {reason}; check the path, and who may read and write it"
 
 
+def name_error(error: BaseException) -> str:
+    """The class of an exception and the first line of its text."""
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
 def unwritable(folder: Path, error: OSError) -> CollectorError:
     """The error for a folder of the session that cannot be written.
 

@@ -13,6 +13,7 @@ from typing import IO, Any
 from warnings import WarningMessage
 
 from pytest_nsight.model.decoding import Count
+from pytest_nsight.model.errors import name_error
 from pytest_nsight.model.identity import Identity, TunedKernel
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.conditions import Conditions, NvmlSample
@@ -279,8 +280,7 @@ class Journal:
 
     def write_fault(self, event: str, case: str, error: Exception) -> None:
         """Appends an error that costs no test its result, cut to one line."""
-        lines = str(error).splitlines() or [""]
-        self.write(event, case=case, text=f"{type(error).__name__}: {lines[0]}"[:_MOST_CHARACTERS])
+        self.write(event, case=case, text=name_error(error)[:_MOST_CHARACTERS])
 
     def write_identity(self, identified: IdentifiedCase) -> None:
         """Appends the identity of a case."""

@@ -188,9 +188,18 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-        """Measures the whole body of a test that measured nothing itself; its first call was a warm-up."""
+        """Measures the whole body of a test that measured nothing itself; its first call was a warm-up.
+
+        A test that goes on after an exception of what it measures fails: only a part of the rounds was measured.
+        """
         result = yield
         measurement = self.measurement(pyfuncitem)
+        if measurement.error:
+            pytest.fail(
+                f"what this test measures raised {measurement.error}, and the test went on, so not all rounds were "
+                "measured; measure only what raises nothing, and test what is to raise outside of nsight(...)",
+                pytrace=False,
+            )
         if not measurement.has_measured:
             names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
             arguments = {name: pyfuncitem.funcargs[name] for name in names}

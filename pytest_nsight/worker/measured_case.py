@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import pytest
 
 from pytest_nsight.collectors.base import Identifier, Recorder
+from pytest_nsight.model.errors import name_error
 from pytest_nsight.model.identity import READING, SHORT_OF_MEMORY, Identity
 from pytest_nsight.model.values import CANARIES, Subject, Work
 from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
@@ -187,6 +188,7 @@ class CaseMeasurement:
 
     Attributes:
         has_measured: whether it has.
+        error: what ended the measurement before its last round, "" if nothing did.
         walls_ns: the host's duration of each of its rounds.
     """
 
@@ -195,6 +197,7 @@ class CaseMeasurement:
         self._item = item
         self._mark = read_mark(item)
         self.has_measured = False
+        self.error = ""
         self.walls_ns: tuple[int, ...] = ()
         self._is_whole = False
         if self._mark.work is not None:
@@ -222,10 +225,14 @@ class CaseMeasurement:
         )
         label = Subject(self._item.nodeid).label[:LONGEST_LABEL]
         case, stopwatch, identifier = self._item.nodeid, self._run.start_stopwatch(), self._run.identifier
-        if identifier is not None:
-            result = self._run.identify(identifier, case, label, body, setup, plan, self._mark.claims)
-        else:
-            result = stopwatch.measure(case, label, body, setup, plan)
+        try:
+            if identifier is not None:
+                result = self._run.identify(identifier, case, label, body, setup, plan, self._mark.claims)
+            else:
+                result = stopwatch.measure(case, label, body, setup, plan)
+        except BaseException as error:
+            self.error = name_error(error)
+            raise
         self.walls_ns = stopwatch.walls_ns
         if setup is None and not self._is_whole and identifier is None:
             self._run.interleave(PairBody(case, body, plan))

@@ -13,6 +13,7 @@ from collections.abc import Generator
 
 import pytest
 
+from pytest_nsight.model.errors import name_error
 from pytest_nsight.protocol.manifest_events import Journal
 from pytest_nsight.worker.measured_case import MeasuredRun
 
@@ -66,7 +67,7 @@ class ProcessHealthPlugin:
     ) -> Generator[None, pytest.TestReport, pytest.TestReport]:
         """Notes an exception that reports a device error."""
         if call.excinfo is not None and is_device_error(call.excinfo.value):
-            self._device_error = _first_line(call.excinfo.value)
+            self._device_error = name_error(call.excinfo.value)
         return (yield)
 
     @pytest.hookimpl(wrapper=True, trylast=True)
@@ -87,7 +88,7 @@ class ProcessHealthPlugin:
         try:
             self._run.synchronize()
         except Exception as error:
-            return _first_line(error)
+            return name_error(error)
         return ""
 
 
@@ -101,8 +102,3 @@ def find_closed_stream() -> str:
         except OSError:
             return f"the test closed file descriptor {number}, which is {name}"
     return ""
-
-
-def _first_line(error: BaseException) -> str:
-    lines = str(error).splitlines() or [""]
-    return f"{type(error).__name__}: {lines[0]}"
