@@ -118,7 +118,8 @@ def _is_partial(file: str, config: pytest.Config) -> bool:
     named = [argument.partition("::")[0] for argument in config.args if "::" in argument]
     if getattr(config.option, "lf", False) or (named and config.option.pyargs):
         return True
-    return any(file.endswith(Path(name).name) for name in named)
+    path, started_in = (config.rootpath / file).resolve(), config.invocation_params.dir
+    return any((started_in / name).resolve() == path for name in named)
 
 
 def _list_selection(config: pytest.Config) -> tuple[str, ...]:
