@@ -87,6 +87,7 @@ class CallRouter:
         self._pid = getpid()
         self._thread = threading.get_ident()
         self._is_inside = False
+        self._has_ended = False
         self._label = ""
         self._trusted = ""
         self._counts: dict[str, int] = {}
@@ -97,6 +98,10 @@ class CallRouter:
     def unmeasured(self) -> tuple[str, ...]:
         """Sentences on calls that count and cannot be measured, each once."""
         return tuple(self._unmeasured)
+
+    def end(self) -> None:
+        """Counts no call any more: the script has come to its end, and what follows are its exit handlers."""
+        self._has_ended = True
 
     def route(self, original: Callable[[], T], describe: Callable[[], Call]) -> T:
         """Has a call handled, or lets it pass.
@@ -154,6 +159,9 @@ class CallRouter:
         # The first thread may be inside of a call meanwhile, so this comes first.
         if threading.get_ident() != self._thread:
             self._unmeasured["calls on other threads than the script's first one are not measured"] = None
+            return False
+        if self._has_ended:
+            self._unmeasured["calls of exit handlers, after the script's last line, are not measured"] = None
             return False
         return not self._is_inside
 

@@ -7,6 +7,7 @@ its last case.
 
 from __future__ import annotations
 
+import atexit
 import faulthandler
 import os
 import pickle
@@ -155,6 +156,8 @@ def main(folder: Path) -> int:
     listing = Listing()
     router = CallRouter(listing.handle)
     patch_imports(list_patches(router))
+    # Python calls it after the script's threads have ended, and after the exit handlers that the script registers.
+    atexit.register(_write_first_pass, folder, listing, router)
     try:
         run_script(job.script, job.script.path)
     except SystemExit as wish:
@@ -163,9 +166,13 @@ def main(folder: Path) -> int:
     except Exception as error:
         print(f"Traceback (most recent call last):\n{describe_error(error)}", file=sys.stderr)  # noqa: T201
         return 1
+    router.end()
+    return 0
+
+
+def _write_first_pass(folder: Path, listing: Listing, router: CallRouter) -> None:
     write_values(folder, listing.values)
     FirstPass(tuple(listing.values), router.unmeasured, listing.raised).write(folder)
-    return 0
 
 
 def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent) -> int:

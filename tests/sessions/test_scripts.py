@@ -462,6 +462,29 @@ alpha()
         assert f"FAILED --nsight-strict: {sentence}" in " ".join(strict.stdout.str().split())
 
 
+@pytest.mark.parametrize(
+    ("late", "sentence"),
+    [
+        (
+            "import atexit; atexit.register(alpha)",
+            "calls of exit handlers, after the script's last line, are not measured",
+        ),
+        (
+            "import threading, time; threading.Thread(target=lambda: (time.sleep(0.5), alpha())).start()",
+            "calls on other threads than the script's first one are not measured",
+        ),
+    ],
+    ids=["exit handler", "thread"],
+)
+def test_calls_after_the_last_line_are_named(gate: Gate, late: str, sentence: str) -> None:
+    script = f"def alpha(): return do_bench(lambda: x + x)\nalpha()\n{late}\n"
+
+    result = gate(*CLOCK, "--nsight-runs=1", "--nsight-save", "--nsight-strict", script=script)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert f"FAILED --nsight-strict: {sentence}" in " ".join(result.stdout.str().split())
+
+
 def test_a_conftest_that_ends_pytest_is_no_pass(gate: Gate, pytester: pytest.Pytester) -> None:
     pytester.makeconftest("import sys\nsys.exit(0)")
 
