@@ -105,5 +105,9 @@ def nsight(request: pytest.FixtureRequest) -> Nsight:
     """
     from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
 
-    worker = request.config.pluginmanager.get_plugin("nsight-worker")
+    plugins = request.config.pluginmanager
+    worker, controller = plugins.get_plugin("nsight-worker"), plugins.get_plugin("nsight-controller")
+    if controller:
+        # Only tests without the mark run in the user's pytest.
+        controller.add_unmarked(request.node.nodeid)
     return Nsight(worker.measurement(request.node) if worker else PlainMeasurement())

@@ -17,10 +17,14 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.collection.chosen_tests import ChosenTests
-from pytest_nsight.controller.collection.collection_record import Collected, CollectionRecord
-from pytest_nsight.controller.collection.completeness import find_nothing_measured
+from pytest_nsight.controller.collection.collection_record import NOTHING_COLLECTED, Collected, CollectionRecord
+from pytest_nsight.controller.collection.completeness import (
+    describe_unmarked,
+    describe_unreported,
+    find_nothing_measured,
+)
 from pytest_nsight.controller.conclusion import Conclusion
-from pytest_nsight.controller.outcomes import CaseOutcome, VerdictText, restore_warning
+from pytest_nsight.controller.outcomes import CaseOutcome, restore_warning
 from pytest_nsight.controller.pytest_input import (
     ask_environment,
     check_ids,
@@ -32,32 +36,22 @@ from pytest_nsight.controller.pytest_input import (
 from pytest_nsight.controller.session import NsightSession
 from pytest_nsight.controller.session_evidence import EvidenceOfSession
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.controller.terminal_summary import (
+    find_status,
+    show_errors,
+    show_notes,
+    show_result,
+    show_strict,
+)
 from pytest_nsight.controller.workers.first_pass import list_calls
 from pytest_nsight.controller.workers.progress import ProgressLine
 from pytest_nsight.model.errors import NsightError
 from pytest_nsight.model.values import Case
-from pytest_nsight.model.verdicts import VerdictKind
 from pytest_nsight.processes.signals import interrupted_by_signals
 from pytest_nsight.protocol.mark import find_partners, is_marked, read_mark
 from pytest_nsight.protocol.ranks import is_one_of_many
 from pytest_nsight.protocol.script import FirstPass
-from pytest_nsight.report import terminal
-from pytest_nsight.report.escapes import visible
-from pytest_nsight.report.registry import workflow_commands
-from pytest_nsight.report.table import speaks_unicode, wrap
-
-# Verdict -> (letter, word, colour) in pytest's progress; what is absent shows as pytest always does.
-_STATUS = {
-    VerdictKind.STRUCTURE: ("S", "STRUCTURE", "red"),
-    VerdictKind.REGRESSION: ("R", "REGRESSION", "red"),
-    VerdictKind.CLAIM: ("C", "CLAIM", "red"),
-    VerdictKind.ENVIRONMENT: ("e", "ENVIRONMENT", "yellow"),
-    VerdictKind.INCONCLUSIVE: ("?", "INCONCLUSIVE", "yellow"),
-    VerdictKind.NO_BASELINE: ("n", "NO_BASELINE", "yellow"),
-    VerdictKind.IMPROVEMENT: ("+", "IMPROVEMENT", "green"),
-    VerdictKind.IDENTICAL: ("=", "IDENTICAL", "green"),
-    VerdictKind.NOT_SAVED: ("!", "NOT_SAVED", "yellow"),
-}
+from pytest_nsight.report.table import wrap
 
 
 class Controller:
@@ -84,6 +78,10 @@ class Controller:
         self._chosen = ChosenTests(settings)
         self._header: list[str] = []
         self._evidence_notes: tuple[str, ...] = ()
+        self._collected = NOTHING_COLLECTED
+        self._unmarked: dict[str, None] = {}
+        self._replayed: set[str] = set()
+        self._unreported = ""
 
     def pytest_report_header(self, config: pytest.Config) -> list[str]:
         """Says how and against what is measured."""
@@ -111,6 +109,10 @@ class Controller:
         # The script's plugin shows them where the header is shown.
         self._header += [f"nsight: {note}" for note in found.unmeasured if self._header]
         return found
+
+    def add_unmarked(self, case: str) -> None:
+        """Remembers a test without the mark that uses the fixture; only its run shows one that asks by name."""
+        self._unmarked[case] = None
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
@@ -141,7 +143,7 @@ class Controller:
     def pytest_runtestloop(self, session: pytest.Session) -> Generator[None, object, object]:
         """Has the marked tests measured, then lets pytest run its loop."""
         items = [item for item in session.items if is_marked(item)]
-        collected = replace(
+        self._collected = collected = replace(
             self._record.summarise(session, self._settings),
             affected=self._chosen.affected,
             fingerprint=self._chosen.fingerprint,
@@ -220,6 +222,7 @@ class Controller:
         return True
 
     def _replay(self, item: pytest.Item) -> None:
+        self._replayed.add(item.nodeid)
         outcome = self._conclusion.outcomes.get(item.nodeid) or CaseOutcome.missing(self._session.folder_name)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in outcome.reports(item, strict=self._settings.strict):
@@ -238,63 +241,49 @@ class Controller:
     @pytest.hookimpl(tryfirst=True)
     def pytest_report_teststatus(self, report: pytest.CollectReport | pytest.TestReport) -> Any:
         """Gives verdicts their own letters and words."""
-        kind = getattr(report, "nsight_verdict", None)
-        if kind not in _STATUS or hasattr(report, "wasxfail"):
-            return None
-        letter, word, colour = _STATUS[kind]
-        return report.outcome, letter, (word, {colour: True})
+        return find_status(report)
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
-        """Shows the table."""
-        result = self._conclusion.result
-        if result is None:
-            self._write_faults(terminalreporter)
-            return
-        # Without failures to show, the cursor still stands behind the last line of progress.
-        terminalreporter.ensure_newline()
-        terminalreporter.section("nsight", sep="=", cyan=True)
-        text = terminal.render(
-            # pytest's header, if it is shown, already holds some of the notes.
-            replace(result, notes=tuple(note for note in result.notes if f"nsight: {note}" not in self._header)),
-            width=terminalreporter._tw.fullwidth,  # noqa: SLF001 - its only name
-            color=terminalreporter._tw.hasmarkup,  # noqa: SLF001
-            unicode=speaks_unicode(getattr(sys.stdout, "encoding", None)),
-            verbose=terminalreporter.verbosity > 0,
-            explained=_explained(terminalreporter),
-        )
-        terminalreporter.write_line(text.rstrip("\n"))
-        commands = workflow_commands(result, self._settings.root)
-        if commands:
-            terminalreporter.write_line(commands.rstrip("\n"))
-        self._write_faults(terminalreporter)
+        """Shows the table, and what failed the session beside it."""
+        conclusion, late = self._conclusion, self._find_late_gaps()
+        if conclusion.result is not None:
+            show_result(terminalreporter, conclusion.result, self._header, self._settings.root)
+        show_notes(terminalreporter, (*conclusion.written, *self._evidence_notes))
+        show_errors(terminalreporter, (*conclusion.errors, *filter(None, [self._unreported])))
+        if self._settings.strict:
+            show_strict(terminalreporter, (*conclusion.gaps, *late))
+        else:
+            # A result has the others among its notes.
+            show_notes(terminalreporter, late if conclusion.result is not None else (*conclusion.gaps, *late))
 
-    def _write_faults(self, terminalreporter: pytest.TerminalReporter) -> None:
-        for note in (*self._conclusion.written, *self._evidence_notes):
-            terminalreporter.write_line(f"nsight: {visible(note)}")
-        for error in self._conclusion.errors:
-            terminalreporter.write_line(f"ERROR: {error}", red=True)
-        for gap in self._conclusion.gaps:
-            if self._settings.strict:
-                terminalreporter.write_line(f"FAILED --nsight-strict: {gap}", red=True)
-            elif self._conclusion.result is None:
-                terminalreporter.write_line(f"nsight: {gap}")
+    def _find_late_gaps(self) -> tuple[str, ...]:
+        """A sentence on tests without the mark that asked for the fixture by its name while they ran."""
+        asked_by_name = [case for case in self._unmarked if case not in self._collected.unmarked]
+        return tuple(filter(None, [describe_unmarked(asked_by_name)]))
+
+    def _list_unreported(self, session: pytest.Session) -> list[str]:
+        """Measured tests that fail and that pytest has not come to."""
+        outcomes, strict = self._conclusion.outcomes, self._settings.strict
+        return [
+            item.nodeid
+            for item in session.items
+            if item.nodeid in outcomes and item.nodeid not in self._replayed
+            if any(report.failed for report in outcomes[item.nodeid].reports(item, strict=strict))
+        ]
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fails a session that could not write a file or, under --nsight-strict, left something unmeasured."""
+        """Fails a session that could not write a file, or that pytest ended before it came to a failed test.
+
+        Under --nsight-strict what was left unmeasured fails it, too.
+        """
         if self._chosen.has_emptied and session.exitstatus == pytest.ExitCode.NO_TESTS_COLLECTED:
             session.exitstatus = pytest.ExitCode.OK
         if self._conclusion.errors and session.exitstatus == pytest.ExitCode.OK:
             session.exitstatus = pytest.ExitCode.USAGE_ERROR
-        passes = (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED)
-        if self._settings.strict and self._conclusion.gaps and session.exitstatus in passes:
+        if session.exitstatus not in (pytest.ExitCode.OK, pytest.ExitCode.NO_TESTS_COLLECTED):
+            return
+        self._unreported = describe_unreported(self._list_unreported(session))
+        gaps = (*self._conclusion.gaps, *self._find_late_gaps())
+        if self._unreported or (self._settings.strict and gaps):
             session.exitstatus = pytest.ExitCode.TESTS_FAILED
-
-
-def _explained(reporter: pytest.TerminalReporter) -> set[str]:
-    """Cases whose verdict stands among pytest's own failures."""
-    if reporter.config.option.tbstyle in ("no", "line"):
-        return set()
-    return {
-        report.nodeid for report in reporter.stats.get("failed", ()) if isinstance(report.longrepr, VerdictText)
-    }

@@ -8,6 +8,8 @@ from collections.abc import Callable
 
 import pytest
 
+from tests.sessions.conftest import HEAD
+
 pytestmark = pytest.mark.slow
 
 ONE = """
@@ -518,3 +520,76 @@ def test_a_stored_case_without_a_test_is_named_when_a_session_is_judged_again(
     assert judged.ret == pytest.ExitCode.TESTS_FAILED
     assert "nothing checks it: test_case.py::test_two; if that is intended, remove it with:" in said
     assert "pytest-nsight baselines prune --delete --baselines 'other folder'" in said
+
+
+BY_NAME = """
+def test_by_name(request):
+    request.getfixturevalue("nsight")(square, torch.ones(10))
+"""
+
+
+def test_a_test_without_the_mark_that_asks_for_the_fixture_by_name_is_named(gate: Gate) -> None:
+    sentence = "1 test uses the fixture nsight without the mark*test_case.py::test_by_name*"
+
+    strict = gate(*STRICT, body=ONE + BY_NAME)
+    assert strict.ret == pytest.ExitCode.TESTS_FAILED
+    strict.stdout.fnmatch_lines([f"FAILED --nsight-strict: {sentence}"])
+    lenient = gate("--nsight-collector=torch", body=ONE + BY_NAME)
+    assert lenient.ret == pytest.ExitCode.OK
+    lenient.stdout.fnmatch_lines([f"nsight: {sentence}"])
+
+
+def test_a_failing_verdict_fails_a_session_that_a_test_ends_before_its_report(gate: Gate) -> None:
+    ends = "def test_first(): pytest.exit('done', returncode=0)\n"
+    assert gate("--nsight-collector=torch", "--nsight-save", body=ONE).ret == pytest.ExitCode.OK
+
+    changed = ONE.replace("square(", "square(square(").replace("1000))", "1000)))")
+    result = gate("--nsight-collector=torch", body=ends + changed)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["ERROR: 1 measured test failed, and pytest ended before*test_case.py::test_one*"])
+
+
+RAISES_LATER = """
+import contextlib
+
+@pytest.mark.nsight
+def test_one(nsight):
+    calls = []
+    def work():
+        calls.append(1)
+        if len(calls) > int(os.environ["SOUND_CALLS"]):
+            raise RuntimeError("out of workspace")
+        square(torch.ones(1000))
+    with contextlib.suppress(RuntimeError):
+        nsight(work)
+"""
+
+
+@pytest.mark.parametrize("calls", [0, 8], ids=["first call", "later call"])
+def test_a_test_that_goes_on_after_an_exception_of_what_it_measures_fails(
+    gate: Gate, monkeypatch: pytest.MonkeyPatch, calls: int
+) -> None:
+    monkeypatch.setenv("SOUND_CALLS", "1000")
+    assert gate("--nsight-collector=torch", "--nsight-save", body=RAISES_LATER).ret == pytest.ExitCode.OK
+
+    monkeypatch.setenv("SOUND_CALLS", str(calls))
+    result = gate("--nsight-collector=torch", "--nsight-no-identity")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["what this test measures raised RuntimeError: out of workspace, and the test*"])
+
+
+def test_a_removed_test_is_named_where_a_test_of_a_file_of_the_same_name_is_chosen(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    package = {"a/__init__": "", "b/__init__": ""}
+    pytester.makepyfile(**package, **{"a/test_ops": HEAD + ONE + OTHER, "b/test_ops": HEAD + ONE + OTHER})
+    assert gate("--nsight-collector=torch", "--nsight-save").ret == pytest.ExitCode.OK
+
+    pytester.makepyfile(**{"b/test_ops": HEAD + ONE})
+    result = gate(*STRICT, "a/test_ops.py::test_one", "b/test_ops.py")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["*1 stored case has no test any more*b/test_ops.py::test_other*"])
+    assert gate(*STRICT, "b/test_ops.py::test_one").ret == pytest.ExitCode.OK

@@ -29,6 +29,16 @@ def describe_unmarked(unmarked: Sequence[str]) -> str:
     )
 
 
+def describe_unreported(cases: Sequence[str]) -> str:
+    """A sentence on measured tests that failed and that pytest did not come to, "" if there are none."""
+    if not cases:
+        return ""
+    return (
+        f"{count(len(cases), 'measured test')} failed, and pytest ended before it reported {_them(cases)}: "
+        f"{name_cases(cases)}; do not end pytest (pytest.exit) before its last test"
+    )
+
+
 def _them(things: Sequence[str]) -> str:
     """The pronoun that stands for so many."""
     return "it" if len(things) == 1 else "them"
