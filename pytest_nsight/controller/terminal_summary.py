@@ -76,7 +76,7 @@ def show_notes(reporter: pytest.TerminalReporter, notes: Sequence[str]) -> None:
 
 
 def show_errors(reporter: pytest.TerminalReporter, errors: Sequence[str]) -> None:
-    """Writes sentences each of which fails the session."""
+    """Writes sentences on what fails the session."""
     for error in errors:
         reporter.write_line(f"ERROR: {error}", red=True)
 
