@@ -144,6 +144,21 @@ def test_a_changed_file_concerns_who_depends_on_it(
     assert selected(collect()) == expected
 
 
+def test_a_module_that_only_a_fixture_makes_importable_concerns_who_imports_it(
+    project: Path, collect: Callable[..., pytest.RunResult]
+) -> None:
+    text = (
+        "import pytest\n@pytest.mark.nsight\ndef test_alone(nsight, monkeypatch):\n"
+        "    monkeypatch.syspath_prepend('source')\n    import late_kernel\n"
+    )
+    write(project, {"own/test_alone.py": text, "source/late_kernel.py": ""})
+    git(project, "add", "--all")
+    git(project, "commit", "--quiet", "--message", "late")
+    write(project, {"source/late_kernel.py": "x = 1\n"})
+
+    assert selected(collect()) == {ALONE}
+
+
 def test_a_committed_change_counts_since_the_commit_before_it(
     project: Path, collect: Callable[..., pytest.RunResult]
 ) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 from pathlib import Path
 
 import pytest
@@ -97,6 +98,34 @@ def test_a_module_that_is_installed_as_a_copy_is_named(
 
     (unseen,) = graph.unseen.values()
     assert unseen == "copied_kit, which pip has installed as a copy or built"
+
+
+@pytest.mark.parametrize("has_git", [True, False])
+@pytest.mark.parametrize(
+    ("text", "files"),
+    [
+        ("def test():\n    import late_kernel", {"source/late_kernel.py", "old/late_kernel.py"}),
+        ("from late_kit.fast import f", {"source/late_kit/fast.py"}),
+        ("import importlib\nimportlib.import_module('late_kit.deep')", {"source/late_kit/deep/__init__.py"}),
+        ("try:\n    import not_installed\nexcept ImportError:\n    from own_kit import no_module", set()),
+    ],
+)
+def test_what_only_a_test_can_import_is_every_file_of_that_name(
+    project: Path, text: str, files: set[str], has_git: bool
+) -> None:
+    late = ("late_kernel.py", "late_kit/fast.py", "late_kit/deep/__init__.py", "late_kernel.txt")
+    written = [*(f"source/{name}" for name in late), "old/late_kernel.py", "made/pyvenv.cfg", "made/late_kernel.py"]
+    for name in written:
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("")
+    if has_git:
+        (project / ".gitignore").write_text("/made/\n")
+        subprocess.run(["git", "init", "--quiet", str(project)], check=True)
+        subprocess.run(["git", "-C", str(project), "add", "old"], check=True)
+
+    found, _ = reach(project, text)
+
+    assert {name for name in found if not name.startswith("own_kit/")} == files
 
 
 @pytest.mark.parametrize(

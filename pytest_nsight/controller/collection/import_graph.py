@@ -1,9 +1,10 @@
 """Which files of a project a Python file may import, read from their text; nothing is imported.
 
 It sees import statements anywhere in a file, `importlib.import_module`, `__import__`, `pytest.importorskip` with
-constant names, `pytest_plugins`, `__all__` of a package, and the `__init__.py` of every package on the way. It does
-not see data files, computed names, files that are loaded by their paths, the sources of compiled modules, and those
-of modules that are installed as a copy; `unseen` names all but the first.
+constant names, `pytest_plugins`, `__all__` of a package, and the `__init__.py` of every package on the way. What is
+found nowhere now may be found once a test has changed sys.path, so every file that could be it counts. It does not
+see data files, computed names, files that are loaded by their paths, the sources of compiled modules, and those of
+modules that are installed as a copy; `unseen` names all but the first.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from importlib.machinery import SOURCE_SUFFIXES, ModuleSpec
 from importlib.util import resolve_name
 from pathlib import Path
 
+from pytest_nsight.controller.collection.repository_files import ModuleFiles
 from pytest_nsight.protocol.installed_copies import installed_copies
 
 # Function -> the name of its first parameter.
@@ -63,6 +65,7 @@ class ImportGraph:
     _imports: dict[Path, frozenset[Path]] = field(default_factory=dict)
     _specs: dict[str, ModuleSpec | None] = field(default_factory=dict)
     _copies: frozenset[str] | None = None
+    _files: ModuleFiles | None = None
 
     def reach(self, roots: Collection[Path]) -> Mapping[Path, Path]:
         """Every file that these files import, directly or not, with themselves.
@@ -132,10 +135,9 @@ class ImportGraph:
     def _find_module(self, name: str) -> Iterator[Path]:
         spec = self._find_spec(name)
         if spec is None:
-            ending = name.replace(".", "/")
-            for path in self.missing:
-                if f"/{path.as_posix()}".endswith((f"/{ending}.py", f"/{ending}/__init__.py")):
-                    yield path
+            if self._files is None:
+                self._files = ModuleFiles(self.repository, self.missing)
+            yield from filter(self.is_own, self._files.find(name))
             return
         if spec.origin is not None and spec.has_location:
             file = Path(spec.origin)
