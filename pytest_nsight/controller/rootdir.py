@@ -1,4 +1,4 @@
-"""Refuses a root folder that pytest has found by mistake: from the value of an option.
+"""pytest's root folder: refuses one that pytest has found by mistake, from the value of an option.
 
 pytest looks for its root folder and its ini file before it knows the options of plugins. What follows
 `--nsight-json` is then a path like any other. If it exists, pytest takes the common parent of the tests and that
@@ -14,6 +14,7 @@ import shlex
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from pathlib import Path
+from typing import Any
 
 import pytest
 from _pytest.config.findpaths import determine_setup  # pytest has no public name for it
@@ -70,13 +71,22 @@ def find_separate_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _find_without_options(config: pytest.Config) -> tuple[Path, Path | None]:
     """The root folder and the ini file that pytest finds where it knows which arguments are tests."""
     known = config.known_args_namespace
-    available = {
-        "inifile": known.inifilename,
-        "override_ini": known.override_ini,
-        "args": known.file_or_dir,
-        "rootdir_cmd_arg": known.rootdir or None,
-        "invocation_dir": config.invocation_params.dir,
-    }
+    return _determine(
+        inifile=known.inifilename,
+        override_ini=known.override_ini,
+        args=known.file_or_dir,
+        rootdir_cmd_arg=known.rootdir or None,
+        invocation_dir=config.invocation_params.dir,
+    )
+
+
+def find_configured_root(folder: Path) -> Path | None:
+    """The root folder of a pytest that is started in a folder; None where no ini file names one."""
+    root, ini = _determine(inifile=None, override_ini=None, args=[], rootdir_cmd_arg=None, invocation_dir=folder)
+    return root if ini is not None else None
+
+
+def _determine(**available: Any) -> tuple[Path, Path | None]:
     # Its parameters differ among the versions of pytest; their names have stayed.
     wanted = inspect.signature(determine_setup).parameters
     root, ini, *_ = determine_setup(**{name: value for name, value in available.items() if name in wanted})

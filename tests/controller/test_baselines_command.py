@@ -117,6 +117,47 @@ def test_prune_works_below_the_root(
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("place", ["above", "beside"])
+def test_prune_of_another_projects_baselines_removes_nothing(
+    project: Path,
+    place: str,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """pytest would take the folder around it for its root, or another project with a file of the same name."""
+    start = project.parent if place == "above" else tmp_path_factory.mktemp("beside")
+    if place == "beside":
+        (start / "perf").mkdir()
+        (start / "pytest.ini").write_text("[pytest]\n")
+        (start / "perf/test_a.py").write_text("def test_a(): pass\n")
+    monkeypatch.chdir(start)
+    before = stored(project)
+
+    assert main(["baselines", "prune", "--delete", "--baselines", str(project / "baselines")]) == 2
+
+    assert f"start it in the project of these baselines, {project}, or name the cases" in capsys.readouterr().err
+    assert stored(project) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("folder", ["baselines", "perf-baselines"])
+def test_prune_of_a_project_that_has_lost_all_its_tests_removes_all(
+    project: Path, folder: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The folder is its own by default, or by its ini file."""
+    if folder != "baselines":
+        (project / "baselines").rename(project / folder)
+        (project / "pytest.ini").write_text(f"[pytest]\nnsight_baselines = {folder}\n")
+    for file in (project / "perf").glob("test_*.py"):
+        file.unlink()
+
+    assert main(["baselines", "prune", "--baselines", folder]) == 1
+
+    assert "6 of 6 stored cases to remove" in capsys.readouterr().out
+
+
+@pytest.mark.slow
 def test_prune_of_a_project_that_cannot_be_collected_removes_nothing(
     project: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -21,6 +21,7 @@ from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.json_text import parse
 
+_BASELINES = "baselines"
 _LAST_LINES = 12
 
 
@@ -31,10 +32,12 @@ class ProjectTests:
     Attributes:
         root: pytest's root folder.
         ids: node ids of the collected tests.
+        baselines: folder of its baselines where no option names another.
     """
 
     root: str
     ids: tuple[str, ...] = ()
+    baselines: str = ""
 
     def find_removed(self, cases: Collection[str]) -> tuple[str, ...]:
         """The cases that are no longer in this tree, sorted; a file without collected tests keeps its cases."""
@@ -99,8 +102,17 @@ class _Listener:
     def pytest_collection_finish(self, session: pytest.Session) -> None:
         """Writes what was collected, with the names that a conftest has given or added."""
         ids = tuple(self._ids | dict.fromkeys(item.nodeid for item in session.items))
-        tests = ProjectTests(str(session.config.rootpath), ids)
+        root = session.config.rootpath
+        tests = ProjectTests(str(root), ids, str(root / _own_baselines(session.config)))
         self._answer.write_text(json.dumps(asdict(tests)), encoding="utf-8")
+
+
+def _own_baselines(config: pytest.Config) -> str:
+    """What the ini file says; it knows no such setting where plugins are not loaded by themselves."""
+    try:
+        return str(config.getini("nsight_baselines") or _BASELINES)
+    except ValueError:
+        return _BASELINES
 
 
 def _is_test_module(config: pytest.Config, name: str) -> bool:

@@ -16,7 +16,8 @@ from pytest_nsight.baselines.inventory import (
     select_cases,
 )
 from pytest_nsight.collectors.machine import measured_product
-from pytest_nsight.controller.collection.collected_tests import list_tests
+from pytest_nsight.controller.collection.collected_tests import ProjectTests, list_tests
+from pytest_nsight.controller.rootdir import find_configured_root
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, name_cases
 from pytest_nsight.model.values import Subject
@@ -98,7 +99,7 @@ def prune(query: BaselinesQuery, *, is_wanted: bool) -> tuple[str, int]:
 
     Raises:
         NsightError: nothing is stored there, a file is damaged or cannot be written, pytest cannot collect the
-            tests, or a named case is not stored.
+            tests, it collects those of another project, or a named case is not stored.
     """
     gone = _find_gone(query)
     text = _describe_gone(gone)
@@ -120,7 +121,9 @@ def _find_gone(query: BaselinesQuery) -> tuple[GoneCases, ...]:
         raise UsageError(f"{unknown[0]} is not stored in {query.folder}; pytest-nsight baselines show has ids")
     if named:
         return tuple(GoneCases(model, len(cases), _in(cases, named)) for model, cases in stored.items())
-    collected = list_tests({case.partition("::")[0] for case in every})
+    files = {case.partition("::")[0] for case in every}
+    collected = list_tests(files)
+    _refuse_other_project(query.folder, collected, files)
     functions = {_function_of(case) for case in collected.ids}
     gone, here = collected.find_removed(every), store.model_slug(measured_product())
     found = []
@@ -129,6 +132,33 @@ def _find_gone(query: BaselinesQuery) -> tuple[GoneCases, ...]:
         removed = [case for case in gone if case not in kept]
         found.append(GoneCases(model, len(cases), _in(cases, removed), _in(cases, kept)))
     return tuple(found)
+
+
+def _refuse_other_project(folder: Path, collected: ProjectTests, files: Collection[str]) -> None:
+    """Makes sure that a pytest of this project can say which cases are gone.
+
+    The folder that the project's own settings name is its own, even if no test is left.
+
+    Raises:
+        UsageError: the baselines are those of another project, or may be.
+    """
+    home = folder.resolve().parent
+    if folder.resolve() == Path(collected.baselines).resolve():
+        return
+    root = Path(collected.root)
+    other = find_configured_root(home)
+    here = _count_existing(root, files)
+    is_others = other is not None and other.resolve() != root.resolve() and _count_existing(other, files) >= here
+    if is_others or not here:
+        raise UsageError(
+            f"{folder} may hold the baselines of another project than {root}, where pytest has looked for their "
+            f"tests, so nothing was removed; start it in the project of these baselines, {other or home}, or name "
+            "the cases to remove"
+        )
+
+
+def _count_existing(root: Path, files: Iterable[str]) -> int:
+    return sum((root / file).is_file() for file in files)
 
 
 def _in(stored: Collection[str], cases: Iterable[str]) -> tuple[str, ...]:
