@@ -10,6 +10,8 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path
 
+from pytest_nsight.controller.trees import tree_evidence
+from pytest_nsight.gate import shard_file
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.report import result_file, session_file
 
@@ -24,6 +26,9 @@ KEPT_FILE = "kept"
 
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 RESULT_FILES = {result_file.FILE_NAME, session_file.FILE_NAME}
+SESSION_FILES = {*RESULT_FILES, KEPT_FILE, shard_file.FILE_NAME, tree_evidence.FILE_NAME}
+"""What may lie in a session's folder beside those of its processes."""
+
 NEEDED_BYTES = 16_000_000
 """What a run may leave."""
 

@@ -87,3 +87,45 @@ def test_a_wrong_request_is_one_sentence(
     error = capsys.readouterr().err
     assert fault in error
     assert error.count("\n") == 1
+
+
+@pytest.mark.parametrize("given", ["", "/session.json"])
+@pytest.mark.parametrize(
+    "options",
+    [
+        ["--html", "one/session.json"],
+        ["--report", "json=./one/result.json"],
+        ["--report", "otava=one/run-001/ncu.csv"],
+        ["--table", "link.csv"],
+    ],
+)
+def test_no_report_is_written_over_a_file_of_the_session(
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    given: str,
+    options: list[str],
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = Path(record(tmp_path / "one", canned.quiet()))
+    (folder / "run-001").mkdir()
+    for name in ("result.json", "run-001/ncu.csv", "evidence.json"):
+        (folder / name).write_text("own")
+    (tmp_path / "link.csv").symlink_to(folder / "evidence.json")
+    before = {path: path.read_text() for path in folder.rglob("*") if path.is_file()}
+
+    assert main(["report", f"{folder}{given}", *options]) == 2
+
+    assert "a file of the session" in capsys.readouterr().err
+    assert {path: path.read_text() for path in folder.rglob("*") if path.is_file()} == before
+
+
+def test_a_report_in_the_folder_of_the_session_may_be_written_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = record(tmp_path / "one", canned.quiet())
+
+    for _ in range(2):
+        assert main(["report", folder, "--html", "one/", "--report", "json=one/out.json"]) == 0
+    assert sorted(path.name for path in Path(folder).iterdir()) == ["nsight.html", "out.json", "session.json"]

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.controller.commands.joined_shards import is_shard, join_shards
+from pytest_nsight.controller.session_folders import SESSION_FILES
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count
 from pytest_nsight.model.verdicts import SessionResult, VerdictKind
@@ -66,8 +67,9 @@ def report(request: ReportRequest, width: int) -> Reported:
     """
     requests = [*([f"html={request.html}"] if request.html else []), *request.reports]
     files = read_requests(requests, Path.cwd(), "--report")
-    if request.table is not None:
-        refuse_shared_files([ReportFile("table", request.table), *files])
+    tables = [ReportFile("table", request.table)] if request.table is not None else []
+    refuse_shared_files([*tables, *files])
+    _refuse_own_files(request.sessions, [*tables, *files])
     if any(is_shard(path) for path in request.sessions):
         return _report_shards(request, files, width)
     written = _name_files(request, files)
@@ -81,6 +83,25 @@ def report(request: ReportRequest, width: int) -> Reported:
     fails = any(verdict.kind.fails_in(strict=result.strict) for verdict in result.verdicts)
     text = written or terminal.render(result, width)
     return Reported("\n".join(line for line in (text, _describe_unjudged(result)) if line), fails)
+
+
+def _refuse_own_files(sessions: Sequence[Path], files: Sequence[ReportFile]) -> None:
+    """Refuses to write a report over what a session consists of; a report beside it may be written again.
+
+    Raises:
+        UsageError: a report's file is one of them.
+    """
+    for given in sessions:
+        folder = given.parent if given.is_file() and given.name in SESSION_FILES else given
+        for file in files:
+            path = file.path.resolve()
+            is_below = path.is_relative_to(folder.resolve()) and path.exists()
+            is_deeper = path.parent != folder.resolve()
+            if path == given.resolve() or (is_below and (is_deeper or path.name in SESSION_FILES)):
+                raise UsageError(
+                    f"the report {file.name} would be written over {file.path}, a file of the session {given}; "
+                    "give it another file"
+                )
 
 
 def _describe_unjudged(result: SessionResult) -> str:
