@@ -94,6 +94,19 @@ def test_paths_out_of_the_tree_are_none_of_it(tree: Path) -> None:
     assert find_changed(evidence, tree) == ((), tuple(sorted(names)))
 
 
+def test_a_helper_that_is_a_link_out_of_the_tree_is_named_and_not_hashed(tree: Path) -> None:
+    outside = tree.parent / "shared.py"
+    outside.write_text("")
+    (tree / "evidence_ops/fast.py").unlink()
+    (tree / "evidence_ops/fast.py").symlink_to(outside)
+
+    evidence = evidence_of(tree)
+
+    assert evidence.unseen == {"evidence_ops/fast.py": "all of it, because it is a link out of the tree"}
+    assert find_changed(evidence, tree) == ((), ())
+    assert list_unproved(evidence, evidence_of(tree)) == ()
+
+
 def test_what_is_written_is_read_back(tree: Path) -> None:
     evidence = dataclasses.replace(evidence_of(tree), commit="abc+", unseen={"a.py": "b"}, changed=("c.py",))
     evidence.write(tree)

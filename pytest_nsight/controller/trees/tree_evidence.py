@@ -127,6 +127,9 @@ def hash_tree(tests: Mapping[str, Path], parts: TreeParts, commit: str = "") -> 
     for path in sorted(reached):
         if graph.is_own(path) and path.is_file() and path.suffix not in _BUILT:
             name = path.relative_to(top).as_posix()
+            if not path.resolve().is_relative_to(top):
+                unseen[name] = "all of it, because it is a link out of the tree"
+                continue
             try:
                 files[name] = hash_file(path)
             except OSError as error:
