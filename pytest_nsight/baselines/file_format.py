@@ -268,3 +268,8 @@ def _moment(run: RunSummary) -> datetime:
         where = f"run {shown(run.run)} of {shown(run.subject.label)}"
         raise BaselineError(f"{where} has the time {shown(run.recorded)}, expected one in ISO 8601") from error
     return moment if moment.tzinfo else moment.replace(tzinfo=timezone.utc)
+
+
+def begins_as_baselines(head: bytes) -> bool:
+    """Whether a JSON file begins as baseline files of all formats do; git may have left a conflict in it."""
+    return head.startswith((b"{", b"<<<<<<< ")) and b'"format"' in head and b'"environments"' in head

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_nsight.baselines.file_format import begins_as_baselines
 from pytest_nsight.baselines.store import read_file
 from pytest_nsight.collectors.open_recording import KINDS, load_trace
 from pytest_nsight.model.errors import UsageError
@@ -72,7 +73,7 @@ def load_source(path: Path) -> RunSource | TraceSource:
         head = _read_head(path)
         if path.name == session_file.FILE_NAME:
             return _load_session(path)
-        if path.suffix == ".json" and _is_baseline(head):
+        if path.suffix == ".json" and begins_as_baselines(head):
             return _load_baselines(path, [path])
         _refuse_other(path, head)
     return TraceSource(str(path), load_trace(path))
@@ -140,7 +141,7 @@ def _find_baselines(folder: Path) -> list[Path]:
         UsageError: some are baseline files, and others are not.
     """
     files = sorted(folder.glob("*.json"))
-    others = [file for file in files if file.is_file() and not _is_baseline(_read_head(file))]
+    others = [file for file in files if file.is_file() and not begins_as_baselines(_read_head(file))]
     if len(others) == len(files):
         return []
     if others:
@@ -191,11 +192,6 @@ def _read_head(path: Path) -> bytes:
     check_content(path)
     with path.open("rb") as file:
         return file.read(_HEAD).removeprefix(_UTF_8_MARK).lstrip()
-
-
-def _is_baseline(head: bytes) -> bool:
-    """Whether a JSON file begins as baseline files of all formats do; git may have left a conflict in it."""
-    return head.startswith((b"{", b"<<<<<<< ")) and b'"format"' in head and b'"environments"' in head
 
 
 def _is_profiler_trace(head: bytes) -> bool:

@@ -62,6 +62,27 @@ def test_it_covers_tests_imports_conftests_and_settings_and_no_more(tree: Path) 
     assert evidence_of(tree, "*.cu").files["kernels/norm.cu"] == hash_file(tree / "kernels/norm.cu")
 
 
+def test_declared_files_are_none_of_sessions_and_baselines(tree: Path) -> None:
+    write(
+        tree,
+        {
+            "csrc/tuning.json": "{}",
+            "csrc/evidence.json": "{}",
+            "mybase/model/perf.test_case.json": '{\n"format": 2,\n"environments": {\n',
+            "gpu-evidence/run-001/job.json": "{}",
+            "gpu-evidence/session.json": "{}",
+        },
+    )
+    evidence = evidence_of(tree)
+    evidence.write(tree / "gpu-evidence")
+    evidence.write(tree)
+
+    declared = set(evidence_of(tree, "*.json").files) - set(evidence.files)
+
+    # The root folder is no session's, whatever somebody has unpacked there.
+    assert declared == {"csrc/tuning.json", "csrc/evidence.json", "evidence.json"}
+
+
 def test_an_equal_tree_belongs_and_another_is_named(tree: Path) -> None:
     evidence = evidence_of(tree)
     assert find_changed(evidence, tree) == ((), ())

@@ -91,7 +91,7 @@ def test_an_equal_tree_belongs_and_is_judged_by_its_own_baselines(copies: tuple[
     assert re.search(r"\d+ process(es)?, \d+0 rounds", result.stdout)
     assert "2 passed" in result.stdout
     assert "NO_BASELINE" not in result.stdout
-    assert "OF THIS TREE: 3 files that its tests import have the hashes of the session" in result.stdout
+    assert "OF THIS TREE: 3 files that its tests depend on have the hashes of the session" in result.stdout
     # Nothing is written where it is verified.
     assert not list(copies[1].rglob(".nsight"))
 
@@ -113,7 +113,7 @@ def test_the_tree_may_be_given_from_anywhere(copies: tuple[Path, Path], start: s
     refused = pytest_nsight(top.parent / start, *arguments)
 
     assert refused.returncode == 1, refused.stdout + refused.stderr
-    assert "NOT PROVED: its tests import project/src/ops.py here" in refused.stdout
+    assert "NOT PROVED: its tests depend on project/src/ops.py here" in refused.stdout
 
 
 def test_a_folder_in_the_tree_is_not_the_tree_and_the_remedy_is_named(copies: tuple[Path, Path]) -> None:
@@ -153,6 +153,24 @@ def test_the_baselines_of_the_tree_decide(copies: tuple[Path, Path]) -> None:
     assert "OF THIS TREE" in result.stdout
 
 
+def test_a_session_in_a_tree_whose_json_files_count_is_no_file_that_its_tests_depend_on(
+    measured: Path, tmp_path: Path
+) -> None:
+    """As `nsight_affected_by = *.json` says it, and where CI without a GPU has the session."""
+    tree = tmp_path / "tree"
+    shutil.copytree(measured / "project", tree, ignore=shutil.ignore_patterns(".nsight"))
+    (tree / "pytest.ini").write_text("[pytest]\npythonpath = src\nnsight_affected_by = *.json\n")
+    (tree / "tuning.json").write_text("{}")
+    gate(tree, "--nsight-keep", "--nsight-runs=1", "-k", "test_work", "test_case.py")
+    (session,) = (path.parent for path in tree.glob(".nsight/*/kept"))
+    session.rename(tree / "gpu-evidence")
+
+    result = pytest_nsight(tree, "verify", "gpu-evidence")
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "OF THIS TREE: 4 files that its tests depend on" in result.stdout
+
+
 def test_marked_tests_without_a_record_are_named_and_fail_strict(copies: tuple[Path, Path]) -> None:
     others = str(copies[1] / "project/test_others.py")
 
@@ -180,7 +198,7 @@ def _forge(change: Callable[[dict[str, object]], None]) -> Callable[[Path], None
         (lambda session: (session / "evidence.json").unlink(), "does not say which files it measured", 4),
         (
             _forge(lambda fields: fields["files"].pop("project/src/ops.py")),  # type: ignore[attr-defined]
-            "NOT PROVED: its tests import project/src/ops.py here, which it has not hashed",
+            "NOT PROVED: its tests depend on project/src/ops.py here, which it has not hashed",
             1,
         ),
         (

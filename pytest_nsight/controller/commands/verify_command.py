@@ -113,9 +113,8 @@ def _judge(
     if code == pytest.ExitCode.OK and not plugin.has_judged:
         text = "pytest was ended with exit code 0 before it was done; let nothing call pytest.exit(returncode=0)"
         return Verified(f"NOT JUDGED: {text}", CANNOT)
-    lines = [
-        f"OF THIS TREE: {count(len(evidence.files), 'file')} that its tests import have the hashes of the session"
-    ]
+    hashed = count(len(evidence.files), "file")
+    lines = [f"OF THIS TREE: {hashed} that its tests depend on have the hashes of the session"]
     if evidence.unseen:
         unseen = name_some(f"{file} ({what})" for file, what in evidence.unseen.items())
         lines.append(f"not covered by the hashes: {visible(unseen)}")
@@ -177,10 +176,10 @@ class VerifyPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_collection_finish(self, session: pytest.Session) -> None:
-        """Compares what the tests import here with what the session has hashed.
+        """Compares what the tests depend on here with what the session has hashed.
 
         Raises:
-            pytest.exit.Exception: they import more, so the hashes prove too little.
+            pytest.exit.Exception: they depend on more, so the hashes prove too little.
         """
         settings = read_settings(session.config)
         known = set(self._evidence.cases)
@@ -191,11 +190,13 @@ class VerifyPlugin:
         self.unrecorded = tuple(item.nodeid for item in session.items if item.nodeid not in known)
         here = hash_tree(tests, find_parts(self._tree, settings, session.config))
         if unproved := list_unproved(self._evidence, here):
-            self.objections = (f"NOT PROVED: its tests import {name_some(unproved)} here, which it has not hashed",)
+            self.objections = (
+                f"NOT PROVED: its tests depend on {name_some(unproved)} here, which it has not hashed",
+            )
         elif tests and not here.files:
-            self.objections = (f"NOT PROVED: {self._tree} holds none of the files that its tests import",)
+            self.objections = (f"NOT PROVED: {self._tree} holds none of the files that its tests depend on",)
         if self.objections:
-            pytest.exit("the session has not hashed all that its tests import")
+            pytest.exit("the session has not hashed all that its tests depend on")
 
     @pytest.hookimpl(wrapper=True, tryfirst=True)
     def pytest_runtestloop(self) -> Generator[None, object, object]:

@@ -1,4 +1,4 @@
-"""Which tree a kept session measured: the hashes of the files that its tests import, found from their text.
+"""Which tree a kept session measured: the hashes of the files that its tests depend on, found from their text.
 
 The session writes them to evidence.json; `pytest-nsight verify` works them out again from another copy of the tree.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
+from pytest_nsight.baselines.file_format import begins_as_baselines
 from pytest_nsight.controller.collection.import_graph import ImportGraph
 from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
 from pytest_nsight.processes.git_calls import ask_git
@@ -22,6 +23,7 @@ FILE_NAME = "evidence.json"
 
 _FORMAT = 1
 _CHUNK_BYTES = 1 << 20
+_HEAD_BYTES = 1 << 12
 _BUILT = (".so", ".pyd")
 """Modules that were built on one machine are the same on no other; the graph names them as not seen."""
 
@@ -139,12 +141,38 @@ def hash_tree(tests: Mapping[str, Path], parts: TreeParts, commit: str = "") -> 
 
 
 def _find_declared(root: Path, globs: Sequence[str]) -> Iterator[Path]:
-    """The files that match one of the globs, in which * also matches /; those of hidden folders left out."""
-    for path in root.rglob("*") if globs else ():
+    """The files that match one of the globs, in which * also matches /.
+
+    Those of hidden folders are left out, and those of recorded sessions and baselines: no test depends on them.
+    """
+    paths = list(root.rglob("*")) if globs else []
+    sessions = {path.parent for path in paths if path.name == FILE_NAME and _is_session(path.parent)} - {root}
+    for path in paths:
         name = path.relative_to(root)
         is_hidden = any(part.startswith(".") for part in name.parts)
-        if not is_hidden and any(fnmatch.fnmatchcase(name.as_posix(), glob) for glob in globs) and path.is_file():
+        if is_hidden or not any(fnmatch.fnmatchcase(name.as_posix(), glob) for glob in globs):
+            continue
+        if path.is_file() and sessions.isdisjoint(path.parents) and not _holds_baselines(path):
             yield path.resolve()
+
+
+def _is_session(folder: Path) -> bool:
+    try:
+        read_evidence(folder)
+    except RecordingError:
+        return False
+    return True
+
+
+def _holds_baselines(file: Path) -> bool:
+    """Whether a file is one of baselines, in whatever folder: an option may name another one for each session."""
+    if file.suffix != ".json":
+        return False
+    try:
+        with file.open("rb") as opened:
+            return begins_as_baselines(opened.read(_HEAD_BYTES))
+    except OSError:
+        return False
 
 
 def hash_file(path: Path) -> str:
@@ -231,5 +259,5 @@ def read_evidence(session: Path) -> TreeEvidence:
 
 
 def list_unproved(evidence: TreeEvidence, tree: TreeEvidence) -> tuple[str, ...]:
-    """The files that the tests import in a tree and the session's evidence does not hold, sorted."""
+    """The files that the tests depend on in a tree and the session's evidence does not hold, sorted."""
     return tuple(sorted(set(tree.files) - set(evidence.files)))
