@@ -38,6 +38,15 @@ VALUES = {
     "markdown": ("PATH", "write the result as Markdown, for a comment or a job's summary"),
     "html": ("PATH", "write the result as one HTML page that needs nothing else"),
 }
+PATH_OPTIONS = (
+    *(f"--nsight-{name}" for name, (metavar, _) in VALUES.items() if metavar in ("DIR", "PATH", "SESSION")),
+    *("--nsight-replay", "--nsight-pool"),
+)
+"""Options whose values are paths; a relative one starts where pytest was started."""
+
+REPORT_OPTION = "--nsight-report"
+"""Its value is NAME=PATH."""
+
 _SWITCHES = {
     "strict": "fail on what settles nothing: no baseline, inconclusive, unusable environment, other collector",
     "keep": "keep the scrubbed traces, so that --nsight-replay can judge them again",
@@ -85,7 +94,7 @@ def add_options(parser: pytest.Parser) -> None:
         group.addoption(f"--nsight-{name.replace('_', '-')}", metavar=metavar, default=None, help=text)
         parser.addini(f"nsight_{name}", text.replace("%%", "%"), default=None)
     text = "write the result in another form, such as otava=out.csv; NAME is a report of this or another package"
-    group.addoption("--nsight-report", metavar="NAME=PATH", action="append", default=None, help=text)
+    group.addoption(REPORT_OPTION, metavar="NAME=PATH", action="append", default=None, help=text)
     parser.addini("nsight_report", f"{text}; one in each line", type="linelist", default=[])
     for name, text in _SWITCHES.items():
         group.addoption(f"--nsight-{name.replace('_', '-')}", action="store_true", default=None, help=text)

@@ -171,6 +171,22 @@ def test_a_session_in_a_tree_whose_json_files_count_is_no_file_that_its_tests_de
     assert "OF THIS TREE: 4 files that its tests depend on" in result.stdout
 
 
+def test_paths_of_the_command_line_start_where_it_was_started(copies: tuple[Path, Path], tmp_path: Path) -> None:
+    session, tree = copies
+    here = tmp_path / "here"
+    here.mkdir()
+    (tree / "project/baselines").rename(here / "mybase")
+    reports = ("--nsight-html=page.html", "--nsight-report=otava=out.csv", "--junitxml", "out.xml")
+
+    result = pytest_nsight(
+        here, "verify", str(session), "--tree", "../tree", "--nsight-baselines=mybase", *reports, "test_case.py"
+    )
+
+    assert result.returncode == 0, result.stdout + result.stderr
+    assert "NO_BASELINE" not in result.stdout
+    assert {path.name for path in here.iterdir()} == {"mybase", "out.csv", "out.xml", "page.html"}
+
+
 def test_marked_tests_without_a_record_are_named_and_fail_strict(copies: tuple[Path, Path]) -> None:
     others = str(copies[1] / "project/test_others.py")
 

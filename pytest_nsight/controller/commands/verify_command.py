@@ -15,6 +15,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.controller.commands.caller_paths import CallerPaths, place_options
 from pytest_nsight.controller.pytest_input import run_pytest
 from pytest_nsight.controller.session_evidence import find_parts, name_files
 from pytest_nsight.controller.settings import read_settings
@@ -95,10 +96,11 @@ def _judge(
 ) -> Verified:
     plugin = VerifyPlugin(evidence, tree)
     paths = [str(tree / file) for file in files]
-    given = ["--nsight", f"--nsight-replay={session}", *arguments, *paths]
+    here = Path.cwd()
+    given = ["--nsight", f"--nsight-replay={session}", *place_options(arguments, here), *paths]
     # Without pytest's own cache, what --lf in the ini file selects is everything.
     with tempfile.TemporaryDirectory() as cache, _working_in(tree / evidence.root):
-        code = run_pytest(["-o", f"cache_dir={cache}", *given], plugin)
+        code = run_pytest(["-o", f"cache_dir={cache}", *given], plugin, CallerPaths(here, tree))
     if plugin.was_interrupted:
         raise KeyboardInterrupt
     if plugin.objections:
