@@ -21,6 +21,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("supervisor", "controller"),
     ("api", "hookspecs"),
     ("plugin", "cli"),
+    ("__main__",),
 )
 """Every part of the package, lowest first: a part imports parts of lower layers, and none of its own layer."""
 
@@ -34,7 +35,8 @@ PYTEST = {"plugin", "hookspecs", "controller", "worker", "protocol.mark"}
 
 MOST_LINES = 300
 FEWEST_LINES = 45
-MOST_LOOSE = 6
+MOST_LOOSE = 5
+NAMED_BY_PYTHON = {"__init__.py", "__main__.py"}
 
 
 @cache
@@ -133,12 +135,12 @@ def test_a_module_is_neither_too_long_nor_a_crumb(path: Path) -> None:
     lines = len(path.read_text(encoding="utf-8").splitlines())
 
     assert lines <= MOST_LINES
-    if path.name != "__init__.py":
+    if path.name not in NAMED_BY_PYTHON:
         assert lines >= FEWEST_LINES
 
 
 def test_the_top_of_the_package_tells_the_story() -> None:
-    loose = [path.name for path in PACKAGE.glob("*.py")]
+    loose = [path.name for path in PACKAGE.glob("*.py") if path.name not in NAMED_BY_PYTHON]
     folders = [path for path in PACKAGE.iterdir() if (path / "__init__.py").exists()]
 
     assert len(loose) <= MOST_LOOSE

@@ -54,6 +54,20 @@ def test_numbers_that_make_no_sense_are_refused(
     assert sentence in capsys.readouterr().err
 
 
+def test_a_project_that_is_not_installed_is_found_by_python_m(tmp_path: Path) -> None:
+    """As `python -m pytest` finds it: what starts a pytest collects its tests."""
+    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = --import-mode=importlib\n")
+    (tmp_path / "flat_ops.py").write_text("")
+    (tmp_path / "perf").mkdir()
+    (tmp_path / "perf/test_a.py").write_text("import flat_ops\ndef test_a(): pass\n")
+    environ = {name: value for name, value in os.environ.items() if name != "PYTHONSAFEPATH"}
+    command = [sys.executable, "-m", "pytest_nsight", "run", "--", "pytest", "--collect-only", "-q"]
+
+    done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
+
+    assert "perf/test_a.py::test_a" in done.stdout, done.stdout + done.stderr
+
+
 def test_every_command_says_in_its_help_what_it_does(capsys: pytest.CaptureFixture[str]) -> None:
     (commands,) = (one for one in _parser()._actions if isinstance(one, argparse._SubParsersAction))
 
