@@ -244,7 +244,7 @@ def _forge(change: Callable[[dict[str, object]], None]) -> Callable[[Path], None
             1,
         ),
         (
-            lambda session: [shutil.rmtree(run) for run in session.glob("run-*")],
+            _remove_runs,
             "NOT JUDGED: the session holds no run of ",
             4,
         ),
@@ -266,6 +266,14 @@ def test_what_proves_too_little_is_one_sentence(
     assert result.returncode == code, result.stdout + result.stderr
     assert sentence in result.stdout + result.stderr
     assert "Traceback" not in result.stdout + result.stderr
+
+
+def test_the_runs_of_another_session_are_not_judged_in_its_place(copies: tuple[Path, Path]) -> None:
+    result = verify(copies, f"--nsight-replay={copies[0]}")
+
+    assert result.returncode == 4
+    assert "verify judges the session" in result.stderr
+    assert "leave --nsight-replay out" in result.stderr
 
 
 def test_files_that_change_during_a_session_spoil_its_evidence(measured: Path, tmp_path: Path) -> None:

@@ -39,6 +39,8 @@ from pytest_nsight.report.escapes import visible
 BELONGS, DOES_NOT, CANNOT = 0, 1, 4
 """Exit codes: the session belongs to the tree and the gate passes; it does not, or the gate fails; cannot say."""
 
+_REPLAY = "--nsight-replay"
+
 
 @dataclass(frozen=True, slots=True)
 class Verified:
@@ -64,6 +66,8 @@ def verify(session: Path, tree: Path, arguments: Sequence[str]) -> Verified:
     Raises:
         NsightError: the session cannot be read, or says nothing of its tree.
     """
+    if any(argument.partition("=")[0] == _REPLAY for argument in arguments):
+        raise UsageError(f"verify judges the session {session}; leave {_REPLAY} out")
     if not tree.is_dir():
         raise UsageError(f"--tree {tree}: no such folder; give the top folder of the tree")
     # pytest judges in another folder, from which a relative path would lead elsewhere.
@@ -97,7 +101,7 @@ def _judge(
     plugin = VerifyPlugin(evidence, tree)
     paths = [str(tree / file) for file in files]
     here = Path.cwd()
-    given = ["--nsight", f"--nsight-replay={session}", *place_options(arguments, here), *paths]
+    given = ["--nsight", f"{_REPLAY}={session}", *place_options(arguments, here), *paths]
     # Without pytest's own cache, what --lf in the ini file selects is everything.
     with tempfile.TemporaryDirectory() as cache, _working_in(tree / evidence.root):
         code = run_pytest(["-o", f"cache_dir={cache}", *given], plugin, CallerPaths(here, tree))
