@@ -105,9 +105,5 @@ def nsight(request: pytest.FixtureRequest) -> Nsight:
     """
     from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
 
-    plugins = request.config.pluginmanager
-    worker, controller = plugins.get_plugin("nsight-worker"), plugins.get_plugin("nsight-controller")
-    if controller:
-        # Only tests without the mark run in the user's pytest.
-        controller.add_unmarked(request.node.nodeid)
+    worker = request.config.pluginmanager.get_plugin("nsight-worker")
     return Nsight(worker.measurement(request.node) if worker else PlainMeasurement())

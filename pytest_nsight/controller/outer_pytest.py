@@ -17,7 +17,12 @@ from typing import Any
 import pytest
 
 from pytest_nsight.controller.collection.chosen_tests import ChosenTests
-from pytest_nsight.controller.collection.collection_record import NOTHING_COLLECTED, Collected, CollectionRecord
+from pytest_nsight.controller.collection.collection_record import (
+    FIXTURE,
+    NOTHING_COLLECTED,
+    Collected,
+    CollectionRecord,
+)
 from pytest_nsight.controller.collection.completeness import (
     describe_unmarked,
     describe_unreported,
@@ -109,10 +114,6 @@ class Controller:
         # The script's plugin shows them where the header is shown.
         self._header += [f"nsight: {note}" for note in found.unmeasured if self._header]
         return found
-
-    def add_unmarked(self, case: str) -> None:
-        """Remembers a test without the mark that uses the fixture; only its run shows one that asks by name."""
-        self._unmarked[case] = None
 
     def pytest_deselected(self, items: Sequence[pytest.Item]) -> None:
         """Remembers what this tree has and the user did not select."""
@@ -221,9 +222,14 @@ class Controller:
             item.ihook.pytest_runtest_logreport(report=pytest.TestReport.from_item_and_call(item, call))
         return True
 
+    def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
+        """Remembers a test without the mark that asks for the fixture by its name, which only its run shows."""
+        if fixturedef.argname == FIXTURE and not is_marked(request.node):
+            self._unmarked[request.node.nodeid] = None
+
     def _replay(self, item: pytest.Item) -> None:
         self._replayed.add(item.nodeid)
-        outcome = self._conclusion.outcomes.get(item.nodeid) or CaseOutcome.missing(self._session.folder_name)
+        outcome = self._outcome(item)
         item.ihook.pytest_runtest_logstart(nodeid=item.nodeid, location=item.location)
         for report in outcome.reports(item, strict=self._settings.strict):
             item.ihook.pytest_runtest_logreport(report=report)
@@ -262,18 +268,22 @@ class Controller:
         return tuple(filter(None, [describe_unmarked(asked_by_name)]))
 
     def _list_unreported(self, session: pytest.Session) -> list[str]:
-        """Measured tests that fail and that pytest has not come to."""
-        outcomes, strict = self._conclusion.outcomes, self._settings.strict
+        """Marked tests that fail, or that no worker reached, and that pytest has not reported."""
+        if self._conclusion.result is None:
+            return []
         return [
             item.nodeid
             for item in session.items
-            if item.nodeid in outcomes and item.nodeid not in self._replayed
-            if any(report.failed for report in outcomes[item.nodeid].reports(item, strict=strict))
+            if is_marked(item) and item.nodeid not in self._replayed
+            if any(report.failed for report in self._outcome(item).reports(item, strict=self._settings.strict))
         ]
+
+    def _outcome(self, item: pytest.Item) -> CaseOutcome:
+        return self._conclusion.outcomes.get(item.nodeid) or CaseOutcome.missing(self._session.folder_name)
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self, session: pytest.Session) -> None:
-        """Fails a session that could not write a file, or that pytest ended before it came to a failed test.
+        """Fails a session that could not write a file, or in which pytest has not reported a failed test.
 
         Under --nsight-strict what was left unmeasured fails it, too.
         """

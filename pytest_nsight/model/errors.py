@@ -13,6 +13,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+_MOST_CHARACTERS = 200
+
 
 class NsightError(Exception):
     """Base of all errors whose message is meant for the user, without a traceback.
@@ -57,9 +59,9 @@ def explain_os_error(error: OSError) -> str:
 
 
 def name_error(error: BaseException) -> str:
-    """The class of an exception and the first line of its text."""
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+    """The class of an exception and the first line of its text, cut where it is long."""
+    line = next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    return f"{type(error).__name__}: {line}"[:_MOST_CHARACTERS] if line else type(error).__name__
 
 
 def unwritable(folder: Path, error: OSError) -> CollectorError:

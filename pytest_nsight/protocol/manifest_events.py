@@ -28,8 +28,6 @@ EXPECTS_EXCEPTION = "nsight_expects_exception"
 
 _LONGEST_S = 1e9
 _LATEST_S = 1e12
-_MOST_CHARACTERS = 200
-"""Of an error's text that the journal keeps."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -280,7 +278,7 @@ class Journal:
 
     def write_fault(self, event: str, case: str, error: Exception) -> None:
         """Appends an error that costs no test its result, cut to one line."""
-        self.write(event, case=case, text=name_error(error)[:_MOST_CHARACTERS])
+        self.write(event, case=case, text=name_error(error))
 
     def write_identity(self, identified: IdentifiedCase) -> None:
         """Appends the identity of a case."""

@@ -164,20 +164,23 @@ class Worker:
         return result
 
     @pytest.hookimpl(wrapper=True)
-    def pytest_runtest_call(self) -> Generator[None, object, object]:
-        """Turns pytest.exit into a failure of the test: otherwise the cases after it would not be measured."""
-        try:
-            return (yield)
-        except pytest.exit.Exception as wish:
-            pytest.fail(f"pytest.exit: {wish.msg} (with --nsight it ends this test only)", pytrace=False)
+    def pytest_runtest_call(self, item: pytest.Item) -> Generator[None, object, object]:
+        """Fails a test that goes on after an exception of what it measures."""
+        result = yield from _ending_this_test_only()
+        if measurement := self._measurements.get(item.nodeid):
+            measurement.check_end()
+        return result
 
-    pytest_runtest_teardown = pytest_runtest_call
+    @pytest.hookimpl(wrapper=True)
+    def pytest_runtest_teardown(self) -> Generator[None, object, object]:
+        """Turns pytest.exit into a failure of the test."""
+        return (yield from _ending_this_test_only())
 
     @pytest.hookimpl(wrapper=True)
     def pytest_runtest_setup(self, item: pytest.Item) -> Generator[None, object, object]:
         """Drops the test's last measurement: a plugin may run a failed test again, which then measures again."""
         self._measurements.pop(item.nodeid, None)
-        return (yield from self.pytest_runtest_call())
+        return (yield from _ending_this_test_only())
 
     @pytest.hookimpl(trylast=True)
     def pytest_sessionfinish(self) -> None:
@@ -188,18 +191,9 @@ class Worker:
 
     @pytest.hookimpl(wrapper=True)
     def pytest_pyfunc_call(self, pyfuncitem: pytest.Function) -> Generator[None, object, object]:
-        """Measures the whole body of a test that measured nothing itself; its first call was a warm-up.
-
-        A test that goes on after an exception of what it measures fails: only a part of the rounds was measured.
-        """
+        """Measures the whole body of a test that measured nothing itself; its first call was a warm-up."""
         result = yield
         measurement = self.measurement(pyfuncitem)
-        if measurement.error:
-            pytest.fail(
-                f"what this test measures raised {measurement.error}, and the test went on, so not all rounds were "
-                "measured; measure only what raises nothing, and test what is to raise outside of nsight(...)",
-                pytrace=False,
-            )
         if not measurement.has_measured:
             names = pyfuncitem._fixtureinfo.argnames  # noqa: SLF001 - as pytest's own call does
             arguments = {name: pyfuncitem.funcargs[name] for name in names}
@@ -215,6 +209,14 @@ class Worker:
             finally:
                 self._is_repeating = False
         return result
+
+
+def _ending_this_test_only() -> Generator[None, object, object]:
+    """Turns pytest.exit into a failure of the test: otherwise the cases after it would not be measured."""
+    try:
+        return (yield)
+    except pytest.exit.Exception as wish:
+        pytest.fail(f"pytest.exit: {wish.msg} (with --nsight it ends this test only)", pytrace=False)
 
 
 def _is_changed_by_json(value: object) -> bool:

@@ -188,7 +188,6 @@ class CaseMeasurement:
 
     Attributes:
         has_measured: whether it has.
-        error: what ended the measurement before its last round, "" if nothing did.
         walls_ns: the host's duration of each of its rounds.
     """
 
@@ -197,7 +196,7 @@ class CaseMeasurement:
         self._item = item
         self._mark = read_mark(item)
         self.has_measured = False
-        self.error = ""
+        self._error = ""
         self.walls_ns: tuple[int, ...] = ()
         self._is_whole = False
         if self._mark.work is not None:
@@ -231,12 +230,21 @@ class CaseMeasurement:
             else:
                 result = stopwatch.measure(case, label, body, setup, plan)
         except BaseException as error:
-            self.error = name_error(error)
+            self._error = name_error(error)
             raise
         self.walls_ns = stopwatch.walls_ns
         if setup is None and not self._is_whole and identifier is None:
             self._run.interleave(PairBody(case, body, plan))
         return result
+
+    def check_end(self) -> None:
+        """Fails a test that has gone on after what it measures raised: a part of the rounds is no measurement."""
+        if self._error:
+            pytest.fail(
+                f"what this test measures raised {self._error}, and the test went on, so not all rounds were "
+                "measured; measure only what raises nothing, and test what is to raise outside of nsight(...)",
+                pytrace=False,
+            )
 
     def measure_whole(self, body: Callable[[], T]) -> T:
         """Measures a whole test, which cannot run again once its fixtures are torn down."""

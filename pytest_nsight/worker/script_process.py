@@ -20,6 +20,7 @@ from typing import Any
 
 from pytest_nsight.collectors.lookup import find_factory
 from pytest_nsight.collectors.machine import gpu_names
+from pytest_nsight.model.errors import name_error
 from pytest_nsight.model.values import Subject
 from pytest_nsight.protocol.job import OTHER_TREE, WORKER_LOG, Assignment, Job
 from pytest_nsight.protocol.manifest_events import CaseWarning, Journal, first_line_of
@@ -157,7 +158,7 @@ def main(folder: Path) -> int:
     router = CallRouter(listing.handle)
     patch_imports(list_patches(router))
     # Python calls it after the script's threads have ended, and after the exit handlers that the script registers.
-    atexit.register(_write_first_pass, folder, listing, router)
+    atexit.register(_write_first_pass, folder, listing, router, os.getpid())
     try:
         run_script(job.script, job.script.path)
     except SystemExit as wish:
@@ -170,9 +171,17 @@ def main(folder: Path) -> int:
     return 0
 
 
-def _write_first_pass(folder: Path, listing: Listing, router: CallRouter) -> None:
-    write_values(folder, listing.values)
-    FirstPass(tuple(listing.values), router.unmeasured, listing.raised).write(folder)
+def _write_first_pass(folder: Path, listing: Listing, router: CallRouter, pid: int) -> None:
+    if os.getpid() != pid:
+        # A child that the script has forked ends here, too.
+        return
+    try:
+        write_values(folder, listing.values)
+        FirstPass(tuple(listing.values), router.unmeasured, listing.raised).write(folder)
+    except OSError as error:
+        # Python ends with the script's own exit code whatever an exit handler raises.
+        print(name_error(error), file=sys.stderr, flush=True)  # noqa: T201
+        os._exit(1)
 
 
 def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFromParent) -> int:
@@ -190,9 +199,11 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
     run = MeasuredRun(job, journal, find_factory(job.collector).make_recorder(folder), no_barrier)
     run.assign(assignment, [])
     measured = MeasuredPass(run, job.script, assignment)
-    patch_imports(list_patches(CallRouter(measured.handle)))
+    router = CallRouter(measured.handle)
+    patch_imports(list_patches(router))
     path = job.mapping.map(job.script.path) if job.mapping is not None else job.script.path
     failure = _run_to_the_end(job.script, path, measured)
+    router.end()
     if job.mapping is not None:
         for found in find_wrong_imports(job.mapping):
             journal.write("wrong_import", **asdict(found))

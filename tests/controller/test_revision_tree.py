@@ -126,7 +126,7 @@ def test_tests_of_a_worktree_that_measure_another_one_are_refused_before_anythin
     assert str(refusal.value) == (
         f"--nsight-against HEAD: the tests imported ops from {repository}/ops.py, which belongs to another "
         f"checkout of this project ({repository}): both trees would measure its code; type pip install --editable "
-        ". in this one, or put the folder of its modules first in PYTHONPATH"
+        ". in the tree that pytest was started in, or put the folder of that tree's modules first in PYTHONPATH"
     )
     assert git(repository, "worktree", "list").count("\n") == 1
     module.__file__ = str(here / "ops.py")

@@ -176,7 +176,7 @@ def test_a_module_of_another_checkout_is_named_with_it(
         f"the runs of 1234567 imported ops from {leak[1]}, which belongs to another checkout of this project "
         f"({elsewhere}): "
     )
-    assert "type pip install --editable . in this one" in sentence
+    assert "type pip install --editable . in the tree that pytest was started in" in sentence
 
 
 def install(folder: Path, name: str, files: Sequence[str], origin: Mapping[str, object] | None = None) -> Path:

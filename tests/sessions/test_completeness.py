@@ -547,7 +547,7 @@ def test_a_failing_verdict_fails_a_session_that_a_test_ends_before_its_report(ga
     result = gate("--nsight-collector=torch", body=ends + changed)
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
-    result.stdout.fnmatch_lines(["ERROR: 1 measured test failed, and pytest ended before*test_case.py::test_one*"])
+    result.stdout.fnmatch_lines(["ERROR: 1 marked test failed, and pytest did not report it: *::test_one*"])
 
 
 RAISES_LATER = """
@@ -593,3 +593,60 @@ def test_a_removed_test_is_named_where_a_test_of_a_file_of_the_same_name_is_chos
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["*1 stored case has no test any more*b/test_ops.py::test_other*"])
     assert gate(*STRICT, "b/test_ops.py::test_one").ret == pytest.ExitCode.OK
+
+
+IN_A_CLASS = """
+import contextlib
+import unittest
+
+class TestOne(unittest.TestCase):
+    @pytest.fixture(autouse=True)
+    def prepare(self, nsight):
+        self.nsight = nsight
+
+    @pytest.mark.nsight
+    def test_one(self):
+        def work():
+            raise RuntimeError("out of workspace")
+        with contextlib.suppress(RuntimeError):
+            self.nsight(work)
+"""
+
+
+def test_a_method_of_unittest_that_goes_on_after_an_exception_fails(gate: Gate) -> None:
+    result = gate("--nsight-collector=torch", body=IN_A_CLASS)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["what this test measures raised RuntimeError: out of workspace, and the test*"])
+
+
+RUNS_TESTS_ITSELF = """
+import pytest
+from _pytest.runner import runtestprotocol
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_protocol(item, nextitem):
+    runtestprotocol(item, nextitem=nextitem, log=False)
+    return True
+"""
+
+
+def test_a_failing_verdict_fails_a_session_whose_plugin_runs_the_test_in_its_own_way(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    assert gate("--nsight-collector=torch", "--nsight-save", body=ONE).ret == pytest.ExitCode.OK
+
+    pytester.makepyfile(own_way=RUNS_TESTS_ITSELF)
+    changed = ONE.replace("square(", "square(square(").replace("1000))", "1000)))")
+    pytester.makeconftest(
+        "import pytest\n"
+        "def pytest_collection_finish(session):\n"
+        "    if session.config.pluginmanager.hasplugin('nsight-controller'):\n"
+        "        import own_way\n"
+        "        session.config.pluginmanager.register(own_way, 'own-way')\n"
+    )
+    result = gate("--nsight-collector=torch", "-p", "no:cacheprovider", body=changed)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    result.stdout.fnmatch_lines(["ERROR: 1 marked test failed, and pytest did not report it: *::test_one*"])
+    result.stdout.no_fnmatch_line("*without the mark*")

@@ -30,12 +30,13 @@ def describe_unmarked(unmarked: Sequence[str]) -> str:
 
 
 def describe_unreported(cases: Sequence[str]) -> str:
-    """A sentence on measured tests that failed and that pytest did not come to, "" if there are none."""
+    """A sentence on marked tests that failed and that pytest did not report, "" if there are none."""
     if not cases:
         return ""
     return (
-        f"{count(len(cases), 'measured test')} failed, and pytest ended before it reported {_them(cases)}: "
-        f"{name_cases(cases)}; do not end pytest (pytest.exit) before its last test"
+        f"{count(len(cases), 'marked test')} failed, and pytest did not report {_them(cases)}: {name_cases(cases)}"
+        "; let nothing end pytest before its last test (pytest.exit), and no conftest.py or plugin run marked "
+        "tests in its own way (pytest_runtest_protocol)"
     )
 
 

@@ -41,6 +41,6 @@ def describe_other_checkout(who: str, imports: Sequence[WrongImport]) -> str:
     named = name_some((f"{one.module} from {one.file}" for one in imports), _MOST_IMPORTS)
     return (
         f"{who} imported {named}, which belongs to another checkout of this project ({imports[0].checkout}): both "
-        "trees would measure its code; type pip install --editable . in this one, or put the folder of its modules "
-        "first in PYTHONPATH"
+        "trees would measure its code; type pip install --editable . in the tree that pytest was started in, or "
+        "put the folder of that tree's modules first in PYTHONPATH"
     )
