@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from pytest_nsight.collectors.ncu.ncu_collector import NcuCollector, find_ncu
 from pytest_nsight.collectors.ncu.raw_page import base_name
+from pytest_nsight.controller.session_folders import DRILL_FOLDER
 from pytest_nsight.controller.workers.worker_run import LiveSource
 from pytest_nsight.controller.workers.worker_starter import LiveSession
 from pytest_nsight.judge.counter_moves import describe_counters, describe_moves
@@ -124,7 +125,7 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
             )
         # Without ncu, the measured runs are still judged and saved.
         collector = NcuCollector(find_ncu(os.environ), kernels)
-        drills = session.folder / "drill"
+        drills = session.folder / DRILL_FOLDER
         folder = drills / f"{len(list(drills.glob('[0-9]*'))) + 1:03}"
         # ncu replays kernels, so their times mean nothing: one round is enough, and canaries are not needed.
         alone = replace(session, folder=folder, collector=collector, rounds=1, canaries=False)

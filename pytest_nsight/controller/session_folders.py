@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import fnmatch
 import re
 import secrets
 import shutil
 import time
 from datetime import datetime, timezone
-from pathlib import Path
+from pathlib import Path, PurePath
 
-from pytest_nsight.controller.trees import tree_evidence
 from pytest_nsight.gate import shard_file
 from pytest_nsight.model.errors import CollectorError, unwritable
+from pytest_nsight.protocol.script import FIRST_PASS
 from pytest_nsight.report import result_file, session_file
 
 SESSIONS_FOLDER = ".nsight"
@@ -24,10 +25,19 @@ MOST_SESSIONS = 20
 KEPT_FILE = "kept"
 """A file of this name in a session's folder keeps it for good."""
 
+EVIDENCE_FILE = "evidence.json"
+"""The hashes of the files that a kept session measured."""
+
+DRILL_FOLDER = "drill"
+"""In a session's folder: runs under Nsight Compute."""
+
 _NAME = re.compile(r"\d{8}-\d{6}-[0-9a-f]{4}")
 RESULT_FILES = {result_file.FILE_NAME, session_file.FILE_NAME}
-SESSION_FILES = {*RESULT_FILES, KEPT_FILE, shard_file.FILE_NAME, tree_evidence.FILE_NAME}
+SESSION_FILES = {*RESULT_FILES, KEPT_FILE, shard_file.FILE_NAME, EVIDENCE_FILE}
 """What may lie in a session's folder beside those of its processes."""
+
+# Of runs, of identity passes, of a script's first pass and of a drill-down; the other tree is gone at the end.
+_PROCESS_FOLDERS = ("run-*", "identity-*", FIRST_PASS, DRILL_FOLDER)
 
 NEEDED_BYTES = 16_000_000
 """What a run may leave."""
@@ -74,6 +84,17 @@ def make_run_folder(folder: Path) -> None:
             f"{folder.parent} has {free_bytes / 1e6:.1f} MB free and a run may need "
             f"{NEEDED_BYTES / 1e6:.0f} MB: make room there"
         )
+
+
+def is_written_by_session(name: PurePath) -> bool:
+    """Whether a file is what a session itself writes, or in a folder of its processes.
+
+    Args:
+        name: relative to the session's folder.
+    """
+    if len(name.parts) == 1:
+        return name.name in SESSION_FILES
+    return any(fnmatch.fnmatchcase(name.parts[0], pattern) for pattern in _PROCESS_FOLDERS)
 
 
 def keep_session(folder: Path) -> None:

@@ -83,6 +83,36 @@ def test_declared_files_are_none_of_sessions_and_baselines(tree: Path) -> None:
     assert declared == {"csrc/tuning.json", "csrc/evidence.json", "evidence.json"}
 
 
+def test_evidence_beside_sources_takes_only_what_a_session_writes_out_of_the_hashes(tree: Path) -> None:
+    sources = {"csrc/k.cu", "csrc/deep/k.cu", "csrc/deep/session.json", "csrc/tuning.json"}
+    write(tree, dict.fromkeys((*sources, "csrc/run-001/k.cu", "csrc/session.json"), "{}"))
+    bare = evidence_of(tree)
+    assert evidence_of(tree, "csrc/*").unseen == {}
+    bare.write(tree / "csrc")
+
+    evidence = evidence_of(tree, "csrc/*")
+
+    assert set(evidence.files) - set(bare.files) == sources
+    what = "all of it, a file of a recorded session"
+    assert evidence.unseen == dict.fromkeys(("csrc/evidence.json", "csrc/run-001/k.cu", "csrc/session.json"), what)
+    (tree / "csrc/k.cu").write_text("changed")
+    assert find_changed(evidence, tree) == (("csrc/k.cu",), ())
+
+
+def test_many_files_that_are_left_out_are_named_by_their_folder(tree: Path) -> None:
+    stored = '{\n"format": 2,\n"environments": {\n'
+    write(tree, {f"mybase/model/{number}.json": stored for number in range(20)})
+    write(tree, {f"gpu-evidence/run-{number:03}/job.json": "{}" for number in range(20)})
+    write(tree, {"gpu-evidence/run-001/k.cu": "", "one/stored.json": stored})
+    evidence_of(tree).write(tree / "gpu-evidence")
+
+    assert evidence_of(tree, "*.json", "*/k.cu").unseen == {
+        "gpu-evidence": "22 files of a recorded session: *.cu, *.json",
+        "mybase/model": "20 files of baselines, as it seems: *.json",
+        "one/stored.json": "all of it, a file of baselines, as it seems",
+    }
+
+
 def test_an_equal_tree_belongs_and_another_is_named(tree: Path) -> None:
     evidence = evidence_of(tree)
     assert find_changed(evidence, tree) == ((), ())

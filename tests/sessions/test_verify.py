@@ -169,6 +169,8 @@ def test_a_session_in_a_tree_whose_json_files_count_is_no_file_that_its_tests_de
 
     assert result.returncode == 0, result.stdout + result.stderr
     assert "OF THIS TREE: 4 files that its tests depend on" in result.stdout
+    # The session itself was hidden where it was measured, so that only this tree tells.
+    assert re.search(r"not covered by the hashes: .*gpu-evidence \(\d+ files of a recorded session", result.stdout)
 
 
 def test_paths_of_the_command_line_start_where_it_was_started(copies: tuple[Path, Path], tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import tempfile
-from collections.abc import Generator, Iterator, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -121,8 +121,8 @@ def _judge(
         return Verified(f"NOT JUDGED: {text}", CANNOT)
     hashed = count(len(evidence.files), "file")
     lines = [f"OF THIS TREE: {hashed} that its tests depend on have the hashes of the session"]
-    if evidence.unseen:
-        unseen = name_some(f"{file} ({what})" for file, what in evidence.unseen.items())
+    if not_covered := {**plugin.unseen, **evidence.unseen}:
+        unseen = name_some(f"{file} ({what})" for file, what in not_covered.items())
         lines.append(f"not covered by the hashes: {visible(unseen)}")
     if plugin.unrecorded:
         tests = count(len(plugin.unrecorded), "marked test")
@@ -141,6 +141,7 @@ class VerifyPlugin:
         objections: why the session does not belong to the tree.
         lacking: tests of the session that are not collected here.
         unrecorded: marked tests here that the session did not select.
+        unseen: path -> what no hash covers here; the session may say less, and need not say the same.
         has_collected: whether the collection came to its end.
         has_judged: whether the judgement did.
         broken: files and folders that pytest could not collect.
@@ -156,6 +157,7 @@ class VerifyPlugin:
         self.objections: tuple[str, ...] = ()
         self.lacking: tuple[str, ...] = ()
         self.unrecorded: tuple[str, ...] = ()
+        self.unseen: Mapping[str, str] = {}
         self.has_collected = False
         self.has_judged = False
         self.broken: tuple[str, ...] = ()
@@ -195,6 +197,7 @@ class VerifyPlugin:
         self.lacking = tuple(case for case in self._evidence.cases if case not in tests)
         self.unrecorded = tuple(item.nodeid for item in session.items if item.nodeid not in known)
         here = hash_tree(tests, find_parts(self._tree, settings, session.config))
+        self.unseen = here.unseen
         if unproved := list_unproved(self._evidence, here):
             self.objections = (
                 f"NOT PROVED: its tests depend on {name_some(unproved)} here, which it has not hashed",

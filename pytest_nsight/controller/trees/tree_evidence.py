@@ -8,18 +8,20 @@ from __future__ import annotations
 import fnmatch
 import hashlib
 import stat
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePosixPath
 
 from pytest_nsight.baselines.file_format import begins_as_baselines
 from pytest_nsight.controller.collection.import_graph import ImportGraph
+from pytest_nsight.controller.session_folders import EVIDENCE_FILE, is_written_by_session
 from pytest_nsight.model.errors import RecordingError, TraceError, UsageError
+from pytest_nsight.model.units import name_some
 from pytest_nsight.processes.git_calls import ask_git
 from pytest_nsight.processes.regular_files import check_regular
 from pytest_nsight.protocol.json_files import read_json_file, write_json
 
-FILE_NAME = "evidence.json"
+FILE_NAME = EVIDENCE_FILE
 
 _FORMAT = 1
 _CHUNK_BYTES = 1 << 20
@@ -28,6 +30,9 @@ _BUILT = (".so", ".pyd")
 """Modules that were built on one machine are the same on no other; the graph names them as not seen."""
 
 _SHOWN = 100
+_MOST_NAMED = 3
+"""More files that are left out for one reason are named by their folder."""
+
 _CONFTEST = "conftest.py"
 
 
@@ -41,7 +46,7 @@ class TreeEvidence:
         root: pytest's root folder, relative to the top of the tree; "" for the top itself.
         cases: node ids of the tests that the session selected.
         files: path from the top of the tree -> SHA-256 of the file's bytes, in hexadecimal.
-        unseen: path -> what of its imports cannot be followed, so that its hash does not cover it.
+        unseen: path -> what no hash covers: imports that cannot be followed, and declared files that are left out.
         changed: files that were changed while the session measured.
     """
 
@@ -124,7 +129,8 @@ def hash_tree(tests: Mapping[str, Path], parts: TreeParts, commit: str = "") -> 
     roots |= {path.resolve() for path in parts.plugins}
     reached = set(graph.reach([path for path in sorted(roots) if graph.is_own(path)]))
     reached |= {path.resolve() for path in (parts.ini,) if path is not None}
-    reached |= set(_find_declared(root, parts.declared))
+    declared, left_out = _find_declared(root, parts.declared)
+    reached |= declared
     files, unseen = {}, {path.relative_to(top).as_posix(): what for path, what in sorted(graph.unseen.items())}
     for path in sorted(reached):
         if graph.is_own(path) and path.is_file() and path.suffix not in _BUILT:
@@ -136,24 +142,53 @@ def hash_tree(tests: Mapping[str, Path], parts: TreeParts, commit: str = "") -> 
                 files[name] = hash_file(path)
             except OSError as error:
                 unseen[name] = f"all of it, because it cannot be read ({error.strerror})"
+    unseen |= _name_left_out({path: why for path, why in left_out.items() if path not in reached}, top)
     relative = root.relative_to(top).as_posix() if root.is_relative_to(top) else ""
     return TreeEvidence(_FORMAT, commit, "" if relative == "." else relative, tuple(tests), files, unseen)
 
 
-def _find_declared(root: Path, globs: Sequence[str]) -> Iterator[Path]:
-    """The files that match one of the globs, in which * also matches /.
+def _find_declared(root: Path, globs: Sequence[str]) -> tuple[set[Path], Mapping[Path, tuple[Path, str]]]:
+    """The files that match one of the globs, in which * also matches /; those of hidden folders are left out.
 
-    Those of hidden folders are left out, and those of recorded sessions and baselines: no test depends on them.
+    Returns:
+        The files; and of recorded sessions and baselines, on which no test depends, file -> (folder, what it is).
     """
     paths = list(root.rglob("*")) if globs else []
     sessions = {path.parent for path in paths if path.name == FILE_NAME and _is_session(path.parent)} - {root}
-    for path in paths:
+    found: set[Path] = set()
+    left_out: dict[Path, tuple[Path, str]] = {}
+    for path in sorted(paths):
         name = path.relative_to(root)
         is_hidden = any(part.startswith(".") for part in name.parts)
-        if is_hidden or not any(fnmatch.fnmatchcase(name.as_posix(), glob) for glob in globs):
+        if is_hidden or not any(fnmatch.fnmatchcase(name.as_posix(), glob) for glob in globs) or not path.is_file():
             continue
-        if path.is_file() and sessions.isdisjoint(path.parents) and not _holds_baselines(path):
-            yield path.resolve()
+        above = (folder for folder in path.parents if folder in sessions)
+        session = next((folder for folder in above if is_written_by_session(path.relative_to(folder))), None)
+        if session is not None:
+            left_out[path] = session, "of a recorded session"
+        elif _holds_baselines(path):
+            left_out[path] = path.parent, "of baselines, as it seems"
+        else:
+            found.add(path.resolve())
+    return found, left_out
+
+
+def _name_left_out(left_out: Mapping[Path, tuple[Path, str]], top: Path) -> dict[str, str]:
+    """Path -> what is not hashed; the folder where there are many."""
+    groups: dict[tuple[Path, str], list[Path]] = {}
+    for path, why in left_out.items():
+        if path.is_relative_to(top):
+            groups.setdefault(why, []).append(path)
+    named: dict[str, str] = {}
+    for (folder, what), paths in groups.items():
+        if len(paths) <= _MOST_NAMED:
+            named |= {path.relative_to(top).as_posix(): f"all of it, a file {what}" for path in paths}
+        else:
+            name = folder.relative_to(top).as_posix()
+            endings = {f"*{path.suffix}" if path.suffix else path.name for path in paths}
+            text = f"{len(paths)} files {what}: {name_some(sorted(endings))}"
+            named[name] = f"{named[name]}; {text}" if name in named else text
+    return named
 
 
 def _is_session(folder: Path) -> bool:
