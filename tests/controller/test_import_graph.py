@@ -128,6 +128,89 @@ def test_what_only_a_test_can_import_is_every_file_of_that_name(
     assert {name for name in found if not name.startswith("own_kit/")} == files
 
 
+def test_the_folder_that_a_repository_lies_in_begins_no_name(project: Path) -> None:
+    repository = project / "deeper/late_ops"
+    repository.mkdir(parents=True)
+    (repository / "fast.py").write_text("")
+
+    assert reach(repository, "import late_ops.fast")[0] == set()
+
+
+@pytest.mark.parametrize(
+    ("text", "file"),
+    [
+        ("from math import sqrt", None),
+        ("import own_kit\nfrom own_kit import no_module", None),
+        ("import xml.no_module", None),
+        # A folder without an __init__.py is a package, too, until sys.path leads to a better one.
+        ("import source.late", "old/source/late.py"),
+        ("import source", "old/source/__init__.py"),
+    ],
+)
+def test_only_what_begins_with_an_unknown_name_is_searched(project: Path, text: str, file: str | None) -> None:
+    written = ("old/math/sqrt.py", "old/own_kit/no_module.py", "old/xml/no_module.py", "old/source/late.py")
+    for name in (*written, "old/source/__init__.py"):
+        (project / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / name).write_text("")
+
+    found, _ = reach(project, text)
+
+    assert (file in found) if file else not any(name.startswith("old/") for name in found)
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("import fake_triton", set()),
+        ("import fake_triton.jit", set()),
+        ("import backends.fake_triton", set()),
+        ("import kern.backends.fake_triton", {"kern/backends/fake_triton.py"}),
+        ("import backends.cuda", set()),
+        ("import mykern", {"lib/mykern.py"}),
+    ],
+)
+def test_what_lies_in_a_package_is_searched_by_its_full_name_only(
+    project: Path, text: str, found: set[str]
+) -> None:
+    """A tree has its own module for an optional package, which one machine has and another has not."""
+    inits = ("kern/__init__.py", "kern/backends/__init__.py", "kern/backends/cuda/__init__.py")
+    for name in (*inits, "kern/backends/fake_triton.py", "lib/mykern.py"):
+        (project / "src" / name).parent.mkdir(parents=True, exist_ok=True)
+        (project / "src" / name).write_text("")
+
+    names = {name.removeprefix("src/") for name in reach(project, text)[0]}
+
+    assert names - set(inits) == found
+
+
+@pytest.mark.parametrize("folder", [".hidden", "web/node_modules", "old/site-packages", "conda", "virtual"])
+def test_without_git_nothing_that_others_have_written_is_searched(project: Path, folder: str) -> None:
+    (project / "conda/conda-meta").mkdir(parents=True)
+    (project / "virtual").mkdir()
+    (project / "virtual/pyvenv.cfg").write_text("")
+    (project / folder / "deep").mkdir(parents=True, exist_ok=True)
+    (project / folder / "deep/late_kernel.py").write_text("")
+
+    assert reach(project, "import late_kernel")[0] == set()
+
+
+def test_only_files_of_the_name_are_looked_at(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("late_kernel.py", "late_kit.py", "late_ops.py"):
+        (project / "old").mkdir(exist_ok=True)
+        (project / "old" / name).write_text("")
+    seen: list[str] = []
+    is_file = Path.is_file
+
+    def note(path: Path) -> bool:
+        seen.append(path.name)
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", note)
+
+    assert reach(project, "import late_kernel")[0] == {"old/late_kernel.py"}
+    assert not {"late_kit.py", "late_ops.py"} & set(seen)
+
+
 @pytest.mark.parametrize(
     ("offered", "found", "what"),
     [

@@ -2,9 +2,9 @@
 
 It sees import statements anywhere in a file, `importlib.import_module`, `__import__`, `pytest.importorskip` with
 constant names, `pytest_plugins`, `__all__` of a package, and the `__init__.py` of every package on the way. What is
-found nowhere now may be found once a test has changed sys.path, so every file that could be it counts. It does not
-see data files, computed names, files that are loaded by their paths, the sources of compiled modules, and those of
-modules that are installed as a copy; `unseen` names all but the first.
+found nowhere now may be found once a test has changed sys.path, so every file that could be it counts, unless its
+name would begin inside a package. It does not see data files, computed names, files that are loaded by their paths,
+the sources of compiled modules, and modules that are installed as a copy; `unseen` names all but the first.
 """
 
 from __future__ import annotations
@@ -134,10 +134,13 @@ class ImportGraph:
 
     def _find_module(self, name: str) -> Iterator[Path]:
         spec = self._find_spec(name)
-        if spec is None:
+        if spec is None or _is_namespace(spec):
             if self._files is None:
                 self._files = ModuleFiles(self.repository, self.missing)
-            yield from filter(self.is_own, self._files.find(name))
+            top = self._find_spec(name.partition(".")[0])
+            # A package that is found takes its modules from its own folder, whatever sys.path has later.
+            is_settled = top is not None and not _is_namespace(top)
+            yield from filter(self.is_own, (self._files.find_missing if is_settled else self._files.find)(name))
             return
         if spec.origin is not None and spec.has_location:
             file = Path(spec.origin)
@@ -186,6 +189,11 @@ class ImportGraph:
     def is_own(self, path: Path) -> bool:
         """Whether a file belongs to the project and is not installed in it."""
         return path.is_relative_to(self.repository) and not any(part in _INSTALLED for part in path.parts)
+
+
+def _is_namespace(spec: ModuleSpec) -> bool:
+    """Whether it is a package without an `__init__.py`, for which an entry of sys.path may yet bring one."""
+    return spec.origin is None and spec.submodule_search_locations is not None
 
 
 def _read_names(tree: ast.Module, file: Path) -> _Names:
