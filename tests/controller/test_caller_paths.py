@@ -34,13 +34,30 @@ def test_every_path_of_this_plugin_starts_where_the_command_was_started(
         (["--nsight-markdown=pages/"], ["--nsight-markdown=/here/pages/"]),
         (["--nsight-report", "otava=../a.csv"], ["--nsight-report=otava=/here/../a.csv"]),
         (["--junitxml=a.xml", "--junit-xml", "/b.xml"], ["--junitxml=/here/a.xml", "--junit-xml=/b.xml"]),
-        (["--nsight-baselines="], ["--nsight-baselines="]),
-        (["--nsight-report=otava", "--nsight-html"], ["--nsight-report=otava", "--nsight-html"]),
-        (["--nsight-band=1%", "-k", "a.html", "perf"], ["--nsight-band=1%", "-k", "a.html", "perf"]),
+        # An unset variable of the shell: what follows is no value.
+        (["--nsight-html", "", "test_x.py"], ["--nsight-html=", "test_x.py"]),
+        (["--junitxml", ""], ["--junitxml="]),
     ],
 )
-def test_other_arguments_stay_as_they_are(given: list[str], placed: list[str]) -> None:
+def test_values_that_are_paths_are_placed(given: list[str], placed: list[str]) -> None:
     assert place_options(given, HERE) == placed
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        ["--nsight-baselines="],
+        ["--nsight-report=otava"],
+        ["perf", "--nsight-html"],
+        ["--nsight-html", "-q", "test_x.py"],
+        ["--nsight-html", "--nsight-band=1%"],
+        ["--nsight-band=1%", "-k", "a.html", "perf"],
+        ["--nsight-collector", "nsys", "--nsight-strict", "perf"],
+    ],
+    ids=" ".join,
+)
+def test_other_arguments_stay_as_they_are(given: list[str]) -> None:
+    assert place_options(given, HERE) == given
 
 
 @pytest.mark.slow

@@ -22,18 +22,21 @@ def place_options(arguments: Sequence[str], here: Path) -> list[str]:
         arguments: for pytest.
         here: where relative paths start.
     """
-    return list(_place_options(iter(arguments), here))
+    return list(_place_options(list(arguments), here))
 
 
-def _place_options(arguments: Iterator[str], here: Path) -> Iterator[str]:
-    for argument in arguments:
+def _place_options(arguments: list[str], here: Path) -> Iterator[str]:
+    while arguments:
+        argument = arguments.pop(0)
         option, equals, value = argument.partition("=")
         if option not in _WITH_PATH:
             yield argument
-        elif equals or (value := next(arguments, "")):
+        elif equals or (arguments and not arguments[0].startswith("-")):
+            value = value if equals else arguments.pop(0)
             # An empty value is refused with a sentence, as without a command.
             yield f"{option}={_place(option, value, here) if value else value}"
         else:
+            # pytest says that its value is missing.
             yield argument
 
 
