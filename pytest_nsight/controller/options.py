@@ -56,6 +56,12 @@ _SWITCHES = {
     "user_ranges": "record the tests' own NVTX ranges, too, for pytest-nsight show",
 }
 
+SWITCH_OPTIONS = (
+    *("--nsight", "--nsight-save", "--nsight-no-canaries", "--nsight-no-identity"),
+    *(f"--nsight-{name.replace('_', '-')}" for name in _SWITCHES),
+)
+"""Options that take no value."""
+
 
 def add_options(parser: pytest.Parser) -> None:
     """Declares every --nsight option and its ini setting."""

@@ -5,10 +5,12 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
+from _pytest.config import get_config
 
 # A pytest inside this process forgets what it imports, and numpy cannot be imported twice.
 import pytest_nsight.controller.outer_pytest  # noqa: F401
 from pytest_nsight.controller.commands.caller_paths import CallerPaths, place_options
+from pytest_nsight.controller.options import SWITCH_OPTIONS
 from pytest_nsight.controller.settings import read_settings
 from tests.controller.test_setting_paths import OPTIONS, paths
 
@@ -58,6 +60,44 @@ def test_values_that_are_paths_are_placed(given: list[str], placed: list[str]) -
 )
 def test_other_arguments_stay_as_they_are(given: list[str]) -> None:
     assert place_options(given, HERE) == given
+
+
+@pytest.mark.parametrize(
+    ("given", "placed"),
+    [
+        (["--nsight-collector", "nsys"], []),
+        (["--other-plugin", "nsys", "nsys"], [2]),
+        (["--other-plugin", "nsys", "-q", "nsys::test_a"], [3]),
+        (["--other-plugin=nsys", "nsys"], [1]),
+        # None of these takes a value.
+        (["--nsight-strict", "nsys"], [1]),
+        (["--nsight", "nsys", "--collect-only", "nsys"], [1, 3]),
+        # pytest knows these itself.
+        (["-k", "nsys", "--maxfail", "1", "nsys"], [4]),
+    ],
+)
+def test_the_value_of_a_plugins_option_is_no_path_of_tests(
+    pytester: pytest.Pytester, given: list[str], placed: list[int]
+) -> None:
+    here = pytester.mkdir("here")
+    (here / "nsys").mkdir()
+    plugin = CallerPaths(here, pytester.mkdir("tree"))
+    # Neither this plugin nor another has declared its options there, as before pytest loads them.
+    plugin.pytest_addoption(get_config()._parser)
+    arguments = list(given)
+
+    plugin.pytest_cmdline_parse(arguments)
+
+    assert arguments == [f"{here}/{word}" if number in placed else word for number, word in enumerate(given)]
+
+
+def test_the_options_that_take_no_value_are_known(pytester: pytest.Pytester) -> None:
+    assert set(SWITCH_OPTIONS) == {
+        name
+        for action in pytester.parseconfig()._parser.optparser._actions
+        for name in action.option_strings
+        if name.startswith("--nsight") and action.nargs == 0
+    }
 
 
 @pytest.mark.slow

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.options import PATH_OPTIONS, REPORT_OPTION
+from pytest_nsight.controller.options import PATH_OPTIONS, REPORT_OPTION, SWITCH_OPTIONS
 
 _OF_PYTEST = ("--junitxml", "--junit-xml")
 _WITH_PATH = (*PATH_OPTIONS, REPORT_OPTION, *_OF_PYTEST)
@@ -46,10 +46,17 @@ def _place(option: str, value: str, here: Path) -> str:
     return f"{name}{equals}{os.path.join(here, path)}" if path else value  # noqa: PTH118
 
 
+def _may_take_value(argument: str, unknown: Sequence[str]) -> bool:
+    """Whether it is an option of a plugin, which pytest does not know yet, and what follows may be its value."""
+    is_option = argument.startswith("--") and "=" not in argument
+    return is_option and argument in unknown and argument not in SWITCH_OPTIONS
+
+
 class CallerPaths:
     """A plugin: paths of tests that exist where the command was started are those, others start in the tree.
 
-    A path that exists in both is the tree's, unless the command was started in the tree itself.
+    A path that exists in both is the tree's, unless the command was started in the tree itself. A word directly
+    behind an option of another plugin stays as it is, since it may be the value.
     """
 
     __name__ = "nsight-caller-paths"  # pytest registers a plugin object under this name
@@ -72,14 +79,18 @@ class CallerPaths:
     def pytest_cmdline_parse(self, args: list[str]) -> None:
         """Makes the paths absolute before pytest reads them."""
         named: list[str] = []
+        unknown: list[str] = []
         # pytest reports what it cannot read itself.
         with contextlib.suppress(pytest.UsageError):
-            named = list(self._parser.parse_known_args(list(args)).file_or_dir) if self._parser else []
+            if self._parser is not None:
+                known, unknown = self._parser.parse_known_and_unknown_args(list(args))
+                named = list(known.file_or_dir)
         # From the end: the value of an option may be the same word.
         for index in reversed(range(len(args))):
             if args[index] in named:
                 named.remove(args[index])
-                args[index] = self._place(args[index])
+                if not _may_take_value(args[index - 1] if index else "", unknown):
+                    args[index] = self._place(args[index])
 
     def _place(self, argument: str) -> str:
         path, colons, test = argument.partition("::")
