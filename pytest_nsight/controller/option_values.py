@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
 
-from pytest_nsight.controller.options import VALUES
+from pytest_nsight.controller.options import DEFAULT_BASELINES, VALUES
 from pytest_nsight.model.errors import UsageError
 
 _LONGEST_REASON = 500
@@ -51,6 +52,18 @@ class GivenValues:
     def is_option(self, name: str) -> bool:
         """Whether the command line gives it."""
         return self._config.getoption(f"nsight_{name}") is not None
+
+    def start(self, name: str) -> Path:
+        """Where a relative path starts: where pytest was started, or, given in the ini file, at the root."""
+        return self._config.invocation_params.dir if self.is_option(name) else self._config.rootpath
+
+    def baselines(self) -> Path:
+        """The folder of the baselines.
+
+        Raises:
+            UsageError: the ini file's is empty, or stands in quotes.
+        """
+        return self.start("baselines") / (self("baselines") or DEFAULT_BASELINES)
 
     def source(self, name: str) -> str:
         """The option or the setting that gives it, for an error."""

@@ -7,12 +7,15 @@ from __future__ import annotations
 
 import pytest
 
+DEFAULT_BASELINES = "baselines"
+"""Folder of the baselines in pytest's root folder, where no option or setting names another."""
+
 VALUES = {
     "collector": (
         "NAME",
         "what records the kernels: auto (default, the best that works), nsys, cupti, torch, or another package's",
     ),
-    "baselines": ("DIR", "folder of the stored baselines (default: baselines)"),
+    "baselines": ("DIR", f"folder of the stored baselines (default: {DEFAULT_BASELINES})"),
     "runs": (
         "N",
         "fresh processes that measure every case (default: 1; 5 with --nsight-save, 3 with --nsight-against)",

@@ -81,8 +81,22 @@ def _find_without_options(config: pytest.Config) -> tuple[Path, Path | None]:
 
 
 def find_configured_root(folder: Path) -> Path | None:
-    """The root folder of a pytest that is started in a folder; None where no ini file names one."""
-    root, ini = _determine(inifile=None, override_ini=None, args=[], rootdir_cmd_arg=None, invocation_dir=folder)
+    """The root folder of a pytest that is started in a folder; None where no ini file names one.
+
+    Raises:
+        UsageError: pytest cannot read an ini file there, so it is unknown what it names.
+    """
+    try:
+        root, ini = _determine(
+            inifile=None, override_ini=None, args=[], rootdir_cmd_arg=None, invocation_dir=folder
+        )
+    # A file that is no UTF-8 is a ValueError, and an outdated section of setup.cfg a failed test.
+    except (pytest.UsageError, ValueError, pytest.fail.Exception) as error:
+        reason = " ".join(str(error).split())
+        raise UsageError(
+            f"the settings of the project around {folder} cannot be read ({reason}), so its root folder is "
+            "unknown; mend that file"
+        ) from None
     return root if ini is not None else None
 
 

@@ -22,6 +22,7 @@ from pytest_nsight.controller.option_values import (
     positive,
     refuse_empty,
 )
+from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.controller.workers.gpu_assignment import taken_workers
 from pytest_nsight.gate.shard_file import Shard, ShardBy
 from pytest_nsight.judge.looks import SAVED_AT_ONCE
@@ -87,7 +88,7 @@ class Settings:
 
     root: Path
     collector: str = AUTO
-    baselines: Path = Path("baselines")
+    baselines: Path = Path(DEFAULT_BASELINES)
     baselines_option: str = ""
     runs: int = RUNS_TO_CHECK
     rounds: int | None = None
@@ -153,7 +154,7 @@ def read_settings(config: pytest.Config) -> Settings:
     return Settings(
         root=config.rootpath,
         collector=collector,
-        baselines=_start(config, given, "baselines") / (given("baselines") or "baselines"),
+        baselines=given.baselines(),
         baselines_option=_name_baselines(config, given),
         runs=_enough(positive(given.source("runs"), given("runs") or default_runs), against),
         rounds=None if rounds is None else positive(given.source("rounds"), rounds),
@@ -179,15 +180,15 @@ def read_settings(config: pytest.Config) -> Settings:
         against_build=given("against_build") or "",
         ini=config.inipath,
         reports=read_requests(
-            [*_list_reports(config, given), *given("report")],
-            _start(config, given, "report"),
+            [*_list_reports(given), *given("report")],
+            given.start("report"),
             given.source("report"),
         ),
         timeout_s=parse_timeout(given.source("timeout"), timeout) if timeout else DEFAULT_TIMEOUT_S,
         affected=config.getoption("nsight_affected") or "",
         affected_by=tuple(given("affected_by")),
         shard=shard,
-        durations=_start(config, given, "durations") / durations if (durations := given("durations")) else None,
+        durations=given.start("durations") / durations if (durations := given("durations")) else None,
         canaries=bool(given("canaries")),
         identity=bool(given("identity")),
         workers=workers,
@@ -216,17 +217,12 @@ def _refuse_combinations(config: pytest.Config) -> None:
             raise UsageError(f"{name} runs no test, so nothing can be measured; run it without --nsight")
 
 
-def _start(config: pytest.Config, given: GivenValues, name: str) -> Path:
-    """Where a relative path starts: on the command line where pytest was started, in the ini file at the root."""
-    return config.invocation_params.dir if given.is_option(name) else config.rootpath
-
-
-def _list_reports(config: pytest.Config, given: GivenValues) -> Iterator[str]:
+def _list_reports(given: GivenValues) -> Iterator[str]:
     """The reports with an option of their own, each as --nsight-report takes it."""
     for name in _REPORT_OPTIONS:
         if path := given(name):
             # A slash at the end names a folder, and a Path drops it.
-            yield f"{name}={_start(config, given, name) / path}{'/' if path.endswith('/') else ''}"
+            yield f"{name}={given.start(name) / path}{'/' if path.endswith('/') else ''}"
 
 
 def _name_baselines(config: pytest.Config, given: GivenValues) -> str:
@@ -234,7 +230,7 @@ def _name_baselines(config: pytest.Config, given: GivenValues) -> str:
     if not given.is_option("baselines"):
         return ""
     given_folder = Path(given("baselines"))
-    folder = _start(config, given, "baselines") / given_folder
+    folder = given.baselines()
     is_near = folder.is_relative_to(config.rootpath) or not given_folder.is_absolute()
     return os.path.relpath(folder, config.rootpath) if is_near else str(folder)
 

@@ -141,14 +141,36 @@ def test_prune_of_another_projects_baselines_removes_nothing(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("folder", ["baselines", "perf-baselines"])
+def test_prune_says_which_settings_above_the_baselines_are_damaged(
+    project: Path,
+    tmp_path_factory: pytest.TempPathFactory,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    (project / "pytest.ini").unlink()
+    (project / "pyproject.toml").write_text("[tool.pytest.ini_options\n")
+    monkeypatch.chdir(tmp_path_factory.mktemp("beside"))
+    before = stored(project)
+
+    assert main(["baselines", "prune", "--delete", "--baselines", str(project / "baselines")]) == 2
+
+    error = capsys.readouterr().err
+    assert f"cannot be read ({project / 'pyproject.toml'}: " in error
+    assert error.count("\n") == 1
+    assert stored(project) == before
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("setting", ["", "nsight_baselines =", "addopts = --nsight"])
 def test_prune_of_a_project_that_has_lost_all_its_tests_removes_all(
-    project: Path, folder: str, capsys: pytest.CaptureFixture[str]
+    project: Path, setting: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The folder is its own by default, or by its ini file."""
-    if folder != "baselines":
+    folder = "perf-baselines" if setting else "baselines"
+    if setting:
         (project / "baselines").rename(project / folder)
-        (project / "pytest.ini").write_text(f"[pytest]\nnsight_baselines = {folder}\n")
+        option = "--nsight-baselines=" if "addopts" in setting else ""
+        (project / "pytest.ini").write_text(f"[pytest]\n{setting} {option}{folder}\n")
     for file in (project / "perf").glob("test_*.py"):
         file.unlink()
 

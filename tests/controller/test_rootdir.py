@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.rootdir import find_separate_values
+from pytest_nsight.controller.rootdir import find_configured_root, find_separate_values
+from pytest_nsight.model.errors import UsageError
 
 Collect = Callable[..., pytest.RunResult]
 
@@ -92,6 +93,31 @@ def test_values_are_found_behind_options_only() -> None:
 
     assert list(find_separate_values(given)) == [("--nsight", "tests"), ("--nsight-json", "a.json")]
     assert list(find_separate_values([])) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("pyproject.toml", b"[tool.pytest.ini_options\n", "pyproject.toml: "),
+        ("pytest.ini", b"addopts = -q\n", "no section header"),
+        ("pytest.ini", b"[pytest]\n# \xff\n", "can't decode byte 0xff"),
+        ("setup.cfg", b"[pytest]\n", "setup.cfg"),
+    ],
+)
+def test_settings_that_cannot_be_read_are_one_sentence(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    (tmp_path / "below").mkdir()
+
+    with pytest.raises(UsageError, match="cannot be read") as raised:
+        find_configured_root(tmp_path / "below")
+
+    said = str(raised.value)
+    assert said.startswith(f"the settings of the project around {tmp_path / 'below'} cannot be read (")
+    assert reason in said
+    assert said.endswith("mend that file")
+    assert "\n" not in said
 
 
 def test_the_folder_of_the_project_is_where_pytest_starts(collect: Collect) -> None:

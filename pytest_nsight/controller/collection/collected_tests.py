@@ -17,11 +17,12 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.controller.collection.collection_record import Collected
+from pytest_nsight.controller.option_values import GivenValues
+from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.model.decoding import read
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.json_text import parse
 
-_BASELINES = "baselines"
 _LAST_LINES = 12
 
 
@@ -32,7 +33,7 @@ class ProjectTests:
     Attributes:
         root: pytest's root folder.
         ids: node ids of the collected tests.
-        baselines: folder of its baselines where no option names another.
+        baselines: folder of its baselines, as a session that is started here has it without options.
     """
 
     root: str
@@ -103,16 +104,16 @@ class _Listener:
         """Writes what was collected, with the names that a conftest has given or added."""
         ids = tuple(self._ids | dict.fromkeys(item.nodeid for item in session.items))
         root = session.config.rootpath
-        tests = ProjectTests(str(root), ids, str(root / _own_baselines(session.config)))
+        tests = ProjectTests(str(root), ids, str(_own_baselines(session.config)))
         self._answer.write_text(json.dumps(asdict(tests)), encoding="utf-8")
 
 
-def _own_baselines(config: pytest.Config) -> str:
-    """What the ini file says; it knows no such setting where plugins are not loaded by themselves."""
+def _own_baselines(config: pytest.Config) -> Path:
+    """What the ini file says; pytest knows no such setting where plugins are not loaded by themselves."""
     try:
-        return str(config.getini("nsight_baselines") or _BASELINES)
-    except ValueError:
-        return _BASELINES
+        return GivenValues(config).baselines()
+    except (ValueError, UsageError):
+        return config.rootpath / DEFAULT_BASELINES
 
 
 def _is_test_module(config: pytest.Config, name: str) -> bool:

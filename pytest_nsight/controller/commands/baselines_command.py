@@ -17,6 +17,7 @@ from pytest_nsight.baselines.inventory import (
 )
 from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.controller.collection.collected_tests import ProjectTests, list_tests
+from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.controller.rootdir import find_configured_root
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count, name_cases
@@ -35,7 +36,7 @@ class BaselinesQuery:
         words: a case's id must contain each of them; when cases are removed, whole ids.
     """
 
-    folder: Path = Path("baselines")
+    folder: Path = Path(DEFAULT_BASELINES)
     model: str = ""
     words: tuple[str, ...] = ()
 
