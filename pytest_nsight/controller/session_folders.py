@@ -11,6 +11,7 @@ import time
 from datetime import datetime, timezone
 from pathlib import Path, PurePath
 
+from pytest_nsight.controller.workers.identity_folders import FOLDERS
 from pytest_nsight.gate import shard_file
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.protocol.script import FIRST_PASS
@@ -37,7 +38,7 @@ SESSION_FILES = {*RESULT_FILES, KEPT_FILE, shard_file.FILE_NAME, EVIDENCE_FILE}
 """What may lie in a session's folder beside those of its processes."""
 
 # Of runs, of identity passes, of a script's first pass and of a drill-down; the other tree is gone at the end.
-_PROCESS_FOLDERS = ("run-*", "identity-*", FIRST_PASS, DRILL_FOLDER)
+_PROCESS_FOLDERS = ("run-*", FOLDERS, FIRST_PASS, DRILL_FOLDER)
 
 NEEDED_BYTES = 16_000_000
 """What a run may leave."""

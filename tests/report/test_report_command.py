@@ -96,6 +96,12 @@ def test_a_wrong_request_is_one_sentence(
         ["--html", "one/session.json"],
         ["--report", "json=./one/result.json"],
         ["--report", "otava=one/run-001/ncu.csv"],
+        ["--report", "otava=one/identity-001/new/a.csv"],
+        ["--html", "one/first-pass/a.html"],
+        ["--html", "one/drill/001/a.html"],
+        # Not there yet.
+        ["--report", "json=one/shard.json"],
+        ["--html", "one/kept"],
         ["--table", "link.csv"],
     ],
 )
@@ -116,7 +122,7 @@ def test_no_report_is_written_over_a_file_of_the_session(
 
     assert main(["report", f"{folder}{given}", *options]) == 2
 
-    assert "a file of the session" in capsys.readouterr().err
+    assert "has files of its own" in capsys.readouterr().err
     assert {path: path.read_text() for path in folder.rglob("*") if path.is_file()} == before
 
 
@@ -127,5 +133,7 @@ def test_a_report_in_the_folder_of_the_session_may_be_written_again(
     folder = record(tmp_path / "one", canned.quiet())
 
     for _ in range(2):
-        assert main(["report", folder, "--html", "one/", "--report", "json=one/out.json"]) == 0
-    assert sorted(path.name for path in Path(folder).iterdir()) == ["nsight.html", "out.json", "session.json"]
+        more = ["--report", "markdown=one/pages/new/a.md", "--table", "one/runs/kept.csv"]
+        assert main(["report", folder, "--html", "one/", "--report", "json=one/out.json", *more]) == 0
+    written = [path.relative_to(folder).as_posix() for path in Path(folder).rglob("*") if path.is_file()]
+    assert sorted(written) == ["nsight.html", "out.json", "pages/new/a.md", "runs/kept.csv", "session.json"]

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pytest_nsight.controller.commands.joined_shards import is_shard, join_shards
-from pytest_nsight.controller.session_folders import SESSION_FILES
+from pytest_nsight.controller.session_folders import SESSION_FILES, is_written_by_session
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.units import count
 from pytest_nsight.model.verdicts import SessionResult, VerdictKind
@@ -86,21 +86,20 @@ def report(request: ReportRequest, width: int) -> Reported:
 
 
 def _refuse_own_files(sessions: Sequence[Path], files: Sequence[ReportFile]) -> None:
-    """Refuses to write a report over what a session consists of; a report beside it may be written again.
+    """Refuses to write a report to where a session has its own files; any other may be written again.
 
     Raises:
-        UsageError: a report's file is one of them.
+        UsageError: a report would be.
     """
     for given in sessions:
-        folder = given.parent if given.is_file() and given.name in SESSION_FILES else given
+        folder = (given.parent if given.is_file() and given.name in SESSION_FILES else given).resolve()
         for file in files:
             path = file.path.resolve()
-            is_below = path.is_relative_to(folder.resolve()) and path.exists()
-            is_deeper = path.parent != folder.resolve()
-            if path == given.resolve() or (is_below and (is_deeper or path.name in SESSION_FILES)):
+            is_below = path.is_relative_to(folder) and path != folder
+            if path == given.resolve() or (is_below and is_written_by_session(path.relative_to(folder))):
                 raise UsageError(
-                    f"the report {file.name} would be written over {file.path}, a file of the session {given}; "
-                    "give it another file"
+                    f"the report {file.name} would be written to {file.path}, where the session {given} has files "
+                    "of its own; give it another file"
                 )
 
 
