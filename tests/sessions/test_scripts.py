@@ -485,6 +485,19 @@ def test_calls_after_the_last_line_are_named(gate: Gate, late: str, sentence: st
     assert f"FAILED --nsight-strict: {sentence}" in " ".join(result.stdout.str().split())
 
 
+def test_a_call_in_front_of_others_of_its_name_is_named_as_the_likely_cause(gate: Gate) -> None:
+    two = "do_bench(lambda: x + x)\ndo_bench(lambda: x - x)\n"
+    assert gate(*CLOCK, "--nsight-runs=1", "--nsight-save", script=two).ret == pytest.ExitCode.OK
+    note = "calls of one name are numbered in their order"
+
+    unchanged = gate(*CLOCK, "--nsight-runs=1", script=two)
+    added = gate(*CLOCK, "--nsight-runs=1", script="do_bench(lambda: x * x)\n" + two)
+
+    assert note not in " ".join(unchanged.stdout.str().split())
+    assert f"{note}, so" in " ".join(added.stdout.str().split())
+    assert "bench.py::module (3 calls, 2 stored)" in " ".join(added.stdout.str().split())
+
+
 def test_a_conftest_that_ends_pytest_is_no_pass(gate: Gate, pytester: pytest.Pytester) -> None:
     pytester.makeconftest("import sys\nsys.exit(0)")
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from pytest_nsight.baselines import store
@@ -16,6 +18,7 @@ from pytest_nsight.model.units import count, name_cases, name_some
 from pytest_nsight.protocol.manifest_events import last_attempt
 
 _MOST_OPTIONS = 3
+_NUMBER = re.compile(r"#\d+(?=\[|$)")
 
 
 def describe_unmarked(unmarked: Sequence[str]) -> str:
@@ -62,6 +65,28 @@ def describe_removed(removed: Sequence[str], folder: str = "", *, are_calls: boo
     return (
         f"{count(len(removed), 'stored case')} {verb} no test any more, so nothing checks {them}: "
         f"{name_cases(removed)}; if that is intended, remove {them} with: {remedy}"
+    )
+
+
+def describe_renumbered(now: Iterable[str], stored: Iterable[str]) -> str:
+    """A sentence on calls of a script that share a name and are more or fewer than stored, "" if there are none.
+
+    Args:
+        now: node ids of the calls that the script makes.
+        stored: node ids of those that baselines hold.
+    """
+    calls, before = (Counter(_NUMBER.sub("", case) for case in cases) for cases in (now, stored))
+    changed = [
+        f"{name} ({count(calls[name], 'call')}, {before[name]} stored)"
+        for name in sorted(calls.keys() & before.keys())
+        if calls[name] != before[name]
+    ]
+    if not changed:
+        return ""
+    return (
+        "calls of one name are numbered in their order, so what is behind an added or removed call is compared "
+        f"with the runs of another: {name_some(changed, _MOST_OPTIONS)}; give each a name of its own (label= of "
+        "Timer, a function around each do_bench), and save again"
     )
 
 
@@ -166,7 +191,8 @@ class CollectionGaps:
 
     Attributes:
         certain: sentences on tests that measure nothing, and on stored cases without a test.
-        possible: sentences on stored cases that the user's selection may have meant to leave out.
+        possible: sentences on stored cases that the user's selection may have meant to leave out, and on calls of a
+            script that may be compared with others.
     """
 
     certain: tuple[str, ...] = ()
@@ -196,10 +222,14 @@ def find_gaps(settings: Settings, state: GateState, collected: Collected) -> Col
     certain = (*unmarked, *filter(None, found))
     untested = collected.files.find_untested(cases.difference(removed), settings.root)
     sentences = describe_untested(collected.files, untested, folder)
+    renumbered: tuple[str, ...] = ()
+    if collected.scope and not settings.save:
+        before = [case for case in cases if case.rpartition("::")[0] == collected.scope]
+        renumbered = tuple(filter(None, [describe_renumbered(collected.known, before)]))
     # Nobody knows whether -k, -m or --nsight-affected would have chosen a test that was not collected.
     if collected.files.has_filter or settings.affected:
-        return CollectionGaps(certain, sentences)
-    return CollectionGaps((*certain, *sentences))
+        return CollectionGaps(certain, (*sentences, *renumbered))
+    return CollectionGaps((*certain, *sentences), renumbered)
 
 
 def _find_lost_parts(state: GateState, stored: StoredRuns) -> tuple[str, ...]:
