@@ -324,12 +324,24 @@ def write_plugin(folder: Path, monkeypatch: pytest.MonkeyPatch, name: str, text:
     monkeypatch.setenv("PYTHONPATH", os.pathsep.join(path))
 
 
+# Not None in sys.modules, where scipy takes whatever stands under this name for the module.
+LACKS_TORCH = """
+import sys
+
+class LacksTorch:
+    def find_spec(self, name, path=None, target=None):
+        if name == "torch":
+            raise ModuleNotFoundError("No module named 'torch'", name=name)
+
+sys.meta_path.insert(0, LacksTorch())
+"""
+
+
 def test_a_library_that_is_missing_here_leaves_the_session_unjudged(
     copies: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """As where CI without a GPU has no torch: pytest ends with the code of an interrupt, and nobody interrupted."""
-    text = "import sys\nsys.modules['torch'] = None\n"
-    write_plugin(tmp_path / "plugins", monkeypatch, "lacks_torch", text)
+    write_plugin(tmp_path / "plugins", monkeypatch, "lacks_torch", LACKS_TORCH)
 
     result = verify(copies, "-p", "lacks_torch")
 
