@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pytest
 # A pytest inside this process forgets what it imports, and numpy cannot be imported twice.
 import pytest_nsight.controller.outer_pytest  # noqa: F401
 from pytest_nsight.controller.collection import affected_cases
+from tests.repositories import git
 
 pytestmark = pytest.mark.slow
 
@@ -41,12 +41,6 @@ ALONE = "own/test_alone.py::test_alone"
 ALL = {OPS, OTHER, ALONE}
 
 Select = Callable[..., set[str]]
-
-
-def git(root: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b", "-c", "commit.gpgsign=false")
-    command = ["git", "-C", str(root), *identity, *arguments]
-    return subprocess.run(command, check=True, capture_output=True, text=True).stdout.strip()
 
 
 def write(root: Path, files: Mapping[str, str]) -> None:

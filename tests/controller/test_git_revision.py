@@ -3,19 +3,13 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
 from pathlib import Path
 
 import pytest
 
 from pytest_nsight.controller.trees.git_revision import Revision, check_out, find_commit, remove_worktree
 from pytest_nsight.model.errors import UsageError
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=n", "-c", "user.email=n@example.org")
-    command = ["git", "-C", str(folder), *identity, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+from tests.repositories import git
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import sys
 from collections.abc import Mapping
 from pathlib import Path
@@ -16,12 +15,7 @@ from pytest_nsight.controller.workers.time_limits import TimeLimits
 from pytest_nsight.controller.workers.worker_starter import LiveSession, WorkerStarter
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE
-
-
-def git(folder: Path, *arguments: str) -> str:
-    identity = ("-c", "user.name=n", "-c", "user.email=n@example.org", "-c", "protocol.file.allow=always")
-    command = ["git", "-C", str(folder), *identity, *arguments]
-    return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
+from tests.repositories import git
 
 
 def commit(folder: Path, files: Mapping[str, bytes]) -> str:

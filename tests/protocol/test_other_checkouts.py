@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import shutil
-import subprocess
 import sysconfig
 from pathlib import Path
 
@@ -13,13 +12,9 @@ import pytest
 
 from pytest_nsight.protocol.job import TreeMapping
 from pytest_nsight.protocol.other_checkouts import OtherCheckouts
+from tests.repositories import git
 
 NAMED = '[project]\nname = "{}"\n'
-
-
-def git(folder: Path, *arguments: str) -> None:
-    identity = ("-c", "user.name=n", "-c", "user.email=n@example.org")
-    subprocess.run(["git", "-C", str(folder), *identity, *arguments], capture_output=True, check=True)
 
 
 def write(folder: Path, *files: str, project: str | None = None) -> Path:
