@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.controller.collection.chosen_tests import list_plugin_files
+from pytest_nsight.controller.session_folders import EVIDENCE_FILE
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.controller.trees.git_revision import describe_commit
 from pytest_nsight.controller.trees.tree_evidence import (
-    FILE_NAME,
     TreeParts,
     find_changed,
     find_top,
@@ -53,7 +53,7 @@ class EvidenceOfSession:
         try:
             replace(self._evidence, changed=changed).write(session)
         except OSError as error:
-            return (f"{session / FILE_NAME} was not written ({error.strerror}): {_COMMAND} will not accept it",)
+            return (f"{session / EVIDENCE_FILE} was not written ({error.strerror}): {_COMMAND} will not accept it",)
         if changed:
             why = f"changed while this session measured, so {_COMMAND} will not accept it"
             return (f"{name_some(changed)} {why}: measure again",)

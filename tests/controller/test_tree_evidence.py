@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.controller.session_folders import EVIDENCE_FILE
 from pytest_nsight.controller.trees.tree_evidence import (
-    FILE_NAME,
     TreeEvidence,
     TreeParts,
     find_changed,
@@ -167,7 +167,7 @@ def test_what_is_written_is_read_back(tree: Path) -> None:
 
 
 def test_what_cannot_be_read_is_one_sentence(tree: Path) -> None:
-    evidence, file = evidence_of(tree), tree / FILE_NAME
+    evidence, file = evidence_of(tree), tree / EVIDENCE_FILE
 
     with pytest.raises(RecordingError, match=r"does not say which files it measured .* --nsight-keep"):
         read_evidence(tree)

@@ -21,8 +21,6 @@ from pytest_nsight.processes.git_calls import ask_git
 from pytest_nsight.processes.regular_files import check_regular
 from pytest_nsight.protocol.json_files import read_json_file, write_json
 
-FILE_NAME = EVIDENCE_FILE
-
 _FORMAT = 1
 _CHUNK_BYTES = 1 << 20
 _HEAD_BYTES = 1 << 12
@@ -64,7 +62,7 @@ class TreeEvidence:
         Raises:
             OSError: it cannot be written.
         """
-        (session / FILE_NAME).write_text(write_json(self), encoding="utf-8")
+        (session / EVIDENCE_FILE).write_text(write_json(self), encoding="utf-8")
 
     def test_files(self) -> tuple[str, ...]:
         """The files of the selected tests, from the top of the tree.
@@ -78,10 +76,10 @@ class TreeEvidence:
         for file in files:
             if file not in self.files:
                 raise RecordingError(
-                    f"{FILE_NAME} names tests in {file[:_SHOWN]!a} and holds no hash of it; record it again"
+                    f"{EVIDENCE_FILE} names tests in {file[:_SHOWN]!a} and holds no hash of it; record it again"
                 )
         if not files:
-            raise RecordingError(f"{FILE_NAME} names no test; record the session again with --nsight-keep")
+            raise RecordingError(f"{EVIDENCE_FILE} names no test; record the session again with --nsight-keep")
         return tuple(files)
 
 
@@ -154,7 +152,7 @@ def _find_declared(root: Path, globs: Sequence[str]) -> tuple[set[Path], Mapping
         The files; and of recorded sessions and baselines, on which no test depends, file -> (folder, what it is).
     """
     paths = list(root.rglob("*")) if globs else []
-    sessions = {path.parent for path in paths if path.name == FILE_NAME and _is_session(path.parent)} - {root}
+    sessions = {path.parent for path in paths if path.name == EVIDENCE_FILE and _is_session(path.parent)} - {root}
     found: set[Path] = set()
     left_out: dict[Path, tuple[Path, str]] = {}
     for path in sorted(paths):
@@ -273,7 +271,7 @@ def read_evidence(session: Path) -> TreeEvidence:
     Raises:
         RecordingError: there is none, or it cannot be read.
     """
-    file = session / FILE_NAME
+    file = session / EVIDENCE_FILE
     if not session.is_dir():
         raise RecordingError(f"{session} is no folder; give that of a session that was kept with --nsight-keep")
     try:
@@ -281,8 +279,8 @@ def read_evidence(session: Path) -> TreeEvidence:
     except TraceError as error:
         if not file.is_symlink() and not file.exists():
             raise RecordingError(
-                f"{session} does not say which files it measured ({FILE_NAME} is missing): an older version has "
-                "recorded it, or it was not kept; record it again with --nsight-keep"
+                f"{session} does not say which files it measured ({EVIDENCE_FILE} is missing): an older version "
+                "has recorded it, or it was not kept; record it again with --nsight-keep"
             ) from None
         raise RecordingError(str(error)) from None
     found = read_json_file(TreeEvidence, file)
