@@ -149,7 +149,7 @@ def _forget_worktree(where: Path, folder: Path) -> None:
     link = os.path.realpath(folder / ".git")
     for note in Path(where, common.text.strip()).glob("worktrees/*/gitdir"):
         with contextlib.suppress(OSError):
-            # Relative where git was told so. Such a folder is locked if git was killed while it checked out.
+            # The user's settings can make git write a relative path.
             if os.path.realpath(note.parent / os.fsdecode(note.read_bytes().strip())) == link:
                 shutil.rmtree(note.parent, ignore_errors=True)
 
