@@ -20,6 +20,8 @@ Populations, standard deviations in percent of the time, one value drawn for eac
     same_group  h200, the baseline from another board of its board group: 0.2, t tails of 4 degrees; 8 canaries
     other_group h200, the baseline from a board of another group: 0.7; 8 canaries
     cpu         a shared CPU: run 1-4, session 5
+    alternating h200, a quarter of the subjects with two levels from round to round, 5 % apart; the share of the
+                slower one drifts within a process and differs between processes; 100 rounds
 """
 
 from __future__ import annotations
@@ -57,9 +59,11 @@ class Population:
     slow_mode: float = 0.04
     board_sd: float = 0.0
     stream_shift: float | None = None
+    alternating_share: float = 0.0
     canaries: int = 0
     is_one_session: bool = False
     board: str = "GPU-simulated"
+    rounds: int = ROUNDS
 
 
 MIXED = Population((0.005, 0.02), (0.005, 0.03))
@@ -78,6 +82,7 @@ POPULATIONS = {
     "same_group": replace(H200, board_sd=0.002, stream_shift=0.001, canaries=8),
     "other_group": replace(H200, board_sd=0.007, stream_shift=0.02, canaries=8),
     "cpu": Population((0.01, 0.04), (0.01, 0.05), session_sd=0.05, board="cpu"),
+    "alternating": replace(H200, alternating_share=0.25, rounds=100),
 }
 SEED_NAMES = {"same_group": "kin", "other_group": "strangers", "cpu": "processor"}
 """Population -> the name in its seed, so that the figures in docs/statistics.md can be made again."""
@@ -86,6 +91,10 @@ Rounds = npt.NDArray[np.int64]
 
 _STREAM_SD = 0.0003
 """Of the runs of a streaming canary, measured."""
+
+_ALTERNATING_GAP, _ODDS_RUN_SD, _ODDS_SD, _ODDS_ROUNDS = 0.05, 1.2, 1.5, 60
+"""Two levels of log time, and the log odds of the slower one: their standard deviations over runs and within one,
+and after how many rounds they are new."""
 
 
 @dataclass(frozen=True)
@@ -99,12 +108,15 @@ class Sizes:
 
 
 def draw_rounds(
-    population: Population, subjects: int, baseline_runs: int, rng: np.random.Generator, rounds: int = ROUNDS
+    population: Population, subjects: int, baseline_runs: int, rng: np.random.Generator, rounds: int = 0
 ) -> Rounds:
     """Return rounds in ns of shape (subject, run, round): baseline runs, then those of all looks.
 
-    The canaries are the last subjects, beyond those that were asked for.
+    The canaries are the last subjects, beyond those that were asked for; those that alternate are the first ones.
+    Without a number of rounds, there are as many as the population has.
     """
+    rounds = rounds or population.rounds
+    alternating = round(population.alternating_share * subjects)
     subjects += population.canaries
     runs = baseline_runs + LOOKS[-1]
     shape = (subjects, runs)
@@ -135,8 +147,25 @@ def draw_rounds(
         noise[index] = signal.lfilter([np.sqrt(1 - rho**2)], [1, -rho], noise[index], axis=-1)
     spikes = (rng.random(noise.shape) < 0.005) * rng.exponential(0.05, noise.shape)
     log_rounds = log_run[..., None] + round_sd[..., None] * noise + spikes
+    if alternating:
+        log_rounds[:alternating] = _alternate((alternating, runs, rounds), rng)
     durations: Rounds = np.rint(np.exp(log_rounds)).astype(np.int64)
     return durations
+
+
+def _alternate(shape: tuple[int, int, int], rng: np.random.Generator) -> npt.NDArray[np.float64]:
+    """Return log rounds of two levels; in a run, the log odds of the slower one are an Ornstein-Uhlenbeck process.
+
+    The numbers are those of a JAX program of 26 us on an H200 (docs/validation/identity.md).
+    """
+    rho = math.exp(-1 / _ODDS_ROUNDS)
+    drift = rng.normal(size=shape)
+    drift[..., 0] /= math.sqrt(1 - rho**2)
+    drift = signal.lfilter([math.sqrt(1 - rho**2)], [1, -rho], drift, axis=-1)
+    log_odds = 0.5 + _ODDS_RUN_SD * rng.normal(size=(*shape[:2], 1)) + _ODDS_SD * drift
+    is_slow = rng.random(shape) < 1 / (1 + np.exp(-log_odds))
+    level = math.log(26e3) + 0.004 * rng.normal(size=(*shape[:2], 1)) + 0.007 * rng.normal(size=shape)
+    return np.asarray(level + _ALTERNATING_GAP * is_slow, dtype=np.float64)
 
 
 def summarise(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -40,12 +40,15 @@ class Modes:
         gap: of log time between their means.
         share: of the rounds in the slower one.
         switches: how often a round is in another mode than the one before.
+        alternates: whether it is at least half as often as if rounds were independent. A warm-up has two levels and
+            changes once.
         is_clock: whether the SM clock differs between them, too; None where it was not read with each round.
     """
 
     gap: float
     share: float
     switches: int
+    alternates: bool
     is_clock: bool | None = None
 
     @property
@@ -156,7 +159,22 @@ def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
     if not is_wide or not MODE_SHARE <= share <= 1 - MODE_SHARE:
         return None
     is_slow = logs - middle >= ordered[cut]
-    return Modes(gap, share, int(np.count_nonzero(np.diff(is_slow))), _differ_in_clock(is_slow, clocks_mhz))
+    switches = int(np.count_nonzero(np.diff(is_slow)))
+    alternates = switches >= share * (1 - share) * count
+    return Modes(gap, share, switches, alternates, _differ_in_clock(is_slow, clocks_mhz))
+
+
+def widest_alternation(runs: Iterable[Modes | None]) -> float:
+    """The widest gap, of log time, between two modes that the rounds of some run alternate between; 0.0 if none do.
+
+    A drift by no more than this is one of the share of the slower mode. Such a run shows the noise as any other
+    does: to set it aside would leave the runs that stay in one mode, and the noise would seem smaller than it is.
+
+    Args:
+        runs: modes of each run of one subject, None for one mode. Modes of the clock do not count.
+    """
+    found = [modes for modes in runs if modes is not None and modes.alternates and not modes.is_clock]
+    return max((modes.gap for modes in found), default=0.0)
 
 
 def _differ_in_clock(is_slow: npt.NDArray[np.bool_], clocks_mhz: tuple[int, ...]) -> bool | None:

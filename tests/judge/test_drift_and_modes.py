@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_nsight.judge.drift_and_modes import find_drift, find_modes, is_repeated
+from pytest_nsight.judge.drift_and_modes import find_drift, find_modes, is_repeated, widest_alternation
 from pytest_nsight.judge.judge import SubjectRuns
-from pytest_nsight.judge.location import locate
+from pytest_nsight.judge.location import locate, locate_all
 from pytest_nsight.model.values import Clocks, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import judge, make_evidence, suspects
@@ -184,6 +184,32 @@ def test_modes_of_the_kernel_keep_its_location_widen_its_variance_and_are_told()
     assert after.comparison.ratio == pytest.approx(before.comparison.ratio, rel=0.01)
     assert after.comparison.run_sd > before.comparison.run_sd
     assert "rounds fall into two modes" in after.sentence
+
+
+def test_rounds_that_alternate_are_told_from_a_warm_up_and_from_a_clock() -> None:
+    alternating = find_modes(np.log(two_modes(gap=0.04)))
+    warm_up = find_modes(logs_of(0.0) + 0.06 * (np.arange(ROUNDS) < 12))
+    of_a_clock = find_modes(
+        np.log(two_modes(gap=0.05)), tuple(1980 - 225 * ((index // 2) % 2) for index in range(ROUNDS))
+    )
+
+    assert widest_alternation([None, alternating]) == alternating.gap == pytest.approx(0.04, abs=0.002)
+    assert warm_up.gap == pytest.approx(0.06, abs=0.002)
+    assert widest_alternation([warm_up, alternating, of_a_clock]) == alternating.gap
+    assert widest_alternation([warm_up, of_a_clock, None]) == widest_alternation([]) == 0.0
+
+
+@pytest.mark.parametrize(("trend", "is_drift"), [(0.03, False), (-0.03, False), (0.05, True), (-0.10, True)])
+def test_beside_a_run_that_alternates_a_drift_must_be_wider_than_its_modes(trend: float, is_drift: bool) -> None:
+    (run,) = make_evidence(new=1).new
+    (alone,) = drifting((run,), trend)
+    alternating = replace(run, rounds={"kernel": two_modes(gap=0.04)})
+
+    _, found = locate_all([alternating, alone], "kernel").locations
+
+    assert not locate(alone, "kernel").has_one_level
+    assert found.has_one_level is not is_drift
+    assert found.log_ns == locate(alone, "kernel").log_ns
 
 
 def test_a_drift_on_a_cpu_must_be_larger() -> None:
