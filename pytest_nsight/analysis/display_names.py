@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 from pytest_nsight.model.kernel_names import scoped_name
 
@@ -20,6 +20,9 @@ _DIGITS = str.maketrans("123456789", 9 * "0")
 _TOKEN = re.compile(r"\w+|[^\w\s]")
 _MOST_DIFFERENCES = 48
 _BARE = frozenset({"kernel", "Kernel", "Kernel2", "device_kernel"})
+
+DomainName = tuple[str, str]
+"""Domain and name of a range."""
 
 
 def fold_names(names: Iterable[str]) -> dict[str, str]:
@@ -86,6 +89,23 @@ def _fold_number(names: Iterable[str], position: int) -> dict[str, str]:
     return folded
 
 
+def label_names(names: Iterable[DomainName]) -> dict[DomainName, str]:
+    """The label of each name: without a number that only counts, and with its domain where there are several.
+
+    Args:
+        names: domain and name of each range; repetitions do not matter.
+    """
+    by_domain: dict[str, list[str]] = {}
+    for domain, name in dict.fromkeys(names):
+        by_domain.setdefault(domain, []).append(name)
+    labels: dict[DomainName, str] = {}
+    for domain, own in by_domain.items():
+        prefix = f"{domain}:" if len(by_domain) > 1 and domain else ""
+        for name, folded in zip(own, fold_list(own), strict=True):
+            labels[domain, name] = prefix + (folded or "(no name)")
+    return labels
+
+
 def keep_namespace(full_name: str, short: str) -> str:
     """The short name of a kernel; with its namespaces where it only says that it is a kernel.
 
@@ -108,21 +128,27 @@ def distinguish(names: Sequence[tuple[str, str]]) -> list[str]:
     groups: defaultdict[str, list[str]] = defaultdict(list)
     for full_name, short in names:
         groups[short].append(full_name)
-    found = []
-    for full_name, short in names:
-        group = groups[short]
-        differences = _differences(full_name, group) if len(set(group)) > 1 else ""
-        found.append(f"{short} [{differences}]" if differences else short)
+    differences: dict[tuple[str, str], str] = {}
+    for short, group in groups.items():
+        differences.update(((full_name, short), text) for full_name, text in _differences(set(group)).items())
+    found = [f"{name[1]} [{text}]" if (text := differences[name]) else name[1] for name in names]
     return _number_repetitions(found)
 
 
-def _differences(full_name: str, group: Sequence[str]) -> str:
-    shared = set.intersection(*(set(_TOKEN.findall(name)) for name in group))
-    own = [
-        token for token in dict.fromkeys(_TOKEN.findall(full_name)) if token not in shared and token[0].isalnum()
-    ]
-    text = " ".join(own)
-    return text if len(text) <= _MOST_DIFFERENCES else f"{text[: _MOST_DIFFERENCES - 2]}.."
+def _differences(group: Collection[str]) -> dict[str, str]:
+    """Of each full name the parts that not all of the group share; "" for a name without others."""
+    if len(group) == 1:
+        return dict.fromkeys(group, "")
+    tokens = {name: dict.fromkeys(_TOKEN.findall(name)) for name in group}
+    shared = set.intersection(*map(set, tokens.values()))
+    texts = {
+        name: " ".join(token for token in own if token not in shared and token[0].isalnum())
+        for name, own in tokens.items()
+    }
+    return {
+        name: text if len(text) <= _MOST_DIFFERENCES else f"{text[: _MOST_DIFFERENCES - 2]}.."
+        for name, text in texts.items()
+    }
 
 
 def _number_repetitions(names: Sequence[str]) -> list[str]:

@@ -25,7 +25,7 @@ from pytest_nsight.analysis.kernel_use import (
 from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.lost_kernels import note_lost_kernels
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
-from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges
+from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading
 from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
@@ -168,13 +168,14 @@ def analyse(
     unattributed = find_unattributed(trace, ~table.costs.is_inside, details.is_placed, details.duration_ns)
     states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
     wall_ns = selection.window.total_ns
+    waiting = table.share_of_waits(trace, np.flatnonzero(table.parent == NO_PARENT)) if is_chosen else 0.0
     picture = Picture(
         devices=measure_devices(trace, waits, timeline, selection.window),
         states=tuple(
             StateTime(state, time_ns, time_ns / wall_ns if wall_ns else 0.0, program)
             for state, time_ns in states.items()
         ),
-        bottleneck=classify(states, times.mix(selection.launches), program),
+        bottleneck=classify(states, times.mix(selection.launches), program, waiting),
         limits=_find_limits(trace, details, timeline, table, times, program),
         ranges=build_tree(trace, details, table),
         mixes=divide_ranges(trace, details, table, categories),
@@ -234,31 +235,22 @@ def _find_limits(
     times: KernelTimes,
     program: RecordedProgram,
 ) -> tuple[RangeLimit, ...]:
-    """The bottlenecks of the outermost ranges, and of those directly inside them, with the most device time."""
-    outer = table.parent == NO_PARENT
-    is_near = outer | outer[table.parent]
-    device_ns = np.where(is_near, table.costs.kernel_ns + table.costs.copy_ns, 0)
+    """The bottlenecks of the leading ranges with the most device time."""
+    is_leading = find_leading(table, np.bincount(table.label, minlength=len(table.labels)))
+    device_ns = np.where(is_leading, table.costs.kernel_ns + table.costs.copy_ns, 0)
     totals = np.bincount(table.label, device_ns, len(table.labels)) if len(table.rows) else np.empty(0)
     limits = []
     for label in np.argsort(-totals, kind="stable")[:_MOST_LIMITED].tolist():
         if not totals[label]:
             break
-        positions = np.flatnonzero(is_near & (table.label == label))
+        positions = np.flatnonzero(is_leading & (table.label == label))
         window = find_window(trace, timeline, table, positions)
         rows = table.costs.placed[table.costs.members.among(positions)]
         states = timeline.measure(window, timeline.find_own(trace, details, rows))
-        waiting = _share_of_waits(trace, table, positions)
-        found = classify(states, times.mix(rows), program, waiting)
+        found = classify(states, times.mix(rows), program, table.share_of_waits(trace, positions))
         if found is not None:
             limits.append(RangeLimit(table.labels[label], found))
     return tuple(limits)
-
-
-def _share_of_waits(trace: Trace, table: RangeTable, positions: Ints) -> float:
-    """Share of the time of ranges during which their host waits."""
-    rows = table.rows[positions]
-    wall_ns = int((trace.ranges.end_ns[rows] - trace.ranges.start_ns[rows]).sum())
-    return int(table.costs.sync_ns[positions].sum()) / wall_ns if wall_ns else 0.0
 
 
 def _find_path(trace: Trace, details: LaunchDetails, table: RangeTable, waits: Flags) -> StepPath | None:

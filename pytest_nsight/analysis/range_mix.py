@@ -15,6 +15,9 @@ from pytest_nsight.trace.nesting import NO_PARENT
 _MOST = 16
 """Labels that have a row: those with the most kernel time."""
 
+FEWEST_REPETITIONS = 5
+"""Ranges with one label that are this many are repetitions of one thing."""
+
 
 @dataclass(frozen=True, slots=True)
 class RangeMix:
@@ -78,6 +81,34 @@ def find_outermost(table: RangeTable) -> np.ndarray[tuple[int], np.dtype[np.bool
         outer &= ~known | (table.label[ancestor] != table.label)
         ancestor = np.where(known, table.parent[ancestor], NO_PARENT)
     return outer
+
+
+def find_leading(table: RangeTable, counts: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+    """Which ranges lead to where the time goes, shape (ranges,).
+
+    These are the outermost ranges and those directly inside them; and, however deep, those that are repeated, as
+    the steps of an epoch of a program, down to the ones directly inside what is repeated often, as their layers.
+
+    Args:
+        table: the ranges.
+        counts: shape (labels,), how often each label occurs.
+    """
+    outer = table.parent == NO_PARENT
+    of_range = counts[table.label]
+    above = _count_above(table.parent, of_range >= FEWEST_REPETITIONS)
+    leading: np.ndarray[tuple[int], np.dtype[np.bool_]] = outer | outer[table.parent]
+    return leading | ((of_range > 1) & (above <= 1))
+
+
+def _count_above(parent: Ints, flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
+    """How many of the ranges that enclose each range are flagged; the passes are as many as the depth has bits."""
+    known = parent != NO_PARENT
+    total = np.where(known, flags[parent], 0).astype(np.int64)
+    jump = parent.copy()
+    while (rows := np.flatnonzero(jump != NO_PARENT)).size:
+        total[rows] += total[jump[rows]]
+        jump[rows] = jump[jump[rows]]
+    return total
 
 
 def _sum_labels(table: RangeTable, outer: np.ndarray[tuple[int], np.dtype[np.bool_]], values: Ints) -> Ints:

@@ -1,16 +1,17 @@
 """The ranges of a trace as a tree: what each named part of the program took, and its share of its parent. Pure.
 
-Ranges with the same path of names are one node. A number that only counts, as in step#7, makes no other name.
+Ranges with the same path of labels are one node.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
-from pytest_nsight.analysis.display_names import fold_list
+from pytest_nsight.analysis.display_names import DomainName, label_names
+from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
 from pytest_nsight.trace.attribution import Membership, attribute
@@ -68,6 +69,10 @@ class RangeCosts:
     """Rows of the launches whose call is known."""
     members: Membership
     """Which of ``placed`` belong to which range."""
+    calling: Ints
+    """Rows of the calls that wait."""
+    waiting: Membership
+    """Which of ``calling`` belong to which range."""
 
 
 def cost_ranges(trace: Trace, details: LaunchDetails, waits: Flags, rows: Ints) -> RangeCosts:
@@ -97,31 +102,22 @@ def cost_ranges(trace: Trace, details: LaunchDetails, waits: Flags, rows: Ints) 
         is_inside=is_inside,
         placed=placed,
         members=members,
+        calling=calling,
+        waiting=waiting,
     )
 
 
-def label_ranges(trace: Trace, rows: Ints) -> tuple[Ints, tuple[str, ...]]:
-    """The label of each range, as an index, and the labels; of several domains, a label begins with its domain.
+def list_names(trace: Trace, rows: Ints) -> tuple[list[DomainName], Ints]:
+    """The distinct domains and names of some ranges, sorted by their numbers, and the index of each range's.
 
     Args:
         trace: the trace.
         rows: shape (ranges,), rows of ``trace.ranges``.
     """
-    ranges = trace.ranges
-    size = max(len(trace.strings), 1)
+    ranges, strings = trace.ranges, trace.strings
+    size = max(len(strings), 1)
     pairs, codes = rank_values(ranges.domain[rows].astype(np.int64) * size + ranges.name[rows])
-    values, starts = np.unique(pairs // size, return_index=True)
-    names, edges = pairs % size, np.append(starts, len(pairs))
-    labels: dict[str, int] = {}
-    numbers: list[int] = []
-    for domain, first, last in zip(values.tolist(), edges[:-1].tolist(), edges[1:].tolist(), strict=True):
-        prefix = f"{trace.strings[domain]}:" if len(values) > 1 and trace.strings[domain] else ""
-        folded = fold_list([trace.strings[name] for name in names[first:last].tolist()])
-        known = {
-            text: labels.setdefault(prefix + (text or "(no name)"), len(labels)) for text in dict.fromkeys(folded)
-        }
-        numbers += [known[text] for text in folded]
-    return np.asarray(numbers, np.int64)[codes], tuple(labels)
+    return [(strings[pair // size], strings[pair % size]) for pair in pairs.tolist()], codes
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +139,14 @@ class RangeTable:
     labels: tuple[str, ...]
 
     @classmethod
-    def of(cls, trace: Trace, details: LaunchDetails, waits: Flags, rows: Ints) -> RangeTable:
+    def of(
+        cls,
+        trace: Trace,
+        details: LaunchDetails,
+        waits: Flags,
+        rows: Ints,
+        labels: Mapping[DomainName, str] | None = None,
+    ) -> RangeTable:
         """The table of some ranges.
 
         Args:
@@ -151,9 +154,39 @@ class RangeTable:
             details: of its launches.
             waits: shape (calls,), in which calls the host waits.
             rows: shape (ranges,), rows of ``trace.ranges``.
+            labels: of all names, where other traces' count, too.
         """
         costs, parent = cost_ranges(trace, details, waits, rows), find_parents(trace, rows)
-        return cls(rows, costs, parent, *label_ranges(trace, rows))
+        names, codes = list_names(trace, rows)
+        label_of = label_names(names) if labels is None else labels
+        numbers: dict[str, int] = {}
+        number_of = [numbers.setdefault(label_of[name], len(numbers)) for name in names]
+        return cls(rows, costs, parent, np.asarray(number_of, np.int64)[codes], tuple(numbers))
+
+    def share_of_waits(self, trace: Trace, positions: Ints) -> float:
+        """Share of the time of some ranges during which any thread of theirs waits for the device or for a copy.
+
+        Args:
+            trace: the trace.
+            positions: shape (chosen,), positions in ``rows``.
+        """
+        rows, calls, waiting = self.rows[positions], trace.calls, self.costs.waiting
+        start_ns = trace.ranges.start_ns[rows]
+        length_ns = np.maximum(trace.ranges.end_ns[rows] - start_ns, 0)
+        total_ns = int(length_ns.sum())
+        if not total_ns:
+            return 0.0
+        chosen = replace(waiting, low=waiting.low[positions], high=waiting.high[positions])
+        within, event = chosen.pairs(0, len(positions))
+        call = self.costs.calling[event]
+        # Waits of several threads in one range count once.
+        begin = (np.cumsum(length_ns) - length_ns)[within]
+        first, last = (
+            begin + np.clip(one[call] - start_ns[within], 0, length_ns[within])
+            for one in (calls.start_ns, calls.end_ns)
+        )
+        line = np.zeros(len(call), np.int64)
+        return TimeSet.union(Axis.over(0, total_ns, 1), line, first, last).total_ns / total_ns
 
 
 def build_tree(trace: Trace, details: LaunchDetails, table: RangeTable) -> tuple[RangeNode, ...]:
@@ -170,10 +203,11 @@ def build_tree(trace: Trace, details: LaunchDetails, table: RangeTable) -> tuple
     node, parents, names = _number_nodes(table.parent, table.label)
     wall_ns = np.maximum(ranges.end_ns[rows] - ranges.start_ns[rows], 0)
     columns = (wall_ns, costs.kernel_ns, costs.copy_ns, costs.launches, costs.copies, costs.sync_ns)
-    sums = [_sum_by_node(node, values, len(parents)) for values in columns]
+    sums = np.zeros((len(parents), len(columns)), np.int64)
+    np.add.at(sums, node, np.column_stack(columns))
     counts = np.bincount(node, minlength=len(parents)).tolist()
     whole_ns = int(details.duration_ns.sum())
-    return _order(parents, [table.labels[name] for name in names], counts, np.column_stack(sums), whole_ns)
+    return _order(parents, [table.labels[name] for name in names], counts, sums, whole_ns)
 
 
 def find_parents(trace: Trace, rows: Ints) -> Ints:
@@ -227,12 +261,6 @@ def _number_nodes(parent: Ints, label: Ints) -> tuple[Ints, list[int], list[int]
         is_next = node[parent[waiting]] != NO_PARENT
         level, waiting = waiting[is_next], waiting[~is_next]
     return node, parents, names
-
-
-def _sum_by_node(node: Ints, values: Ints, size: int) -> Ints:
-    sums = np.zeros(size, np.int64)
-    np.add.at(sums, node, values)
-    return sums
 
 
 def _order(

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS
 from pytest_nsight.compare.changes import Change
-from pytest_nsight.compare.range_changes import FEWEST_REPETITIONS, RangeChange
+from pytest_nsight.compare.range_changes import RangeChange
 from pytest_nsight.model.units import count, durations, percent
 
 

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS
 from pytest_nsight.compare.change_sentences import (
     describe,
     describe_means,
@@ -16,7 +17,7 @@ from pytest_nsight.compare.change_sentences import (
     explain_unjudged_sum,
 )
 from pytest_nsight.compare.changes import Change, Group
-from pytest_nsight.compare.range_changes import FEWEST_REPETITIONS, RangeChange
+from pytest_nsight.compare.range_changes import RangeChange
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.units import name_some
 from pytest_nsight.model.verdicts import VerdictKind

@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import hashlib
 import math
+from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
+from pytest_nsight.analysis.display_names import label_names
 from pytest_nsight.analysis.host_waits import flag_waits
-from pytest_nsight.analysis.range_tree import RangeTable
+from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_leading
+from pytest_nsight.analysis.range_tree import RangeTable, list_names
 from pytest_nsight.compare.changes import Change, Group, Quantity
 from pytest_nsight.judge.contrast import upper_quantile
 from pytest_nsight.judge.location import Floats
 from pytest_nsight.model.trace import Ints, Trace
 from pytest_nsight.trace.launch_table import LaunchDetails
-from pytest_nsight.trace.nesting import NO_PARENT
 
-FEWEST_REPETITIONS = 5
 _MOST_BLOCKS = 20
 """Schmeiser (1982) finds that 10 to 30 batches do, whatever the number of observations."""
 _FEWEST_EFFECTIVE = 2.0
@@ -102,7 +104,7 @@ def compare_ranges(before: Trace, after: Trace) -> list[RangeChange]:
     Raises:
         TraceError: the times of a trace are too far apart to be added up.
     """
-    old, new = _collect_labels(before), _collect_labels(after)
+    old, new = _collect_labels(before, after)
     return [_compare_label(label, old.get(label), new.get(label)) for label in dict.fromkeys((*old, *new))]
 
 
@@ -192,20 +194,39 @@ def welch_interval(before: Ints, after: Ints) -> tuple[float, float]:
     return ratio * math.exp(-half), ratio * math.exp(half)
 
 
-def _collect_labels(trace: Trace) -> dict[str, _Repetitions]:
-    """Every outermost range, and every one directly inside it, by label; the longest in total first."""
-    details = LaunchDetails.of(trace)
-    table = RangeTable.of(trace, details, flag_waits(trace, details), np.arange(len(trace.ranges)))
-    costs, outer = table.costs, table.parent == NO_PARENT
-    near = np.flatnonzero(outer | outer[table.parent]) if len(table.rows) else np.empty(0, np.int64)
-    near = near[np.argsort(trace.ranges.start_ns[table.rows[near]], kind="stable")]
+def _collect_labels(*traces: Trace) -> list[dict[str, _Repetitions]]:
+    """The leading ranges of each trace by label; the longest in total first.
+
+    The names of all traces make the labels, and the trace that repeats a label most says whether it is repeated:
+    else one step, or one domain less, would be another range.
+    """
+    labels = label_names(name for trace in traces for name in list_names(trace, _all_rows(trace))[0])
+    tables = []
+    for trace in traces:
+        details = LaunchDetails.of(trace)
+        tables.append(RangeTable.of(trace, details, flag_waits(trace, details), _all_rows(trace), labels))
+    counts: Counter[str] = Counter()
+    for table in tables:
+        for label, number in zip(table.labels, np.bincount(table.label).tolist(), strict=True):
+            counts[label] = max(counts[label], number)
+    return [_collect_repetitions(trace, table, counts) for trace, table in zip(traces, tables, strict=True)]
+
+
+def _all_rows(trace: Trace) -> Ints:
+    return np.arange(len(trace.ranges))
+
+
+def _collect_repetitions(trace: Trace, table: RangeTable, counts: Mapping[str, int]) -> dict[str, _Repetitions]:
+    costs = table.costs
+    leading = np.flatnonzero(find_leading(table, np.array([counts[label] for label in table.labels], np.int64)))
+    leading = leading[np.argsort(trace.ranges.start_ns[table.rows[leading]], kind="stable")]
     device_ns, launches = costs.kernel_ns + costs.copy_ns, costs.launches + costs.copies
     # Sums of hashes of names do not depend on the order, which differs between streams. They may wrap around.
     hashes = np.array([_hash(f"{shape.kind} {shape.name}") for shape in trace.shapes] or [0], np.int64)
     work = costs.members.sum_of(hashes[trace.launches.shape[costs.placed]])
     found: dict[str, _Repetitions] = {}
     for number, label in enumerate(table.labels):
-        rows = near[table.label[near] == number]
+        rows = leading[table.label[leading] == number]
         if device_ns[rows].any():
             found[label] = _Repetitions(device_ns[rows], work[rows], launches[rows], costs.launches[rows])
     return dict(sorted(found.items(), key=lambda item: -int(item[1].device_ns.sum())))

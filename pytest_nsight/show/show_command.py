@@ -79,8 +79,7 @@ def write_shown(options: argparse.Namespace) -> str:
     if options.perfetto:
         from pytest_nsight.show.trace_events import write_trace_events  # noqa: PLC0415
 
-        if options.perfetto.exists() and options.perfetto.samefile(options.report):
-            raise UsageError(f"{options.perfetto} is the recording, which would be lost; choose another place")
+        _refuse_recording(options.report, options.perfetto)
         events = write_trace_events(trace, options.perfetto)
         return f"{options.perfetto}: {events:,} events; open it in https://ui.perfetto.dev"
     if options.json:
@@ -89,6 +88,14 @@ def write_shown(options: argparse.Namespace) -> str:
         return write_csv(view.analyse(trace), options.csv)
     clocks = _compare_clocks(options.report, trace) if options.report.is_dir() else ()
     return render(trace, terminal_width(), view, clocks)
+
+
+def _refuse_recording(report: Path, output: Path) -> None:
+    """Refuses to write over the recording, or over a file of the run's folder that holds it."""
+    if not output.exists():
+        return
+    if output.samefile(report) or report.resolve() in output.resolve().parents:
+        raise UsageError(f"{output} belongs to the recording, which would be lost; choose another place")
 
 
 def _compare_clocks(folder: Path, trace: Trace) -> tuple[RoundClocks, ...]:

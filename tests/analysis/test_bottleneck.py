@@ -173,6 +173,47 @@ def late(*, domain: str = "", name: str = "solve") -> TraceBuilder:
     return trace.launch("step", 20 * HOST_GAP_NS, 20 * HOST_GAP_NS + 100, api_at=20 * HOST_GAP_NS - 10)
 
 
+def waiting(threads: int, *, launches: bool) -> TraceBuilder:
+    """Ten ranges of 9 ms around waits of 8 ms in so many threads, for kernels that were launched before them."""
+    trace = TraceBuilder()
+    for at in range(0, 10 * 10_000_000, 10_000_000):
+        trace.range("item", at + 100_000, at + 9_100_000, domain="")
+        for thread in range(threads):
+            place = {"stream": 7 + thread, "thread": 100 + thread}
+            trace.launch("gemm", at + 10_000, at + 8_000_000, api_at=at + thread, **place)
+            trace.call("cudaStreamSynchronize_v3020", at + 110_000, at + 8_110_000, thread=100 + thread)
+        if launches:
+            trace.copy(at + 8_200_000, at + 8_210_000, 4, api_at=at + 8_150_000, kind="DtoH")
+    return trace
+
+
+@pytest.mark.parametrize("launches", [True, False])
+def test_chosen_ranges_that_wait_for_other_work_synchronise(tmp_path: Path, *, launches: bool) -> None:
+    picture = analyse(read(waiting(1, launches=launches).write(tmp_path / "a.sqlite")), name="item")
+
+    assert picture.bottleneck is not None
+    assert picture.bottleneck.limit is BottleneckClass.SYNCHRONISATION
+    assert picture.bottleneck.share == pytest.approx(8 / 9)
+
+
+def test_waits_of_several_threads_in_one_range_count_once(tmp_path: Path) -> None:
+    picture = analyse(read(waiting(3, launches=True).write(tmp_path / "a.sqlite")))
+
+    (item,) = [one.bottleneck for one in picture.limits if one.label == "item"]
+    assert (item.limit, item.share) == (BottleneckClass.SYNCHRONISATION, pytest.approx(8 / 9))
+
+
+def test_steps_have_a_limit_however_deep_they_are(tmp_path: Path) -> None:
+    trace = TraceBuilder().range("main", 0, 1_000_000, domain="").range("epoch", 10, 999_990, domain="")
+    for at in range(1000, 901_000, 90_000):
+        trace.range("step", at, at + 80_000, domain="").range("layer", at + 10, at + 70_000, domain="")
+        trace.range("product", at + 20, at + 60_000, domain="").launch("gemm", at + 50, at + 50_000, api_at=at + 30)
+
+    limits = analyse(read(trace.write(tmp_path / "a.sqlite"))).limits
+
+    assert [one.label for one in limits] == ["main", "epoch", "step", "layer"]
+
+
 def test_a_program_that_shows_no_python_gets_no_advice_for_python(tmp_path: Path) -> None:
     trace = late()
     trace.definitions["PROCESSES"] = "globalPid INTEGER, pid INTEGER, name TEXT"

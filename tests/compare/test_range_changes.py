@@ -279,3 +279,68 @@ def test_one_layer_with_nearly_all_the_time_has_no_interval() -> None:
 
     assert pair_interval(times, 2 * times) is None
     assert welch_interval(times, 2 * times)[0] < 2
+
+
+def wrapped_steps(
+    path: Path,
+    names: Sequence[str],
+    kernel_ns: int,
+    *,
+    wrappers: Sequence[str] = (),
+    domain: str = "app",
+    other: str = "",
+) -> Path:
+    """Steps of those names with one kernel each, inside the wrappers; beside one range of another domain."""
+    trace = TraceBuilder()
+    length = 10_000 * len(names)
+    for depth, wrapper in enumerate(wrappers):
+        trace.range(wrapper, depth, length + 10_000 - depth, domain=domain)
+    for number, name in enumerate(names):
+        at = 1000 + 10_000 * number
+        trace.range(name, at, at + 8000, domain=domain)
+        trace.launch("gemm_kernel", at + 100, at + 100 + kernel_ns, api_at=at + 10)
+    if other:
+        trace.range("init", 1, 2, domain=other)
+    return trace.write(path)
+
+
+def steps_named(number: int, each: int = 1) -> list[str]:
+    return [f"step#{each * index}" for index in range(number)]
+
+
+@pytest.mark.parametrize("wrappers", [(), ("main",), ("main", "epoch 0"), ("main", "run", "epoch 0")])
+def test_steps_are_judged_one_by_one_however_deep_they_are(tmp_path: Path, wrappers: Sequence[str]) -> None:
+    before = wrapped_steps(tmp_path / "a.sqlite", steps_named(10), 1000, wrappers=wrappers)
+    more = wrapped_steps(tmp_path / "b.sqlite", steps_named(12), 1000, wrappers=wrappers)
+    slower = wrapped_steps(tmp_path / "c.sqlite", steps_named(8), 1200, wrappers=wrappers)
+
+    assert compare(before, more).regressions == ()
+    assert [text.partition(":")[0] for text in compare(before, slower).regressions] == ["step#*"]
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        (steps_named(2), steps_named(3)),
+        (steps_named(1), steps_named(4)),
+        (steps_named(25, each=100), steps_named(35, each=100)),
+    ],
+)
+def test_a_number_that_counts_in_one_trace_counts_in_both(
+    tmp_path: Path, before: Sequence[str], after: Sequence[str]
+) -> None:
+    few = wrapped_steps(tmp_path / "a.sqlite", before, 1000)
+    many = wrapped_steps(tmp_path / "b.sqlite", after, 1000)
+    slower = wrapped_steps(tmp_path / "c.sqlite", before, 1500)
+
+    assert compare(few, many).regressions == compare(many, few).regressions == ()
+    assert [text.partition(":")[0] for text in compare(many, slower).regressions] == ["step#*"]
+
+
+def test_a_second_domain_in_one_trace_renames_no_range_of_the_first(tmp_path: Path) -> None:
+    before = wrapped_steps(tmp_path / "a.sqlite", steps_named(10), 1000)
+    more = wrapped_steps(tmp_path / "b.sqlite", steps_named(12), 1000, other="library")
+    slower = wrapped_steps(tmp_path / "c.sqlite", steps_named(8), 1200, other="library")
+
+    assert compare(before, more).regressions == ()
+    assert [text.partition(": +")[0] for text in compare(before, slower).regressions] == ["app:step#*"]

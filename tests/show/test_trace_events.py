@@ -6,6 +6,7 @@ import fcntl
 import gzip
 import json
 import os
+import shutil
 from collections import Counter
 from pathlib import Path
 
@@ -18,7 +19,9 @@ from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.show.trace_events import write_trace_events
 
-RECORDING = Path(__file__).parents[1] / "data" / "recordings" / "h200_nsys_2025_3.sqlite.xz"
+DATA = Path(__file__).parents[1] / "data"
+RECORDING = DATA / "recordings" / "h200_nsys_2025_3.sqlite.xz"
+RUN = DATA / "sessions" / "slow" / "run-001"
 
 
 @pytest.fixture(scope="module")
@@ -139,8 +142,20 @@ def test_the_recording_itself_is_not_overwritten(tmp_path: Path, capsys: pytest.
 
     assert main(["show", str(recording), "--perfetto", str(recording)]) == 2
 
-    assert "is the recording, which would be lost; choose another place" in capsys.readouterr().err
+    assert "belongs to the recording, which would be lost; choose another place" in capsys.readouterr().err
     assert recording.read_bytes() == RECORDING.read_bytes()
+
+
+def test_no_file_of_a_run_is_overwritten(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "run-001"
+    shutil.copytree(RUN, folder)
+    files = {path: path.read_bytes() for path in folder.iterdir()}
+
+    for path in files:
+        assert main(["show", str(folder), "--perfetto", str(path)]) == 2
+        assert f"{path} belongs to the recording" in capsys.readouterr().err
+    assert main(["show", str(folder), "--perfetto", str(folder / "timeline.json")]) == 0
+    assert {path: path.read_bytes() for path in files} == files
 
 
 def test_the_command_says_where_the_timeline_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
