@@ -234,7 +234,7 @@ def _list_outcomes(settings: Settings, state: GateState, result: SessionResult) 
     outcomes = {}
     for case in (*state.reports, *state.problems):
         verdicts = tuple(result.verdicts_by_case.get(case, ()))
-        steps = plan_next_steps(verdicts, result)
+        steps = plan_next_steps(verdicts, result, settings.root_from_start)
         outcomes[case] = CaseOutcome(
             serialised=tuple(dict(report) for report in state.reports.get(case, ())),
             verdicts=verdicts,

@@ -251,12 +251,12 @@ class Controller:
 
     def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
         """Shows the table, and what failed the session beside it."""
-        conclusion, late = self._conclusion, self._find_late_gaps()
-        if conclusion.result is not None:
-            show_result(terminalreporter, conclusion.result, self._header, self._settings.root)
+        conclusion, late, settings = self._conclusion, self._find_late_gaps(), self._settings
+        if (result := conclusion.result) is not None:
+            show_result(terminalreporter, result, self._header, settings.root, settings.root_from_start)
         show_notes(terminalreporter, (*conclusion.written, *self._evidence_notes))
         show_errors(terminalreporter, (*conclusion.errors, *filter(None, [self._unreported])))
-        if self._settings.strict:
+        if settings.strict:
             show_strict(terminalreporter, (*conclusion.gaps, *late))
         else:
             # A result has the others among its notes.

@@ -49,6 +49,12 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         arguments.append("--no-cov")
     if hasattr(config.option, "numprocesses"):
         arguments.append("-n0")
+    if hasattr(config.option, "testmon"):
+        # The assignment has selected already, and its database belongs to the user's pytest.
+        arguments.append("--no-testmon")
+    if hasattr(config.option, "parallel_threads"):
+        # A test is measured once, in one thread.
+        arguments += ["--parallel-threads=1", "--iterations=1"]
     if has("terminal"):
         arguments.append("--color=no")
     if hasattr(config.option, "randomly_seed"):

@@ -5,6 +5,7 @@ Precedence: mark > command line > ini > default.
 
 from __future__ import annotations
 
+import argparse
 import os
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -50,6 +51,7 @@ class Settings:
 
     Attributes:
         root: pytest's root folder; node ids and relative paths start there.
+        root_from_start: the same as the folder that pytest was started in names it, "" where it is that folder.
         collector: "auto", or the name of a collector.
         baselines: folder of the baselines.
         baselines_option: the same as a command in the root folder names it, "" where no option gives it.
@@ -87,6 +89,7 @@ class Settings:
     """
 
     root: Path
+    root_from_start: str = ""
     collector: str = AUTO
     baselines: Path = Path(DEFAULT_BASELINES)
     baselines_option: str = ""
@@ -153,6 +156,7 @@ def read_settings(config: pytest.Config) -> Settings:
     workers, most_workers = taken_workers(config)
     return Settings(
         root=config.rootpath,
+        root_from_start=os.path.relpath(config.rootpath, here) if config.rootpath != here else "",
         collector=collector,
         baselines=given.baselines(),
         baselines_option=_name_baselines(config, given),
@@ -215,6 +219,20 @@ def _refuse_combinations(config: pytest.Config) -> None:
         if getattr(config.option, option, False):
             name = f"--setup-{option.removeprefix('setup')}"
             raise UsageError(f"{name} runs no test, so nothing can be measured; run it without --nsight")
+    if getattr(config.option, "codspeed", False):
+        raise UsageError("--codspeed measures the tests itself; run it without --nsight")
+    if _is_recorded_by_testmon(config.option):
+        raise UsageError(
+            "pytest-testmon cannot see what measured tests depend on, as they run in other processes, and would "
+            "leave them out when it changes; add --testmon-nocollect, or choose tests with --nsight-affected"
+        )
+
+
+def _is_recorded_by_testmon(option: argparse.Namespace) -> bool:
+    wanted = ("testmon", "testmon_noselect", "testmon_forceselect")
+    unwanted = ("testmon_nocollect", "no-testmon")
+    has_any = [any(getattr(option, name, False) for name in names) for names in (wanted, unwanted)]
+    return has_any == [True, False]
 
 
 def _list_reports(given: GivenValues) -> Iterator[str]:

@@ -42,7 +42,11 @@ def find_status(
 
 
 def show_result(
-    reporter: pytest.TerminalReporter, result: SessionResult, header: Sequence[str], root: Path
+    reporter: pytest.TerminalReporter,
+    result: SessionResult,
+    header: Sequence[str],
+    root: Path,
+    root_from_start: str,
 ) -> None:
     """Writes the table of a session.
 
@@ -51,6 +55,7 @@ def show_result(
         result: verdicts and notes.
         header: the lines that the head of pytest's output already has.
         root: pytest's root folder.
+        root_from_start: the same as the folder that pytest was started in names it, "" where it is that folder.
     """
     # Without failures to show, the cursor still stands behind the last line of progress.
     reporter.ensure_newline()
@@ -62,6 +67,7 @@ def show_result(
         unicode=speaks_unicode(getattr(sys.stdout, "encoding", None)),
         verbose=reporter.verbosity > 0,
         explained=_explained(reporter),
+        root=root_from_start,
     )
     reporter.write_line(text.rstrip("\n"))
     commands = workflow_commands(result, root)

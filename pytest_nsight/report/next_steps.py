@@ -51,12 +51,14 @@ class NextSteps:
         ]
 
 
-def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextSteps | None:
+def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: str = "") -> NextSteps | None:
     """The next steps for failed cases; None where none failed against stored runs.
 
     Args:
         verdicts: of the cases that the steps are for; only regressions and structure changes count.
         result: the session, with the runs that the cases were compared with.
+        root: pytest's root folder, where ids of tests start, as the shell that shows the commands names it; "" if
+            it is there, or is not known.
     """
     cases = list(dict.fromkeys(verdict.subject.case for verdict in verdicts if verdict.kind in _ACCEPTABLE))
     if not cases:
@@ -79,8 +81,8 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult) -> NextS
     again = [f"{start} --nsight-against {newest.commit[:_TYPED_DIGITS]}"] if is_known else [start, *where]
     return NextSteps(
         origin=describe_origin(stored),
-        accept=_command([f'{start} --nsight-save --nsight-reason "why"', *where, *targets]),
-        check=_command([*again, *targets]),
+        accept=_command([f'{start} --nsight-save --nsight-reason "why"', *where, *targets], root),
+        check=_command([*again, *targets], root),
         is_against_commit=is_known,
     )
 
@@ -100,8 +102,12 @@ def describe_origin(runs: Sequence[RunSummary]) -> str:
     return f"{each} on {boards}, the newest{day}{commit} on {_shorten_board(newest.board)}{reason}"
 
 
-def _command(parts: Sequence[str]) -> str:
+def _command(parts: Sequence[str], root: str) -> str:
     """The command in one line where that is short, else with each part in a line of its own."""
+    if root:
+        first, *others = parts
+        parts = [f"(cd {shlex.quote(visible(root))} && {first}", *others]
+        parts[-1] += ")"
     line = " ".join(parts)
     return line if len(line) <= _LONGEST_LINE else " \\\n    ".join(parts)
 

@@ -56,6 +56,7 @@ def render(
     unicode: bool = False,
     color: bool = False,
     explained: Collection[str] = (),
+    root: str = "",
 ) -> str:
     """The session as text for a terminal, no newline at its end.
 
@@ -66,6 +67,7 @@ def render(
         unicode: whether the terminal shows more than ASCII; else other characters are written as escapes.
         color: whether to add ANSI colours.
         explained: cases whose failure the output has explained already; only `verbose` does so again.
+        root: see `plan_next_steps`.
     """
     width = max(width, _NARROWEST)
     glyphs = _UNICODE if unicode else _ASCII
@@ -85,6 +87,7 @@ def render(
             result,
             width,
             verbose=verbose,
+            root=root,
         ),
         [line for note in result.notes for line in wrap(f"note: {visible(note)}", width)],
         [f"saved: {visible(path)}" for path in result.saved],
@@ -199,7 +202,13 @@ def _color(verdict: Verdict, *, strict: bool) -> str:
 
 
 def _reasons(
-    verdicts: Sequence[Verdict], named: dict[Subject, str], result: SessionResult, width: int, *, verbose: bool
+    verdicts: Sequence[Verdict],
+    named: dict[Subject, str],
+    result: SessionResult,
+    width: int,
+    *,
+    verbose: bool,
+    root: str,
 ) -> list[str]:
     failing = [verdict for verdict in verdicts if fails(verdict, strict=result.strict)]
     explained = [verdict for verdict in verdicts if verbose or _is_explained(verdict, result)]
@@ -213,7 +222,7 @@ def _reasons(
             if verbose:
                 for line in _list_details(verdict, result):
                     lines += wrap(line, width, indent="    ")
-    steps = plan_next_steps(failing, result)
+    steps = plan_next_steps(failing, result, root)
     if steps is not None:
         origin, *commands = steps.lines
         # A command that is wrapped cannot be copied.

@@ -31,7 +31,7 @@ class OptionsPlugin:
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
-        """Clears report files, selections and the debugger."""
+        """Clears report files, selections and the debugger; gives temporary files a folder of their own."""
         for name in _REPORT_FILES:
             if getattr(config.option, name, None):
                 setattr(config.option, name, None)
@@ -39,6 +39,11 @@ class OptionsPlugin:
             if getattr(config.option, name, None):
                 setattr(config.option, name, False)
         config.option.usepdb = config.option.trace = False
+        if config.option.basetemp:
+            # pytest empties the folder, in which other workers may have files at the same time.
+            shared = Path(config.option.basetemp).absolute()
+            shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+            config.option.basetemp = shared / f"nsight-{getpid()}"
         # Not None: that would leave the ini setting in force, which names the user's file.
         config.option.log_file = os.devnull
 

@@ -38,17 +38,21 @@ def pytest_collection_modifyitems(items):
 
 @pytest.fixture
 def project(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A project with its tests in perf/, and baselines of them and of tests that it no longer has."""
-    (tmp_path / "perf").mkdir()
-    (tmp_path / "pytest.ini").write_text("[pytest]\naddopts = -v --lf -k 'not other'\ntestpaths = elsewhere\n")
-    (tmp_path / "conftest.py").write_text(CONFTEST)
-    (tmp_path / "perf/test_a.py").write_text(MODULE)
-    (tmp_path / "perf/test_skipped.py").write_text("import pytest\npytest.importorskip('no_such_package')\n")
-    (tmp_path / "perf/setup.py").write_text("open('imported', 'w')\n")
+    """A project with its tests in perf/, and baselines of them and of tests that it no longer has.
+
+    The folder around it holds nothing else: pytest started there would read the conftest.py files of other tests.
+    """
+    folder = tmp_path / "project"
+    (folder / "perf").mkdir(parents=True)
+    (folder / "pytest.ini").write_text("[pytest]\naddopts = -v --lf -k 'not other'\ntestpaths = elsewhere\n")
+    (folder / "conftest.py").write_text(CONFTEST)
+    (folder / "perf/test_a.py").write_text(MODULE)
+    (folder / "perf/test_skipped.py").write_text("import pytest\npytest.importorskip('no_such_package')\n")
+    (folder / "perf/setup.py").write_text("open('imported', 'w')\n")
     cases = (KEPT, GONE, GONE_FILE, SKIPPED, DESELECTED, HIDDEN, CANARY)
-    save(tmp_path / "baselines", MODEL, [run(number, case) for number, case in enumerate(cases)])
-    monkeypatch.chdir(tmp_path)
-    return tmp_path
+    save(folder / "baselines", MODEL, [run(number, case) for number, case in enumerate(cases)])
+    monkeypatch.chdir(folder)
+    return folder
 
 
 def stored(folder: Path) -> set[str]:

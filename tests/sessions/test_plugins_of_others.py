@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -114,6 +116,87 @@ def test_trace_reaches_no_worker(gate: Gate) -> None:
 
     result.assert_outcomes(passed=1)
     assert "nsight and never calls it" not in result.stdout.str()
+
+
+@pytest.mark.long
+def test_each_worker_has_its_own_folder_in_the_base_of_temporary_files(
+    pytester: pytest.Pytester, gate: Gate
+) -> None:
+    body = CASE.replace("(nsight):", "(nsight, tmp_path):").rstrip()
+    wanted = pytester.path / "temporary" / "files"
+
+    result = gate(
+        "--nsight-save",
+        "--nsight-runs=2",
+        f"--basetemp={wanted}",
+        body=f'{body}\n    print(tmp_path, file=open("{pytester.path}/paths", "a"))\n',
+    )
+
+    result.assert_outcomes(passed=1)
+    paths = (pytester.path / "paths").read_text().split()
+    assert len({Path(path).parent for path in paths}) == len(paths) == 2
+    assert {Path(path).parents[1] for path in paths} == {wanted}
+
+
+TESTMON = """
+def pytest_addoption(parser):
+    parser.addoption("--testmon", action="store_true", dest="testmon")
+    parser.addoption("--testmon-nocollect", action="store_true", dest="testmon_nocollect")
+    parser.addoption("--no-testmon", action="store_true", dest="no-testmon")
+    parser.addoption("--codspeed", action="store_true")
+
+def pytest_configure(config):
+    print(config.getoption("no-testmon"), file=open("given", "a"))
+"""
+
+
+@pytest.mark.long
+def test_testmon_neither_selects_in_workers_nor_records_what_it_cannot_see(
+    pytester: pytest.Pytester, gate: Gate
+) -> None:
+    pytester.makeconftest(TESTMON)
+
+    refused = gate(*COMMON, "--testmon", body=CASE)
+    allowed = gate(*COMMON, "--testmon", "--testmon-nocollect")
+
+    assert refused.ret == pytest.ExitCode.USAGE_ERROR
+    refused.stderr.fnmatch_lines(["*add --testmon-nocollect, or choose tests with --nsight-affected*"])
+    allowed.assert_outcomes(passed=1)
+    assert "True" in (pytester.path / "given").read_text().split()
+
+
+def test_codspeed_is_refused_as_it_measures_the_tests_itself(pytester: pytest.Pytester, gate: Gate) -> None:
+    pytester.makeconftest(TESTMON)
+
+    result = gate("--codspeed", body=CASE)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["*--codspeed measures the tests itself; run it without --nsight*"])
+
+
+@pytest.mark.long
+def test_the_commands_after_a_failure_work_where_pytest_was_started(
+    pytester: pytest.Pytester, gate: Gate, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = pytester.mkdir("deep") / "tests"
+    folder.mkdir()
+    gate(*COMMON, body=CASE)
+    (pytester.path / "test_case.py").rename(folder / "test_inner.py")
+    monkeypatch.chdir(folder)
+    assert gate(*COMMON).ret == 0
+    changed = folder / "test_inner.py"
+    changed.write_text(changed.read_text().replace("return x * x", "return torch.exp(x)"))
+
+    failed = gate("--nsight-runs=1")
+
+    assert failed.ret == pytest.ExitCode.TESTS_FAILED
+    lines = failed.stdout.lines
+    start = lines.index("to accept the change, and then commit the baselines with it:") + 1
+    command = "\n".join(lines[start : lines.index("to check it again:", start)])
+    monkeypatch.setenv("PATH", str(Path(sys.executable).parent), prepend=os.pathsep)
+    assert command.startswith("(cd ../.. && ")
+    assert pytester.run("sh", "-c", command).ret == 0
+    assert gate("--nsight-runs=1").ret == 0
 
 
 OPTIMIZED = """
