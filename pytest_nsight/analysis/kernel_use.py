@@ -108,12 +108,10 @@ class CopyTime:
 
     @property
     def is_pinned(self) -> bool | None:
-        """Whether no side is pageable host memory; None where the recording does not name all sides."""
-        if self.memory == MANAGED:
-            return None
+        """Whether the host's side is pinned memory; None where no side is of the host, or one is not named."""
         if "pageable" in self.memory:
             return False
-        return None if "unknown" in self.memory else True
+        return True if "pinned" in self.memory and "unknown" not in self.memory else None
 
 
 def tabulate_kernels(trace: Trace, rows: Ints, categories: Sequence[str]) -> tuple[KernelTime, ...]:

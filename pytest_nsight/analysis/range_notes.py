@@ -12,7 +12,7 @@ _MOST_NAMES = 3
 
 
 def note_overlaps(trace: Trace, table: RangeTable) -> tuple[str, ...]:
-    """A sentence where start/end ranges of one level overlap in time; none otherwise.
+    """A sentence where a start/end range and another range of its level overlap in time; none otherwise.
 
     Ranges that are pushed and popped nest. Where they seem to overlap, their times are rounded.
 
@@ -55,18 +55,23 @@ def _name_some(table: RangeTable, positions: Ints) -> str:
 
 
 def _find_late(trace: Trace, table: RangeTable) -> Ints:
-    """Positions of the start/end ranges that begin before an earlier one of their process and parent has ended."""
+    """Positions of the ranges that begin before an earlier one of their process and parent has ended.
+
+    Of two of them that are pushed neither counts: of one thread they nest, and of two they share no launches.
+    """
     ranges = trace.ranges.take(table.rows)
-    loose = np.flatnonzero(ranges.thread == ANY_THREAD)
-    order = loose[np.lexsort((ranges.start_ns[loose], table.parent[loose], ranges.process[loose]))]
-    start_ns, end_ns = ranges.start_ns[order], ranges.end_ns[order]
+    order = np.lexsort((ranges.start_ns, table.parent, ranges.process))
+    start_ns, end_ns, is_loose = ranges.start_ns[order], ranges.end_ns[order], (ranges.thread == ANY_THREAD)[order]
+    if not is_loose.any():
+        return np.empty(0, np.int64)
     keys = np.column_stack([ranges.process, table.parent])[order]
     is_first = np.ones(len(order), np.bool_)
     is_first[1:] = (keys[1:] != keys[:-1]).any(axis=1)
     # Ranks of times, so that a group's largest end is found in one pass over all groups.
     times, ranks = np.unique(np.concatenate([start_ns, end_ns]), return_inverse=True)
     offset = np.cumsum(is_first) * (len(times) + 1)
-    latest = np.maximum.accumulate(ranks[len(order) :] + offset)
+    begin, end = ranks[: len(order)] + offset, ranks[len(order) :] + offset
+    after_any, after_loose = (np.maximum.accumulate(ends) for ends in (end, np.where(is_loose, end, offset)))
     is_late = np.zeros(len(order), np.bool_)
-    is_late[1:] = (ranks[1 : len(order)] + offset[1:] < latest[:-1]) & ~is_first[1:]
+    is_late[1:] = (begin[1:] < np.where(is_loose[1:], after_any[:-1], after_loose[:-1])) & ~is_first[1:]
     return np.sort(order[is_late & (end_ns > start_ns)])

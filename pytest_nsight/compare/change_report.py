@@ -125,7 +125,8 @@ def _number(value: float | None, quantity: Quantity) -> str:
 
 
 def _escape(text: str) -> str:
-    return visible(text).replace("|", "\\|")
+    # Markdown takes <float> for a tag of HTML, and leaves it out.
+    return visible(text).replace("|", "\\|").replace("<", "&lt;")
 
 
 def _plain(value: object) -> object:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,26 @@ def test_overlapping_ranges_count_a_launch_once_by_category_and_a_note_says_so(t
         "8 ranges begin before another of their level has ended (batch): what is launched while several are open "
         "counts in each of them, so that shares may add up to more than 100 %"
     )
+
+
+def test_a_started_range_across_pushed_ones_is_an_overlap_and_pushed_ones_of_two_threads_are_none(
+    tmp_path: Path,
+) -> None:
+    steps = TraceBuilder()
+    for number, at in enumerate(range(0, 400, 100)):
+        thread = 100 + number % 2
+        steps.range("step", at, at + 120, domain="", thread=thread)
+        steps.launch("gemm", at + 20, at + 30, api_at=at + 10, thread=thread)
+    across = copy.deepcopy(steps).range("request", 50, 350, domain="", is_pushed=False)
+
+    alone, crossed = (
+        [text for text in analyse(read(builder.write(tmp_path / f"{name}.sqlite"))).notes if "level" in text]
+        for name, builder in (("alone", steps), ("crossed", across))
+    )
+
+    assert alone == []
+    (note,) = crossed
+    assert note.startswith("4 ranges begin before another of their level has ended (step, request): ")
 
 
 @pytest.mark.parametrize(

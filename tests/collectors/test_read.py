@@ -272,6 +272,29 @@ def test_a_range_that_never_ended_lasts_to_the_end_and_is_told(tmp_path):
     assert read(two.write(tmp_path / "two.sqlite")).notes[0].startswith("2 ranges never ended")
 
 
+@pytest.mark.parametrize("is_pushed", [True, False])
+def test_a_range_that_is_never_popped_in_a_loop_ends_where_the_next_one_begins(tmp_path, *, is_pushed):
+    builder = TraceBuilder().range("main", 0, None, domain="app")
+    for at in (100, 200, 300):
+        builder.range("step", at, None, domain="app", is_pushed=is_pushed)
+        builder.range("part", at + 10, at + 20, domain="app").launch("k", at + 30, at + 40, api_at=at + 15)
+        builder.range("step", at + 50, at + 60, domain="other")
+    builder.range("step", 250, None, domain="app", thread=101, is_pushed=True)
+
+    trace = read(builder.write(tmp_path / "t.sqlite"))
+
+    rows = zip(
+        *(getattr(trace.ranges, name).tolist() for name in ("domain", "name", "start_ns", "end_ns", "is_open")),
+        strict=True,
+    )
+    found = {(trace.strings[domain], trace.strings[name], start): ends for domain, name, start, *ends in rows}
+    assert [found["app", "step", at] for at in (100, 200, 300)] == [[200, False], [300, False], [360, True]]
+    assert [found["other", "step", at] for at in (150, 250, 350)] == [[at + 10, False] for at in (150, 250, 350)]
+    assert found["app", "main", 0] == found["app", "step", 250] == [360, True]
+    assert trace.notes[0].startswith("3 ranges never ended, though others of the same name followed (step)")
+    assert trace.notes[1].startswith("2 ranges never ended: the program was killed")
+
+
 def test_launches_that_end_before_they_start_have_no_length_and_are_told(tmp_path):
     trace = read(TraceBuilder().range("case", 0, 100).launch("k", 20, 10, api_at=5).write(tmp_path / "t.sqlite"))
     assert measure(trace).ranges["kernel_ns"].tolist() == [0]

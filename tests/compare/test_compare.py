@@ -314,12 +314,13 @@ def test_the_command_fails_on_a_regression_in_every_format(
 
 
 def test_names_cannot_break_the_table(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    path = steps(tmp_path, "a", 2000, kernel="k|\x1b[31m\n`")
+    path = steps(tmp_path, "a", 2000, kernel="k|\x1b[31m\n`<half>")
 
     assert main(["compare", str(path), str(path), "--format", "markdown"]) == 0
     text = capsys.readouterr().out
     assert "\x1b" not in text
     assert all(line.count("|") - line.count("\\|") in (0, 7) for line in text.splitlines())
+    assert "&lt;half>" in text
 
 
 @pytest.mark.parametrize("band", ["-1", "many", "nan", "inf"])

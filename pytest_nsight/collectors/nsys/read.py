@@ -24,10 +24,11 @@ from pytest_nsight.collectors.nsys import session_tables as read_session
 from pytest_nsight.collectors.nsys.columns import Arrays, read_columns
 from pytest_nsight.collectors.nsys.known_errors import recognise_all
 from pytest_nsight.collectors.nsys.open_export import AGAIN, Export, open_export
+from pytest_nsight.collectors.nsys.open_ranges import close_ranges
 from pytest_nsight.model.api_calls import launches_kernel
 from pytest_nsight.model.errors import TraceError
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, Calls, Launches, Ranges, Trace
+from pytest_nsight.model.trace import COMPUTE_KINDS, OWN_DOMAIN, Calls, Launches, Trace
 from pytest_nsight.model.units import count, name_some
 from pytest_nsight.model.values import Shape
 
@@ -73,7 +74,7 @@ def read(path: Path) -> Trace:
     ranges = read_host.build_ranges(tables.pop(read_host.NVTX), inline, strings, texts)
     calls = read_host.build_calls(tables.pop(read_host.RUNTIME), strings, texts)
     launches, shapes = read_launches.build_launches(tables, strings)
-    ranges, open_notes = _close_ranges(ranges, calls, launches)
+    ranges, open_notes = close_ranges(ranges, calls, launches, texts.texts)
     traced = {*distinct(launches.process).tolist(), *distinct(ranges.process).tolist()}
     diagnostics = read_session.read_diagnostics(export, traced)
     damage = _find_damage(diagnostics)
@@ -238,19 +239,6 @@ def _mend_ends(tables: Mapping[str, Arrays]) -> list[str]:
             )
             notes.append(f"{count(int(wrong.sum()), one, many)} length counts as 0")
     return notes
-
-
-def _close_ranges(ranges: Ranges, calls: Calls, launches: Launches) -> tuple[Ranges, list[str]]:
-    """The ranges, where those without an end last until the end of the trace; and a note on how many these are."""
-    if not ranges.is_open.any():
-        return ranges, []
-    last_ns = max(int(t.end_ns.max()) for t in (ranges, calls, launches) if len(t))
-    columns = {name: getattr(ranges, name) for name in Ranges.__slots__}
-    columns["end_ns"] = np.where(ranges.is_open, last_ns, ranges.end_ns)
-    number = int(ranges.is_open.sum())
-    where = "it" if number == 1 else "them"
-    ended = f"{count(number, 'range')} never ended: the program was killed, or crashed, inside {where}"
-    return Ranges(**columns), [ended]
 
 
 def _find_hidden_graphs(calls: Calls, launches: Launches, texts: tuple[str, ...]) -> list[str]:
