@@ -19,9 +19,9 @@ def close_ranges(
 ) -> tuple[Ranges, list[str]]:
     """The ranges with an end each, and notes on those that had none.
 
-    A program that pushes a range in each turn of a loop, and never pops it, leaves as many open as it has turns.
-    Such a range ends where the next one of its name and thread begins that has no end either. The last of them and
-    any other range without an end last until the end of the trace.
+    A program whose loop pushes a range and never pops it leaves one open in each iteration. Such a range ends where
+    the next one of its name and thread begins that has no end either. The last of them and any other range without
+    an end last until the end of the trace.
 
     Args:
         ranges: as read.
