@@ -89,21 +89,40 @@ def _fold_number(names: Iterable[str], position: int) -> dict[str, str]:
     return folded
 
 
-def label_names(names: Iterable[DomainName]) -> dict[DomainName, str]:
+def label_names(*traces: Iterable[DomainName]) -> dict[DomainName, str]:
     """The label of each name: without a number that only counts, and with its domain where there are several.
 
+    A number that counts in one trace counts in all, and so do the domains.
+
     Args:
-        names: domain and name of each range; repetitions do not matter.
+        traces: domain and name of each range of each trace; repetitions do not matter.
     """
-    by_domain: dict[str, list[str]] = {}
-    for domain, name in dict.fromkeys(names):
-        by_domain.setdefault(domain, []).append(name)
+    by_domain: dict[str, list[list[str]]] = {}
+    for number, trace in enumerate(traces):
+        for domain, name in dict.fromkeys(trace):
+            by_domain.setdefault(domain, [[] for _ in traces])[number].append(name)
     labels: dict[DomainName, str] = {}
-    for domain, own in by_domain.items():
+    for domain, of_traces in by_domain.items():
+        folded = [fold_names(names) for names in of_traces]
+        families = {family for one in folded for family in one.values() if "*" in family}
         prefix = f"{domain}:" if len(by_domain) > 1 and domain else ""
-        for name, folded in zip(own, fold_list(own), strict=True):
-            labels[domain, name] = prefix + (folded or "(no name)")
+        for one in folded:
+            for name, short in one.items():
+                label = _find_family(short, families) if len(traces) > 1 else short
+                labels[domain, name] = prefix + (label or "(no name)")
     return labels
+
+
+def _find_family(name: str, families: Collection[str]) -> str:
+    """The family of a name among those that names like it have in any trace; the name itself if there is none."""
+    variants = [name]
+    for position in range(_MOST_NUMBERS):
+        for variant in tuple(variants):
+            numbers = list(_NUMBER.finditer(variant))
+            if len(numbers) > position:
+                match = numbers[-1 - position]
+                variants.append(f"{variant[: match.start()]}*{variant[match.end() :]}")
+    return next((variant for variant in reversed(variants) if variant in families), name)
 
 
 def keep_namespace(full_name: str, short: str) -> str:

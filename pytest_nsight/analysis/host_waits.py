@@ -8,14 +8,21 @@ returns before most of the copy is done. Copies between pinned memory and device
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from itertools import pairwise
 
 import numpy as np
 
+from pytest_nsight.analysis.intervals import Axis, TimeSet
+from pytest_nsight.analysis.range_tree import RangeTable
 from pytest_nsight.model.sorted_keys import distinct
-from pytest_nsight.model.trace import Flags, Trace
+from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.model.values import Shape
 from pytest_nsight.trace.attribution import NO_CALL
 from pytest_nsight.trace.launch_table import LaunchDetails
+
+_MOST_PAIRS = 1_000_000
+"""Of a range and a call in it, that are listed at once."""
 
 
 def is_synchronisation(name: str) -> bool:
@@ -69,3 +76,33 @@ def _may_wait(shape: Shape) -> bool:
     """Whether it is a copy that has a side in pageable memory, or in memory that the recording does not name."""
     memory = shape.full_name.removeprefix(shape.name).strip(" ()")
     return shape.kind == "memcpy" and (not memory or "pageable" in memory or "unknown" in memory)
+
+
+def share_of_waits(trace: Trace, table: RangeTable, positions: Ints) -> float:
+    """Share of the time of some ranges during which any thread of theirs waits for the device or for a copy.
+
+    Args:
+        trace: the trace.
+        table: the ranges.
+        positions: shape (chosen,), positions in ``table.rows``.
+    """
+    rows, waiting = table.rows[positions], table.costs.waiting
+    start_ns = trace.ranges.start_ns[rows]
+    length_ns = np.maximum(trace.ranges.end_ns[rows] - start_ns, 0)
+    total_ns = int(length_ns.sum())
+    chosen = replace(waiting, low=waiting.low[positions], high=waiting.high[positions])
+    before = np.cumsum(chosen.counts) - chosen.counts
+    edges = np.flatnonzero(np.diff(before // _MOST_PAIRS, prepend=-1)).tolist()
+    waits_ns = 0
+    for first, last in pairwise([*edges, len(positions)]):
+        within, event = chosen.pairs(first, last)
+        call, own = table.costs.calling[event], slice(first, last)
+        # One range behind the other, so that waits of several threads in one of them count once.
+        offset = (np.cumsum(length_ns[own]) - length_ns[own])[within]
+        ends = (
+            offset + np.clip(times[call] - start_ns[own][within], 0, length_ns[own][within])
+            for times in (trace.calls.start_ns, trace.calls.end_ns)
+        )
+        line = np.zeros(len(call), np.int64)
+        waits_ns += TimeSet.union(Axis.over(0, int(length_ns[own].sum()), 1), line, *ends).total_ns
+    return waits_ns / total_ns if total_ns else 0.0

@@ -12,7 +12,7 @@ from pytest_nsight.analysis.categories import COMMUNICATION, CategoryRule, categ
 from pytest_nsight.analysis.critical_path import PathTime, find_critical_path
 from pytest_nsight.analysis.device_use import DeviceUse, measure_devices
 from pytest_nsight.analysis.host_calls import CallTime, tabulate_calls
-from pytest_nsight.analysis.host_waits import flag_waits
+from pytest_nsight.analysis.host_waits import flag_waits, share_of_waits
 from pytest_nsight.analysis.kernel_mix import KernelTimes
 from pytest_nsight.analysis.kernel_use import (
     CategoryTime,
@@ -25,7 +25,7 @@ from pytest_nsight.analysis.kernel_use import (
 from pytest_nsight.analysis.limit_classes import RecordedProgram
 from pytest_nsight.analysis.lost_kernels import note_lost_kernels
 from pytest_nsight.analysis.metric_use import MetricUse, measure_metrics
-from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading
+from pytest_nsight.analysis.range_mix import RangeMix, divide_ranges, find_leading_labels, find_outermost
 from pytest_nsight.analysis.range_notes import note_helpers, note_overlaps
 from pytest_nsight.analysis.range_tree import RangeNode, RangeTable, build_tree
 from pytest_nsight.analysis.range_work import DeclaredRangeWork, RangeWork, measure_work
@@ -168,7 +168,7 @@ def analyse(
     unattributed = find_unattributed(trace, ~table.costs.is_inside, details.is_placed, details.duration_ns)
     states = timeline.measure(selection.window, timeline.find_own(trace, details, selection.launches))
     wall_ns = selection.window.total_ns
-    waiting = table.share_of_waits(trace, np.flatnonzero(table.parent == NO_PARENT)) if is_chosen else 0.0
+    waiting = share_of_waits(trace, table, np.flatnonzero(table.parent == NO_PARENT)) if is_chosen else 0.0
     picture = Picture(
         devices=measure_devices(trace, waits, timeline, selection.window),
         states=tuple(
@@ -235,19 +235,20 @@ def _find_limits(
     times: KernelTimes,
     program: RecordedProgram,
 ) -> tuple[RangeLimit, ...]:
-    """The bottlenecks of the leading ranges with the most device time."""
-    is_leading = find_leading(table, np.bincount(table.label, minlength=len(table.labels)))
-    device_ns = np.where(is_leading, table.costs.kernel_ns + table.costs.copy_ns, 0)
+    """The bottlenecks of the leading labels with the most device time."""
+    leads = find_leading_labels(table, np.bincount(table.label, minlength=len(table.labels)))
+    is_chosen = find_outermost(table) & leads[table.label]
+    device_ns = np.where(is_chosen, table.costs.kernel_ns + table.costs.copy_ns, 0)
     totals = np.bincount(table.label, device_ns, len(table.labels)) if len(table.rows) else np.empty(0)
     limits = []
     for label in np.argsort(-totals, kind="stable")[:_MOST_LIMITED].tolist():
         if not totals[label]:
             break
-        positions = np.flatnonzero(is_leading & (table.label == label))
+        positions = np.flatnonzero(is_chosen & (table.label == label))
         window = find_window(trace, timeline, table, positions)
         rows = table.costs.placed[table.costs.members.among(positions)]
         states = timeline.measure(window, timeline.find_own(trace, details, rows))
-        found = classify(states, times.mix(rows), program, table.share_of_waits(trace, positions))
+        found = classify(states, times.mix(rows), program, share_of_waits(trace, table, positions))
         if found is not None:
             limits.append(RangeLimit(table.labels[label], found))
     return tuple(limits)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from pytest_nsight.analysis.range_tree import RangeTable
-from pytest_nsight.model.trace import Ints, Trace
+from pytest_nsight.model.trace import Flags, Ints, Trace
 from pytest_nsight.trace.launch_table import LaunchDetails
 from pytest_nsight.trace.nesting import NO_PARENT
 
@@ -72,7 +72,7 @@ def divide_ranges(
     return tuple(sorted(mixes, key=lambda one: -one.kernel_ns))
 
 
-def find_outermost(table: RangeTable) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
+def find_outermost(table: RangeTable) -> Flags:
     """Which ranges lie in no range of their own label, shape (ranges,)."""
     outer = np.ones(len(table.rows), np.bool_)
     ancestor = table.parent.copy()
@@ -83,11 +83,13 @@ def find_outermost(table: RangeTable) -> np.ndarray[tuple[int], np.dtype[np.bool
     return outer
 
 
-def find_leading(table: RangeTable, counts: Ints) -> np.ndarray[tuple[int], np.dtype[np.bool_]]:
-    """Which ranges lead to where the time goes, shape (ranges,).
+def find_leading_labels(table: RangeTable, counts: Ints) -> Flags:
+    """Which labels are worth a row of their own, shape (labels,).
 
-    These are the outermost ranges and those directly inside them; and, however deep, those that are repeated, as
-    the steps of an epoch of a program, down to the ones directly inside what is repeated often, as their layers.
+    - Those of the outermost ranges.
+    - Those of the ranges directly inside these.
+    - Those of repeated ranges, however deep, down to what is directly inside a range that is repeated often: steps
+      of an epoch of a program, and layers of a step.
 
     Args:
         table: the ranges.
@@ -96,12 +98,14 @@ def find_leading(table: RangeTable, counts: Ints) -> np.ndarray[tuple[int], np.d
     outer = table.parent == NO_PARENT
     of_range = counts[table.label]
     above = _count_above(table.parent, of_range >= FEWEST_REPETITIONS)
-    leading: np.ndarray[tuple[int], np.dtype[np.bool_]] = outer | outer[table.parent]
-    return leading | ((of_range > 1) & (above <= 1))
+    leading = outer | outer[table.parent] | ((of_range > 1) & (above <= 1))
+    found = np.zeros(len(table.labels), np.bool_)
+    found[table.label[leading]] = True
+    return found
 
 
-def _count_above(parent: Ints, flags: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Ints:
-    """How many of the ranges that enclose each range are flagged; the passes are as many as the depth has bits."""
+def _count_above(parent: Ints, flags: Flags) -> Ints:
+    """How many of the ranges that enclose each range are flagged; takes log2(depth) passes."""
     known = parent != NO_PARENT
     total = np.where(known, flags[parent], 0).astype(np.int64)
     jump = parent.copy()
@@ -111,7 +115,7 @@ def _count_above(parent: Ints, flags: np.ndarray[tuple[int], np.dtype[np.bool_]]
     return total
 
 
-def _sum_labels(table: RangeTable, outer: np.ndarray[tuple[int], np.dtype[np.bool_]], values: Ints) -> Ints:
+def _sum_labels(table: RangeTable, outer: Flags, values: Ints) -> Ints:
     """Exact sums of a value of each outermost range, by label."""
     sums = np.zeros(len(table.labels), np.int64)
     np.add.at(sums, table.label[outer], values[outer])

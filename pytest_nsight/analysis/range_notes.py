@@ -57,7 +57,7 @@ def _name_some(table: RangeTable, positions: Ints) -> str:
 def _find_late(trace: Trace, table: RangeTable) -> Ints:
     """Positions of the ranges that begin before an earlier one of their process and parent has ended.
 
-    Of two of them that are pushed neither counts: of one thread they nest, and of two they share no launches.
+    Two of them that are pushed are no overlap: in one thread they nest, and two threads launch each their own.
     """
     ranges = trace.ranges.take(table.rows)
     order = np.lexsort((ranges.start_ns, table.parent, ranges.process))

@@ -6,12 +6,11 @@ Ranges with the same path of labels are one node.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from pytest_nsight.analysis.display_names import DomainName, label_names
-from pytest_nsight.analysis.intervals import Axis, TimeSet
 from pytest_nsight.model.sorted_keys import rank_values
 from pytest_nsight.model.trace import ANY_THREAD, Flags, Ints, Trace
 from pytest_nsight.trace.attribution import Membership, attribute
@@ -162,31 +161,6 @@ class RangeTable:
         numbers: dict[str, int] = {}
         number_of = [numbers.setdefault(label_of[name], len(numbers)) for name in names]
         return cls(rows, costs, parent, np.asarray(number_of, np.int64)[codes], tuple(numbers))
-
-    def share_of_waits(self, trace: Trace, positions: Ints) -> float:
-        """Share of the time of some ranges during which any thread of theirs waits for the device or for a copy.
-
-        Args:
-            trace: the trace.
-            positions: shape (chosen,), positions in ``rows``.
-        """
-        rows, calls, waiting = self.rows[positions], trace.calls, self.costs.waiting
-        start_ns = trace.ranges.start_ns[rows]
-        length_ns = np.maximum(trace.ranges.end_ns[rows] - start_ns, 0)
-        total_ns = int(length_ns.sum())
-        if not total_ns:
-            return 0.0
-        chosen = replace(waiting, low=waiting.low[positions], high=waiting.high[positions])
-        within, event = chosen.pairs(0, len(positions))
-        call = self.costs.calling[event]
-        # Waits of several threads in one range count once.
-        begin = (np.cumsum(length_ns) - length_ns)[within]
-        first, last = (
-            begin + np.clip(one[call] - start_ns[within], 0, length_ns[within])
-            for one in (calls.start_ns, calls.end_ns)
-        )
-        line = np.zeros(len(call), np.int64)
-        return TimeSet.union(Axis.over(0, total_ns, 1), line, first, last).total_ns / total_ns
 
 
 def build_tree(trace: Trace, details: LaunchDetails, table: RangeTable) -> tuple[RangeNode, ...]:

@@ -5,14 +5,14 @@ from __future__ import annotations
 import hashlib
 import math
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
 
 from pytest_nsight.analysis.display_names import label_names
 from pytest_nsight.analysis.host_waits import flag_waits
-from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_leading
+from pytest_nsight.analysis.range_mix import FEWEST_REPETITIONS, find_leading_labels, find_outermost
 from pytest_nsight.analysis.range_tree import RangeTable, list_names
 from pytest_nsight.compare.changes import Change, Group, Quantity
 from pytest_nsight.judge.contrast import upper_quantile
@@ -197,10 +197,10 @@ def welch_interval(before: Ints, after: Ints) -> tuple[float, float]:
 def _collect_labels(*traces: Trace) -> list[dict[str, _Repetitions]]:
     """The leading ranges of each trace by label; the longest in total first.
 
-    The names of all traces make the labels, and the trace that repeats a label most says whether it is repeated:
-    else one step, or one domain less, would be another range.
+    What the traces show together decides on labels, on which of them are repeated, and on which of them lead. Else
+    one more domain in one of them, or one level of ranges more, would make a range come and go.
     """
-    labels = label_names(name for trace in traces for name in list_names(trace, _all_rows(trace))[0])
+    labels = label_names(*(list_names(trace, _all_rows(trace))[0] for trace in traces))
     tables = []
     for trace in traces:
         details = LaunchDetails.of(trace)
@@ -209,24 +209,36 @@ def _collect_labels(*traces: Trace) -> list[dict[str, _Repetitions]]:
     for table in tables:
         for label, number in zip(table.labels, np.bincount(table.label).tolist(), strict=True):
             counts[label] = max(counts[label], number)
-    return [_collect_repetitions(trace, table, counts) for trace, table in zip(traces, tables, strict=True)]
+    leading = {
+        table.labels[number]
+        for table in tables
+        for number in np.flatnonzero(find_leading_labels(table, _in_order(counts, table))).tolist()
+    }
+    return [_collect_repetitions(trace, table, leading) for trace, table in zip(traces, tables, strict=True)]
 
 
 def _all_rows(trace: Trace) -> Ints:
     return np.arange(len(trace.ranges))
 
 
-def _collect_repetitions(trace: Trace, table: RangeTable, counts: Mapping[str, int]) -> dict[str, _Repetitions]:
+def _in_order(counts: Mapping[str, int], table: RangeTable) -> Ints:
+    return np.array([counts[label] for label in table.labels], np.int64)
+
+
+def _collect_repetitions(trace: Trace, table: RangeTable, leading: Collection[str]) -> dict[str, _Repetitions]:
     costs = table.costs
-    leading = np.flatnonzero(find_leading(table, np.array([counts[label] for label in table.labels], np.int64)))
-    leading = leading[np.argsort(trace.ranges.start_ns[table.rows[leading]], kind="stable")]
+    # One inside another of its label does not count again.
+    outermost = np.flatnonzero(find_outermost(table))
+    outermost = outermost[np.argsort(trace.ranges.start_ns[table.rows[outermost]], kind="stable")]
     device_ns, launches = costs.kernel_ns + costs.copy_ns, costs.launches + costs.copies
     # Sums of hashes of names do not depend on the order, which differs between streams. They may wrap around.
     hashes = np.array([_hash(f"{shape.kind} {shape.name}") for shape in trace.shapes] or [0], np.int64)
     work = costs.members.sum_of(hashes[trace.launches.shape[costs.placed]])
     found: dict[str, _Repetitions] = {}
     for number, label in enumerate(table.labels):
-        rows = leading[table.label[leading] == number]
+        if label not in leading:
+            continue
+        rows = outermost[table.label[outermost] == number]
         if device_ns[rows].any():
             found[label] = _Repetitions(device_ns[rows], work[rows], launches[rows], costs.launches[rows])
     return dict(sorted(found.items(), key=lambda item: -int(item[1].device_ns.sum())))

@@ -54,7 +54,8 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         arguments.append("--no-testmon")
     if hasattr(config.option, "parallel_threads"):
         # A test is measured once, in one thread.
-        arguments += ["--parallel-threads=1", "--iterations=1"]
+        arguments.append("--parallel-threads=1")
+        arguments += ["--iterations=1"] if hasattr(config.option, "iterations") else []
     if has("terminal"):
         arguments.append("--color=no")
     if hasattr(config.option, "randomly_seed"):

@@ -51,7 +51,7 @@ class Settings:
 
     Attributes:
         root: pytest's root folder; node ids and relative paths start there.
-        root_from_start: the same as the folder that pytest was started in names it, "" where it is that folder.
+        root_from_start: path to `root` from the folder where pytest was started, "" if they are the same.
         collector: "auto", or the name of a collector.
         baselines: folder of the baselines.
         baselines_option: the same as a command in the root folder names it, "" where no option gives it.

@@ -55,7 +55,7 @@ def show_result(
         result: verdicts and notes.
         header: the lines that the head of pytest's output already has.
         root: pytest's root folder.
-        root_from_start: the same as the folder that pytest was started in names it, "" where it is that folder.
+        root_from_start: path to `root` from the folder where pytest was started, "" if they are the same.
     """
     # Without failures to show, the cursor still stands behind the last line of progress.
     reporter.ensure_newline()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -24,6 +24,8 @@ MODE_GAP = 0.015
 MODE_GAP_NS = 100.0
 MODE_SHARE = 0.10
 _MODE_SEPARATION = 5.0
+_LEVEL_SEPARATION = 4.0
+_FEWEST_SWITCHES = 3
 _MODE_CLOCKS = 0.01
 _DRIFT_NORMAL = 2.5758293035489004
 _THIRD_SIGMAS = 4.0
@@ -40,15 +42,12 @@ class Modes:
         gap: of log time between their means.
         share: of the rounds in the slower one.
         switches: how often a round is in another mode than the one before.
-        alternates: whether it is at least half as often as if rounds were independent. A warm-up has two levels and
-            changes once.
         is_clock: whether the SM clock differs between them, too; None where it was not read with each round.
     """
 
     gap: float
     share: float
     switches: int
-    alternates: bool
     is_clock: bool | None = None
 
     @property
@@ -141,6 +140,71 @@ def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
         logs: log durations in the order of the rounds.
         clocks_mhz: SM clock read with each round, empty where it was not.
     """
+    parts = _part(logs)
+    if parts is None or not parts.are_apart(_MODE_SEPARATION):
+        return None
+    return Modes(parts.gap, parts.share, parts.switches, _differ_in_clock(parts.is_slow, clocks_mhz))
+
+
+def is_drift_of_share(logs: Floats, drift: float) -> bool:
+    """Whether a drift comes from rounds that alternate between two levels, and the share of the slower one changes.
+
+    Such a run shows the noise as any other run of its kernel does. Without it the runs that stay on one level would
+    be left, and the noise would seem smaller than it is.
+
+    The levels are those of `find_modes`, but for 4 standard deviations: a line with any noise on it has at most
+    12^0.5. Rounds alternate if they change their level at least a third as often as independent rounds would; a
+    warm-up changes it once. And without the levels, less than half of the drift is left.
+
+    Args:
+        logs: log durations in the order of the rounds.
+        drift: of these, see `find_drift`.
+    """
+    parts = _part(logs)
+    if parts is None or not parts.are_apart(_LEVEL_SEPARATION) or abs(drift) > parts.gap:
+        return False
+    independent = 2 * parts.share * (1 - parts.share) * logs.size
+    if parts.switches < max(_FEWEST_SWITCHES, independent / 3):
+        return False
+    means = np.where(parts.is_slow, logs[parts.is_slow].mean(), logs[~parts.is_slow].mean())
+    return abs(find_drift(logs - means, largest=0.0)) < abs(drift) / 2
+
+
+@dataclass(frozen=True, slots=True)
+class _Parts:
+    """The rounds of a run in two parts, with the least squares within them.
+
+    Attributes:
+        gap: of log time between their means.
+        within: standard deviation of log time within them.
+        typical_ns: of all rounds.
+        is_slow: shape (rounds,), which are in the slower part.
+    """
+
+    gap: float
+    within: float
+    typical_ns: float
+    is_slow: npt.NDArray[np.bool_]
+
+    @property
+    def share(self) -> float:
+        """Share of the rounds in the slower part."""
+        return float(np.count_nonzero(self.is_slow)) / self.is_slow.size
+
+    @property
+    def switches(self) -> int:
+        """How often a round is in another part than the one before."""
+        return int(np.count_nonzero(np.diff(self.is_slow)))
+
+    def are_apart(self, separation: float) -> bool:
+        """Whether they are two levels, this many deviations apart at least, and neither holds few rounds."""
+        gap_ns = self.typical_ns * math.expm1(min(self.gap, 700.0))
+        is_wide = self.gap > max(MODE_GAP, separation * self.within) and gap_ns > MODE_GAP_NS
+        return is_wide and MODE_SHARE <= self.share <= 1 - MODE_SHARE
+
+
+def _part(logs: Floats) -> _Parts | None:
+    """The parts, None for few rounds, and for rounds that lie too close together for two levels."""
     count = logs.size
     if count < FEWEST_ROUNDS or float(np.ptp(logs)) <= MODE_GAP:
         return None
@@ -151,30 +215,9 @@ def find_modes(logs: Floats, clocks_mhz: tuple[int, ...] = ()) -> Modes | None:
     between = lower**2 * (count / (sizes * (count - sizes)))
     best = int(between.argmax())
     cut = best + 1
-    share = 1 - cut / count
     gap = -float(lower[best]) * count / (cut * (count - cut))
     within = math.sqrt(max(0.0, float(ordered @ ordered) - float(between[best])) / (count - 2))
-    gap_ns = math.exp(middle) * math.expm1(gap) if middle + gap < 700 else math.inf
-    is_wide = gap > max(MODE_GAP, _MODE_SEPARATION * within) and gap_ns > MODE_GAP_NS
-    if not is_wide or not MODE_SHARE <= share <= 1 - MODE_SHARE:
-        return None
-    is_slow = logs - middle >= ordered[cut]
-    switches = int(np.count_nonzero(np.diff(is_slow)))
-    alternates = switches >= share * (1 - share) * count
-    return Modes(gap, share, switches, alternates, _differ_in_clock(is_slow, clocks_mhz))
-
-
-def widest_alternation(runs: Iterable[Modes | None]) -> float:
-    """The widest gap, of log time, between two modes that the rounds of some run alternate between; 0.0 if none do.
-
-    A drift by no more than this is one of the share of the slower mode. Such a run shows the noise as any other
-    does: to set it aside would leave the runs that stay in one mode, and the noise would seem smaller than it is.
-
-    Args:
-        runs: modes of each run of one subject, None for one mode. Modes of the clock do not count.
-    """
-    found = [modes for modes in runs if modes is not None and modes.alternates and not modes.is_clock]
-    return max((modes.gap for modes in found), default=0.0)
+    return _Parts(gap, within, math.exp(min(middle, 700.0)), logs - middle >= ordered[cut])
 
 
 def _differ_in_clock(is_slow: npt.NDArray[np.bool_], clocks_mhz: tuple[int, ...]) -> bool | None:

@@ -23,7 +23,7 @@ from pytest_nsight.judge.drift_and_modes import (
     Modes,
     find_drift,
     find_modes,
-    widest_alternation,
+    is_drift_of_share,
 )
 from pytest_nsight.judge.environment_checks import leave_out_disturbed
 from pytest_nsight.model.values import LOW_SHARE, RunSummary
@@ -50,7 +50,7 @@ class Location:
         within_error: standard error of `log_ns` as far as the rounds alone show it; 0.0 below 4 rounds.
         durations_ns: the rounds.
         board_group: the group of boards that time alike, "" when unknown.
-        drift: log change from the first to the last round; 0.0 if the run does not drift, or drifts between modes.
+        drift: log change from the first to the last round; 0.0 for none, and for one of the share of slow rounds.
         modes: the two modes of its rounds, None if they have one.
         cases: number of cases that its process measured, 0 when unknown.
     """
@@ -228,6 +228,8 @@ def _locate_rounds(
     statistic = midmean if on_gpu else low_percentile
     error = max(within_run_error(logs, statistic), modes.error if modes else 0.0)
     drift = find_drift(logs, LARGEST_DRIFT if on_gpu else LARGEST_CPU_DRIFT)
+    if drift and is_drift_of_share(logs, drift):
+        drift = 0.0
     durations.setflags(write=False)
     return _LocatedRounds(float(statistic(logs)), error, durations, drift, modes)
 
@@ -235,12 +237,10 @@ def _locate_rounds(
 def locate_all(
     runs: Iterable[RunSummary], metric: str, board_groups: Mapping[str, str] = MappingProxyType({})
 ) -> LocatedRuns:
-    """The locations of those runs of one subject that have one, and the others; between modes nothing drifts."""
+    """The locations of those runs that have one, and the others."""
     found = [locate(run, metric, board_groups) for run in runs]
-    located = [item for item in found if isinstance(item, Location)]
-    gap = widest_alternation(item.modes for item in located)
     return LocatedRuns(
-        tuple(replace(item, drift=0.0) if 0 < abs(item.drift) <= gap else item for item in located),
+        tuple(item for item in found if isinstance(item, Location)),
         tuple(item for item in found if isinstance(item, Unlocated)),
     )
 
@@ -248,7 +248,8 @@ def locate_all(
 def typical_ns(runs: Sequence[RunSummary], metric: str) -> float:
     """The single time in ns that reports show for several runs: the geometric mean of their locations.
 
-    As in a comparison, runs that were disturbed, that drift, or whose clock changed count only where all do.
+    As in a comparison, runs that other programs disturbed, that drift, or whose clock changed count only where all
+    do.
 
     Args:
         runs: at least one, each with rounds of this metric.

@@ -57,8 +57,8 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: st
     Args:
         verdicts: of the cases that the steps are for; only regressions and structure changes count.
         result: the session, with the runs that the cases were compared with.
-        root: pytest's root folder, where ids of tests start, as the shell that shows the commands names it; "" if
-            it is there, or is not known.
+        root: path to pytest's root folder, where ids of tests start, from the folder in which the commands will be
+            typed; "" if they are the same, or if that is not known.
     """
     cases = list(dict.fromkeys(verdict.subject.case for verdict in verdicts if verdict.kind in _ACCEPTABLE))
     if not cases:

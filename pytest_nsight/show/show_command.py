@@ -91,11 +91,16 @@ def write_shown(options: argparse.Namespace) -> str:
 
 
 def _refuse_recording(report: Path, output: Path) -> None:
-    """Refuses to write over the recording, or over a file of the run's folder that holds it."""
+    """Refuses to write over the recording, or over any file of the run's folder that holds it."""
+    from pytest_nsight.protocol.manifest import FILE_NAME  # noqa: PLC0415
+
     if not output.exists():
         return
-    if output.samefile(report) or report.resolve() in output.resolve().parents:
-        raise UsageError(f"{output} belongs to the recording, which would be lost; choose another place")
+    if output.samefile(report):
+        raise UsageError(f"{output} is the recording, which would be lost; choose another place")
+    home = (report if report.is_dir() else report.parent).resolve()
+    if home in output.resolve().parents and (home / FILE_NAME).exists():
+        raise UsageError(f"{output} is a file of the recorded run, which would be lost; choose another place")
 
 
 def _compare_clocks(folder: Path, trace: Trace) -> tuple[RoundClocks, ...]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Generator, Mapping
@@ -11,6 +12,7 @@ from collections.abc import Generator, Mapping
 from os import getpid
 from pathlib import Path
 
+import psutil
 import pytest
 
 from pytest_nsight.protocol.ranks import Barrier
@@ -21,6 +23,9 @@ _SELECTIONS = ("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip", "st
 
 # Options of report writers whose files belong to the user's pytest: the worker must not write them too.
 _REPORT_FILES = ("xmlpath", "htmlpath", "report_log", "json_report_file", "allure_report_dir", "csv_path")
+
+_OWN_FOLDER = "nsight-"
+"""How names of temporary folders begin; the number of the process follows."""
 
 _FORKING = ("pytest_forked", "forked")
 """Names under which plugins that fork for each test are registered."""
@@ -40,12 +45,23 @@ class OptionsPlugin:
                 setattr(config.option, name, False)
         config.option.usepdb = config.option.trace = False
         if config.option.basetemp:
-            # pytest empties the folder, in which other workers may have files at the same time.
-            shared = Path(config.option.basetemp).absolute()
-            shared.mkdir(mode=0o700, parents=True, exist_ok=True)
-            config.option.basetemp = shared / f"nsight-{getpid()}"
+            config.option.basetemp = _find_own_folder(Path(config.option.basetemp).absolute())
         # Not None: that would leave the ini setting in force, which names the user's file.
         config.option.log_file = os.devnull
+
+
+def _find_own_folder(shared: Path) -> Path:
+    """A folder for temporary files of this process alone, in the one that the user names.
+
+    pytest empties the folder that it is given, where other workers may have files at the same time. This removes only
+    what ended workers have left there.
+    """
+    shared.mkdir(mode=0o700, parents=True, exist_ok=True)
+    for folder in shared.glob(f"{_OWN_FOLDER}*"):
+        pid = folder.name.removeprefix(_OWN_FOLDER)
+        if pid.isdecimal() and not psutil.pid_exists(int(pid)):
+            shutil.rmtree(folder, ignore_errors=True)
+    return shared / f"{_OWN_FOLDER}{getpid()}"
 
 
 class RankPlugin:

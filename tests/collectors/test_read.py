@@ -291,8 +291,41 @@ def test_a_range_that_is_never_popped_in_a_loop_ends_where_the_next_one_begins(t
     assert [found["app", "step", at] for at in (100, 200, 300)] == [[200, False], [300, False], [360, True]]
     assert [found["other", "step", at] for at in (150, 250, 350)] == [[at + 10, False] for at in (150, 250, 350)]
     assert found["app", "main", 0] == found["app", "step", 250] == [360, True]
-    assert trace.notes[0].startswith("3 ranges never ended, though others of the same name followed (step)")
+    assert trace.notes[0].startswith("3 ranges never ended, nor did any other of the same name (step): ")
     assert trace.notes[1].startswith("2 ranges never ended: the program was killed")
+
+
+def ends_of(trace, name):
+    number = trace.strings.index(name)
+    return trace.ranges.end_ns[trace.ranges.name == number].tolist()
+
+
+def test_two_names_that_a_loop_never_pops_stay_one_inside_the_other(tmp_path):
+    builder = TraceBuilder()
+    for at in (100, 200, 300, 400):
+        builder.range("forward", at, None, domain="app").range("backward", at + 50, None, domain="app")
+        builder.launch("k", at + 60, at + 70, api_at=at + 55)
+
+    trace = read(builder.write(tmp_path / "t.sqlite"))
+
+    assert ends_of(trace, "forward") == ends_of(trace, "backward") == [200, 300, 400, 470]
+
+
+def test_requests_in_flight_and_recursion_are_no_missing_pops(tmp_path):
+    builder = TraceBuilder()
+    for at in range(0, 2000, 100):
+        builder.range("request", at, at + 350 if at < 1700 else None, domain="app", is_pushed=False)
+    for depth in range(3):
+        builder.range("visit", 10 + depth, 20 - depth, domain="app").range(
+            "visit", 1000 + depth, None, domain="app"
+        )
+    builder.launch("k", 1990, 2000, api_at=1980)
+
+    trace = read(builder.write(tmp_path / "t.sqlite"))
+
+    assert ends_of(trace, "request")[-3:] == [2000, 2000, 2000]
+    assert sorted(ends_of(trace, "visit"))[-3:] == [2000, 2000, 2000]
+    assert trace.notes[0].startswith("6 ranges never ended: the program was killed")
 
 
 def test_launches_that_end_before_they_start_have_no_length_and_are_told(tmp_path):

@@ -8,9 +8,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from pytest_nsight.collectors.open_recording import load_trace
 from pytest_nsight.compare.changes import Changes, Group
 from pytest_nsight.compare.compare_command import compare
-from pytest_nsight.compare.range_changes import pair_interval, welch_interval
+from pytest_nsight.compare.range_changes import compare_ranges, pair_interval, welch_interval
 from tests.trace.trace_builder import TraceBuilder
 
 LAYERS_NS = (500, 900, 20_000, 3000, 70_000, 1500, 8000, 40_000, 600, 5000)
@@ -344,3 +345,54 @@ def test_a_second_domain_in_one_trace_renames_no_range_of_the_first(tmp_path: Pa
 
     assert compare(before, more).regressions == ()
     assert [text.partition(": +")[0] for text in compare(before, slower).regressions] == ["app:step#*"]
+
+
+def test_a_number_that_counts_in_neither_trace_is_a_size(tmp_path: Path) -> None:
+    """The batches of one trace are larger; the one that both have is unchanged."""
+
+    def record(name: str, sizes: Sequence[int]) -> Path:
+        trace = TraceBuilder()
+        for number in range(12):
+            at, size = 10_000 * number, sizes[number % 2]
+            trace.range(f"batch {size}", at, at + 8000, domain="app")
+            trace.launch("gemm_kernel", at + 100, at + 100 + 1000 * size, api_at=at + 10)
+        return trace.write(tmp_path / name)
+
+    changes = compare(record("a.sqlite", (1, 2)), record("b.sqlite", (2, 3)))
+
+    assert {row.name for row in changes.rows if row.group is Group.RANGE} == {"batch 1", "batch 2", "batch 3"}
+    assert interval_of(changes, "batch 2") == pytest.approx((1, 1))
+
+
+def test_a_level_of_ranges_more_in_one_trace_takes_none_away(tmp_path: Path) -> None:
+    def record(name: str, *, has_blocks: bool, kernel_ns: int) -> Path:
+        trace = TraceBuilder().range("main", 0, 1_000_000, domain="app")
+        for number in range(10):
+            at = 1000 + 50_000 * number
+            trace.range("step", at, at + 40_000, domain="app")
+            for place in (at + 100, at + 20_000):
+                if has_blocks:
+                    trace.range("block", place - 50, place + 15_050, domain="app")
+                trace.range("linear", place, place + 15_000, domain="app")
+                trace.launch("gemm_kernel", place + 20, place + 20 + kernel_ns, api_at=place + 10)
+        return trace.write(tmp_path / name)
+
+    before = record("a.sqlite", has_blocks=False, kernel_ns=2000)
+    after = record("b.sqlite", has_blocks=True, kernel_ns=4000)
+
+    assert interval_of(compare(before, after), "linear") == pytest.approx((2, 2))
+    assert any(text.startswith("linear: +100 %") for text in compare(before, after).regressions)
+
+
+def test_a_range_inside_another_of_its_label_does_not_count_again(tmp_path: Path) -> None:
+    trace = TraceBuilder()
+    for number in range(6):
+        at = 10_000 * number
+        for depth in range(4):
+            trace.range("visit", at + depth, at + 8000 - depth, domain="app")
+        trace.launch("gemm_kernel", at + 100, at + 1100, api_at=at + 10)
+    path = trace.write(tmp_path / "a.sqlite")
+
+    (visit,) = compare_ranges(load_trace(path), load_trace(path))
+
+    assert (visit.count, visit.launches, visit.row.before) == ((6, 6), (6, 6), 1000)

@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from pytest_nsight.judge.drift_and_modes import find_drift, find_modes, is_repeated, widest_alternation
+from pytest_nsight.judge.drift_and_modes import find_drift, find_modes, is_drift_of_share, is_repeated
 from pytest_nsight.judge.judge import SubjectRuns
-from pytest_nsight.judge.location import locate, locate_all
+from pytest_nsight.judge.location import locate
 from pytest_nsight.model.values import Clocks, RunSummary
 from pytest_nsight.model.verdicts import VerdictKind
 from tests.judge.runs import judge, make_evidence, suspects
@@ -186,30 +186,62 @@ def test_modes_of_the_kernel_keep_its_location_widen_its_variance_and_are_told()
     assert "rounds fall into two modes" in after.sentence
 
 
-def test_rounds_that_alternate_are_told_from_a_warm_up_and_from_a_clock() -> None:
-    alternating = find_modes(np.log(two_modes(gap=0.04)))
-    warm_up = find_modes(logs_of(0.0) + 0.06 * (np.arange(ROUNDS) < 12))
-    of_a_clock = find_modes(
-        np.log(two_modes(gap=0.05)), tuple(1980 - 225 * ((index // 2) % 2) for index in range(ROUNDS))
+def change_share(first: float, last: float, seed: int, rounds: int = 100) -> np.ndarray:
+    """Logs of rounds on two levels, 5 % apart; the share of the slower one goes from `first` to `last`."""
+    rng = np.random.default_rng(seed)
+    is_slow = rng.random(rounds) < np.linspace(first, last, rounds)
+    return math.log(26_000) + rng.normal(0, 0.007, rounds) + 0.05 * is_slow
+
+
+def lines(noise: float, seed: int) -> np.ndarray:
+    """Logs of 100 rounds that drift by 3 % along a line."""
+    return math.log(26_000) + np.random.default_rng(seed).normal(0, noise, 100) + np.linspace(0, 0.03, 100)
+
+
+def test_a_drift_of_the_share_of_slow_rounds_is_told_from_lines_warm_ups_and_outliers() -> None:
+    alternating = [logs for seed in range(200) if find_drift(logs := change_share(0.2, 0.8, seed))]
+    warm_up = logs_of(0.0) + 0.06 * (np.arange(ROUNDS) < 12)
+    spiked = lines(0.002, 0) + 0.15 * (np.random.default_rng(1).random(100) < 0.12)
+
+    found = [is_drift_of_share(logs, find_drift(logs)) for logs in alternating]
+
+    assert len(found) > 100
+    assert sum(found) > 0.9 * len(found)
+    for noise in (0.001, 0.003, 0.008):
+        drifting_lines = [logs for seed in range(50) if find_drift(logs := lines(noise, seed))]
+        assert len(drifting_lines) > 40
+        assert not any(is_drift_of_share(logs, find_drift(logs)) for logs in drifting_lines)
+    for logs in (warm_up, spiked):
+        assert find_drift(logs) != 0.0
+        assert not is_drift_of_share(logs, find_drift(logs))
+
+
+def test_a_run_whose_share_of_slow_rounds_drifts_has_a_level() -> None:
+    (run,) = make_evidence(new=1).new
+    logs = next(logs for seed in range(50) if find_drift(logs := change_share(0.1, 0.9, seed)))
+    rounds = tuple(np.rint(np.exp(logs)).astype(int).tolist())
+
+    assert locate(replace(run, rounds={"kernel": rounds}), "kernel").has_one_level
+
+
+def spike(run: RunSummary) -> RunSummary:
+    """The run with every eighth round 15 % slower."""
+    return replace(
+        run,
+        rounds={"kernel": tuple(ns + ns * 15 // 100 * (n % 8 == 3) for n, ns in enumerate(run.rounds["kernel"]))},
     )
 
-    assert widest_alternation([None, alternating]) == alternating.gap == pytest.approx(0.04, abs=0.002)
-    assert warm_up.gap == pytest.approx(0.06, abs=0.002)
-    assert widest_alternation([warm_up, alternating, of_a_clock]) == alternating.gap
-    assert widest_alternation([warm_up, of_a_clock, None]) == widest_alternation([]) == 0.0
 
+def test_outliers_in_one_run_make_no_warm_up_of_another_count() -> None:
+    unchanged, slower = make_evidence(), make_evidence(ratio=1.05)
+    warming = drifting(unchanged.new, -0.08)
+    stored = (spike(slower.baseline[0]), *slower.baseline[1:3], *drifting(slower.baseline[3:], -0.12))
 
-@pytest.mark.parametrize(("trend", "is_drift"), [(0.03, False), (-0.03, False), (0.05, True), (-0.10, True)])
-def test_beside_a_run_that_alternates_a_drift_must_be_wider_than_its_modes(trend: float, is_drift: bool) -> None:
-    (run,) = make_evidence(new=1).new
-    (alone,) = drifting((run,), trend)
-    alternating = replace(run, rounds={"kernel": two_modes(gap=0.04)})
+    (blamed,) = judge([replace(unchanged, new=(spike(warming[0]), *warming[1:]))])
+    (found,) = judge([replace(slower, baseline=stored)])
 
-    _, found = locate_all([alternating, alone], "kernel").locations
-
-    assert not locate(alone, "kernel").has_one_level
-    assert found.has_one_level is not is_drift
-    assert found.log_ns == locate(alone, "kernel").log_ns
+    assert blamed.kind is VerdictKind.ENVIRONMENT, blamed.sentence
+    assert found.kind is VerdictKind.REGRESSION, found.sentence
 
 
 def test_a_drift_on_a_cpu_must_be_larger() -> None:

@@ -133,9 +133,11 @@ def test_each_worker_has_its_own_folder_in_the_base_of_temporary_files(
     )
 
     result.assert_outcomes(passed=1)
-    paths = (pytester.path / "paths").read_text().split()
-    assert len({Path(path).parent for path in paths}) == len(paths) == 2
-    assert {Path(path).parents[1] for path in paths} == {wanted}
+    paths = [Path(path) for path in (pytester.path / "paths").read_text().split()]
+    assert len({path.parent for path in paths}) == len(paths) == 2
+    assert {path.parents[1] for path in paths} == {wanted}
+    # What a worker left goes when the next one begins.
+    assert len(list(wanted.iterdir())) < 3
 
 
 TESTMON = """
@@ -144,14 +146,15 @@ def pytest_addoption(parser):
     parser.addoption("--testmon-nocollect", action="store_true", dest="testmon_nocollect")
     parser.addoption("--no-testmon", action="store_true", dest="no-testmon")
     parser.addoption("--codspeed", action="store_true")
+    parser.addoption("--parallel-threads", dest="parallel_threads", default="8")
 
 def pytest_configure(config):
-    print(config.getoption("no-testmon"), file=open("given", "a"))
+    print(config.getoption("no-testmon"), config.getoption("parallel_threads"), file=open("given", "a"))
 """
 
 
 @pytest.mark.long
-def test_testmon_neither_selects_in_workers_nor_records_what_it_cannot_see(
+def test_workers_are_without_testmon_and_threads_and_testmon_records_nothing_that_it_cannot_see(
     pytester: pytest.Pytester, gate: Gate
 ) -> None:
     pytester.makeconftest(TESTMON)
@@ -162,7 +165,7 @@ def test_testmon_neither_selects_in_workers_nor_records_what_it_cannot_see(
     assert refused.ret == pytest.ExitCode.USAGE_ERROR
     refused.stderr.fnmatch_lines(["*add --testmon-nocollect, or choose tests with --nsight-affected*"])
     allowed.assert_outcomes(passed=1)
-    assert "True" in (pytester.path / "given").read_text().split()
+    assert {"False 8", "True 1"} == set((pytester.path / "given").read_text().splitlines())
 
 
 def test_codspeed_is_refused_as_it_measures_the_tests_itself(pytester: pytest.Pytester, gate: Gate) -> None:

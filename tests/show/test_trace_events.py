@@ -142,7 +142,7 @@ def test_the_recording_itself_is_not_overwritten(tmp_path: Path, capsys: pytest.
 
     assert main(["show", str(recording), "--perfetto", str(recording)]) == 2
 
-    assert "belongs to the recording, which would be lost; choose another place" in capsys.readouterr().err
+    assert "is the recording, which would be lost; choose another place" in capsys.readouterr().err
     assert recording.read_bytes() == RECORDING.read_bytes()
 
 
@@ -152,8 +152,9 @@ def test_no_file_of_a_run_is_overwritten(tmp_path: Path, capsys: pytest.CaptureF
     files = {path: path.read_bytes() for path in folder.iterdir()}
 
     for path in files:
-        assert main(["show", str(folder), "--perfetto", str(path)]) == 2
-        assert f"{path} belongs to the recording" in capsys.readouterr().err
+        for recording in (folder, folder / "trace.sqlite.xz"):
+            assert main(["show", str(recording), "--perfetto", str(path)]) == 2
+            assert "which would be lost; choose another place" in capsys.readouterr().err
     assert main(["show", str(folder), "--perfetto", str(folder / "timeline.json")]) == 0
     assert {path: path.read_bytes() for path in files} == files
 
