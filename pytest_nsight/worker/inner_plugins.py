@@ -53,8 +53,8 @@ class OptionsPlugin:
 def _find_own_folder(shared: Path) -> Path:
     """A folder for temporary files of this process alone, in the one that the user names.
 
-    pytest empties the folder that it is given, where other workers may have files at the same time. This removes only
-    what ended workers have left there.
+    pytest empties the folder that it is given, where other workers may have files at the same time. This one only
+    removes what ended workers have left there.
     """
     shared.mkdir(mode=0o700, parents=True, exist_ok=True)
     for folder in shared.glob(f"{_OWN_FOLDER}*"):

@@ -20,10 +20,10 @@ def close_ranges(
 ) -> tuple[Ranges, list[str]]:
     """The ranges with an end each, and notes on those that had none.
 
-    A program whose loop pushes ranges and never pops them leaves some open in each iteration. A name of which a
-    thread has at least three ranges without an end, and none with one, is such a range: it ends where the next one
-    of its name begins, and so does what the loop has pushed in between. All other ranges without an end last until
-    the end of the trace.
+    A program whose loop pushes ranges and never pops them leaves some open in each iteration. Ranges of one name
+    are taken for that if their thread has at least three of them and none has an end. Each ends where the next one
+    begins, and with it what the loop has pushed in between. All other ranges without an end last until the end of
+    the trace.
 
     Args:
         ranges: as read.
@@ -55,7 +55,7 @@ def close_ranges(
 
 
 def _find_never_popped(ranges: Ranges) -> Flags:
-    """Which ranges have a name of which their thread has at least three without an end, and none with one."""
+    """Which ranges have a name that their thread has at least three times, always without an end."""
     place, _ = rank_groups(ranges.process, ranges.thread)
     name, _ = rank_groups(ranges.domain.astype(np.int64), ranges.name.astype(np.int64))
     group, groups = rank_groups(place, name)
