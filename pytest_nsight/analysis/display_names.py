@@ -78,15 +78,23 @@ def _fold_number(names: Iterable[str], position: int) -> dict[str, str]:
     families: defaultdict[str, dict[int, str]] = defaultdict(dict)
     folded = {name: name for name in names}
     for name in folded:
-        numbers = list(_NUMBER.finditer(name))
-        if len(numbers) > position:
-            match = numbers[-1 - position]
-            families[f"{name[: match.start()]}*{name[match.end() :]}"][int(match[0])] = name
+        if match := _find_number(name, position):
+            families[_replace(name, match)][int(match[0])] = name
     for family, members in families.items():
         is_row = len(members) >= _FEWEST and max(members) - min(members) == len(members) - 1
         if is_row or len(members) > _MANY:
             folded.update(dict.fromkeys(members.values(), family))
     return folded
+
+
+def _find_number(name: str, position: int) -> re.Match[str] | None:
+    """The number of a name at a position, counted from the last one."""
+    numbers = list(_NUMBER.finditer(name))
+    return numbers[-1 - position] if len(numbers) > position else None
+
+
+def _replace(name: str, match: re.Match[str]) -> str:
+    return f"{name[: match.start()]}*{name[match.end() :]}"
 
 
 def label_names(*traces: Iterable[DomainName]) -> dict[DomainName, str]:
@@ -117,11 +125,8 @@ def _find_family(name: str, families: Collection[str]) -> str:
     """The family of a name among those that names like it have in any trace; the name itself if there is none."""
     variants = [name]
     for position in range(_MOST_NUMBERS):
-        for variant in tuple(variants):
-            numbers = list(_NUMBER.finditer(variant))
-            if len(numbers) > position:
-                match = numbers[-1 - position]
-                variants.append(f"{variant[: match.start()]}*{variant[match.end() :]}")
+        found = [(variant, match) for variant in variants if (match := _find_number(variant, position))]
+        variants += [_replace(variant, match) for variant, match in found]
     return next((variant for variant in reversed(variants) if variant in families), name)
 
 

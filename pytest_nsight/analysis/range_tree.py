@@ -153,7 +153,7 @@ class RangeTable:
             details: of its launches.
             waits: shape (calls,), in which calls the host waits.
             rows: shape (ranges,), rows of ``trace.ranges``.
-            labels: of all names, where other traces' count, too.
+            labels: of each name; None makes them of these ranges alone.
         """
         costs, parent = cost_ranges(trace, details, waits, rows), find_parents(trace, rows)
         names, codes = list_names(trace, rows)
