@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
 from collections.abc import Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pytest_nsight.model.units import count, short_commit
 from pytest_nsight.model.values import RunSummary
@@ -70,10 +72,11 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: st
         return None
     newest = max(stored, key=lambda run: run.recorded)
     start, targets = "pytest --nsight", [shlex.quote(visible(target)) for target in _targets(cases)]
-    if result.script:
-        # A script runs as a whole.
-        start, targets = "pytest-nsight run", [f"-- {visible(result.script)}"]
     folder = result.baselines_option
+    if result.script:
+        # A script runs as a whole, and where it was started: its own arguments may be paths from there.
+        start, targets = "pytest-nsight run", [f"-- {visible(result.script)}"]
+        folder, root = os.path.normpath(Path(root, folder)) if folder else "", ""
     # The ini file sets it for every command; the command line sets it once.
     where = [f"--nsight-baselines {shlex.quote(visible(folder))}"] if folder else []
     # Of a tree with uncommitted changes the commit alone may lack what was measured.

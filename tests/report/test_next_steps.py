@@ -119,6 +119,31 @@ def test_the_folder_of_the_command_line_is_part_of_the_commands() -> None:
         assert words[words.index("--nsight-baselines") + 1] == folder
 
 
+def test_tests_run_in_the_root_folder_and_a_script_where_it_was_started() -> None:
+    tests = dataclasses.replace(session(verdict(), stored=STORED), baselines_option="base")
+    script = dataclasses.replace(tests, script="python bench.py --data here.txt")
+
+    steps, of_script = (plan_next_steps(one.verdicts, one, "../my root") for one in (tests, script))
+
+    assert steps is not None
+    assert of_script is not None
+    assert steps.accept.startswith("(cd '../my root' && pytest --nsight ")
+    assert steps.check.startswith("(cd '../my root' && pytest --nsight ")
+    assert all(command.endswith(")") for command in (steps.accept, steps.check))
+    assert as_shell_reads(of_script.accept) == [
+        *(
+            "pytest-nsight",
+            "run",
+            "--nsight-save",
+            "--nsight-reason",
+            "why",
+            "--nsight-baselines",
+            "../my root/base",
+        ),
+        *("--", "python", "bench.py", "--data", "here.txt"),
+    ]
+
+
 def test_two_trees_need_no_folder_of_baselines() -> None:
     result = dataclasses.replace(session(verdict(), stored=STORED), baselines_option="elsewhere")
 
