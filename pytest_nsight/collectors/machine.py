@@ -82,13 +82,18 @@ _THREAD_VARIABLES = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS
 _MEMORY_VARIABLES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**36), "MALLOC_TOP_PAD_": str(2**26)}
 """They make glibc keep the memory that a round frees (`man 3 mallopt`)."""
 
+_TUNABLES = "GLIBC_TUNABLES"
+_NO_THREAD_CACHE = "glibc.malloc.tcache_count=0"
+"""Lets the next round have that memory. An aligned block, as torch asks for, is cut from a larger one; glibc keeps the
+ends in the thread's cache, where nothing joins them to the block again, and the heap grows with each round."""
+
 
 def cpu_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
     """Environment variables of a process whose operators on the CPU are measured.
 
     Several threads wait for one another, so that whatever else runs on one CPU delays them all. And memory
-    that is given back to Linux costs a page fault for each 4 KiB when the next round asks for it: whether glibc
-    gives it back depends on what the process did before, and one operator then takes up to three times as long.
+    that is new from Linux costs a page fault for each 4 KiB: whether glibc gives it back, or takes new memory beside
+    what is free, depends on what the process did before, and one operator then takes up to three times as long.
 
     Args:
         threads: threads of an operator as the user wants it; None for what $OMP_NUM_THREADS says already, else 1.
@@ -97,8 +102,9 @@ def cpu_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, 
     found: dict[str, str] = {}
     if threads is not None or not environ.get("OMP_NUM_THREADS", "").isdigit():
         found |= dict.fromkeys(_THREAD_VARIABLES, str(threads or 1))
-    if not any(name.startswith("MALLOC_") for name in environ):
-        found |= _MEMORY_VARIABLES
+    tunables = environ.get(_TUNABLES, "")
+    if "glibc.malloc." not in tunables and not any(name.startswith("MALLOC_") for name in environ):
+        found |= {**_MEMORY_VARIABLES, _TUNABLES: ":".join(filter(None, [tunables, _NO_THREAD_CACHE]))}
     return found
 
 

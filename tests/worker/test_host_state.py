@@ -102,7 +102,14 @@ def test_freed_memory_stays_with_the_process_unless_the_user_says_how() -> None:
 
     assert kept.items() <= cpu_variables(None, {}).items()
     assert kept.items() <= cpu_variables(None, {"OMP_NUM_THREADS": "4"}).items()
-    assert not [name for name in cpu_variables(None, {"MALLOC_ARENA_MAX": "1"}) if "MALLOC" in name]
+    for given in ({"MALLOC_ARENA_MAX": "1"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}):
+        assert not [name for name in cpu_variables(None, given) if "MALLOC" in name or "GLIBC" in name]
+
+
+def test_other_tunables_of_glibc_stay() -> None:
+    tunables = cpu_variables(None, {"GLIBC_TUNABLES": "glibc.pthread.rseq=0"})["GLIBC_TUNABLES"]
+
+    assert tunables == "glibc.pthread.rseq=0:glibc.malloc.tcache_count=0"
 
 
 @pytest.mark.slow
@@ -126,6 +133,37 @@ def test_a_round_that_allocates_what_the_last_one_freed_makes_no_page_faults(pyt
             nsight(measured, x)
             # 48 MiB are 12288 pages, and more than glibc keeps by itself. Some first rounds touch them first.
             assert sorted(faults)[int(0.7 * len(faults))] < 100
+        """
+    )
+
+    result = pytester.runpytest_subprocess("--nsight", "--nsight-runs=1", "--nsight-collector=torch")
+
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.slow
+def test_the_memory_of_a_process_does_not_grow_with_the_rounds(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        """
+        from pathlib import Path
+        import pytest, torch
+        import torch.nn.functional as F
+
+        @pytest.mark.nsight(rounds=60)
+        def test_backward(nsight):
+            pages = []
+            x, gradient = torch.randn(2, 512, 4096).unbind()
+            weight = torch.ones(4096)
+
+            def measured(x, weight, gradient):
+                pages.append(int(Path("/proc/self/statm").read_text().split()[1]))
+                leaves = x.detach().requires_grad_(), weight.detach().requires_grad_()
+                out = F.rms_norm(leaves[0], (4096,), leaves[1])
+                return torch.autograd.grad(out, leaves, gradient)
+
+            nsight(measured, x, weight, gradient)
+            # A tensor is 8 MiB; by itself glibc grows by some of them in each round.
+            assert pages[-1] - pages[len(pages) // 3] < 20 * 2048
         """
     )
 
