@@ -84,16 +84,17 @@ _MEMORY_VARIABLES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**3
 
 _TUNABLES = "GLIBC_TUNABLES"
 _NO_THREAD_CACHE = "glibc.malloc.tcache_count=0"
-"""Lets the next round have that memory. An aligned block, as torch asks for, is cut from a larger one; glibc keeps the
-ends in the thread's cache, where nothing joins them to the block again, and the heap grows with each round."""
+"""Lets the next round have that memory. An aligned block, as torch asks for, is cut from a larger one; glibc keeps
+the ends in the thread's cache, where nothing joins them to the block again, and the heap grows with each round."""
 
 
 def cpu_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
     """Environment variables of a process whose operators on the CPU are measured.
 
     Several threads wait for one another, so that whatever else runs on one CPU delays them all. And memory
-    that is new from Linux costs a page fault for each 4 KiB: whether glibc gives it back, or takes new memory beside
-    what is free, depends on what the process did before, and one operator then takes up to three times as long.
+    that is new from Linux costs a page fault for each 4 KiB: whether glibc gives it back, or takes new memory
+    beside what is free, depends on what the process did before, and one operator then takes up to three times as
+    long.
 
     Args:
         threads: threads of an operator as the user wants it; None for what $OMP_NUM_THREADS says already, else 1.

@@ -102,8 +102,8 @@ def test_freed_memory_stays_with_the_process_unless_the_user_says_how() -> None:
 
     assert kept.items() <= cpu_variables(None, {}).items()
     assert kept.items() <= cpu_variables(None, {"OMP_NUM_THREADS": "4"}).items()
-    for given in ({"MALLOC_ARENA_MAX": "1"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}):
-        assert not [name for name in cpu_variables(None, given) if "MALLOC" in name or "GLIBC" in name]
+    for chosen in ({"MALLOC_ARENA_MAX": "1"}, {"GLIBC_TUNABLES": "glibc.malloc.arena_max=1"}):
+        assert not [name for name in cpu_variables(None, chosen) if "MALLOC" in name or "GLIBC" in name]
 
 
 def test_other_tunables_of_glibc_stay() -> None:
