@@ -16,6 +16,7 @@ BLOCKING = (
     "mig",
     "ecc",
     "threads",
+    "malloc",
     "collector",
     "cold_cache",
 )

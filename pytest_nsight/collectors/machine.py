@@ -84,8 +84,11 @@ _MEMORY_VARIABLES = {"MALLOC_MMAP_MAX_": "0", "MALLOC_TRIM_THRESHOLD_": str(2**3
 
 _TUNABLES = "GLIBC_TUNABLES"
 _NO_THREAD_CACHE = "glibc.malloc.tcache_count=0"
-"""Lets the next round have that memory. An aligned block, as torch asks for, is cut from a larger one; glibc keeps
-the ends in the thread's cache, where nothing joins them to the block again, and the heap grows with each round."""
+"""Lets the next round use the memory that glibc has kept. An aligned block, as torch asks for, is cut from a larger
+one; glibc 2.36 leaves the ends in the thread's cache, where nothing joins them to the block again, and the heap
+grows with each round (https://sourceware.org/bugzilla/show_bug.cgi?id=14581)."""
+
+_MEMORY_CHOICES = ("mmap_max", "mmap_threshold", "trim_threshold", "top_pad", "tcache_count")
 
 
 def cpu_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
@@ -93,20 +96,38 @@ def cpu_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, 
 
     Several threads wait for one another, so that whatever else runs on one CPU delays them all. And memory
     that is new from Linux costs a page fault for each 4 KiB: whether glibc gives it back, or takes new memory
-    beside what is free, depends on what the process did before, and one operator then takes up to three times as
+    beside what is free, depends on what the process did before, and one operator then takes up to four times as
     long.
 
     Args:
         threads: threads of an operator as the user wants it; None for what $OMP_NUM_THREADS says already, else 1.
-        environ: the environment that they are added to; what it says about malloc stays.
+        environ: the environment that they are added to; if it says when malloc keeps memory, all of that stays.
     """
     found: dict[str, str] = {}
     if threads is not None or not environ.get("OMP_NUM_THREADS", "").isdigit():
         found |= dict.fromkeys(_THREAD_VARIABLES, str(threads or 1))
-    tunables = environ.get(_TUNABLES, "")
-    if "glibc.malloc." not in tunables and not any(name.startswith("MALLOC_") for name in environ):
+    if not memory_settings(environ):
+        tunables = environ.get(_TUNABLES, "").strip(":")
         found |= {**_MEMORY_VARIABLES, _TUNABLES: ":".join(filter(None, [tunables, _NO_THREAD_CACHE]))}
     return found
+
+
+def memory_settings(environ: Mapping[str, str]) -> str:
+    """What an environment says of the memory that glibc's malloc keeps: `mmap_max=0, top_pad=67108864`.
+
+    Args:
+        environ: of a process.
+
+    Returns:
+        "" if it says nothing.
+    """
+    tunables = dict(one.partition("=")[::2] for one in environ.get(_TUNABLES, "").split(":"))
+    # As in glibc, a tunable counts more than the older variable.
+    given = {
+        name: tunables.get(f"glibc.malloc.{name}") or environ.get(f"MALLOC_{name.upper()}_", "")
+        for name in _MEMORY_CHOICES
+    }
+    return ", ".join(f"{name}={value}" for name, value in given.items() if value)
 
 
 def measured_product() -> str:

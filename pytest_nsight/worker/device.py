@@ -7,7 +7,7 @@ import sys
 from collections.abc import Mapping
 from typing import Protocol
 
-from pytest_nsight.collectors.machine import cpu_name
+from pytest_nsight.collectors.machine import cpu_name, memory_settings
 from pytest_nsight.protocol.conditions import BoardActivity, NvmlSample
 from pytest_nsight.worker.canaries import Canary
 from pytest_nsight.worker.cuda_driver import load_driver
@@ -81,7 +81,12 @@ class CpuDevice:
         self.board = f"{self.name}, {os.cpu_count()} threads"
         torch = sys.modules.get("torch")
         threads = str(torch.get_num_threads()) if torch else str(os.cpu_count())
-        self.environment: Mapping[str, str] = {"cpu": self.name, "threads": threads, **read_library_versions()}
+        self.environment: Mapping[str, str] = {
+            "cpu": self.name,
+            "threads": threads,
+            "malloc": memory_settings(os.environ),
+            **read_library_versions(),
+        }
 
     def synchronize(self) -> None:
         """Does nothing: operators return when they are done."""
