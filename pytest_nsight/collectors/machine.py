@@ -89,7 +89,7 @@ one; glibc 2.36 leaves the ends in the thread's cache, where nothing joins them 
 grows with each round (https://sourceware.org/bugzilla/show_bug.cgi?id=14581)."""
 
 _MEMORY_CHOICES = ("mmap_max", "mmap_threshold", "trim_threshold", "top_pad", "tcache_count")
-"""The settings of glibc's malloc that say which memory it keeps; each is a tunable, and most are a variable, too."""
+"""Settings of glibc's malloc that say which memory it keeps: tunables, and most of them variables, too."""
 
 
 def cpu_variables(threads: int | None, environ: Mapping[str, str]) -> dict[str, str]:
