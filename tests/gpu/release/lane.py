@@ -9,15 +9,15 @@ import subprocess
 import sys
 import threading
 import time
+import traceback
 from collections import Counter
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
 _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".nsight", ".gpu", ".scripts", ".numba", "__pycache__", "*.egg-info"
 )
-_POLL_S = 0.5
-_EVERYTHING = "everything"
 
 
 @dataclass
@@ -25,19 +25,17 @@ class Lane:
     """A board and what runs on it.
 
     Attributes:
-        number: of the board, from 0; boards 0 and 1 are a pair, as are 2 and 3.
-        is_alone: whether the machine has this board only, which then does both halves of each plan.
+        number: of the board, from 0.
         folder: of the lane; holds its tree.
         results: where logs and results of all lanes go.
-        ended: names of the steps that have ended, of all lanes.
-        lock: guards the list of steps.
+        deadline_s: when the device time ends, on the clock of `time.monotonic`.
+        lock: guards the list of what has ended.
     """
 
     number: int
-    is_alone: bool
     folder: Path
     results: Path
-    ended: set[str] = field(default_factory=set)
+    deadline_s: float
     lock: threading.Lock = field(default_factory=threading.Lock)
 
     @property
@@ -46,19 +44,9 @@ class Lane:
         return self.folder / "tree"
 
     @property
-    def does_first(self) -> bool:
-        """Whether it does the first half of each plan."""
-        return self.is_alone or self.number % 2 == 0
-
-    @property
-    def does_second(self) -> bool:
-        """Whether it does the second half of each plan."""
-        return self.is_alone or self.number % 2 == 1
-
-    @property
-    def other(self) -> int:
-        """Number of the pair's other board."""
-        return self.number ^ 1
+    def left_s(self) -> float:
+        """Seconds of device time that are left."""
+        return self.deadline_s - time.monotonic()
 
     def prepare(self, project: Path) -> None:
         """Copies the project, and makes it a repository with one commit, for comparisons with HEAD."""
@@ -122,11 +110,15 @@ class Lane:
                 last = line.rstrip()
                 output.write(f"{time.monotonic() - began_s:6.1f} {last}\n")
                 output.flush()
-        step = {"step": label, "code": process.returncode, "seconds": round(time.monotonic() - began_s, 1)}
-        step |= {"last": last, "verdicts": _count_verdicts(self.results / f"{label}.json")}
-        with self.lock, (self.results / "steps.jsonl").open("a") as file:
-            file.write(json.dumps(step) + "\n")
-            self.ended.add(label)
+        self._say_that_it_ended(name, process.returncode, time.monotonic() - began_s, last)
+
+    def attempt(self, name: str, do: Callable[[Lane], None]) -> None:
+        """Runs a step; if it raises, steps.jsonl says so, and the lane goes on."""
+        try:
+            do(self)
+        except Exception as error:
+            traceback.print_exc()
+            self._say_that_it_ended(name, 1, 0, repr(error))
 
     def pytest(self, name: str, *arguments: str, packages: str = "") -> None:
         """Runs tests."""
@@ -138,14 +130,13 @@ class Lane:
         options = ["--nsight", "--nsight-band=1%", f"--nsight-json={self.results / name}-{self.number}.json"]
         self.run(name, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options, *arguments, **variables)
 
-    def finish(self) -> None:
-        """Says that this lane runs no further step, whether its plans came to their ends or not."""
-        self.ended.add(f"{_EVERYTHING}-{self.number}")
-
-    def wait_for(self, name: str) -> None:
-        """Waits until the other lane of the pair, if there is one, has ended a step, or everything."""
-        while not self.is_alone and not self.ended & {f"{name}-{self.other}", f"{_EVERYTHING}-{self.other}"}:
-            time.sleep(_POLL_S)
+    def _say_that_it_ended(self, name: str, code: int, seconds: float, last: str) -> None:
+        """Adds a line to steps.jsonl: the exit code, the last line of output, and how often each verdict came."""
+        label = f"{name}-{self.number}"
+        step = {"step": label, "code": code, "seconds": round(seconds, 1), "last": last}
+        step["verdicts"] = _count_verdicts(self.results / f"{label}.json")
+        with self.lock, (self.results / "steps.jsonl").open("a") as file:
+            file.write(json.dumps(step) + "\n")
 
 
 def _count_verdicts(result: Path) -> dict[str, int]:
