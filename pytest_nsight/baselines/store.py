@@ -28,6 +28,8 @@ from pytest_nsight.model.errors import BaselineError, UsageError
 from pytest_nsight.model.values import CANARIES, KEPT_RUNS, RunSummary, Subject
 from pytest_nsight.processes.git_calls import ask_git
 
+_LFS_POINTER = "version https://git-lfs.github.com/spec/"
+
 
 @dataclass(frozen=True, slots=True)
 class Baselines:
@@ -100,6 +102,11 @@ def read_file(path: Path) -> Runs:
     except NewerFormatError as error:
         raise NewerFormatError(f"baseline file {path}: {error}; upgrade pytest-nsight") from error
     except BaselineError as error:
+        if text.startswith(_LFS_POINTER):
+            raise BaselineError(
+                f"baseline file {path} is a pointer of Git LFS, and the file itself was not fetched; run `git lfs "
+                "pull`, in CI check out with LFS"
+            ) from error
         raise BaselineError(_damaged(path, str(error))) from error
 
 

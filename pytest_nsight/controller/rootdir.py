@@ -1,9 +1,10 @@
-"""pytest's root folder: refuses one that pytest has found by mistake, from the value of an option.
+"""pytest's root folder: refuses one that pytest has found by mistake, and with it other baselines.
 
 pytest looks for its root folder and its ini file before it knows the options of plugins. What follows
 `--nsight-json` is then a path like any other. If it exists, pytest takes the common parent of the tests and that
 path as the root folder. A first session writes a report outside of the project, which exists from then on. The next
-session would look for baselines in another folder, find none, and pass.
+session would look for baselines in another folder, find none, and pass. `-c`, which makes the folder of an ini file
+the root folder, does the same.
 """
 
 from __future__ import annotations
@@ -19,13 +20,15 @@ from typing import Any
 import pytest
 from _pytest.config.findpaths import determine_setup  # pytest has no public name for it
 
+from pytest_nsight.controller.option_values import GivenValues
+from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.model.errors import UsageError
 
 _PREFIX = "--nsight"
 
 
 def check_rootdir(config: pytest.Config) -> None:
-    """Makes sure that no option of this plugin has moved pytest's root folder or its ini file.
+    """Makes sure that no option has moved pytest's root folder, and with it the folder of the baselines.
 
     Args:
         config: pytest's, with all options read.
@@ -33,6 +36,7 @@ def check_rootdir(config: pytest.Config) -> None:
     Raises:
         UsageError: one has; the message says how to write it.
     """
+    _check_ini_option(config)
     folder = config.invocation_params.dir
     given = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *map(str, config.invocation_params.args)]
     tests = config.known_args_namespace.file_or_dir
@@ -50,6 +54,25 @@ def check_rootdir(config: pytest.Config) -> None:
         raise UsageError(
             f"pytest took {value}, the value of {option}, for a test, and so its root folder for {found}; it is "
             f"{wanted}. Other baselines and settings would count; write {option}={value}"
+        )
+
+
+def _check_ini_option(config: pytest.Config) -> None:
+    known, given = config.known_args_namespace, GivenValues(config)
+    if not known.inifilename or known.rootdir or given.is_option("baselines"):
+        return
+    root, _ = _determine(
+        inifile=None,
+        override_ini=known.override_ini,
+        args=known.file_or_dir,
+        rootdir_cmd_arg=None,
+        invocation_dir=config.invocation_params.dir,
+    )
+    left, used = root / (given("baselines") or DEFAULT_BASELINES), given.baselines()
+    if used != left and left.is_dir() and not used.exists():
+        raise UsageError(
+            f"-c {known.inifilename} makes {config.rootpath} the root folder, where there are no baselines, and "
+            f"those in {left} would not count; add --rootdir={root}, or name the baselines with --nsight-baselines"
         )
 
 

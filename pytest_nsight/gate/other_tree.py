@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import PurePosixPath
 
 from pytest_nsight.baselines.comparability import BLOCKING
 from pytest_nsight.model.identity import Identity
@@ -131,6 +132,13 @@ class OtherTree:
                 return (
                     f"its file cannot be imported in {self.short_commit}: {said} (untracked files and build "
                     "products are absent there; nsight_against_build names a command that makes them)"
+                )
+        file = PurePosixPath(case.partition("::")[0])
+        for path in map(str, (file, *file.parents)):
+            if path in manifest.ignored:
+                return (
+                    f"not collected in {self.short_commit}, though {path} is there: a conftest.py ignores it; the "
+                    "revision is checked out in the folder .nsight, which a rule on absolute paths must let pass"
                 )
         return self._says_absent
 

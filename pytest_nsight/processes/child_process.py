@@ -287,13 +287,14 @@ def read_tail(log: Path) -> str:
         return ""
 
 
-def last_lines(log: Path, count: int = 5) -> str:
+def last_lines(log: Path, count: int = 5, left_out: tuple[str, ...] = ()) -> str:
     """The last lines of a log that are not blank, their common indentation removed; "" where there is no log.
 
     Args:
         log: the log of a `ChildProcess`.
         count: how many lines at most.
+        left_out: beginnings of lines that say nothing of how the process ended.
     """
     # Progress bars overwrite themselves with carriage returns: each state would be a line.
     lines = (line.rsplit("\r", 1)[-1].rstrip() for line in read_tail(log).replace("\r\n", "\n").split("\n"))
-    return textwrap.dedent("\n".join([line for line in lines if line][-count:]))
+    return textwrap.dedent("\n".join([line for line in lines if line and not line.startswith(left_out)][-count:]))

@@ -7,9 +7,9 @@ work (case, bytes_moved, flops) · tuned (case, kernels) · canary_fault (case, 
 pair (case, partner, own_rounds, partner_rounds) · pair_fault (case, text) ·
 identity (case, identity, claims) · identity_fault (text) · leaked_state (case, names, stuck) ·
 warning (case, category, module, text, file, line) · fault (text: a collection error) ·
-only_there (cases that only the other tree has) · wrong_import (module, file, checkout) · end (code) ·
-late_import (module: a slow one of torch, first imported by a case of an identity pass) · wants_cases (its answer is
-another assignment). The last two are read while the worker runs.
+only_there (cases that only the other tree has) · ignored (paths) · wrong_import (module, file, checkout) ·
+end (code) · late_import (module: a slow one of torch, first imported by a case of an identity pass) ·
+wants_cases (its answer is another assignment). The last two are read while the worker runs.
 Older recordings have the names `race`, `race_fault`, `surplus`, `leak`, `device_failure`; they stay readable.
 """
 
@@ -70,6 +70,7 @@ class Manifest:
         seed: of the order of the cases, None where that was the user's.
         tree: which tree was measured: job.THIS_TREE or job.OTHER_TREE.
         only_there: marked tests of the other tree that are no cases of the session.
+        ignored: files and folders of the other tree that pytest did not collect, as node ids name them.
         wrong_imports: modules that the worker took from the wrong tree.
         canary_faults: canaries that could not be measured.
         work: case -> what a round of it has to do, as the test declared it last.
@@ -103,6 +104,7 @@ class Manifest:
     seed: int | None = None
     tree: str = ""
     only_there: tuple[str, ...] = ()
+    ignored: tuple[str, ...] = ()
     wrong_imports: tuple[WrongImport, ...] = ()
     canary_faults: tuple[CaseFault, ...] = ()
     work: dict[str, Work] = field(default_factory=dict)
@@ -167,6 +169,11 @@ class _OnlyThere:
 
 
 @dataclass(frozen=True, slots=True)
+class _Ignored:
+    paths: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class _Fault:
     text: str
 
@@ -193,6 +200,7 @@ _EVENTS: dict[str, type[Any]] = {
     "pair_fault": CaseFault,
     "fault": _Fault,
     "only_there": _OnlyThere,
+    "ignored": _Ignored,
     "wrong_import": WrongImport,
     "leaked_state": LeakedState,
     "warning": CaseWarning,
@@ -274,6 +282,7 @@ def read_manifest(path: Path) -> Manifest:
         seed=assignments[0].seed if assignments else None,
         tree=head.tree,
         only_there=tuple(case for event in events.of("only_there", _OnlyThere) for case in event.cases),
+        ignored=tuple(path for event in events.of("ignored", _Ignored) for path in event.paths),
         wrong_imports=events.of("wrong_import", WrongImport),
         canary_faults=events.of("canary_fault", CaseFault),
         work=work,

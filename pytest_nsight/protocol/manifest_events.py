@@ -130,7 +130,7 @@ def first_line_of(longrepr: object) -> str:
 
     Args:
         longrepr: as pytest serialises it: a traceback, of a skip the file, the line and the reason, or a text.
-            Of a script it is a text that begins with the stack, whose lines are indented.
+            Of a script it is a text; what older versions kept begins with the stack, whose lines are indented.
     """
     if isinstance(longrepr, Mapping):
         longrepr = (longrepr.get("reprcrash") or {}).get("message")

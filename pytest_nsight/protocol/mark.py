@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import pytest
+from _pytest.doctest import DoctestItem  # pytest has no public name for it
 
 from pytest_nsight.model.errors import UsageError
 from pytest_nsight.model.values import Policy, Work
@@ -145,7 +146,12 @@ def mark_by_fixture(fixture: str, items: Iterable[pytest.Item], *, has_benchmark
 
 
 def is_marked(item: pytest.Item) -> bool:
-    """Whether the test is one to measure."""
+    """Whether the test is one to measure.
+
+    The mark of a module is not for its doctests, which cannot drop it.
+    """
+    if isinstance(item, DoctestItem):
+        return any(mark.name == "nsight" for mark in item.own_markers)
     return item.get_closest_marker("nsight") is not None
 
 

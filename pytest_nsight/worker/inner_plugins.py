@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import os
 import shutil
-import sys
-import traceback
 from collections.abc import Generator, Mapping
 
 # By name: a test may replace what the module holds, and would then pass for a forked child.
@@ -17,6 +15,7 @@ import pytest
 
 from pytest_nsight.protocol.ranks import Barrier
 from pytest_nsight.protocol.worker_plan import FAILED_FILE
+from pytest_nsight.worker.process_end import end_copy
 
 # Options that select by what an earlier session saw: the assignment has selected already.
 _SELECTIONS = ("lf", "failedfirst", "newfirst", "stepwise", "stepwise_skip", "stepwise_reset")
@@ -139,9 +138,11 @@ class OneProcessPlugin:
         try:
             result = yield
         except BaseException as error:
-            self._end_copy(error)
+            if getpid() != self._pid:
+                end_copy(error)
             raise
-        self._end_copy(None)
+        if getpid() != self._pid:
+            end_copy(None)
         return result
 
     pytest_runtest_setup = pytest_runtest_teardown = pytest_runtest_call
@@ -150,23 +151,10 @@ class OneProcessPlugin:
     def pytest_pyfunc_call(self) -> Generator[None, object, object]:
         """Ends a forked child before the whole test is measured, which calls it again and again."""
         result = yield
-        self._end_copy(None)
+        if getpid() != self._pid:
+            end_copy(None)
         return result
 
     def pytest_keyboard_interrupt(self, excinfo: pytest.ExceptionInfo[BaseException]) -> None:
         """Notes that a test was interrupted. pytest.exit raises a subclass, which does not count."""
         self.is_interrupted = self.is_interrupted or excinfo.type is KeyboardInterrupt
-
-    def _end_copy(self, error: BaseException | None) -> None:
-        if getpid() == self._pid:
-            return
-        code = 0
-        if isinstance(error, SystemExit):
-            code = error.code if isinstance(error.code, int) else int(error.code is not None)
-        elif error is not None:
-            traceback.print_exception(error)
-            code = 1
-        sys.stdout.flush()
-        sys.stderr.flush()
-        # Not sys.exit: the child must not close the worker's files or run its exit handlers.
-        os._exit(code & 0xFF)

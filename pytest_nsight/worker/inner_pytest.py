@@ -40,6 +40,11 @@ from pytest_nsight.worker.process_health import ProcessHealthPlugin, find_closed
 
 PLUGIN_NAME = "nsight-worker"
 
+_CALLED_AGAIN = (
+    "The test passed, and failed when it was called again: it is measured as a whole, so its body runs many times "
+    "with the same fixtures. Pass what is to be measured to the fixture nsight, which repeats nothing else."
+)
+
 _CHILDREN_LIVE_S = 30.0
 """After the last test: exit handlers of the user's code may end them sooner."""
 
@@ -206,6 +211,9 @@ class Worker:
             self._is_repeating = True
             try:
                 measurement.measure_whole(lambda: pyfuncitem.obj(**arguments))
+            except (Exception, pytest.fail.Exception):
+                pyfuncitem.add_report_section("call", "nsight", _CALLED_AGAIN)
+                raise
             finally:
                 self._is_repeating = False
         return result

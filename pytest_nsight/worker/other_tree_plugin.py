@@ -9,7 +9,7 @@ import importlib
 import importlib.abc
 import os
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict
 from importlib.machinery import ModuleSpec
 from importlib.util import spec_from_file_location
@@ -35,6 +35,7 @@ class OtherTreePlugin:
         self._mapping = mapping
         self._selects_by_name = False
         self._has_wrong_imports = False
+        self._ignored: list[str] = []
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_configure(self, config: pytest.Config) -> None:
@@ -46,9 +47,20 @@ class OtherTreePlugin:
         files = dict.fromkeys(argument.partition("::")[0] for argument in config.args)
         config.args[:] = [file for file in files if Path(config.invocation_params.dir, file).exists()]
 
+    @pytest.hookimpl(wrapper=True)
+    def pytest_ignore_collect(
+        self, collection_path: Path, config: pytest.Config
+    ) -> Generator[None, bool | None, bool | None]:
+        """Notes what is ignored: a rule on absolute paths may be about the folder that this tree is in."""
+        is_ignored = yield
+        if is_ignored and collection_path.is_relative_to(config.rootpath):
+            self._ignored.append(collection_path.relative_to(config.rootpath).as_posix())
+        return is_ignored
+
     @pytest.hookimpl(trylast=True)
     def pytest_collection_finish(self) -> None:
         """Measures nothing if the modules of the tests are the wrong ones already."""
+        self._journal.write("ignored", paths=self._ignored)
         if self._record_wrong_imports():
             pytest.exit("the wrong tree was imported")
 

@@ -6,14 +6,36 @@ run all the same, because recorders use them. So the process ends as always, and
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 import time
+import traceback
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NoReturn
 
 _PATIENCE_S = 1.0
 """Time for threads to end, and for pools to end their workers."""
+
+
+def end_copy(error: BaseException | None) -> NoReturn:
+    """Ends a copy of a measuring process, which a test or a script has forked and not ended itself.
+
+    It must not close the files of the process that it copies or run its exit handlers, so Python does not end it:
+    after a fork those of torch.profiler wait for ever.
+
+    Args:
+        error: what has ended it, None if it came to its end.
+    """
+    code = 0
+    if isinstance(error, SystemExit):
+        code = error.code if isinstance(error.code, int) else int(error.code is not None)
+    elif error is not None:
+        traceback.print_exception(error)
+        code = 1
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(code & 0xFF)
 
 
 def limit_waits() -> None:

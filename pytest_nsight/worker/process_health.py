@@ -1,8 +1,9 @@
 """A process that a case has left unusable measures no other case, which would fail without a fault of its own.
 
 An illegal access or a device assertion leaves the CUDA context dead; running out of memory leaves it full. If a
-test has closed stdout or stderr, pytest itself can report nothing more. The controller measures the other cases in
-fresh processes, and the case during which it happened in one of its own.
+test has closed stdout or stderr, pytest itself can report nothing more. If a hook has ended the session, pytest
+runs no other test. The controller measures the other cases in fresh processes, and the case during which it
+happened in one of its own.
 """
 
 from __future__ import annotations
@@ -77,7 +78,8 @@ class ProcessHealthPlugin:
         result = yield
         device_error = self._device_error or self._probe_device()
         self._run.is_device_lost = bool(device_error)
-        self.failure = device_error or find_closed_stream()
+        stopped = f"a hook ended pytest: {item.session.shouldstop}" if item.session.shouldstop else ""
+        self.failure = device_error or find_closed_stream() or stopped
         if self.failure:
             self._journal.write("process_failure", case=item.nodeid, text=self.failure)
             item.session.shouldstop = self.failure

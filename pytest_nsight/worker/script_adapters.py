@@ -29,6 +29,7 @@ _BENCH_GPU_TIME = (
     "bench_gpu_time_with_cudagraph",
     "bench_gpu_time_with_cupti",
 )
+_RETURN_MODES = ("min", "max", "mean", "median", "all")
 _TIMER_METHODS = ("timeit", "blocked_autorange", "adaptive_autorange")
 _PROFILER = "tilelang.profiler"
 
@@ -90,6 +91,8 @@ def _summarise(times_ms: list[float], quantiles: Sequence[float] | None, mode: s
     if quantiles is not None:
         values = [float(value) for value in np.quantile(times_ms, quantiles)]
         return values[0] if len(values) == 1 else values
+    if mode not in _RETURN_MODES:
+        raise ValueError(f"do_bench has no return_mode {mode!r}; it has {', '.join(_RETURN_MODES)}")
     if mode == "all":
         return times_ms
     if mode in ("min", "max"):

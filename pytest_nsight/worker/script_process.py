@@ -14,6 +14,7 @@ import pickle
 import runpy
 import sys
 import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -31,12 +32,12 @@ from pytest_nsight.worker.fixture import LONGEST_LABEL
 from pytest_nsight.worker.measured_case import MeasuredRun
 from pytest_nsight.worker.other_tree_plugin import find_wrong_imports
 from pytest_nsight.worker.patched_imports import patch_imports
-from pytest_nsight.worker.process_end import limit_waits
+from pytest_nsight.worker.process_end import end_copy, limit_waits
 from pytest_nsight.worker.process_health import is_device_error
 from pytest_nsight.worker.rounds import RoundPlan
 from pytest_nsight.worker.script_adapters import list_patches
 from pytest_nsight.worker.script_calls import Call, CallRouter, find_value
-from pytest_nsight.worker.script_reports import describe_error, describe_missing, write_reports
+from pytest_nsight.worker.script_reports import describe_error, describe_missing, write_reports, write_traceback
 
 
 class EndOfScript(BaseException):
@@ -165,7 +166,7 @@ def main(folder: Path) -> int:
         if wish.code not in (None, 0):
             raise
     except Exception as error:
-        print(f"Traceback (most recent call last):\n{describe_error(error)}", file=sys.stderr)  # noqa: T201
+        print(write_traceback(error), file=sys.stderr)  # noqa: T201
         return 1
     router.end()
     return 0
@@ -202,7 +203,10 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
     router = CallRouter(measured.handle)
     patch_imports(list_patches(router))
     path = job.mapping.map(job.script.path) if job.mapping is not None else job.script.path
+    pid = os.getpid()
     failure = _run_to_the_end(job.script, path, measured)
+    if os.getpid() != pid:
+        end_copy(None if isinstance(failure, EndOfScript) else failure)
     router.end()
     if job.mapping is not None:
         for found in find_wrong_imports(job.mapping):
@@ -212,7 +216,11 @@ def measure_script(job: Job, folder: Path, journal: Journal, parent_pipe: PipeFr
         text = first_line_of(describe_error(failure.__cause__ or failure))
         journal.write("process_failure", case=measured.failed, text=text)
     elif measured.left and job.tree != OTHER_TREE:
-        _report_missing(measured, job.script, journal, failure, folder / WORKER_LOG)
+        reason = describe_missing(job.script, failure, measured.unlisted, folder / WORKER_LOG)
+        _report_missing(measured.left, journal, reason)
+    elif measured.left and failure is not None:
+        # It has had no first pass. One that comes to its end need not make every call.
+        _report_missing(measured.left, journal, describe_error(failure))
     if measured.unlisted:
         _warn_of_unlisted(measured, assignment, job.script, journal)
     code = int(bool(measured.failed or measured.left))
@@ -236,12 +244,9 @@ def _run_to_the_end(script: Script, path: str, measured: MeasuredPass) -> BaseEx
     return None
 
 
-def _report_missing(
-    measured: MeasuredPass, script: Script, journal: Journal, failure: BaseException | None, log: Path
-) -> None:
+def _report_missing(cases: Iterable[str], journal: Journal, reason: str) -> None:
     """Fails the cases that this pass did not reach."""
-    reason = describe_missing(script, failure, measured.unlisted, log)
-    for case in measured.left:
+    for case in cases:
         journal.write("case", case=case)
         write_reports(journal, case, reason, time.time())
         journal.write("case_end", case=case)

@@ -49,15 +49,26 @@ def _serialise(case: str, when: str, failure: str, start_s: float, stop_s: float
 
 
 def describe_error(error: BaseException) -> str:
-    """The traceback of an exception, without the frames that ran the script and the rounds."""
+    """An exception and then its stack, as pytest's summary shows the first line."""
+    stack, said = _read_error(error)
+    return f"{said}\n{stack}".rstrip("\n")
+
+
+def write_traceback(error: BaseException) -> str:
+    """An exception and its stack as Python writes them, for a log whose last lines are quoted."""
+    stack, said = _read_error(error)
+    return f"Traceback (most recent call last):\n{stack}{said}"
+
+
+def _read_error(error: BaseException) -> tuple[str, str]:
+    """The stack of an exception, without the frames that ran the script and the rounds, and what it says."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
         if not frame.filename.startswith(_PACKAGE) and not frame.filename.endswith(_RUNNERS)
     ]
     stack = "".join(traceback.format_list(frames))
-    last = "".join(traceback.format_exception_only(type(error), error)).rstrip("\n")
-    return f"{stack}{last}" if stack else last
+    return stack, "".join(traceback.format_exception_only(type(error), error)).rstrip("\n")
 
 
 def describe_missing(script: Script, failure: BaseException | None, unlisted: Sequence[str], log: Path) -> str:

@@ -235,6 +235,17 @@ def test_a_damaged_file_that_git_does_not_track_is_not_restored(tmp_path: Path, 
     assert str(found.value).endswith(f"; delete it and save again, or move it out of {tmp_path}")
 
 
+def test_a_pointer_of_git_lfs_is_to_be_fetched_and_not_deleted(tmp_path: Path) -> None:
+    path = tmp_path / "a.json"
+    path.write_text("version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 12345\n")
+
+    with pytest.raises(BaselineError) as found:
+        read_file(path)
+
+    assert "run `git lfs pull`" in str(found.value)
+    assert "delete" not in str(found.value)
+
+
 def run_git(folder: Path, *arguments: str) -> None:
     subprocess.run(["git", "-C", str(folder), *arguments], check=True)
 

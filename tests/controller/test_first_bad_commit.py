@@ -301,3 +301,5 @@ def test_what_is_known_after_an_interrupt_is_the_range_so_far() -> None:
     so_far = found.so_far()
     assert so_far is not None
     assert [position(one.hash) for one in so_far.candidates] == [5, 6, 7, 8]
+    assert (so_far.before, so_far.now) == (1, 2)
+    assert so_far.changes

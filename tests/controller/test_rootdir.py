@@ -51,6 +51,38 @@ def test_baselines_beside_the_project_are_no_tests_without_an_ini_file_either(co
     assert "write --nsight-baselines=../reports" in " ".join(result.stderr.str().split())
 
 
+@pytest.fixture
+def has_baselines(collect: Collect, pytester: pytest.Pytester) -> Path:
+    """The project has baselines, and an ini file lies beside it."""
+    (pytester.path / "other.ini").write_text("[pytest]\n")
+    folder = pytester.path / "project" / "baselines"
+    folder.mkdir()
+    return folder
+
+
+def test_an_ini_file_elsewhere_does_not_take_the_baselines_away(collect: Collect, has_baselines: Path) -> None:
+    result = collect("-c", "../other.ini", "tests")
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    said = " ".join(result.stderr.str().split())
+    assert f"makes {has_baselines.parents[1]} the root folder" in said
+    assert f"those in {has_baselines} would not count; add --rootdir={has_baselines.parent}" in said
+
+
+@pytest.mark.parametrize("option", ["--rootdir=.", "--nsight-baselines=baselines"])
+def test_an_ini_file_elsewhere_is_fine_with_the_root_folder_or_the_baselines_named(
+    collect: Collect, has_baselines: Path, option: str
+) -> None:
+    assert has_baselines.exists()
+    assert collect("-c", "../other.ini", option, "tests").ret == pytest.ExitCode.OK
+
+
+def test_an_ini_file_in_the_project_may_be_named(collect: Collect, has_baselines: Path) -> None:
+    (has_baselines.parent / "ci.ini").write_text("[pytest]\n")
+
+    assert collect("-c", "ci.ini", "tests").ret == pytest.ExitCode.OK
+
+
 def test_a_given_root_folder_does_not_find_the_ini_file(collect: Collect) -> None:
     result = collect("--rootdir=.", "--nsight-json", "../reports/out.json")
 

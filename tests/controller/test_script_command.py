@@ -23,6 +23,7 @@ PATH = ("folder of the command", *sys.path)
 def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a script, a package, and a module that no interpreter may run to find it."""
     (tmp_path / "bench.py").touch()
+    (tmp_path / "b[1].py").touch()
     package = tmp_path / "suite"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -51,6 +52,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> list[Any]:
     ("command", "module", "arguments", "name"),
     [
         (["bench.py"], "", (), ""),
+        (["suite/../bench.py"], "", (), ""),
         ([sys.executable, "bench.py", "--n", "4"], "", ("--n", "4"), "--n 4"),
         ([sys.executable, "-u", "bench.py", "a b", "::"], "", ("a b", "::"), "'a b' :~e339ae8c"),
         ([sys.executable, "-m", "suite.norm", "-x"], "suite.norm", ("-x",), "-x"),
@@ -113,6 +115,7 @@ def test_a_pytest_takes_all_tests_of_pytest_benchmark(here: Path, started: list[
         ([sys.executable, "-m"], " -m without a module; give a program of Python after --, such as: "),
         ([sys.executable, "-m", ""], "there is no module '' that can be run"),
         (["python9.9", "bench.py"], "there is no program python9.9; "),
+        (["b[1].py"], "b[1].py: in the ids of cases [ stands for something else; rename the script"),
     ],
 )
 def test_a_command_that_cannot_be_measured_gets_a_sentence(

@@ -264,6 +264,19 @@ def test_what_cannot_be_compared_is_one_sentence(
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
 
 
+def test_a_conftest_that_ignores_the_revisions_folder_is_named(against: Gate, repository: Path) -> None:
+    (repository / "conftest.py").write_text(
+        "def pytest_ignore_collect(collection_path):\n"
+        "    return True if any(part.startswith('.') for part in collection_path.parts) else None\n"
+    )
+    commit(repository)
+
+    said = " ".join(against().stdout.str().split())
+
+    assert "not collected in" in said
+    assert "though test_case.py is there: a conftest.py ignores it" in said
+
+
 def test_submodules_ask_for_a_build_command(against: Gate, repository: Path, pytester: pytest.Pytester) -> None:
     inner = pytester.mkdir("inner")
     (inner / "file").write_text("")

@@ -134,3 +134,60 @@ def test_c_fails(nsight):
         "note: test_case.py::test_b_is_sound failed beside other tests of its process: ZeroDivisionError: division "
         "by zero; in a fresh process it does not: another test has changed what it depends on" in said
     )
+
+
+def test_a_hook_that_stops_the_session_ends_its_process_alone(
+    gate: Callable[..., pytest.RunResult], pytester: pytest.Pytester
+) -> None:
+    pytester.makeconftest("""
+import pytest
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item):
+    report = yield
+    if report.failed:
+        item.session.shouldstop = "the device is lost"
+    return report
+""")
+    bad = "@pytest.mark.nsight\ndef test_bad():\n    assert False, 'its own fault'\n"
+    after = "@pytest.mark.nsight\ndef test_sound_after():\n    square(torch.ones(100))\n"
+    result = gate("--nsight-save", "--nsight-runs=2", "-p", "no:randomly", body=SOUND + bad + after)
+
+    result.assert_outcomes(passed=5, failed=1)
+    assert "its own fault" in result.stdout.str()
+
+
+def test_a_whole_test_that_cannot_be_called_again_says_so(gate: Callable[..., pytest.RunResult]) -> None:
+    body = """
+@pytest.mark.nsight
+def test_makes_a_folder(tmp_path):
+    square(torch.ones(10))
+    (tmp_path / "out").mkdir()
+"""
+    result = gate("--nsight-save", "--nsight-runs=1", body=body)
+
+    result.assert_outcomes(failed=1)
+    assert "FileExistsError" in result.stdout.str()
+    said = " ".join(result.stdout.str().split())
+    assert "failed when it was called again: it is measured as a whole" in said
+
+
+def test_doctests_do_not_take_the_mark_of_their_module(gate: Callable[..., pytest.RunResult]) -> None:
+    body = """
+pytestmark = pytest.mark.nsight
+
+def double(x):
+    '''Twice as much.
+
+    >>> double(2)
+    4
+    '''
+    return 2 * x
+
+def test_square(nsight):
+    nsight(square, torch.ones(10))
+"""
+    result = gate("--nsight-save", "--nsight-runs=1", "--doctest-modules", body=body)
+
+    result.assert_outcomes(passed=2)
+    assert "1 saved" in result.stdout.str()

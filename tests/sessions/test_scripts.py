@@ -77,6 +77,12 @@ def cases_of(pytester: pytest.Pytester, path: str = "out.json") -> dict[str, dic
     return {one["fullname"]: one["extra_info"]["nsight"] for one in benchmarks}
 
 
+def commit_all(pytester: pytest.Pytester) -> None:
+    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
+    for arguments in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "a commit")):
+        assert pytester.run("git", *arguments).ret == 0
+
+
 def logs(pytester: pytest.Pytester, folder: str) -> str:
     """The output of the newest session's processes below a folder."""
     newest = max((pytester.path / ".nsight").glob("2*"))
@@ -227,7 +233,8 @@ def test_a_call_that_breaks_in_a_later_pass_costs_its_own_case_only(gate: Gate, 
 
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.assert_outcomes(passed=2, failed=1)
-    result.stdout.fnmatch_lines_random(["bench.py::beta FAILED*", sentence])
+    summary = f"FAILED bench.py::beta - {sentence.strip('*')[:30]}*"
+    result.stdout.fnmatch_lines_random(["bench.py::beta FAILED*", sentence, summary])
 
 
 @pytest.mark.long
@@ -408,9 +415,7 @@ print(do_bench(lambda: scale_and_add(x, x)), do_bench(lambda: x - x))
 """
     pytester.copy_example("scripts")
     pytester.makepyfile(bench=HEAD + script)
-    identity = ("-c", "user.name=a", "-c", "user.email=a@b")
-    for arguments in (("init", "-q"), ("add", "."), (*identity, "commit", "-qm", "fused")):
-        assert pytester.run("git", *arguments).ret == 0
+    commit_all(pytester)
     pytester.makepyfile(operators=LOST_FUSION)
 
     result = gate("--nsight-against=HEAD", "-v")
@@ -418,6 +423,46 @@ print(do_bench(lambda: scale_and_add(x, x)), do_bench(lambda: x - x))
     assert result.ret == pytest.ExitCode.TESTS_FAILED
     result.stdout.fnmatch_lines(["bench.py::module STRUCTURE*"])
     result.assert_outcomes(failed=1, passed=1)
+
+
+@pytest.mark.long
+def test_a_script_that_fails_in_the_revision_says_why_nothing_is_compared(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytester.copy_example("scripts")
+    pytester.makepyfile(bench=f"{HEAD}raise RuntimeError('boom')\n")
+    commit_all(pytester)
+    pytester.makepyfile(bench=f"{HEAD}import torch\nx = torch.ones(16, 16)\ndo_bench(lambda: x - x)\n")
+
+    result = gate("--nsight-against=HEAD", "-v")
+
+    said = " ".join(result.stdout.str().split())
+    assert "NO_BASELINE" in said
+    assert "RuntimeError: boom" in said
+
+
+FORKS = """
+import torch
+x = torch.ones(64, 64)
+def alpha(): do_bench(lambda: x + x)
+def beta(): do_bench(lambda: x * x)
+alpha()
+if os.fork() == 0:
+    sys.exit(3)
+print(os.waitstatus_to_exitcode(os.wait()[1]), file=open("codes", "a"))
+beta()
+"""
+
+
+@pytest.mark.long
+def test_a_copy_that_a_script_forks_ends_with_its_code_and_does_not_hang(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    result = gate("--nsight-runs=1", "--nsight-save", "-v", script=HEAD + FORKS)
+
+    assert result.ret == pytest.ExitCode.OK
+    result.assert_outcomes(passed=2)
+    assert set((pytester.path / "codes").read_text().split()) == {"3"}
 
 
 @pytest.mark.long

@@ -237,3 +237,28 @@ def test_the_calls_of_scripts_are_not_missed_by_tests(gate: Gate, pytester: pyte
 
     assert "bench.py" not in say(result)
     assert misses_nothing(result)
+
+
+def test_a_shorter_python_functions_does_not_hide_the_cases_of_a_file(
+    gate: Gate, pytester: pytest.Pytester
+) -> None:
+    pytester.makeini("[pytest]\naddopts = -p no:randomly\npython_functions = test_one other_*\n")
+
+    result = gate()
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    said = say(result)
+    assert "2 stored cases are in files without a collected test" in said
+    assert "python_files, python_functions and collect_ignore decide" in said
+    assert misses_nothing(gate("--ignore=ops"))
+
+
+def test_a_package_named_with_pyargs_is_what_was_asked_for(gate: Gate, pytester: pytest.Pytester) -> None:
+    write(pytester, "ops/__init__.py", "")
+    write(pytester, "ops/test_a.py", SKIPS_ITSELF)
+
+    result = gate("--pyargs", "ops")
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    assert "FAILED --nsight-strict: not checked: 1 case" in say(result)
+    assert misses_nothing(gate("--pyargs", "ops.test_b"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import fnmatch
+import importlib.util
 import os
 import re
 import shlex
@@ -29,6 +30,7 @@ class CollectedFiles:
         patterns: of further such paths.
         deselected: beginnings of node ids that the user lets pytest deselect.
         functions: names of tests, their beginnings or patterns.
+        modules: patterns of the files that pytest looks for tests in.
         with_tests: files that have a test here, selected or not, as node ids name them.
         skipped: node id of a file or folder that skipped itself -> the reason.
         broken: node ids of files and folders that pytest could not collect, which it reports as errors.
@@ -40,6 +42,7 @@ class CollectedFiles:
     patterns: tuple[str, ...] = ()
     deselected: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
+    modules: tuple[str, ...] = ()
     with_tests: frozenset[str] = frozenset()
     skipped: Mapping[str, str] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
@@ -57,14 +60,18 @@ class CollectedFiles:
             reports: of what was skipped as a whole or could not be collected.
         """
         option, here = config.option, config.invocation_params.dir
+        whole = [argument for argument in config.args if "::" not in argument]
+        named = [place for one in whole for place in _locate(one)] if option.pyargs else whole
+        finds_functions = config.pluginmanager.hasplugin("python")
         reasons = {report.nodeid: _read_reason(report) for report in reports if report.skipped}
         return cls(
             # --lf leaves out files that have not failed.
-            asked=() if getattr(option, "lf", False) else _resolve(here, (a for a in config.args if "::" not in a)),
+            asked=() if getattr(option, "lf", False) else _resolve(here, named),
             left_out=_resolve(here, option.ignore or ()),
             patterns=_resolve(here, option.ignore_glob or ()),
             deselected=tuple(option.deselect or ()),
-            functions=tuple(config.getini("python_functions")) if config.pluginmanager.hasplugin("python") else (),
+            functions=tuple(config.getini("python_functions")) if finds_functions else (),
+            modules=tuple(config.getini("python_files")) if finds_functions else (),
             with_tests=frozenset(with_tests),
             skipped=reasons,
             broken=frozenset(report.nodeid for report in reports if report.failed),
@@ -89,9 +96,16 @@ class CollectedFiles:
         return next((self.skipped[node] for node in _lineage(file) if node in self.skipped), None)
 
     def _is_test(self, case: str) -> bool:
-        """Whether it is named like a test: the call of a script is a case, too, and pytest collects none."""
+        """Whether it, or its file, is named like a test: calls of a script are cases, too; pytest collects none.
+
+        A name alone does not do: what lets pytest find no test, a shorter python_functions, would hide the case.
+        """
         name = case.partition("::")[2].partition("[")[0].rpartition("::")[2]
-        return any(name.startswith(pattern) or fnmatch.fnmatch(name, pattern) for pattern in self.functions)
+        file = PurePath(_file_of(case))
+        return any(name.startswith(pattern) or fnmatch.fnmatch(name, pattern) for pattern in self.functions) or any(
+            fnmatch.fnmatch(file.name, pattern) or fnmatch.fnmatch(f"/{file}", f"*/{pattern}")
+            for pattern in self.modules
+        )
 
     def _is_untested(self, file: str, root: Path) -> bool:
         path = Path(os.path.normpath(root / file))
@@ -158,7 +172,8 @@ def _describe_uncollected(cases: Sequence[str], folder: str) -> str:
     return (
         f"{count(len(cases), 'stored case')} {verb} in {which} without a collected test, though {lie} in what "
         f"pytest was asked to collect, so nothing checks {them}: {name_cases(cases)}; collect {them} again "
-        "(python_files and collect_ignore decide), or remove the stored runs with: "
+        "(python_files, python_functions and collect_ignore decide), leave out what need not run here with "
+        f"--ignore={shlex.quote(files[0])}, or remove the stored runs with: "
         f"{write_prune(cases, folder)}"
     )
 
@@ -170,6 +185,17 @@ def _file_of(case: str) -> str:
 def _lineage(file: str) -> tuple[str, ...]:
     """The node ids of a file and of every folder around it; pytest calls the outermost "." or ""."""
     return (file, *(str(folder) for folder in PurePath(file).parents), "")
+
+
+def _locate(argument: str) -> tuple[str, ...]:
+    """Where the package or module of an argument is, as --pyargs looks for it; else the argument itself."""
+    try:
+        found = importlib.util.find_spec(argument)
+    except (ImportError, AttributeError, ValueError):
+        found = None
+    if found is None:
+        return (argument,)
+    return tuple(found.submodule_search_locations or filter(None, [found.origin]))
 
 
 def _resolve(here: Path, paths: Iterable[object]) -> tuple[str, ...]:

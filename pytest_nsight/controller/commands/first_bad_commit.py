@@ -108,6 +108,8 @@ class FirstBadCommit:
         search = self._search
         if search is None:
             return None
+        good, bad = self._last_good, self.line.commits[search.candidates[-1]]
+        difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
         return Bisection(
             case=self.case,
             good=self.line.good,
@@ -116,7 +118,13 @@ class FirstBadCommit:
             criterion=self._criterion,
             candidates=tuple(self.line.commits[one] for one in search.candidates),
             measured=tuple(self._measured),
-            last_good=self._last_good,
+            last_good=good,
+            changes=difference.finding.changes if difference.differs else (),
+            difference=difference.text,
+            code_change=describe_change(self._identities.get(good.hash), self._identities.get(bad.hash)),
+            before=difference.before,
+            now=difference.now,
+            resources=difference.finding.resources,
             sentences=tuple(self._sentences),
         )
 
@@ -257,10 +265,9 @@ class FirstBadCommit:
         self.say(f"{commit.short} {judgement.value}: {first}")
 
     def _explain(self, found: Bisection | None) -> Bisection:
-        """The answer with what changed between the last good commit and the first known bad one."""
+        """The answer with the times of the last good commit and the first known bad one, and what else to do."""
         assert found is not None
         good, bad = found.last_good, found.candidates[-1]
-        difference = compare_launches(self._runs[good.hash], self._runs[bad.hash])
         comparison, sentences = None, [*found.sentences, *self._describe_merge(found), *self._describe_rest(bad)]
         is_timed = any(one.commit == bad and one.comparison is not None for one in found.measured)
         if not is_timed and self._has_time:
@@ -268,17 +275,7 @@ class FirstBadCommit:
                 comparison = self._compare(good, bad, lambda verdict: verdict.kind in _SETTLED).comparison
             except UnmeasurableError as error:
                 sentences.append(f"{good.short} and {bad.short} were not compared on time: {error}")
-        return replace(
-            found,
-            changes=difference.finding.changes if difference.differs else (),
-            difference=difference.text,
-            code_change=describe_change(self._identities.get(good.hash), self._identities.get(bad.hash)),
-            before=difference.before,
-            now=difference.now,
-            resources=difference.finding.resources,
-            comparison=comparison,
-            sentences=tuple(sentences),
-        )
+        return replace(found, comparison=comparison, sentences=tuple(sentences))
 
     def _describe_merge(self, found: Bisection) -> Sequence[str]:
         branch = self.line.branch_of(found.first_bad, found.last_good) if found.first_bad is not None else None

@@ -18,6 +18,7 @@ from pytest_nsight.protocol.script import Script, clean_name
 
 _USAGE = "give a program of Python after --, such as: pytest-nsight run -- python bench.py"
 _PYTESTS = ("pytest", "py.test")
+_SIGNS_OF_IDS = ("::", "[", "]")
 _HARMLESS_OPTIONS = ("-u", "-B")
 
 
@@ -67,13 +68,19 @@ def read_script(given: Sequence[str], name: str | None = None) -> Script:
             )
     else:
         module, (first, *arguments) = "", given
-        path = Path(first).absolute()
+        # Not resolve(): a symbolic link is run under its own name. pytest writes the path without "..", too.
+        path = Path(os.path.normpath(Path(first).absolute()))
         if path.is_dir():
             main = Path(first) / "__main__.py"
             remedy = f"give its file, {main}" if main.is_file() else "give the script in it"
             raise UsageError(f"{first} is a folder, which run does not take for a script; {remedy}")
         if not path.is_file():
             raise UsageError(f"there is no script {first}; {_USAGE}")
+    for sign in _SIGNS_OF_IDS:
+        if sign in path.name:
+            raise UsageError(
+                f"{path.name}: in the ids of cases {sign} stands for something else; rename the script"
+            )
     stands_for = clean_name(shlex.join(arguments) if name is None else name)
     return Script(str(path), module, tuple(arguments), stands_for)
 

@@ -17,6 +17,8 @@ from pytest_nsight.protocol.manifest_events import WrongImport
 
 FULL_BYTES = 100_000
 _LOG_TAIL_LINES = 8
+# Modules made by nanobind, such as Triton's, list at the end of Python what they have leaked.
+_SAID_AT_EXIT = ("nanobind: ", " - leaked ", " - ... skipped ")
 _MOST_IMPORTS = 3
 
 _INTERRUPTED = 2
@@ -48,7 +50,7 @@ def describe_failed_start(code: int, log: Path, explanation: str = "") -> str:
     if overdue is not None:
         return overdue.describe(log)
     ended = f"the worker process ended with exit code {code} before it began"
-    output = last_lines(log, _LOG_TAIL_LINES) or "(nothing)"
+    output = last_lines(log, _LOG_TAIL_LINES, _SAID_AT_EXIT) or "(nothing)"
     return "\n".join(filter(None, (f"{ended}; its output ({log}) ends with:", output, explanation)))
 
 
@@ -70,7 +72,7 @@ def describe_refusal(manifest: Manifest, log: Path) -> str:
     if manifest.exit_code not in _PYTEST_REFUSALS or manifest.process_failure is not None:
         return ""
     is_usage = manifest.exit_code == _USAGE_ERROR
-    detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES) or "(nothing)")
+    detail = "\n".join(manifest.faults) or (last_lines(log, _LOG_TAIL_LINES, _SAID_AT_EXIT) or "(nothing)")
     return (
         f"pytest in the worker process {_PYTEST_REFUSALS[manifest.exit_code]}{_RUNS_TWICE * is_usage}; its output "
         f"({log}):\n{detail}"
