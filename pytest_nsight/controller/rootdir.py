@@ -12,7 +12,7 @@ from __future__ import annotations
 import inspect
 import os
 import shlex
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -25,6 +25,9 @@ from pytest_nsight.controller.options import DEFAULT_BASELINES
 from pytest_nsight.model.errors import UsageError
 
 _PREFIX = "--nsight"
+
+_UNREADABLE = (pytest.UsageError, ValueError, pytest.fail.Exception)
+"""What pytest raises for an ini file: one that is no UTF-8 is a ValueError, an outdated section a failed test."""
 
 
 def check_rootdir(config: pytest.Config) -> None:
@@ -58,21 +61,28 @@ def check_rootdir(config: pytest.Config) -> None:
 
 
 def _check_ini_option(config: pytest.Config) -> None:
+    """Makes sure that `-c` does not leave out the baselines of the project's own ini file, if it has any."""
     known, given = config.known_args_namespace, GivenValues(config)
-    if not known.inifilename or known.rootdir or given.is_option("baselines"):
+    if not known.inifilename or given.is_option("baselines") or config.getoption("nsight_against"):
         return
-    root, _ = _determine(
-        inifile=None,
-        override_ini=known.override_ini,
-        args=known.file_or_dir,
-        rootdir_cmd_arg=None,
-        invocation_dir=config.invocation_params.dir,
-    )
-    left, used = root / (given("baselines") or DEFAULT_BASELINES), given.baselines()
-    if used != left and left.is_dir() and not used.exists():
+    try:
+        root, _, own = _determine(
+            inifile=None,
+            override_ini=known.override_ini,
+            args=known.file_or_dir,
+            rootdir_cmd_arg=known.rootdir or None,
+            invocation_dir=config.invocation_params.dir,
+        )
+    except _UNREADABLE:
+        # The user may give -c for this very reason.
+        return
+    used, left = given.baselines(), root / own.get("nsight_baselines", DEFAULT_BASELINES)
+    if used != left and not used.exists() and any(left.glob("*/*.json")):
+        is_elsewhere = root != config.rootpath
+        remedy = f"--rootdir={root}" if is_elsewhere else f"--nsight-baselines={left}"
         raise UsageError(
-            f"-c {known.inifilename} makes {config.rootpath} the root folder, where there are no baselines, and "
-            f"those in {left} would not count; add --rootdir={root}, or name the baselines with --nsight-baselines"
+            f"with -c {known.inifilename} there are no baselines, because it makes {used} their folder, and those "
+            f"in {left} would not count; add {remedy}, or name another folder with --nsight-baselines"
         )
 
 
@@ -94,13 +104,14 @@ def find_separate_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
 def _find_without_options(config: pytest.Config) -> tuple[Path, Path | None]:
     """The root folder and the ini file that pytest finds where it knows which arguments are tests."""
     known = config.known_args_namespace
-    return _determine(
+    root, ini, _ = _determine(
         inifile=known.inifilename,
         override_ini=known.override_ini,
         args=known.file_or_dir,
         rootdir_cmd_arg=known.rootdir or None,
         invocation_dir=config.invocation_params.dir,
     )
+    return root, ini
 
 
 def find_configured_root(folder: Path) -> Path | None:
@@ -110,11 +121,10 @@ def find_configured_root(folder: Path) -> Path | None:
         UsageError: pytest cannot read an ini file there, so it is unknown what it names.
     """
     try:
-        root, ini = _determine(
+        root, ini, _ = _determine(
             inifile=None, override_ini=None, args=[], rootdir_cmd_arg=None, invocation_dir=folder
         )
-    # A file that is no UTF-8 is a ValueError, and an outdated section of setup.cfg a failed test.
-    except (pytest.UsageError, ValueError, pytest.fail.Exception) as error:
+    except _UNREADABLE as error:
         reason = " ".join(str(error).split())
         raise UsageError(
             f"the settings of the project around {folder} cannot be read ({reason}), so its root folder is "
@@ -123,8 +133,10 @@ def find_configured_root(folder: Path) -> Path | None:
     return root if ini is not None else None
 
 
-def _determine(**available: Any) -> tuple[Path, Path | None]:
+def _determine(**available: Any) -> tuple[Path, Path | None, Mapping[str, Any]]:
+    """The root folder, the ini file and its settings."""
     # Its parameters differ among the versions of pytest; their names have stayed.
     wanted = inspect.signature(determine_setup).parameters
-    root, ini, *_ = determine_setup(**{name: value for name, value in available.items() if name in wanted})
-    return root, ini
+    root, ini, found, *_ = determine_setup(**{name: value for name, value in available.items() if name in wanted})
+    # Since pytest 9 a value has its origin with it.
+    return root, ini, {name: getattr(value, "value", value) for name, value in found.items()}

@@ -137,8 +137,9 @@ class OtherTree:
         for path in map(str, (file, *file.parents)):
             if path in manifest.ignored:
                 return (
-                    f"not collected in {self.short_commit}, though {path} is there: a conftest.py ignores it; the "
-                    "revision is checked out in the folder .nsight, which a rule on absolute paths must let pass"
+                    f"not collected in {self.short_commit}, though {path} is there: pytest ignores it (a "
+                    "conftest.py, norecursedirs or an option); a rule on absolute paths must let the folder "
+                    ".nsight pass, where the revision is checked out"
                 )
         return self._says_absent
 

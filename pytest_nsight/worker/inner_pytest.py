@@ -13,6 +13,7 @@ import sys
 import warnings
 from collections.abc import Callable, Generator, Mapping, Sequence
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -39,11 +40,6 @@ from pytest_nsight.worker.process_end import end_children
 from pytest_nsight.worker.process_health import ProcessHealthPlugin, find_closed_stream
 
 PLUGIN_NAME = "nsight-worker"
-
-_CALLED_AGAIN = (
-    "The test passed, and failed when it was called again: it is measured as a whole, so its body runs many times "
-    "with the same fixtures. Pass what is to be measured to the fixture nsight, which repeats nothing else."
-)
 
 _CHILDREN_LIVE_S = 30.0
 """After the last test: exit handlers of the user's code may end them sooner."""
@@ -210,10 +206,7 @@ class Worker:
                 pytest.fail(f"the test cannot be measured as a whole: {why}", pytrace=False)
             self._is_repeating = True
             try:
-                measurement.measure_whole(lambda: pyfuncitem.obj(**arguments))
-            except (Exception, pytest.fail.Exception):
-                pyfuncitem.add_report_section("call", "nsight", _CALLED_AGAIN)
-                raise
+                measurement.measure_whole(partial(pyfuncitem.obj, **arguments))
             finally:
                 self._is_repeating = False
         return result

@@ -6,6 +6,7 @@ import gc
 from collections.abc import Callable
 from contextlib import AbstractContextManager
 from dataclasses import replace
+from functools import partial
 from typing import Any, TypeVar
 
 import pytest
@@ -29,6 +30,11 @@ from pytest_nsight.worker.rounds import WARMUP, PairBody, RoundPlan, Stopwatch
 from pytest_nsight.worker.tuner_trials import list_trial_patches
 
 T = TypeVar("T")
+
+_CALLED_AGAIN = (
+    "The test passed, and failed when it was called again: it is measured as a whole, so its body runs many times "
+    "with the same fixtures. Pass what is to be measured to the fixture nsight, which repeats nothing else."
+)
 
 
 class MeasuredRun:
@@ -247,9 +253,22 @@ class CaseMeasurement:
             )
 
     def measure_whole(self, body: Callable[[], T]) -> T:
-        """Measures a whole test, which cannot run again once its fixtures are torn down."""
+        """Measures a whole test, which cannot run again once its fixtures are torn down.
+
+        Args:
+            body: the test, which has passed once.
+        """
         self._is_whole = True
-        return self.measure(body, None, None, None)
+        return self.measure(partial(self._call_again, body), None, None, None)
+
+    def _call_again(self, body: Callable[[], T]) -> T:
+        try:
+            return body()
+        except pytest.xfail.Exception:
+            raise
+        except (Exception, pytest.fail.Exception):
+            self._item.add_report_section("call", "nsight", _CALLED_AGAIN)
+            raise
 
     def range(self, name: str) -> AbstractContextManager[None]:
         """Names a part of the round."""

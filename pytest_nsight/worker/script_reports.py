@@ -49,7 +49,7 @@ def _serialise(case: str, when: str, failure: str, start_s: float, stop_s: float
 
 
 def describe_error(error: BaseException) -> str:
-    """An exception and then its stack, as pytest's summary shows the first line."""
+    """An exception and then its stack, as the summary of newer versions of pytest begins with the first line."""
     stack, said = _read_error(error)
     return f"{said}\n{stack}".rstrip("\n")
 

@@ -56,7 +56,8 @@ def has_baselines(collect: Collect, pytester: pytest.Pytester) -> Path:
     """The project has baselines, and an ini file lies beside it."""
     (pytester.path / "other.ini").write_text("[pytest]\n")
     folder = pytester.path / "project" / "baselines"
-    folder.mkdir()
+    (folder / "nvidia-h200").mkdir(parents=True)
+    (folder / "nvidia-h200" / "test_case.json").write_text("{}")
     return folder
 
 
@@ -65,8 +66,29 @@ def test_an_ini_file_elsewhere_does_not_take_the_baselines_away(collect: Collect
 
     assert result.ret == pytest.ExitCode.USAGE_ERROR
     said = " ".join(result.stderr.str().split())
-    assert f"makes {has_baselines.parents[1]} the root folder" in said
+    assert f"it makes {has_baselines.parents[1]}/baselines their folder" in said
     assert f"those in {has_baselines} would not count; add --rootdir={has_baselines.parent}" in said
+
+
+def test_an_ini_file_beside_the_projects_does_not_take_its_baselines_away(
+    collect: Collect, has_baselines: Path
+) -> None:
+    has_baselines.rename(has_baselines.parent / "stored")
+    (has_baselines.parent / "pytest.ini").write_text("[pytest]\nnsight_baselines = stored\n")
+    (has_baselines.parent / "ci.ini").write_text("[pytest]\n")
+
+    result = collect("-c", "ci.ini", "tests", has_ini=False)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    assert f"add --nsight-baselines={has_baselines.parent}/stored" in " ".join(result.stderr.str().split())
+
+
+def test_an_ini_file_may_be_given_because_the_projects_cannot_be_read(
+    collect: Collect, has_baselines: Path
+) -> None:
+    (has_baselines.parent / "setup.cfg").write_text("[pytest]\n")
+
+    assert collect("-c", "../other.ini", "tests", has_ini=False).ret == pytest.ExitCode.OK
 
 
 @pytest.mark.parametrize("option", ["--rootdir=.", "--nsight-baselines=baselines"])

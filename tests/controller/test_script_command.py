@@ -24,6 +24,8 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project with a script, a package, and a module that no interpreter may run to find it."""
     (tmp_path / "bench.py").touch()
     (tmp_path / "b[1].py").touch()
+    (tmp_path / "f[2]").mkdir()
+    (tmp_path / "f[2]" / "bench.py").touch()
     package = tmp_path / "suite"
     package.mkdir()
     (package / "__init__.py").write_text("raise RuntimeError('imported')")
@@ -116,6 +118,7 @@ def test_a_pytest_takes_all_tests_of_pytest_benchmark(here: Path, started: list[
         ([sys.executable, "-m", ""], "there is no module '' that can be run"),
         (["python9.9", "bench.py"], "there is no program python9.9; "),
         (["b[1].py"], "b[1].py: in the ids of cases [ stands for something else; rename the script"),
+        (["f[2]/bench.py"], "f[2]/bench.py: in the ids of cases [ stands for something else; rename the script"),
     ],
 )
 def test_a_command_that_cannot_be_measured_gets_a_sentence(

@@ -2,20 +2,24 @@
 
 from __future__ import annotations
 
+import ast
 import fnmatch
 import importlib.util
 import os
 import re
 import shlex
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path, PurePath
 
 import pytest
 
 from pytest_nsight.model.units import count, name_cases, name_some
+from pytest_nsight.protocol.mark import MARKABLE
 from pytest_nsight.report.escapes import visible
 
+_MARK = "nsight"
+_MEASURING = frozenset((_MARK, MARKABLE))
 _MOST_NAMES = 3
 _KIND = re.compile(r"^(Skipped|unittest\.case\.SkipTest): ")
 
@@ -30,7 +34,6 @@ class CollectedFiles:
         patterns: of further such paths.
         deselected: beginnings of node ids that the user lets pytest deselect.
         functions: names of tests, their beginnings or patterns.
-        modules: patterns of the files that pytest looks for tests in.
         with_tests: files that have a test here, selected or not, as node ids name them.
         skipped: node id of a file or folder that skipped itself -> the reason.
         broken: node ids of files and folders that pytest could not collect, which it reports as errors.
@@ -42,7 +45,6 @@ class CollectedFiles:
     patterns: tuple[str, ...] = ()
     deselected: tuple[str, ...] = ()
     functions: tuple[str, ...] = ()
-    modules: tuple[str, ...] = ()
     with_tests: frozenset[str] = frozenset()
     skipped: Mapping[str, str] = field(default_factory=dict)
     broken: frozenset[str] = frozenset()
@@ -62,7 +64,6 @@ class CollectedFiles:
         option, here = config.option, config.invocation_params.dir
         whole = [argument for argument in config.args if "::" not in argument]
         named = [place for one in whole for place in _locate(one)] if option.pyargs else whole
-        finds_functions = config.pluginmanager.hasplugin("python")
         reasons = {report.nodeid: _read_reason(report) for report in reports if report.skipped}
         return cls(
             # --lf leaves out files that have not failed.
@@ -70,8 +71,7 @@ class CollectedFiles:
             left_out=_resolve(here, option.ignore or ()),
             patterns=_resolve(here, option.ignore_glob or ()),
             deselected=tuple(option.deselect or ()),
-            functions=tuple(config.getini("python_functions")) if finds_functions else (),
-            modules=tuple(config.getini("python_files")) if finds_functions else (),
+            functions=tuple(config.getini("python_functions")) if config.pluginmanager.hasplugin("python") else (),
             with_tests=frozenset(with_tests),
             skipped=reasons,
             broken=frozenset(report.nodeid for report in reports if report.failed),
@@ -87,25 +87,26 @@ class CollectedFiles:
         """
         by_file: dict[str, list[str]] = {}
         for case in sorted(stored):
-            if self._is_test(case) and not case.startswith(self.deselected):
+            if not case.startswith(self.deselected):
                 by_file.setdefault(_file_of(case), []).append(case)
-        return tuple(case for file, cases in by_file.items() if self._is_untested(file, root) for case in cases)
+        untested = {file: cases for file, cases in by_file.items() if self._is_untested(file, root)}
+        return tuple(case for file, cases in untested.items() for case in self._select_tests(cases, root / file))
 
     def find_reason(self, file: str) -> str | None:
         """Why the file, or a folder that it is in, skipped itself; None if none did."""
         return next((self.skipped[node] for node in _lineage(file) if node in self.skipped), None)
 
-    def _is_test(self, case: str) -> bool:
-        """Whether it, or its file, is named like a test: calls of a script are cases, too; pytest collects none.
+    def _select_tests(self, cases: Iterable[str], file: Path) -> Iterator[str]:
+        """The cases that are tests: the calls of a script are cases, too, and pytest collects none.
 
-        A name alone does not do: what lets pytest find no test, a shorter python_functions, would hide the case.
+        A name that python_functions does not have any more is a test's if the file defines a measured one of it.
         """
-        name = case.partition("::")[2].partition("[")[0].rpartition("::")[2]
-        file = PurePath(_file_of(case))
-        return any(name.startswith(pattern) or fnmatch.fnmatch(name, pattern) for pattern in self.functions) or any(
-            fnmatch.fnmatch(file.name, pattern) or fnmatch.fnmatch(f"/{file}", f"*/{pattern}")
-            for pattern in self.modules
-        )
+        defined = _find_measured_functions(file)
+        for case in cases:
+            name = case.partition("::")[2].partition("[")[0].rpartition("::")[2]
+            is_named = any(name.startswith(pattern) or fnmatch.fnmatch(name, pattern) for pattern in self.functions)
+            if is_named or name in defined:
+                yield case
 
     def _is_untested(self, file: str, root: Path) -> bool:
         path = Path(os.path.normpath(root / file))
@@ -185,6 +186,28 @@ def _file_of(case: str) -> str:
 def _lineage(file: str) -> tuple[str, ...]:
     """The node ids of a file and of every folder around it; pytest calls the outermost "." or ""."""
     return (file, *(str(folder) for folder in PurePath(file).parents), "")
+
+
+def _find_measured_functions(file: Path) -> frozenset[str]:
+    """Names of the functions that have the mark, or a fixture that measures; none if the file is no Python."""
+    try:
+        module = ast.parse(file.read_bytes())
+    except (OSError, SyntaxError, ValueError):
+        return frozenset()
+    is_marked = any(
+        isinstance(one, ast.Assign) and "pytestmark" in map(ast.unparse, one.targets) and _MARK in ast.unparse(one)
+        for one in module.body
+    )
+    return frozenset(
+        node.name
+        for node in ast.walk(module)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        and (
+            is_marked
+            or any(_MARK in ast.unparse(decorator) for decorator in node.decorator_list)
+            or not _MEASURING.isdisjoint(argument.arg for argument in node.args.args)
+        )
+    )
 
 
 def _locate(argument: str) -> tuple[str, ...]:

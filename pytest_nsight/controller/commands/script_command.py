@@ -18,7 +18,7 @@ from pytest_nsight.protocol.script import Script, clean_name
 
 _USAGE = "give a program of Python after --, such as: pytest-nsight run -- python bench.py"
 _PYTESTS = ("pytest", "py.test")
-_SIGNS_OF_IDS = ("::", "[", "]")
+_SIGNS_OF_IDS = ("::", "[")
 _HARMLESS_OPTIONS = ("-u", "-B")
 
 
@@ -77,9 +77,9 @@ def read_script(given: Sequence[str], name: str | None = None) -> Script:
         if not path.is_file():
             raise UsageError(f"there is no script {first}; {_USAGE}")
     for sign in _SIGNS_OF_IDS:
-        if sign in path.name:
+        if sign in str(path):
             raise UsageError(
-                f"{path.name}: in the ids of cases {sign} stands for something else; rename the script"
+                f"{path}: in the ids of cases {sign} stands for something else; rename the script or its folder"
             )
     stands_for = clean_name(shlex.join(arguments) if name is None else name)
     return Script(str(path), module, tuple(arguments), stands_for)

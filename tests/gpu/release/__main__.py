@@ -39,8 +39,10 @@ def run(folder: Path, names: Sequence[str], boards: int, device_time_s: float) -
 
     def follow(lane: Lane) -> None:
         while name := queue.take(lane.number, lambda: lane.left_s):
-            lane.attempt(name, STEPS[name].do)
-            queue.end(lane.number)
+            try:
+                lane.attempt(name, STEPS[name].do)
+            finally:
+                queue.end(lane.number)
 
     threads = [threading.Thread(target=follow, args=(lane,)) for lane in lanes]
     for thread in threads:

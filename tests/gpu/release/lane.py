@@ -141,9 +141,11 @@ class Lane:
 
 def _count_verdicts(result: Path) -> dict[str, int]:
     """How often each verdict is in a result of --nsight-json, of whole cases; empty where there is none."""
-    if not result.exists():
+    try:
+        content = json.loads(result.read_text())
+    except (OSError, ValueError):
+        # A session that was killed has left none, or the beginning of one.
         return {}
-    content = json.loads(result.read_text())
     subjects = [benchmark["extra_info"]["nsight"] for benchmark in content.get("benchmarks", ())]
     subjects += content.get("nsight", {}).get("unmeasured", ())
     return dict(Counter(subject["verdict"] for subject in subjects if not subject["part"]))

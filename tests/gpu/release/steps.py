@@ -7,7 +7,6 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 
-from tests.gpu.foreign.programs import PROGRAMS
 from tests.gpu.release.lane import Lane
 from tests.gpu.release.queue import Step
 
@@ -69,6 +68,8 @@ def _new_board(lane: Lane) -> None:
 
 def _programs(part: int) -> list[str]:
     """Node ids of every fourth foreign program."""
+    from tests.gpu.foreign.programs import PROGRAMS  # noqa: PLC0415 - imports torch
+
     return [f"tests/gpu/foreign/test_foreign.py::test_program[{name}]" for name in list(PROGRAMS)[part::_PARTS]]
 
 

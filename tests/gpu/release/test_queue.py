@@ -21,16 +21,16 @@ def follow(
     steps: Mapping[str, Step], boards: int, left_s: Callable[[], float] = lambda: 1000.0
 ) -> list[tuple[int, str, set[str]]]:
     """Has boards do all they can; for each step its board, its name, and what ran when it began."""
-    queue, log, running, lock = StepQueue(steps, boards), [], set[str](), threading.Lock()
+    queue, log, running, lock = StepQueue(steps, boards), [], dict[int, str](), threading.Lock()
 
     def work(board: int) -> None:
         while name := queue.take(board, left_s):
             with lock:
-                log.append((board, name, set(running)))
-                running.add(name)
-            time.sleep(0.002)
+                log.append((board, name, set(running.values())))
+                running[board] = name
+            time.sleep(0.002 * (1 + board))
             with lock:
-                running.discard(name)
+                del running[board]
             queue.end(board)
 
     threads = [threading.Thread(target=work, args=(board,), daemon=True) for board in range(boards)]
