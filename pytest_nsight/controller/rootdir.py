@@ -50,7 +50,7 @@ def check_rootdir(config: pytest.Config) -> None:
     ]
     if not taken:
         return
-    root, ini = _find_without_options(config)
+    root, ini, _ = _find_by_tests(config, ini_option=config.known_args_namespace.inifilename)
     if (root, ini) != (config.rootpath, config.inipath):
         option, value = taken[0]
         found, wanted = _describe(config.rootpath, config.inipath), _describe(root, ini)
@@ -66,13 +66,7 @@ def _check_ini_option(config: pytest.Config) -> None:
     if not known.inifilename or given.is_option("baselines") or config.getoption("nsight_against"):
         return
     try:
-        root, _, own = _determine(
-            inifile=None,
-            override_ini=known.override_ini,
-            args=known.file_or_dir,
-            rootdir_cmd_arg=known.rootdir or None,
-            invocation_dir=config.invocation_params.dir,
-        )
+        root, _, own = _find_by_tests(config, ini_option=None)
     except _UNREADABLE:
         # The user may give -c for this very reason.
         return
@@ -101,17 +95,16 @@ def find_separate_values(arguments: Sequence[str]) -> Iterator[tuple[str, str]]:
             yield argument, following
 
 
-def _find_without_options(config: pytest.Config) -> tuple[Path, Path | None]:
-    """The root folder and the ini file that pytest finds where it knows which arguments are tests."""
+def _find_by_tests(config: pytest.Config, ini_option: str | None) -> tuple[Path, Path | None, Mapping[str, Any]]:
+    """What pytest finds with this value of `-c` where it knows which arguments are tests."""
     known = config.known_args_namespace
-    root, ini, _ = _determine(
-        inifile=known.inifilename,
+    return _determine(
+        inifile=ini_option,
         override_ini=known.override_ini,
         args=known.file_or_dir,
         rootdir_cmd_arg=known.rootdir or None,
         invocation_dir=config.invocation_params.dir,
     )
-    return root, ini
 
 
 def find_configured_root(folder: Path) -> Path | None:

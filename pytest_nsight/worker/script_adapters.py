@@ -88,11 +88,11 @@ def _describe_do_bench(given: Mapping[str, Any], original: Callable[[], Any]) ->
 
 
 def _summarise(times_ms: list[float], quantiles: Sequence[float] | None, mode: str) -> float | list[float]:
+    if mode not in _RETURN_MODES:
+        raise ValueError(f"do_bench has no return_mode {mode!r}; it has {', '.join(_RETURN_MODES)}")
     if quantiles is not None:
         values = [float(value) for value in np.quantile(times_ms, quantiles)]
         return values[0] if len(values) == 1 else values
-    if mode not in _RETURN_MODES:
-        raise ValueError(f"do_bench has no return_mode {mode!r}; it has {', '.join(_RETURN_MODES)}")
     if mode == "all":
         return times_ms
     if mode in ("min", "max"):

@@ -284,6 +284,13 @@ def test_last_lines_show_the_final_state_of_progress_bars(tmp_path):
     assert last_lines(tmp_path / "missing") == ""
 
 
+def test_last_lines_leave_out_what_says_nothing_of_the_end(tmp_path):
+    log = tmp_path / "log"
+    log.write_text('the reason\nnanobind: leaked 1 functions!\n - leaked function "f"\n')
+
+    assert last_lines(log, 1, ("nanobind: ", " - leaked ")) == "the reason"
+
+
 def test_last_lines_keep_the_indentation_of_a_traceback(tmp_path):
     log = tmp_path / "log"
     log.write_text('Traceback:\n  File "a.py", line 1\n    1 / 0\nZeroDivisionError\n')

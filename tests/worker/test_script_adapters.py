@@ -89,6 +89,15 @@ def test_do_bench_returns_what_triton_makes_of_the_same_durations(
     assert handler.last.cold_cache
 
 
+@pytest.mark.parametrize("given", [{}, {"quantiles": [0.5]}], ids=str)
+def test_do_bench_refuses_an_unknown_return_mode_as_triton_does(handler: Handler, given: dict[str, Any]) -> None:
+    pytest.importorskip("triton")
+    testing = handler.load("triton.testing")
+
+    with pytest.raises(ValueError, match="no return_mode 'bogus'; it has min, max"):
+        testing.do_bench(lambda: 7, return_mode="bogus", **given)
+
+
 def test_do_bench_clears_gradients_before_each_round_and_not_inside(handler: Handler) -> None:
     pytest.importorskip("triton")
     torch = pytest.importorskip("torch")
