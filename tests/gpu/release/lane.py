@@ -15,6 +15,8 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from pytest_nsight.protocol.manifest import FILE_NAME
+
 _LEFT_OUT = shutil.ignore_patterns(
     ".git", ".venv", ".nsight", ".gpu", ".scripts", ".numba", "__pycache__", "*.egg-info"
 )
@@ -126,9 +128,16 @@ class Lane:
         self.run(name, "-m", "pytest", *options, *arguments, packages=packages)
 
     def gate(self, name: str, *arguments: str, **variables: str) -> None:
-        """Measures at a band of 1 %; the result is in NAME.json."""
-        options = ["--nsight", "--nsight-band=1%", f"--nsight-json={self.results / name}-{self.number}.json"]
+        """Measures at a band of 1 %; the result is in NAME.json, and NAME-session has what its processes noted."""
+        result = self.results / f"{name}-{self.number}"
+        options = ["--nsight", "--nsight-band=1%", f"--nsight-json={result}.json"]
         self.run(name, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options, *arguments, **variables)
+        # benchmarks/session_time.py shows from them where the time went.
+        session = max((self.tree / ".nsight").glob("2*"))
+        for manifest in session.glob(f"*/{FILE_NAME}"):
+            kept = Path(f"{result}-session", manifest.parent.name)
+            kept.mkdir(parents=True)
+            shutil.copy2(manifest, kept)
 
     def _say_that_it_ended(self, name: str, code: int, seconds: float, last: str) -> None:
         """Adds a line to steps.jsonl: the exit code, the last line of output, and how often each verdict came."""
