@@ -34,7 +34,7 @@ from pytest_nsight.controller.pytest_input import (
     ask_environment,
     check_ids,
     check_text,
-    describe_coverage,
+    describe_unused,
     find_line,
     worker_arguments,
 )
@@ -77,14 +77,14 @@ class Controller:
         check_text((*arguments, str(config.rootpath), str(config.invocation_params.dir), *sys.path))
         self._settings = settings
         self._session = NsightSession(settings, arguments, config.invocation_params.dir)
-        self._session.add_notes(describe_coverage(config))
+        self._session.add_notes(describe_unused(config))
         self._conclusion = Conclusion()
         self._record = CollectionRecord()
         self._chosen = ChosenTests(settings)
         self._header: list[str] = []
         self._evidence_notes: tuple[str, ...] = ()
         self._collected = NOTHING_COLLECTED
-        self._unmarked: dict[str, None] = {}
+        self._unmarked: dict[str, str] = {}
         self._replayed: set[str] = set()
         self._unreported = ""
 
@@ -223,9 +223,9 @@ class Controller:
         return True
 
     def pytest_fixture_setup(self, fixturedef: pytest.FixtureDef[object], request: pytest.FixtureRequest) -> None:
-        """Remembers a test without the mark that asks for the fixture by its name, which only its run shows."""
-        if fixturedef.argname == FIXTURE and not is_marked(request.node):
-            self._unmarked[request.node.nodeid] = None
+        """Remembers a test without the mark that asks for a fixture by its name, which only its run shows."""
+        if fixturedef.argname in (FIXTURE, request.config.getini("nsight_mark")) and not is_marked(request.node):
+            self._unmarked[request.node.nodeid] = fixturedef.argname
 
     def _replay(self, item: pytest.Item) -> None:
         self._replayed.add(item.nodeid)
@@ -264,8 +264,8 @@ class Controller:
 
     def _find_late_gaps(self) -> tuple[str, ...]:
         """A sentence on tests without the mark that asked for the fixture by its name while they ran."""
-        asked_by_name = [case for case in self._unmarked if case not in self._collected.unmarked]
-        return tuple(filter(None, [describe_unmarked(asked_by_name)]))
+        by_name = {one: name for one, name in self._unmarked.items() if one not in self._collected.unmarked}
+        return tuple(filter(None, [describe_unmarked(tuple(by_name), sorted(set(by_name.values())))]))
 
     def _list_unreported(self, session: pytest.Session) -> list[str]:
         """Marked tests that fail, or that no worker reached, and that pytest has not reported."""

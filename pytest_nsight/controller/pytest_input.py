@@ -56,6 +56,9 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         # A test is measured once, in one thread.
         arguments.append("--parallel-threads=1")
         arguments += ["--iterations=1"] if hasattr(config.option, "iterations") else []
+    if config.option.capture == "no":
+        # Nobody sees a worker's output, so with -s a test that fails would not say what it printed.
+        arguments.append("--capture=fd")
     if has("terminal"):
         arguments.append("--color=no")
     if hasattr(config.option, "randomly_seed"):
@@ -64,12 +67,42 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
     return tuple(arguments)
 
 
-def describe_coverage(config: pytest.Config) -> tuple[str, ...]:
-    """A sentence for a session under pytest-cov, whose workers have none; no sentence without it."""
-    if not getattr(config.option, "cov_source", None) or getattr(config.option, "no_cov", False):
-        return ()
-    why = "pytest-cov counts nothing that measured tests run, because a traced round takes longer"
-    return (f"{why}: run pytest without --nsight for coverage, or add --no-cov here",)
+_INTERACTIVE = {"capture": ("-s", ("no",)), "usepdb": ("--pdb", (True,)), "trace": ("--trace", (True,))}
+"""What needs a terminal -> how it is typed, and with which values."""
+
+_BENCHMARK_OUTPUT = ("json", "save", "autosave", "compare", "histogram")
+
+_WITHOUT_TESTS = ("pytest_nsight", "_pytest")
+"""Packages whose plugin objects hold nothing that a test needs."""
+
+
+def describe_unused(config: pytest.Config) -> tuple[str, ...]:
+    """Sentences on what the user gave and the processes that measure do not use."""
+    option, found = config.option, []
+    if getattr(option, "cov_source", None) and not getattr(option, "no_cov", False):
+        why = "pytest-cov counts nothing that measured tests run, because a traced round takes longer"
+        found.append(f"{why}: run pytest without --nsight for coverage, or add --no-cov here")
+    typed = [name for field, (name, values) in _INTERACTIVE.items() if getattr(option, field, None) in values]
+    if typed:
+        found.append(
+            f"{' and '.join(typed)} do nothing for measured tests, whose processes have no terminal: run pytest "
+            "without --nsight to watch or debug them"
+        )
+    given = [name for name in _BENCHMARK_OUTPUT if getattr(option, f"benchmark_{name}", None)]
+    if given and config.getini("nsight_mark"):
+        names = ", ".join(f"--benchmark-{name}" for name in given)
+        found.append(
+            f"pytest-benchmark times none of the measured tests for {names}: --nsight-json writes its format"
+        )
+    classes = [type(plugin) for plugin in config.invocation_params.plugins or () if not isinstance(plugin, str)]
+    own = [one.__qualname__ for one in classes if one.__module__.partition(".")[0] not in _WITHOUT_TESTS]
+    if own:
+        names = ", ".join(dict.fromkeys(own))
+        found.append(
+            f"the plugins that pytest.main was given as objects ({names}) are not in the processes that measure: "
+            "put them into a module, and load it with -p or from a conftest.py"
+        )
+    return tuple(found)
 
 
 def ask_environment(config: pytest.Config) -> dict[str, str]:

@@ -113,6 +113,16 @@ def find_configured_root(folder: Path) -> Path | None:
     Raises:
         UsageError: pytest cannot read an ini file there, so it is unknown what it names.
     """
+    root, ini = find_root(folder)
+    return root if ini is not None else None
+
+
+def find_root(folder: Path) -> tuple[Path, Path | None]:
+    """The root folder and the ini file, if any, of a pytest that is started in a folder without tests to run.
+
+    Raises:
+        UsageError: pytest cannot read an ini file there, so it is unknown what it names.
+    """
     try:
         root, ini, _ = _determine(
             inifile=None, override_ini=None, args=[], rootdir_cmd_arg=None, invocation_dir=folder
@@ -123,7 +133,7 @@ def find_configured_root(folder: Path) -> Path | None:
             f"the settings of the project around {folder} cannot be read ({reason}), so its root folder is "
             "unknown; mend that file"
         ) from None
-    return root if ini is not None else None
+    return root, ini
 
 
 def _determine(**available: Any) -> tuple[Path, Path | None, Mapping[str, Any]]:

@@ -26,7 +26,7 @@ from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_sessi
 from pytest_nsight.controller.session_plan import plan_replay, plan_session, without_needless_pass
 from pytest_nsight.controller.session_result import SessionRecord
 from pytest_nsight.controller.settings import Settings
-from pytest_nsight.controller.trees.git_revision import Revision, describe_commit, resolve
+from pytest_nsight.controller.trees.git_revision import Revision, describe_commit, refuse_nested, resolve
 from pytest_nsight.controller.trees.revision_tree import Build, Tree, Workspace
 from pytest_nsight.controller.workers.first_pass import place_first_pass
 from pytest_nsight.controller.workers.gpu_assignment import choose_gpus
@@ -211,6 +211,8 @@ class NsightSession:
             yield (Tree(self._where, tuple(self._arguments), tuple(sys.path)),)
             return
         workspace, given = Workspace(self._revision, self.folder), self._settings
+        if self._state is not None:
+            refuse_nested(self._revision, given.root, self._state.plan.case_ids)
         try:
             build = Build(given.against_build, given.timeout_s)
             yield workspace.prepare(given.root, given.ini, self._where, self._arguments, build)

@@ -221,6 +221,12 @@ def _refuse_combinations(config: pytest.Config) -> None:
             raise UsageError(f"{name} runs no test, so nothing can be measured; run it without --nsight")
     if getattr(config.option, "codspeed", False):
         raise UsageError("--codspeed measures the tests itself; run it without --nsight")
+    if config.getini("nsight_mark") and getattr(config.option, "benchmark_compare_fail", None):
+        raise UsageError(
+            "--benchmark-compare-fail would pass whatever happens: with --nsight and nsight_mark = benchmark, "
+            "pytest-benchmark times nothing; leave it out here (add -o addopts= if an ini file gives it): the "
+            "baselines of --nsight-save take its place"
+        )
     if _is_recorded_by_testmon(config.option):
         raise UsageError(
             "pytest-testmon cannot see what measured tests depend on, as they run in other processes, and would "

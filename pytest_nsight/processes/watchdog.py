@@ -20,6 +20,7 @@ import threading
 import time
 from collections.abc import Mapping
 from pathlib import Path
+from sysconfig import get_config_var, get_path
 
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.processes.process_family import MARK, WATCHDOG, ProcessFamily
@@ -70,8 +71,11 @@ class Watchdog:
         return code is not None
 
     def _start(self) -> subprocess.Popen[bytes]:
-        # Not what is relative: it means something else in the watchdog's folder.
-        path = [str(Path(__file__).parents[2]), *(entry for entry in sys.path if Path(entry).is_absolute())]
+        # Python's own first: a folder of tests that pytest has put before it may have a signal.py. Not what is
+        # relative: it means something else in the watchdog's folder.
+        standard = (get_path("stdlib"), get_path("platstdlib"), get_config_var("DESTSHARED"))
+        user = (entry for entry in sys.path if Path(entry).is_absolute())
+        path = [*filter(None, standard), str(Path(__file__).parents[2]), *user]
         try:
             popen = subprocess.Popen(
                 # -S: what site adds is in the path already.

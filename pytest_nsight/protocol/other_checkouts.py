@@ -4,10 +4,15 @@ A worktree and a second clone hold the same packages. Where pip installed one of
 names one, the tests of the other import from there, whichever tree they belong to. A folder is another checkout if
 git keeps it in the same repository, or if a project in it has the name of the one at the same place in the tree. A
 repository with packages of the same name by coincidence is none.
+
+While the other tree is measured, a copy of a package counts that nothing ties to the project, such as a folder on
+PYTHONPATH or a wheel whose name the project's files do not give. It counts if the trees have different files of
+what was imported.
 """
 
 from __future__ import annotations
 
+import filecmp
 import os
 import sys
 import sysconfig
@@ -24,7 +29,8 @@ INSTRUMENT = "pytest_nsight"
 
 _GIT = ".git"
 _INIT = "__init__.py"
-_INSTALLED = {"site-packages", "dist-packages"}
+INSTALLED = frozenset(("site-packages", "dist-packages"))
+"""Folders of installed packages."""
 
 
 def imported_files() -> Iterator[tuple[str, str]]:
@@ -39,12 +45,18 @@ def imported_files() -> Iterator[tuple[str, str]]:
             yield name, file
 
 
-def imports_from_other_checkouts(mapping: TreeMapping) -> Iterator[WrongImport]:
-    """All modules that this process imported from another checkout than the trees of a comparison."""
+def imports_from_other_checkouts(mapping: TreeMapping, *, with_copies: bool = False) -> Iterator[WrongImport]:
+    """All modules that this process imported from another checkout than the trees of a comparison.
+
+    Args:
+        mapping: from the user's tree to the other one.
+        with_copies: whether copies count, too, as they do while the other tree is measured.
+    """
     checkouts = OtherCheckouts(mapping)
     for name, file in imported_files():
-        if checkout := checkouts.find(name, os.path.realpath(file)):
-            yield WrongImport(name, file, checkout)
+        real = os.path.realpath(file)
+        if found := checkouts.find(name, real) or (with_copies and checkouts.find_copy(name, real)):
+            yield WrongImport(name, file, found)
 
 
 class OtherCheckouts:
@@ -58,6 +70,7 @@ class OtherCheckouts:
         self._find_top = cache(_find_top)
         self._names = cache(_names)
         self._projects_of = cache(self._list_projects)
+        self._sources_of = cache(self._list_sources)
 
     def find(self, module: str, file: str) -> str:
         """The top folder of the other checkout that a module is from, if the trees have such a module, too.
@@ -70,7 +83,7 @@ class OtherCheckouts:
             The folder; "" where the module is from a tree, was installed, or has nothing to do with them.
         """
         path = Path(file)
-        if file.startswith(self._passed_over) or _INSTALLED.intersection(path.parts) or not _is_at(path, module):
+        if file.startswith(self._passed_over) or INSTALLED.intersection(path.parts) or not _is_at(path, module):
             return ""
         top = self._find_top(path.parent)
         if top is None:
@@ -81,6 +94,36 @@ class OtherCheckouts:
                 if (tree / place).is_file() or _holds(tree / project, module.partition(".")[0]):
                     return str(top)
         return ""
+
+    def find_copy(self, module: str, file: str) -> str:
+        """The folder on sys.path that a module of the other tree is from, if that tree's own file is another one.
+
+        Args:
+            module: its dotted name.
+            file: real path of what was imported while the other tree was measured.
+
+        Returns:
+            The folder; "" where the module is the tree's own, or the trees do not differ in it.
+        """
+        path = Path(file)
+        # An environment may lie in the user's tree.
+        is_own = file.startswith(self._passed_over) and not INSTALLED.intersection(path.parts)
+        if is_own or not _is_at(path, module):
+            return ""
+        folder = path.parents[module.count(".") + (path.stem == "__init__")]
+        for source in self._sources_of(module.partition(".")[0]):
+            own, its = (tree.joinpath(*source, path.relative_to(folder)) for tree in self._trees)
+            if own.is_file() != its.is_file() or (own.is_file() and not filecmp.cmp(own, its, shallow=False)):
+                return str(folder)
+        return ""
+
+    def _list_sources(self, package: str) -> tuple[tuple[str, ...], ...]:
+        """The folders of sources in which either tree has this package."""
+        return tuple(
+            source
+            for source in SOURCES
+            if any(tree.joinpath(*source, package, _INIT).is_file() for tree in self._trees)
+        )
 
     def _list_projects(self, folder: Path) -> tuple[Path, ...]:
         """Where projects of the tree are that a folder of another checkout is in, too, below the top of both."""

@@ -23,6 +23,9 @@ FIRST_PASS = "first-pass"
 
 _CALLS_FILE = "calls.json"
 _VALUES_FILE = "values.pickle"
+ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+")
+"""What Python prints of an object that prints nothing else."""
+
 _MOST_CHARACTERS = 150
 _DIGEST_DIGITS = 8
 
@@ -110,7 +113,9 @@ def clean_name(text: str) -> str:
     """The text as a part of a node id: printable, on one line, without the separator of node ids, not too long.
 
     A name that is cut, or has lost separators, ends with a digest of its text: other texts get other names.
+    Addresses in memory are left out, since the next process has others.
     """
+    text = ADDRESS.sub("", text)
     printable = "".join(character if character.isprintable() else " " for character in text)
     line = " ".join(printable.split())
     name = re.sub("::+", ":", line)

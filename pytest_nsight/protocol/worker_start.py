@@ -62,7 +62,12 @@ def restore() -> None:
 _HOME = Path(__file__).parents[2]
 _HIDING = ("-E", "-I", "-S")
 _START = """import sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:] = [*(entry for entry in sys.path if entry), sys.argv[1]]
+from importlib.machinery import PathFinder
+from importlib.util import module_from_spec
+spec = PathFinder.find_spec("pytest_nsight", sys.argv[1:2])
+sys.modules["pytest_nsight"] = module_from_spec(spec)
+spec.loader.exec_module(sys.modules["pytest_nsight"])
 from pytest_nsight.protocol.worker_start import restore
 restore()
 from pathlib import Path
@@ -73,9 +78,10 @@ sys.exit(import_module(sys.argv[2]).main(Path(sys.argv[3])))"""
 def start_command(module: str, folder: Path) -> tuple[str, ...]:
     """The command line of a module whose `main` takes the folder of a run.
 
-    The new process imports the same plugin as this one, whatever its working directory holds. It has the options of
-    this interpreter, such as -O, -W and -X, as processes of multiprocessing have. Not those that hide variables or
-    packages: a worker is started with variables of its own.
+    The new process imports the same plugin as this one, and Python's own modules, whatever is called like them in
+    its working directory or beside the plugin. It has the options of this interpreter, such as -O, -W and -X, as
+    processes of multiprocessing have. Not those that hide variables or packages: a worker is started with variables
+    of its own.
     """
     options = subprocess._args_from_interpreter_flags()  # type: ignore[attr-defined]  # noqa: SLF001 - its only name
     kept = (option for option in options if option not in _HIDING)

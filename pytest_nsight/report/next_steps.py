@@ -34,12 +34,14 @@ class NextSteps:
         check: the command that measures again, against the baseline's commit where that is known and holds all
             that was measured, else against the stored runs again.
         is_against_commit: which of the two it is.
+        caution: what `accept` does beyond these cases, "" for nothing.
     """
 
     origin: str
     accept: str
     check: str
     is_against_commit: bool
+    caution: str = ""
 
     @property
     def lines(self) -> list[str]:
@@ -48,6 +50,7 @@ class NextSteps:
             f"baseline: {self.origin}",
             "to accept the change, and then commit the baselines with it:",
             *self.accept.splitlines(),
+            *([f"({self.caution})"] if self.caution else []),
             "to check it again:",
             *self.check.splitlines(),
         ]
@@ -72,8 +75,10 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: st
         return None
     newest = max(stored, key=lambda run: run.recorded)
     start, targets = "pytest --nsight", [shlex.quote(visible(target)) for target in _targets(cases)]
-    folder = result.baselines_option
+    folder, caution = result.baselines_option, ""
     if result.script:
+        total = len({verdict.subject.case for verdict in result.verdicts})
+        caution = f"this saves all {total} cases of the script, changed or not" if total > len(cases) else ""
         # A script runs as a whole, and where it was started: its own arguments may be paths from there.
         start, targets = "pytest-nsight run", [f"-- {visible(result.script)}"]
         folder, root = os.path.normpath(Path(root, folder)) if folder else "", ""
@@ -87,6 +92,7 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: st
         accept=_command([f'{start} --nsight-save --nsight-reason "why"', *where, *targets], root),
         check=_command([*again, *targets], root),
         is_against_commit=is_known,
+        caution=caution,
     )
 
 

@@ -135,10 +135,13 @@ def find_wrong_imports(mapping: TreeMapping) -> Iterator[WrongImport]:
     """All modules that this process imported from the user's tree, an installed copy of it, or another checkout."""
     copies = frozenset(installed_copies(mapping.root, mapping.owns))
     equal = equal_files(mapping.root, mapping.owns)
+    found = set()
     for name, file in imported_files():
         real = os.path.realpath(file)
         # What both trees have alike may come from anywhere.
         is_one_trees = real in equal and equal[real].differs_in(mapping.map)
         if is_one_trees or mapping.owns(file) or real in copies:
+            found.add(name)
             yield WrongImport(name, file)
-    yield from imports_from_other_checkouts(mapping)
+    elsewhere = imports_from_other_checkouts(mapping, with_copies=True)
+    yield from (one for one in elsewhere if one.module not in found)

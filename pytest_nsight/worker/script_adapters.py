@@ -17,6 +17,7 @@ from typing import Any
 
 import numpy as np
 
+from pytest_nsight.protocol.script import ADDRESS
 from pytest_nsight.worker.script_calls import Call, CallRouter
 
 Describe = Callable[[Mapping[str, Any], Callable[[], Any]], Call]
@@ -134,10 +135,23 @@ def _patch_triton(router: CallRouter, module: ModuleType) -> None:
 
 
 def _name_point(bench: Any, values: Mapping[str, Any], function: Callable[..., Any]) -> str:
-    """A point of a report: "softmax[N=1024-triton]"."""
-    xs = [f"{name}={values.get(name)}" for name in bench.x_names]
+    """A point of a report: "softmax[N=1024-triton]".
+
+    A line whose value, as a function's, prints its address in memory, which no other process has, goes by the name
+    that the report gives it.
+    """
+    xs = [f"{name}={_name_value(values.get(name))}" for name in bench.x_names]
     plot = bench.plot_name or getattr(function, "__name__", "report")
-    return f"{plot}[{'-'.join([*xs, str(values.get(bench.line_arg))])}]"
+    line = values.get(bench.line_arg)
+    named = zip(bench.line_vals, bench.line_names, strict=False)
+    names = [name for value, name in named if value is line and ADDRESS.search(str(value))]
+    return f"{plot}[{'-'.join([*xs, *(names[:1] or [_name_value(line)])])}]"
+
+
+def _name_value(value: object) -> str:
+    """The value as text; a function by its name."""
+    text = str(value)
+    return str(getattr(value, "__name__", text)) if ADDRESS.search(text) else text
 
 
 def _patch_timer(router: CallRouter, module: ModuleType) -> None:

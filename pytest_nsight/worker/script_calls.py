@@ -17,6 +17,7 @@ from pathlib import PurePath
 from types import FrameType
 from typing import Any, TypeVar
 
+from pytest_nsight.protocol.other_checkouts import INSTALLED
 from pytest_nsight.protocol.script import clean_name
 
 T = TypeVar("T")
@@ -24,11 +25,13 @@ T = TypeVar("T")
 LIBRARIES = frozenset(("triton", "torch", "flashinfer", "tilelang"))
 """Top-level packages whose own calls do not count."""
 
+_DECORATORS = frozenset(("contextlib", "torch.amp.autocast_mode", "torch.utils._contextlib"))
+"""Modules whose functions only call what they decorate: `torch.no_grad()(do_bench)` is called by the script."""
+
 _OWN = "pytest_nsight"
 _MAIN = "__main__"
 _MODULE_LEVEL = "module"
 _QUICK_ROUNDS = 5
-_INSTALLED = frozenset(("site-packages", "dist-packages"))
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,9 +182,9 @@ class CallRouter:
 
 
 def _find_caller() -> FrameType | None:
-    """The innermost frame that is not this package's."""
+    """The innermost frame that is neither this package's nor a decorator's."""
     frame: FrameType | None = sys._getframe(1)  # noqa: SLF001 - the way to a caller's frame
-    while frame is not None and _module_of(frame).partition(".")[0] == _OWN:
+    while frame is not None and (_module_of(frame).partition(".")[0] == _OWN or _module_of(frame) in _DECORATORS):
         frame = frame.f_back
     return frame
 
@@ -197,7 +200,7 @@ def _is_librarys(frame: FrameType | None) -> bool:
 
 def _is_installed(frame: FrameType) -> bool:
     """Whether the frame's code was installed as a package, and does not lie beside the script."""
-    return not _INSTALLED.isdisjoint(PurePath(frame.f_code.co_filename).parts)
+    return not INSTALLED.isdisjoint(PurePath(frame.f_code.co_filename).parts)
 
 
 def _module_of(frame: FrameType | None) -> str:

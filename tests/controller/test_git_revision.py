@@ -7,7 +7,13 @@ from pathlib import Path
 
 import pytest
 
-from pytest_nsight.controller.trees.git_revision import Revision, check_out, find_commit, remove_worktree
+from pytest_nsight.controller.trees.git_revision import (
+    Revision,
+    check_out,
+    find_commit,
+    refuse_nested,
+    remove_worktree,
+)
 from pytest_nsight.model.errors import UsageError
 from tests.repositories import git
 
@@ -43,6 +49,28 @@ def test_what_is_no_commit_is_named(repository: Path, name: str) -> None:
         find(repository, name)
 
     assert str(refusal.value).startswith(f"--nsight-against {name}: ")
+
+
+@pytest.mark.parametrize("inner", ["", "vendor", "vendor/kernels"])
+def test_tests_of_a_repository_inside_of_the_revisions_are_refused(repository: Path, inner: str) -> None:
+    revision = Revision("HEAD", git(repository, "rev-parse", "HEAD"), repository.resolve(), "--nsight-against")
+    (repository / "vendor/kernels/tests").mkdir(parents=True)
+    case = "vendor/kernels/tests/test_a.py::test_it[a]"
+    # A submodule's .git is a file, and its files are a part of the outer commit.
+    (repository / "vendor/kernels/tests/.git").touch()
+    if not inner:
+        refuse_nested(revision, repository, [case])
+        return
+    git(repository / inner, "init", "-q")
+
+    with pytest.raises(UsageError) as refusal:
+        refuse_nested(revision, repository / "lib/..", ["lib/test_b.py::test_it", case])
+
+    assert str(refusal.value) == (
+        f"--nsight-against HEAD is a commit of {repository}, which pytest's root folder is in, and "
+        f"{case.partition('::')[0]} belongs to another repository, {repository / inner}: "
+        f"add --rootdir={repository / inner}"
+    )
 
 
 def add_worktree(repository: Path, folder: Path) -> Path:

@@ -73,6 +73,40 @@ def test_a_command_line_becomes_a_script(
     assert tuple(path) == PATH[1:]
 
 
+@pytest.mark.parametrize("given", ["", "-c", "--rootdir=.", "environment"])
+def test_a_script_elsewhere_has_the_root_folder_and_ini_file_of_the_current_folder(
+    here: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    project = here / "project/deep"
+    project.mkdir(parents=True)
+    ini = here / "project/pytest.ini"
+    ini.write_text("[pytest]\n")
+    monkeypatch.chdir(project)
+    monkeypatch.setenv("PYTEST_ADDOPTS", "--rootdir='a b'" if given == "environment" else "")
+    options = {"-c": ["-c", "own.ini"], "--rootdir=.": ["--rootdir=."]}.get(given, [])
+
+    run(options, ["../../bench.py"], None)
+
+    expected = options if given else [f"--rootdir={here / 'project'}", "-c", str(ini)]
+    assert started[0][0] == ["--nsight", *expected, str(here / "bench.py")]
+
+
+def test_without_an_ini_file_the_current_folder_is_the_root_of_a_script_elsewhere(
+    here: Path, started: list[Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("PYTEST_ADDOPTS", raising=False)
+    monkeypatch.chdir(here / "empty")
+
+    run([], ["../bench.py"], None)
+
+    assert started[0][0] == ["--nsight", f"--rootdir={here / 'empty'}", str(here / "bench.py")]
+
+
+def test_a_part_of_python_that_runs_programs_is_none_itself(here: Path) -> None:
+    with pytest.raises(UsageError, match=r"^-m cProfile is a part of Python, .*; give such a program itself: "):
+        read_script(("-m", "cProfile", "bench.py"))
+
+
 def test_a_name_stands_for_the_arguments_and_the_command_repeats_them(here: Path) -> None:
     script = read_script(("bench.py", "--out", "/tmp/a b"), "half")
 
@@ -189,7 +223,8 @@ def test_cases_of_other_arguments_and_of_tests_are_not_missed() -> None:
 
 
 @pytest.mark.parametrize(
-    ("text", "clean"), [("a\tb\n c", "a b c"), ("a:b", "a:b"), ("x" * 150, "x" * 150), ("\x1b[1m", "[1m")]
+    ("text", "clean"),
+    [("a\tb\n c", "a b c"), ("a:b", "a:b"), ("x" * 150, "x" * 150), ("\x1b[1m", "[1m"), ("<f at 0x7fE0>", "<f>")],
 )
 def test_names_are_fit_for_node_ids(text: str, clean: str) -> None:
     assert clean_name(text) == clean

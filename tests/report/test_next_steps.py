@@ -144,6 +144,24 @@ def test_tests_run_in_the_root_folder_and_a_script_where_it_was_started() -> Non
     ]
 
 
+def test_the_command_of_a_script_says_that_it_saves_the_other_cases_too() -> None:
+    failed, other = verdict(), verdict("bench.py::other", VerdictKind.UNCHANGED)
+    alone, both = (
+        dataclasses.replace(session(*verdicts, stored=STORED), script="python bench.py")
+        for verdicts in ((failed,), (failed, other))
+    )
+
+    steps = [plan_next_steps([failed], result) for result in (alone, both)]
+
+    assert [one.caution for one in steps if one is not None] == [
+        "",
+        "this saves all 2 cases of the script, changed or not",
+    ]
+    assert steps[1] is not None
+    assert "(this saves all 2 cases of the script, changed or not)" in steps[1].lines
+    assert "\nThis saves all 2 cases of the script, changed or not.\n" in render(both)
+
+
 def test_two_trees_need_no_folder_of_baselines() -> None:
     result = dataclasses.replace(session(verdict(), stored=STORED), baselines_option="elsewhere")
 

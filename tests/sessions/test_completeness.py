@@ -539,6 +539,25 @@ def test_a_test_without_the_mark_that_asks_for_the_fixture_by_name_is_named(gate
     lenient.stdout.fnmatch_lines([f"nsight: {sentence}"])
 
 
+def test_a_test_that_asks_for_the_marked_fixture_by_name_is_named(gate: Gate) -> None:
+    body = """
+def test_one(benchmark):
+    benchmark(square, torch.ones(10))
+
+@pytest.fixture
+def bench(request):
+    return request.getfixturevalue("benchmark")
+
+def test_by_fixture(bench):
+    bench(square, torch.ones(10))
+"""
+    result = gate(*STRICT, "-o", "nsight_mark=benchmark", body=body)
+
+    assert result.ret == pytest.ExitCode.TESTS_FAILED
+    named = "1 test uses the fixture benchmark without the mark*test_case.py::test_by_fixture*"
+    result.stdout.fnmatch_lines([f"FAILED --nsight-strict: {named}"])
+
+
 def test_a_failing_verdict_fails_a_session_that_a_test_ends_before_its_report(gate: Gate) -> None:
     ends = "def test_first(): pytest.exit('done', returncode=0)\n"
     assert gate("--nsight-collector=torch", "--nsight-save", body=ONE).ret == pytest.ExitCode.OK

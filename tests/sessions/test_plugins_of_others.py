@@ -22,6 +22,56 @@ COMMON = ("--nsight-save", "--nsight-runs=1")
 
 
 @pytest.mark.long
+@pytest.mark.parametrize("folder", [".", "tests"])
+def test_files_that_are_called_like_modules_of_python_are_none(pytester: pytest.Pytester, folder: str) -> None:
+    names = ("calendar", "json", "logging", "platform", "random", "secrets", "signal", "statistics", "string")
+    for name in names:
+        file = pytester.path / folder / f"{name}.py"
+        file.parent.mkdir(exist_ok=True)
+        file.write_text("raise RuntimeError('a script of the project')")
+    head = "import pytest, torch\n\ndef square(x): return x * x\n"
+    (pytester.path / folder / "test_own.py").write_text(head + CASE)
+
+    # Unlike `python -m pytest` and pytester, the program does not put the current folder before all others.
+    program = ("env", "-u", "PYTHONPATH", Path(sys.executable).with_name("pytest"))
+    result = pytester.run(*program, "--import-mode=append", "--nsight", *COMMON, folder)
+
+    result.assert_outcomes(passed=1)
+
+
+@pytest.mark.long
+def test_what_needs_a_terminal_is_named_and_a_failing_test_shows_what_it_printed(gate: Gate) -> None:
+    body = CASE.replace("nsight(square", 'print("printed"); assert False; nsight(square')
+
+    result = gate("-s", "--pdb", "--nsight-collector=torch", body=body)
+
+    result.assert_outcomes(failed=1)
+    result.stdout.fnmatch_lines(["*Captured stdout call*", "printed"])
+    assert "-s and --pdb do nothing for measured tests, whose processes have no terminal" in " ".join(
+        result.stdout.str().split()
+    )
+
+
+@pytest.mark.long
+def test_plugin_objects_of_the_users_own_pytest_are_named(pytester: pytest.Pytester) -> None:
+    pytester.makepyfile(
+        test_case="import pytest, torch\n" + CASE.replace("square, ", "torch.sin, "),
+        run="""
+        import sys, pytest
+        class Values:
+            pass
+        sys.exit(pytest.main(["--nsight", "--nsight-rounds=4", "-p", "no:randomly"], plugins=[Values()]))
+        """,
+    )
+
+    result = pytester.runpython("run.py")
+
+    result.assert_outcomes(passed=1)
+    said = " ".join(result.stdout.str().split())
+    assert "the plugins that pytest.main was given as objects (Values) are not in the processes" in said
+
+
+@pytest.mark.long
 def test_deselected_objects_that_are_no_tests_are_only_counted(pytester: pytest.Pytester, gate: Gate) -> None:
     """As pytest-testmon passes them."""
     pytester.makeconftest(

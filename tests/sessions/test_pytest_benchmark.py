@@ -109,6 +109,23 @@ def test_a_setting_that_cannot_be_followed_is_an_error(gate: Gate, arguments: li
     result.stderr.fnmatch_lines([f"ERROR: {sentence}"])
 
 
+def test_an_output_of_pytest_benchmark_that_has_nothing_to_show_is_named(gate: Gate) -> None:
+    options = ("-o", "nsight_mark=benchmark", "-k", "fixture")
+
+    result = gate(*options, "--benchmark-json=out.json", "--benchmark-autosave", body=SUITE)
+
+    assert result.ret == pytest.ExitCode.OK
+    said = " ".join(result.stdout.str().split())
+    assert "pytest-benchmark times none of the measured tests for --benchmark-json, --benchmark-autosave" in said
+
+
+def test_a_comparison_of_pytest_benchmark_that_would_always_pass_is_refused(gate: Gate) -> None:
+    result = gate("-o", "nsight_mark=benchmark", "--benchmark-compare-fail=min:5%", body=SUITE)
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines(["ERROR: --benchmark-compare-fail would pass whatever happens: *"])
+
+
 def test_a_warning_that_the_user_turns_into_an_error_fails_the_measured_test(gate: Gate) -> None:
     result = gate("-W", "error::RuntimeWarning", "-k", "warning", "-o", "nsight_mark=benchmark", body=SUITE)
 

@@ -7,6 +7,7 @@ import importlib.util
 import statistics
 import sys
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -147,6 +148,34 @@ def test_a_report_names_its_points_by_plot_values_and_provider(handler: Handler,
     ]
     assert frame["a ()"].tolist() == [statistics.fmean(TIMES_MS)] * 2
     assert report.fn is benchmark
+
+
+def test_a_point_of_functions_has_their_names_and_no_addresses(handler: Handler, stand_ins: None) -> None:
+    pytest.importorskip("triton")
+    testing = handler.load("triton.testing")
+
+    def scale() -> None: ...
+
+    unnamed = partial(scale, 1)
+    report = testing.perf_report(
+        testing.Benchmark(
+            x_names=["op"],
+            x_vals=[scale, unnamed],
+            line_arg="how",
+            line_vals=[scale, unnamed],
+            line_names=["eager", "ours"],
+            plot_name="p",
+            args={},
+        )
+    )(lambda op, how: 1.0 if testing.do_bench(lambda: None) else 0.0)
+    # pandas does not sort what it draws, but the default plot wants numbers.
+    report.run(show_plots=False, print_data=False, save_path="")
+
+    rest = (
+        "functools.partial(<function test_a_point_of_functions_has_their_names_and_no_addresses.<locals>.scale>, 1)"
+    )
+    points = ["op=scale-eager", "op=scale-ours", f"op={rest}-eager", f"op={rest}-ours"]
+    assert [name.partition("~")[0] for name in handler.calls] == [f"p[{point}]" for point in points]
 
 
 def test_a_timers_statement_sees_its_set_up_and_its_names_with_its_threads(handler: Handler) -> None:

@@ -81,6 +81,18 @@ def test_what_a_library_tunes_for_itself_goes_to_its_own_function(
     assert recorder.names == []
 
 
+@pytest.mark.parametrize("decorator", ["contextlib", "torch.utils._contextlib", "torch.amp.autocast_mode"])
+def test_a_decorator_calls_for_who_calls_it(recorder: Recorder, decorator: str) -> None:
+    code = "def decorate(function): return lambda *given: function(*given)"
+    decorate = in_module(decorator, code)["decorate"]
+
+    script = in_module("__main__", "def mean(): return wrapped()\nfound = mean()", wrapped=decorate(recorder.bench))
+    tune = in_module("torch.tune", "def tune(): return wrapped()", wrapped=decorate(recorder.bench))["tune"]
+
+    assert script["found"] == "mean"
+    assert tune() == "original"
+
+
 @pytest.mark.parametrize("module", ["my_autotuned_ops", "bench.autotuning"])
 def test_a_module_beside_the_script_may_have_autotun_in_its_name(recorder: Recorder, module: str) -> None:
     helpers = in_module(module, "def measure(): return bench()", "/home/me/kernels/", bench=recorder.bench)

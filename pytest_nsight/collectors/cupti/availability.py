@@ -23,7 +23,8 @@ _OLDEST = 18
 """CUPTI's version in CUDA 12.0: records of older ones lack fields."""
 
 _TRIAL = (
-    "import sys\n"
+    # Without the current folder, whose modules may have the names of Python's own.
+    "import sys; sys.path[:] = [entry for entry in sys.path if entry]\n"
     "from pytest_nsight.collectors.cupti.availability import try_library\n"
     "print(try_library(sys.argv[1]), flush=True)\n"
 )

@@ -16,6 +16,7 @@ from pytest_nsight.controller.collection.affected_cases import Project, find_aff
 from pytest_nsight.controller.collection.changed_files import list_changes
 from pytest_nsight.controller.collection.shards import describe_division, divide_items, read_durations
 from pytest_nsight.controller.settings import Settings
+from pytest_nsight.controller.trees.git_revision import refuse_nested
 from pytest_nsight.gate.shard_file import ShardBy
 from pytest_nsight.model.units import count
 from pytest_nsight.model.values import RunSummary
@@ -66,7 +67,9 @@ class ChosenTests:
             plugins=list_plugin_files(config),
             declared=settings.affected_by,
         )
-        self.affected = find_affected(marked, list_changes(settings.root, settings.affected), project)
+        changes = list_changes(settings.root, settings.affected)
+        refuse_nested(changes.revision, settings.root, (item.nodeid for item in marked))
+        self.affected = find_affected(marked, changes, project)
         left_out = set(self.affected.left_out)
         _deselect(config, items, [item for item in items if item.nodeid in left_out])
         total = count(len(marked), "case")

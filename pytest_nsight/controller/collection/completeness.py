@@ -21,13 +21,18 @@ _MOST_OPTIONS = 3
 _NUMBER = re.compile(r"#\d+(?=\[|$)")
 
 
-def describe_unmarked(unmarked: Sequence[str]) -> str:
-    """A sentence on tests that use the fixture without the mark, "" if there are none."""
+def describe_unmarked(unmarked: Sequence[str], fixtures: Sequence[str] = (FIXTURE,)) -> str:
+    """A sentence on tests that use a fixture that measures without the mark, "" if there are none.
+
+    Args:
+        unmarked: ids of the tests.
+        fixtures: that they use.
+    """
     if not unmarked:
         return ""
-    verb = "uses" if len(unmarked) == 1 else "use"
+    verb, named = "uses" if len(unmarked) == 1 else "use", " or ".join(fixtures)
     return (
-        f"{count(len(unmarked), 'test')} {verb} the fixture {FIXTURE} without the mark, so nothing is measured: "
+        f"{count(len(unmarked), 'test')} {verb} the fixture {named} without the mark, so nothing is measured: "
         f"{name_cases(unmarked)}; add @pytest.mark.nsight"
     )
 

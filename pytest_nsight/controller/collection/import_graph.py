@@ -20,14 +20,13 @@ from pathlib import Path
 
 from pytest_nsight.controller.collection.repository_files import ModuleFiles
 from pytest_nsight.protocol.installed_copies import installed_copies
+from pytest_nsight.protocol.other_checkouts import INSTALLED
 
 # Function -> the name of its first parameter.
 _IMPORTING = {"import_module": "name", "importorskip": "modname", "__import__": "name"}
 _FROM = {"importlib", "pytest", "builtins"}
 _LOADING = {"spec_from_file_location", "SourceFileLoader"}
 _LISTING = {"glob", "rglob", "iterdir", "listdir", "iter_modules"}
-_INSTALLED = ("site-packages", "dist-packages")
-
 
 _Assignment = ast.Assign | ast.AnnAssign | ast.AugAssign
 
@@ -188,7 +187,7 @@ class ImportGraph:
 
     def is_own(self, path: Path) -> bool:
         """Whether a file belongs to the project and is not installed in it."""
-        return path.is_relative_to(self.repository) and not any(part in _INSTALLED for part in path.parts)
+        return path.is_relative_to(self.repository) and not any(part in INSTALLED for part in path.parts)
 
 
 def _is_namespace(spec: ModuleSpec) -> bool:

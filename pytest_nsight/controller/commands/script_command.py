@@ -9,17 +9,21 @@ import shlex
 import shutil
 import subprocess
 import sys
+import sysconfig
 from collections.abc import Sequence
 from pathlib import Path
 
 from pytest_nsight.controller.pytest_input import run_pytest
+from pytest_nsight.controller.rootdir import find_root
 from pytest_nsight.model.errors import UsageError
+from pytest_nsight.protocol.other_checkouts import INSTALLED
 from pytest_nsight.protocol.script import Script, clean_name
 
 _USAGE = "give a program of Python after --, such as: pytest-nsight run -- python bench.py"
 _PYTESTS = ("pytest", "py.test")
 _SIGNS_OF_IDS = ("::", "[")
 _HARMLESS_OPTIONS = ("-u", "-B")
+_ROOT_OPTIONS = ("-c", "--config-file", "--rootdir")
 
 
 def run(options: Sequence[str], command: Sequence[str], name: str | None) -> int:
@@ -46,7 +50,21 @@ def run(options: Sequence[str], command: Sequence[str], name: str | None) -> int
         del sys.path[:1]
     from pytest_nsight.controller.script_plugin import ScriptPlugin  # noqa: PLC0415 - not for pytest's own tests
 
-    return run_pytest(["--nsight", *options, script.path], ScriptPlugin(script))
+    return run_pytest(["--nsight", *options, *_choose_root(options, script), script.path], ScriptPlugin(script))
+
+
+def _choose_root(options: Sequence[str], script: Script) -> tuple[str, ...]:
+    """Options that have pytest take the current folder's root and ini file for a script that lies elsewhere.
+
+    Else it would take those around the script: for an installed module another place for baselines, shared by all
+    projects that use it.
+    """
+    given = [*shlex.split(os.environ.get("PYTEST_ADDOPTS", "")), *options]
+    here = Path.cwd()
+    if Path(script.path).is_relative_to(here) or any(one.startswith(_ROOT_OPTIONS) for one in given):
+        return ()
+    root, ini = find_root(here)
+    return (f"--rootdir={root}", *(("-c", str(ini)) if ini is not None else ()))
 
 
 def read_script(given: Sequence[str], name: str | None = None) -> Script:
@@ -62,6 +80,11 @@ def read_script(given: Sequence[str], name: str | None = None) -> Script:
     if given[0] == "-m":
         module, *arguments = given[1:]
         path = find_module(module)
+        if path is not None and _is_pythons_own(path):
+            raise UsageError(
+                f"-m {module} is a part of Python, which runs other programs; give such a program itself: "
+                "pytest-nsight run -- python bench.py"
+            )
         if path is None:
             raise UsageError(
                 f"there is no module {module!r} that can be run; check its name and the current folder"
@@ -102,6 +125,12 @@ def find_module(name: str) -> Path | None:
     if spec is not None and path is not None:
         spec = _find_spec(f"{name}.__main__", path)
     return Path(spec.origin).absolute() if spec is not None and spec.origin and spec.has_location else None
+
+
+def _is_pythons_own(path: Path) -> bool:
+    """Whether it is a module of the standard library."""
+    folder = Path(sysconfig.get_path("stdlib"))
+    return path.is_relative_to(folder) and not INSTALLED.intersection(path.relative_to(folder).parts)
 
 
 def _find_spec(name: str, path: Sequence[str] | None) -> importlib.machinery.ModuleSpec | None:

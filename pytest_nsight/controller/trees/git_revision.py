@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import os
 import shutil
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -69,6 +70,29 @@ def refuse_submodules(revision: Revision) -> None:
         )
 
 
+def refuse_nested(revision: Revision, root: Path, cases: Iterable[str]) -> None:
+    """Refuses tests that another repository keeps, one inside of the revision's: no commit of it would have them.
+
+    Args:
+        revision: to compare with.
+        root: pytest's root folder.
+        cases: ids of the tests.
+
+    Raises:
+        UsageError: there are such tests.
+    """
+    for file in dict.fromkeys(case.partition("::")[0] for case in cases):
+        for folder in (root / file).resolve().parents:
+            if not folder.is_relative_to(revision.repository) or folder == revision.repository:
+                break
+            # A submodule's has no folder of this name: its files are a part of the outer commit.
+            if (folder / ".git").is_dir():
+                raise UsageError(
+                    f"{revision.option} {revision.name} is a commit of {revision.repository}, which pytest's root "
+                    f"folder is in, and {file} belongs to another repository, {folder}: add --rootdir={folder}"
+                )
+
+
 def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
     """The commit of that name.
 
@@ -91,7 +115,7 @@ def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
     if not commit:
         raise UsageError(
             f"{option} {name}: git knows no such commit; fetch it (a shallow clone holds few), "
-            "or give a branch, a tag or a hash"
+            f"or give a branch, a tag or a hash of {tree.top}"
         )
     return Revision(name, commit, tree.top, option)
 
