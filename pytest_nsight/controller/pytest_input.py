@@ -56,7 +56,7 @@ def worker_arguments(config: pytest.Config) -> tuple[str, ...]:
         # A test is measured once, in one thread.
         arguments.append("--parallel-threads=1")
         arguments += ["--iterations=1"] if hasattr(config.option, "iterations") else []
-    if config.option.capture == "no":
+    if getattr(config.option, "capture", None) == "no":
         # Nobody sees a worker's output, so with -s a test that fails would not say what it printed.
         arguments.append("--capture=fd")
     if has("terminal"):

@@ -111,7 +111,7 @@ def _next_steps(result: SessionResult) -> str:
     compared = "its commit" if steps.is_against_commit else "the stored runs"
     accept, check = ("\n".join(map(html_text, command.splitlines())) for command in (steps.accept, steps.check))
     machine = {"kernel": "GPU", "operator": "CPU"}[launch_noun(result)]
-    caution = f"<p>{html_text(steps.caution[0].upper() + steps.caution[1:])}.</p>" if steps.caution else ""
+    caution = f"<p>{html_text(steps.caution)}</p>" if steps.caution else ""
     return (
         f"<h2>What to do</h2><p>The baseline: {origin}.</p><p>To accept these changes, save them on "
         f"a machine with this {machine}, and commit the baselines with them:</p>"

@@ -200,7 +200,7 @@ def _next_steps(failing: Sequence[Verdict], result: SessionResult) -> list[list[
         [f"The baseline: {markdown_text(steps.origin)}."],
         [f"To accept these changes, save them on a machine with this {machine}, and commit the baselines:"],
         markdown_block(steps.accept.splitlines()),
-        *([[f"{steps.caution[0].upper()}{steps.caution[1:]}."]] if steps.caution else []),
+        *([[steps.caution]] if steps.caution else []),
         [f"To check again, against {compared}:", "", *markdown_block(steps.check.splitlines())],
     ]
 

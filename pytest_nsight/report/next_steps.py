@@ -34,7 +34,7 @@ class NextSteps:
         check: the command that measures again, against the baseline's commit where that is known and holds all
             that was measured, else against the stored runs again.
         is_against_commit: which of the two it is.
-        caution: what `accept` does beyond these cases, "" for nothing.
+        caution: a sentence on what `accept` does beyond these cases, "" for nothing.
     """
 
     origin: str
@@ -50,7 +50,7 @@ class NextSteps:
             f"baseline: {self.origin}",
             "to accept the change, and then commit the baselines with it:",
             *self.accept.splitlines(),
-            *([f"({self.caution})"] if self.caution else []),
+            *([self.caution] if self.caution else []),
             "to check it again:",
             *self.check.splitlines(),
         ]
@@ -78,7 +78,7 @@ def plan_next_steps(verdicts: Sequence[Verdict], result: SessionResult, root: st
     folder, caution = result.baselines_option, ""
     if result.script:
         total = len({verdict.subject.case for verdict in result.verdicts})
-        caution = f"this saves all {total} cases of the script, changed or not" if total > len(cases) else ""
+        caution = f"This saves all {total} cases of the script, changed or not." if total > len(cases) else ""
         # A script runs as a whole, and where it was started: its own arguments may be paths from there.
         start, targets = "pytest-nsight run", [f"-- {visible(result.script)}"]
         folder, root = os.path.normpath(Path(root, folder)) if folder else "", ""

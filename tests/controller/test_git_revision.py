@@ -51,17 +51,22 @@ def test_what_is_no_commit_is_named(repository: Path, name: str) -> None:
     assert str(refusal.value).startswith(f"--nsight-against {name}: ")
 
 
+@pytest.mark.parametrize("link", ["", "gitdir: /a/.git/modules/vendor", "gitdir: /a/.git/worktrees/vendor"])
 @pytest.mark.parametrize("inner", ["", "vendor", "vendor/kernels"])
-def test_tests_of_a_repository_inside_of_the_revisions_are_refused(repository: Path, inner: str) -> None:
+def test_tests_of_a_repository_inside_of_the_revisions_are_refused(repository: Path, inner: str, link: str) -> None:
     revision = Revision("HEAD", git(repository, "rev-parse", "HEAD"), repository.resolve(), "--nsight-against")
     (repository / "vendor/kernels/tests").mkdir(parents=True)
     case = "vendor/kernels/tests/test_a.py::test_it[a]"
-    # A submodule's .git is a file, and its files are a part of the outer commit.
-    (repository / "vendor/kernels/tests/.git").touch()
-    if not inner:
+    if link:
+        (repository / "vendor/kernels/tests/.git").write_text(link)
+    if "worktrees" in link:
+        inner = "vendor/kernels/tests"
+    elif inner:
+        git(repository / inner, "init", "-q")
+    else:
+        # The files of a submodule are a part of the outer commit.
         refuse_nested(revision, repository, [case])
         return
-    git(repository / inner, "init", "-q")
 
     with pytest.raises(UsageError) as refusal:
         refuse_nested(revision, repository / "lib/..", ["lib/test_b.py::test_it", case])

@@ -155,10 +155,10 @@ def test_the_command_of_a_script_says_that_it_saves_the_other_cases_too() -> Non
 
     assert [one.caution for one in steps if one is not None] == [
         "",
-        "this saves all 2 cases of the script, changed or not",
+        "This saves all 2 cases of the script, changed or not.",
     ]
     assert steps[1] is not None
-    assert "(this saves all 2 cases of the script, changed or not)" in steps[1].lines
+    assert steps[1].caution in steps[1].lines
     assert "\nThis saves all 2 cases of the script, changed or not.\n" in render(both)
 
 

@@ -85,12 +85,19 @@ def refuse_nested(revision: Revision, root: Path, cases: Iterable[str]) -> None:
         for folder in (root / file).resolve().parents:
             if not folder.is_relative_to(revision.repository) or folder == revision.repository:
                 break
-            # A submodule's has no folder of this name: its files are a part of the outer commit.
-            if (folder / ".git").is_dir():
+            if _is_other_repository(folder / ".git"):
                 raise UsageError(
                     f"{revision.option} {revision.name} is a commit of {revision.repository}, which pytest's root "
                     f"folder is in, and {file} belongs to another repository, {folder}: add --rootdir={folder}"
                 )
+
+
+def _is_other_repository(link: Path) -> bool:
+    """Whether files beside this belong to a repository or a worktree of their own, not to a submodule."""
+    try:
+        return link.is_dir() or "/worktrees/" in link.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return False
 
 
 def find_commit(root: Path, name: str, option: str, otherwise: str) -> Revision:
