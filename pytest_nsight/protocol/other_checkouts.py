@@ -7,7 +7,7 @@ repository with packages of the same name by coincidence is none.
 
 While the other tree is measured, a copy of a package counts that nothing ties to the project, such as a folder on
 PYTHONPATH or a wheel whose name the project's files do not give. It counts if the trees have different files of
-what was imported.
+what was imported; outside of packages, if it also equals one of them.
 """
 
 from __future__ import annotations
@@ -111,9 +111,13 @@ class OtherCheckouts:
         if is_own or not _is_at(path, module):
             return ""
         folder = path.parents[module.count(".") + (path.stem == "__init__")]
-        for source in self._sources_of(module.partition(".")[0]):
-            own, its = (tree.joinpath(*source, path.relative_to(folder)) for tree in self._trees)
-            if own.is_file() != its.is_file() or (own.is_file() and not filecmp.cmp(own, its, shallow=False)):
+        of_package = self._sources_of(module.partition(".")[0])
+        for source in of_package or SOURCES:
+            places = [tree.joinpath(*source, path.relative_to(folder)) for tree in self._trees]
+            files = [place for place in places if place.is_file()]
+            differ = len(files) == 1 or (files and not filecmp.cmp(files[0], files[1], shallow=False))
+            # A module outside of a package may be another project's of the same name.
+            if differ and (of_package or any(filecmp.cmp(path, one, shallow=False) for one in files)):
                 return str(folder)
         return ""
 

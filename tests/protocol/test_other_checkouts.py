@@ -43,25 +43,27 @@ def find(tree: Path, module: str, file: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("module", "place", "text", "is_wrong"),
+    ("module", "file", "text", "is_wrong"),
     [
-        pytest.param("ops.part", "{}/ops/part.py", "new", True, id="changed"),
-        pytest.param("ops", "{}/ops/__init__.py", "", False, id="alike in both trees"),
-        pytest.param("ops.gone", "{}/ops/gone.py", None, True, id="not in the tree any more"),
-        pytest.param("ops.else", "{}/ops/else.py", "", False, id="in neither tree"),
-        pytest.param("utils", "{}/utils.py", "new", False, id="a module of a common name"),
-        pytest.param("else.part", "{}/else/part.py", "new", False, id="another package"),
+        pytest.param("ops.part", "ops/part.py", "an older one", True, id="changed"),
+        pytest.param("ops", "ops/__init__.py", "an older one", False, id="alike in both trees"),
+        pytest.param("ops.gone", "ops/gone.py", "an older one", True, id="not in the tree any more"),
+        pytest.param("ops.else", "ops/else.py", "", False, id="in neither tree"),
+        pytest.param("utils", "utils.py", "", True, id="a module that equals the other tree's"),
+        pytest.param("utils", "utils.py", "another one", False, id="a module of a common name"),
+        pytest.param("else.part", "else/part.py", "", False, id="another package"),
     ],
 )
 @pytest.mark.parametrize("folder", ["site", "venv/lib/python3/site-packages", "tree/.venv/lib/site-packages"])
 def test_a_copy_of_a_package_counts_where_the_trees_differ(
-    tree: Path, tmp_path: Path, module: str, place: str, text: str | None, is_wrong: bool, folder: str
+    tree: Path, tmp_path: Path, module: str, file: str, text: str, is_wrong: bool, folder: str
 ) -> None:
     session = tree / ".nsight/s"
     other = write(session / "against", "src/ops/__init__.py", "src/ops/part.py", "src/ops/gone.py", "utils.py")
-    if text is not None and module in ("ops.part", "utils"):
-        (tree / place.format("src" if "." in module else ".")).write_text(text)
-    copy = write(tmp_path / folder, place.format(".")) / place.format(".")
+    for changed in ("src/ops/part.py", "utils.py"):
+        (tree / changed).write_text("new")
+    copy = write(tmp_path / folder, file) / file
+    copy.write_text(text)
     shared = (str(session), str(tree / ".venv"))
     checkouts = OtherCheckouts(TreeMapping(str(tree), str(other), shared))
 

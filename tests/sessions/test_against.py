@@ -219,6 +219,25 @@ def test_what_leaks_all_the_same_is_refused_by_name(against: Gate, repository: P
     result.stderr.fnmatch_lines(["ERROR: the runs of * imported ops from *, which belongs to this tree*"])
 
 
+def test_a_copy_on_the_path_of_what_differs_is_refused(
+    against: Gate, repository: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As an image has one that holds the code of some revision."""
+    (repository / "pytest.ini").write_text("[pytest]\n")
+    site = repository.parent / "site"
+    site.mkdir()
+    (site / "ops.py").write_text(OPS)
+    monkeypatch.setenv("PYTHONPATH", f"{site}{os.pathsep}{os.environ.get('PYTHONPATH', '')}")
+    commit(repository)
+    (repository / "src/ops.py").write_text(OPS.replace("x * x", "x * x + x"))
+
+    result = against()
+
+    assert result.ret == pytest.ExitCode.USAGE_ERROR
+    result.stderr.fnmatch_lines([f"ERROR: the runs of * imported ops from {site}/ops.py, which belongs to *"])
+    assert_clean(repository)
+
+
 def test_the_instrument_is_the_same_on_both_sides_and_the_build_runs_once_in_the_revision(
     against: Gate, repository: Path
 ) -> None:
