@@ -71,7 +71,7 @@ class TorchRecorder:
             record = parse_written(path.read_text(encoding="utf-8", errors="replace"))
         self._profiler = None
         self._written += 1
-        # As one text: written piece by piece, JSON is made by Python code, which takes half of a CPU session.
+        # As one text: written piece by piece, JSON is made by Python code, which took a quarter of a CPU session.
         text = dumps([_kept(event) for event in _events(record) if _is_kept(event)])
         with gzip.open(self._folder / f"trace-{self._written:04}.json.gz", "wb", _COMPRESSION) as file:
             file.write(text.encode())

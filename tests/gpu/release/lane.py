@@ -131,13 +131,15 @@ class Lane:
         """Measures at a band of 1 %; the result is in NAME.json, and NAME-session has what its processes noted."""
         result = self.results / f"{name}-{self.number}"
         options = ["--nsight", "--nsight-band=1%", f"--nsight-json={result}.json"]
+        sessions = self.tree / ".nsight"
+        earlier = set(sessions.glob("2*"))
         self.run(name, "-m", "pytest", "-p", "no:cacheprovider", "-v", *options, *arguments, **variables)
-        # benchmarks/session_time.py shows from them where the time went.
-        session = max((self.tree / ".nsight").glob("2*"))
-        for manifest in session.glob(f"*/{FILE_NAME}"):
-            kept = Path(f"{result}-session", manifest.parent.name)
-            kept.mkdir(parents=True)
-            shutil.copy2(manifest, kept)
+        # benchmarks/session_time.py shows from them where the time went. A refused session has none.
+        for session in set(sessions.glob("2*")) - earlier:
+            for manifest in session.glob(f"*/{FILE_NAME}"):
+                kept = Path(f"{result}-session", manifest.parent.name)
+                kept.mkdir(parents=True)
+                shutil.copy2(manifest, kept)
 
     def _say_that_it_ended(self, name: str, code: int, seconds: float, last: str) -> None:
         """Adds a line to steps.jsonl: the exit code, the last line of output, and how often each verdict came."""
