@@ -171,11 +171,11 @@ def _init(_: argparse.Namespace) -> int:
 
 
 def _doctor(_: argparse.Namespace) -> int:
-    from pytest_nsight.collectors.doctor import checks, render  # noqa: PLC0415
+    from pytest_nsight.collectors.doctor import can_measure, checks, render  # noqa: PLC0415
 
     found = checks()
     _print(render(found))
-    return 0 if all(check.ok for check in found) else 1
+    return 0 if can_measure(found) else 1
 
 
 def _clean(options: argparse.Namespace) -> int:

@@ -87,7 +87,7 @@ _IN_PYTHON: Mapping[BottleneckClass | KernelLimit, str] = {
     BottleneckClass.HOST: "run less Python between launches, load data with more workers and pin_memory=True",
 }
 _ELSEWHERE: Mapping[BottleneckClass | KernelLimit, str] = {
-    BottleneckClass.KERNELS: f"read counters with nsys profile --gpu-metrics-devices=all {_OR_NAME}",
+    BottleneckClass.KERNELS: f"read counters with nsys profile --gpu-metrics-device=all {_OR_NAME}",
     BottleneckClass.MEMORY: "fuse kernels so that data is loaded once, read contiguous memory, use tiles",
     BottleneckClass.LATENCY: "use CUDA graphs, fuse small kernels, launch fewer and larger kernels",
     BottleneckClass.SYNCHRONISATION: "remove cudaDeviceSynchronize and other waits for the device from the loop",

@@ -33,11 +33,21 @@ def render(found: Sequence[Check]) -> str:
     return "\n".join([*lines, "", _conclude(found)])
 
 
+def can_measure(found: Sequence[Check]) -> bool:
+    """Whether GPU kernels can be measured: through Nsight Systems, or through CUPTI if only the former fails."""
+    failed = _list_failed(found)
+    return not failed or (_OF_NSYS.issuperset(failed) and any(check.name == _CUPTI for check in found))
+
+
+def _list_failed(found: Sequence[Check]) -> list[str]:
+    return [check.name for check in found if not check.ok]
+
+
 def _conclude(found: Sequence[Check]) -> str:
-    failed = [check.name for check in found if not check.ok]
+    failed = _list_failed(found)
     if not failed:
         return "GPU kernels can be measured here."
-    if _OF_NSYS.issuperset(failed) and any(check.name == _CUPTI for check in found):
+    if can_measure(found):
         return (
             f"Nsight Systems cannot measure here: see {', '.join(failed)}. CUPTI can: pytest --nsight then takes "
             "the collector cupti."

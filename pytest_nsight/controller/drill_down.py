@@ -121,7 +121,8 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
     def profile(tree: str, case: str, kernels: Sequence[str]) -> tuple[KernelCounters, ...]:
         if case in parallel:
             raise CollectorError(
-                "its ranks wait for one another, and a kernel that is replayed would wait for ever"
+                "Nsight Compute cannot profile tests with ranks=: its ranks wait for one another, and a kernel "
+                "that is replayed would wait for ever"
             )
         # Without ncu, the measured runs are still judged and saved.
         collector = NcuCollector(find_ncu(os.environ), kernels)

@@ -131,7 +131,7 @@ def find_root(folder: Path) -> tuple[Path, Path | None]:
         reason = " ".join(str(error).split())
         raise UsageError(
             f"the settings of the project around {folder} cannot be read ({reason}), so its root folder is "
-            "unknown; mend that file"
+            "unknown; correct that file, or name the folder with --rootdir"
         ) from None
     return root, ini
 

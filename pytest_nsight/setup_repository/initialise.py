@@ -91,7 +91,7 @@ def set_up(folder: Path) -> SetUp:
         return SetUp(steps, packages, _find_uncommitted(root, steps), way)
     except OSError as error:
         is_file = isinstance(error, FileExistsError | NotADirectoryError)
-        remedy = "it is a file, and has to be a folder: rename it" if is_file else "mend that"
+        remedy = "it is a file, and has to be a folder: rename it" if is_file else "let it be written (chmod u+w)"
         raise UsageError(
             f"cannot write {error.filename}: {error.strerror}; {remedy}, then run `pytest-nsight init` again; what "
             "was written before stays"
@@ -155,7 +155,8 @@ def _steps(root: Path) -> Iterator[Step]:
     remote = _git(root, "remote", "get-url", "origin")
     if remote and "github" not in remote:
         remark = f"the remote {remote} is not on GitHub, which they are for; give it a GitHub remote, or see "
-        yield Step(WORKFLOWS, Outcome.LEFT_OUT, f"{remark}docs/howto/runners-and-forks.md for GitLab")
+        page = "docs/howto/runners-and-forks.md of pytest-nsight for GitLab"
+        yield Step(WORKFLOWS, Outcome.LEFT_OUT, f"{remark}{page}")
         return
     for name, text in render_workflows(
         {path.name: _read(path) for path in (TEMPLATES / "workflows").iterdir()},
@@ -232,8 +233,8 @@ def _set_git(root: Path, key: str, value: str) -> Step:
         return Step(name, Outcome.KEPT)
     answer = ask_git(root, "config", "--local", key, value)
     if answer.code:
-        command = f"git config {key} {shlex.quote(value)}"
-        return Step(name, Outcome.LEFT_OUT, f"git refused: {answer.complaint}; mend that, then type: {command}")
+        remedy = f"correct what it names, then type: git config {key} {shlex.quote(value)}"
+        return Step(name, Outcome.LEFT_OUT, f"git refused: {answer.complaint}; {remedy}")
     return Step(name, Outcome.CREATED, "for this clone; every clone runs `pytest-nsight init` once")
 
 

@@ -177,7 +177,10 @@ class Nsight:
             self._measurement.declare(declared)
         # A test without nsight(...) is measured as a whole and comes here in every round.
         elif declared != self._work:
-            raise ValueError(f"nsight.work() says {declared} after {self._work}: a test has one amount of work")
+            raise ValueError(
+                f"nsight.work() says {declared} after {self._work}: a test has one amount of work; give each call "
+                "the same bytes= and flops=, or make a test of each amount with pytest.mark.parametrize"
+            )
 
 
 @dataclass(frozen=True, slots=True)

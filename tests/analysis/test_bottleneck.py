@@ -109,7 +109,7 @@ def test_a_program_without_pytest_reads_counters_with_nsys() -> None:
     found = classify({DeviceWork.KERNEL: 100}, mix, RecordedProgram(is_python=False))
 
     assert found is not None
-    assert "nsys profile --gpu-metrics-devices=all" in found.remedy
+    assert "nsys profile --gpu-metrics-device=all" in found.remedy
     assert "--nsight-gpu-metrics" not in found.remedy
 
 

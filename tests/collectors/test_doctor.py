@@ -103,6 +103,7 @@ def test_the_last_line_says_what_can_be_measured(monkeypatch, failed, has_torch,
     ]
 
     assert whole.render(found).splitlines()[-1].endswith(said)
+    assert whole.can_measure(found) is (not failed)
 
 
 def test_without_nsys_the_last_line_says_that_cupti_measures():
@@ -111,6 +112,7 @@ def test_without_nsys_the_last_line_says_that_cupti_measures():
     assert whole.render(found).splitlines()[-1] == (
         "Nsight Systems cannot measure here: see nsys. CUPTI can: pytest --nsight then takes the collector cupti."
     )
+    assert whole.can_measure(found)
 
 
 @pytest.mark.parametrize("has_nsys", [True, False])

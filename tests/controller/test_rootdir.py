@@ -170,7 +170,7 @@ def test_settings_that_cannot_be_read_are_one_sentence(
     said = str(raised.value)
     assert said.startswith(f"the settings of the project around {tmp_path / 'below'} cannot be read (")
     assert reason in said
-    assert said.endswith("mend that file")
+    assert said.endswith("correct that file, or name the folder with --rootdir")
     assert "\n" not in said
 
 

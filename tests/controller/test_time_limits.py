@@ -70,7 +70,7 @@ def test_a_worker_that_does_not_end_is_overdue_but_not_the_profiler_after_it() -
     overdue = watch.find_overdue(done)
 
     assert overdue == Overdue("", 10.0, 2)
-    assert "did not end within 10.0 s after 2 tests" in overdue.describe(Path("log"))
+    assert "did not go on within 10.0 s after 2 tests" in overdue.describe(Path("log"))
 
 
 def test_why_a_worker_was_ended_is_read_back(tmp_path: Path) -> None:

@@ -196,6 +196,14 @@ def test_no_text_of_a_stranger_becomes_part_of_a_script(name):
             assert "${{" not in step.get("run", ""), "pass it through env"
 
 
+def test_each_board_can_be_chosen_by_a_label_of_its_runner():
+    workflow = yaml.safe_load(ALL["update-baselines.yml"])
+    asked = workflow[True]["workflow_dispatch"]["inputs"]["runner"]  # YAML 1.1 takes "on" for true.
+
+    assert asked["default"] == "gpu"
+    assert workflow["jobs"]["measure"]["runs-on"] == ["self-hosted", "${{ inputs.runner || 'gpu' }}"]
+
+
 def test_a_fork_waits_for_a_reviewer():
     for name, job in (("gpu-gate.yml", "measure"), ("gpu-compare.yml", "compare"), ("gpu-shards.yml", "measure")):
         assert "gpu-fork" in jobs(name)[job]["environment"]
@@ -330,6 +338,8 @@ def test_a_session_in_which_nothing_was_judged_is_no_pass(tmp_path, verdicts, un
 
     assert done.returncode == code
     assert f" of {len(verdicts) + len(unmeasured)} verdicts are settled" in done.stdout
+    if workflow != "gpu-compare.yml":
+        assert all(f"1 {verdict}" in done.stdout for verdict in (*verdicts, *unmeasured))
 
 
 @pytest.mark.parametrize(("workflow", "job"), JUDGES)
@@ -351,7 +361,7 @@ def test_shards_without_a_baseline_are_no_pass(tmp_path):
     assert reported.returncode == 0, reported.stderr
     assert "without baseline" in reported.stdout
     assert judged.returncode == 1
-    assert "store baselines on these runners' GPU model" in judged.stderr
+    assert "NO_BASELINE: start update-baselines on these runners' GPU model" in judged.stderr
 
 
 @pytest.mark.parametrize(("workflow", "job"), [("gpu-gate.yml", "measure"), ("gpu-compare.yml", "compare")])
@@ -417,6 +427,24 @@ def test_shards_pass_only_if_all_were_measured_and_judged(tmp_path, measured, ju
     step = shell("gpu-shards.yml", "result", "Say how it ended")
 
     assert run(step, tmp_path, MEASURED=measured, JUDGED=judged).returncode == code
+
+
+def uploads(workflow: str, job: str) -> dict[str, set[str]]:
+    """Artifact -> its paths."""
+    steps = [step["with"] for step in jobs(workflow)[job]["steps"] if "upload-artifact" in step.get("uses", "")]
+    return {step["name"]: set(step["path"].split()) for step in steps}
+
+
+def test_the_jobs_of_shards_can_take_the_place_of_those_of_the_gate():
+    """Then gpu-comment finds what it posts, and the required check keeps its name."""
+    of_gate, of_shards = uploads("gpu-gate.yml", "measure"), uploads("gpu-shards.yml", "judge")
+
+    assert of_gate["nsight-report"] - of_shards["nsight-report"] == {"nsight-junit.xml"}
+    assert of_shards["nsight-html"] == of_gate["nsight-html"]
+    note = "Note the pull request"
+    assert shell("gpu-shards.yml", "judge", note) == shell("gpu-gate.yml", "measure", note)
+    assert "result" in jobs("gpu-shards.yml").keys() & jobs("gpu-gate.yml").keys()
+    assert yaml.safe_load(ALL["gpu-shards.yml"])["env"] == yaml.safe_load(ALL["gpu-gate.yml"])["env"]
 
 
 def test_the_base_of_a_comparison_is_the_first_parent(tmp_path):
@@ -539,6 +567,8 @@ esac""",
 class TestBaselines:
     """The job that writes takes baselines from the machine that measured, and nothing else."""
 
+    STORED = ("baselines/nvidia-h200/nsight_counters.jsonl", "baselines/nvidia-h200/test_x.json")
+
     @pytest.fixture
     def folder(self, tmp_path, monkeypatch):
         monkeypatch.setenv("GIT_CONFIG_GLOBAL", os.devnull)
@@ -552,6 +582,7 @@ class TestBaselines:
         measured = work / "measured" / "baselines" / "nvidia-h200"
         measured.mkdir(parents=True)
         (measured / "test_x.json").write_text("{}")
+        (measured / "nsight_counters.jsonl").write_text("{}\n")
         (measured / "evil.py").write_text("import os")
         (measured / "link.json").symlink_to("/etc/passwd")
         (work / "measured" / "nsight.md").write_text("a table")
@@ -576,7 +607,7 @@ class TestBaselines:
 
         assert done.returncode == 0, done.stderr
         changed = git(folder.parent / "o/n.git", "diff", "--name-only", "main", "baselines-77").splitlines()
-        assert changed == ["baselines/nvidia-h200/test_x.json"]
+        assert tuple(changed) == self.STORED
         opened, started = calls(folder)
         assert "gh pr create --repo o/n --head baselines-77" in opened
         assert started == "gh workflow run gpu-gate.yml --repo o/n --ref baselines-77", "its check is required"
@@ -597,7 +628,8 @@ class TestBaselines:
         assert done.returncode == 0, done.stderr
         bare = folder.parent / "o/n.git"
         assert git(bare, "log", "-1", "--format=%s", "feature") == "Update baselines: a $(touch hacked) reason"
-        assert git(bare, "diff", "--name-only", "main", "feature") == "baselines/nvidia-h200/test_x.json"
+        changed = git(bare, "diff", "--name-only", "main", "feature").splitlines()
+        assert tuple(changed) == self.STORED
         assert calls(folder) == ["gh workflow run gpu-gate.yml --repo o/n --ref feature"]
 
     def test_no_change_makes_no_commit(self, folder):
@@ -606,6 +638,21 @@ class TestBaselines:
 
         assert again.returncode == 0
         assert "did not change" in again.stdout
+
+    def test_a_list_of_failed_saves_that_the_runner_has_deleted_is_deleted(self, folder):
+        for model in ("nvidia-h200", "nvidia-h100"):
+            (folder / "baselines" / model).mkdir(parents=True)
+            (folder / "baselines" / model / "nsight_failed_saves.jsonl").write_text("{}\n")
+        git(folder, "add", "baselines")
+        git(folder, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "two failed")
+
+        done = self.commit(folder, HEAD="feature")
+
+        assert done.returncode == 0, done.stderr
+        left = git(folder.parent / "o/n.git", "ls-tree", "-r", "--name-only", "feature", "baselines").splitlines()
+        assert [path for path in left if path.endswith("saves.jsonl")] == [
+            "baselines/nvidia-h100/nsight_failed_saves.jsonl"
+        ], "only that of the model which was measured"
 
     def test_the_token_is_in_no_file(self, folder):
         self.commit(folder, HEAD="feature")

@@ -118,7 +118,8 @@ def _check_probe(installation: Installation, environ: dict[str, str]) -> tuple[C
         with scratch() as folder:
             mechanism, found = _probe(installation, folder, environ)
     except (NsightError, sqlite3.Error, OSError) as error:
-        failed = Check("probe run", ok=False, detail=str(error))
+        remedy = f"type {installation.path} profile true to see why, or install another version of Nsight Systems"
+        failed = Check("probe run", ok=False, detail=str(error), remedy=remedy)
         return failed, Check("NVTX", ok=False, detail="the probe run failed", remedy="repair the probe run first")
     if found:
         return (

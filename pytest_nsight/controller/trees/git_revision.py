@@ -149,7 +149,10 @@ def check_out(revision: Revision, folder: Path) -> None:
         *(str(folder), revision.commit),
     )
     if made.code:
-        raise UsageError(f"{revision.option} {revision.name}: git made no worktree: {made.complaint}")
+        raise UsageError(
+            f"{revision.option} {revision.name}: git made no worktree: {made.complaint}; correct what it names, and "
+            "start again"
+        )
 
 
 def remove_worktree(where: Path, folder: Path) -> None:

@@ -182,6 +182,7 @@ class Workspace:
         if code:
             raise CollectorError(
                 f"nsight_against_build ({build.command}) failed with exit code {code} in {self._revision.short}; "
+                "type it in a checkout of that revision, and correct the setting; "
                 f"its output ({log}) ends with:\n" + (last_lines(log) or "(nothing)")
             )
 

@@ -60,8 +60,9 @@ class Overdue:
         limit = duration(1e9 * self.limit_s)
         if not self.case and self.done:
             return (
-                f"the worker process did not end within {limit} after {count(self.done, 'test')} and was ended: a "
-                f"thread, a hook or atexit held it up; its output is in {log}; set nsight_timeout if it needs more"
+                f"the worker process did not go on within {limit} after {count(self.done, 'test')} and was ended: "
+                "a thread, a hook, atexit or a script between two calls held it up; where it stood is in "
+                f"{log}; set nsight_timeout if it needs more"
             )
         if not self.case:
             return (
