@@ -150,8 +150,8 @@ def check_out(revision: Revision, folder: Path) -> None:
     )
     if made.code:
         raise UsageError(
-            f"{revision.option} {revision.name}: git made no worktree: {made.complaint}; correct what it names, and "
-            "start again"
+            f"{revision.option} {revision.name}: git made no worktree: {made.complaint}; correct what it names, "
+            "and start again"
         )
 
 
