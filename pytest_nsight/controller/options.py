@@ -18,7 +18,7 @@ VALUES = {
     "baselines": ("DIR", f"folder of the stored baselines (default: {DEFAULT_BASELINES})"),
     "runs": (
         "N",
-        "fresh processes that measure every case (default: 1; with --nsight-save 5, with --nsight-against 2 a tree)",
+        "processes that measure every case (default: 1; with --nsight-save 5, with --nsight-against 2 a tree)",
     ),
     "rounds": ("N", "rounds of a case in a run (default: 30 to 100, as the noise asks)"),
     "band": ("PCT", "smallest change that counts, such as 1%% (default) or 0.5%%"),
