@@ -1,15 +1,20 @@
-"""JSON text to one value, strictly, and values to short text for messages."""
+"""JSON text to one value, strictly; any value to such text, and to short text for messages."""
 
 from __future__ import annotations
 
-import json
+import math
 from collections import Counter
 from collections.abc import Sequence
+
+# By name: a test may replace what the module holds, and its events must still be written.
+from json import JSONDecodeError, dumps, loads
 from typing import NoReturn
 
 from pytest_nsight.model.errors import NsightError
 
 _SHOWN = 60
+_MOST_NESTED = 50
+_MOST_BITS = 256
 
 
 class DecodingError(NsightError):
@@ -36,8 +41,8 @@ def parse(text: str) -> object:
         DecodingError: the text is no JSON, is nested too deeply, names a field twice, or holds NaN or Infinity.
     """
     try:
-        return json.loads(text, object_pairs_hook=_unique_fields, parse_constant=_refuse_constant)
-    except json.JSONDecodeError as error:
+        return loads(text, object_pairs_hook=_unique_fields, parse_constant=_refuse_constant)
+    except JSONDecodeError as error:
         raise DecodingError("", f"is invalid JSON at line {error.lineno} ({error.msg.lower()})") from error
     except (RecursionError, ValueError) as error:
         raise DecodingError("", "is invalid JSON (nested too deeply, or a number too long)") from error
@@ -55,6 +60,45 @@ def _refuse_constant(name: str) -> NoReturn:
     raise DecodingError("", f"holds {name}, which is not a number")
 
 
+def format_any(value: object) -> str:
+    """JSON text that `parse` takes, whatever a test has put into the value.
+
+    What JSON has no word for becomes text: values of other types, NaN, infinities, numbers too long, and objects
+    whose keys would become equal. Half of a surrogate pair becomes its escape.
+    """
+    try:
+        text = dumps(value, default=str)
+        parse(text)
+    except Exception:  # noqa: BLE001 - also what the value's own __str__ raises
+        return dumps(_make_plain(value, 0))
+    return dumps(_make_plain(value, 0)) if "\\ud" in text else text
+
+
+def _make_plain(value: object, depth: int) -> object:
+    """What JSON can say of a value; `depth` lists and objects are around it."""
+    if depth > _MOST_NESTED:
+        return "..."
+    if isinstance(value, dict):
+        fields = {_describe(key): _make_plain(item, depth + 1) for key, item in value.items()}
+        return fields if len(fields) == len(value) else _describe(value)
+    if isinstance(value, list | tuple):
+        return [_make_plain(item, depth + 1) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return _describe(value)
+    if value is None or isinstance(value, float) or (isinstance(value, int) and value.bit_length() <= _MOST_BITS):
+        return value
+    return _describe(value)
+
+
+def _describe(value: object) -> str:
+    """The value as text that any file takes."""
+    try:
+        text = str(value)
+    except Exception:  # noqa: BLE001 - it is the value's own, which may raise anything
+        text = f"a value of {type(value).__name__} that has no text"
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def shown(value: object) -> str:
     """The value as ASCII JSON, cut to a length that fits a sentence."""
     if isinstance(value, (list, dict)) and len(value) > 1:
@@ -62,7 +106,7 @@ def shown(value: object) -> str:
     if isinstance(value, str):
         value = value[:_SHOWN]
     try:
-        text = json.dumps(value)
+        text = dumps(value)
     except (RecursionError, ValueError):
         return "a value nested too deeply, or a number too long"
     return text if len(text) <= _SHOWN else text[: _SHOWN - 3] + "..."

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 
-# By name: a test may replace what their modules hold, and its events must still be written.
-from json import dumps
+# By name: a test may replace what its module holds, and its events must still be written.
 from os import getpid
 from pathlib import Path
 from typing import IO, Any
@@ -15,6 +14,7 @@ from warnings import WarningMessage
 from pytest_nsight.model.decoding import Count
 from pytest_nsight.model.errors import name_error
 from pytest_nsight.model.identity import Identity, TunedKernel
+from pytest_nsight.model.json_text import format_any
 from pytest_nsight.model.values import Work
 from pytest_nsight.protocol.conditions import Conditions, NvmlSample
 
@@ -269,7 +269,7 @@ class Journal:
         """Appends one event; in a process that a test has forked it does nothing."""
         if getpid() != self._pid:
             return
-        self._file.write(dumps({"event": event, **values}, default=str) + "\n")
+        self._file.write(format_any({"event": event, **values}) + "\n")
         self._file.flush()
 
     def write_work(self, case: str, work: Work) -> None:

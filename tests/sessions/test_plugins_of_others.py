@@ -117,7 +117,10 @@ def test_attributes_of_reports_that_json_would_change_stay_in_the_worker(
 
 
 @pytest.mark.long
-def test_a_property_that_json_changes_keeps_the_properties(pytester: pytest.Pytester, gate: Gate) -> None:
+@pytest.mark.parametrize("value", ["{1: 2}", 'float("nan")', "{1: 2, '1': 3}", r"'caf\udce9'"])
+def test_a_property_that_json_changes_keeps_the_properties(
+    pytester: pytest.Pytester, gate: Gate, value: str
+) -> None:
     pytester.makeconftest(
         """
         def pytest_runtest_logreport(report):
@@ -127,7 +130,8 @@ def test_a_property_that_json_changes_keeps_the_properties(pytester: pytest.Pyte
     )
     body = CASE.replace("(nsight):", "(nsight, record_property):").rstrip()
 
-    result = gate(*COMMON, "-s", body=f'{body}\n    record_property("sizes", {{1: 2}})\n')
+    warning = r"import warnings; warnings.warn('cannot read caf\udce9.txt')"
+    result = gate(*COMMON, "-s", body=f'{body}\n    record_property("sizes", {value})\n    {warning}\n')
 
     result.assert_outcomes(passed=1)
     assert "sizes" in result.stdout.str()
