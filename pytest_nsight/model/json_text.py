@@ -69,7 +69,7 @@ def format_any(value: object) -> str:
     try:
         text = dumps(value, default=str)
         parse(text)
-    except Exception:  # noqa: BLE001 - also what the value's own __str__ raises
+    except Exception:
         return dumps(_make_plain(value, 0))
     return dumps(_make_plain(value, 0)) if "\\ud" in text else text
 
@@ -94,7 +94,7 @@ def _describe(value: object) -> str:
     """The value as text that any file takes."""
     try:
         text = str(value)
-    except Exception:  # noqa: BLE001 - it is the value's own, which may raise anything
+    except Exception:
         text = f"a value of {type(value).__name__} that has no text"
     return text.encode("utf-8", "backslashreplace").decode()
 
