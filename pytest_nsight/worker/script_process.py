@@ -113,7 +113,7 @@ class MeasuredPass:
     def _measure(self, case: str, call: Call) -> None:
         journal, job = self._run.journal, self._run.job
         plan = RoundPlan(rounds=job.rounds, cold_cache=call.cold_cache)
-        setup, text, began_s = call.setup, "", time.time()
+        setup, began_s = call.setup, time.time()
         journal.write("case", case=case)
         del self.left[case]
         try:
@@ -122,15 +122,19 @@ class MeasuredPass:
                     case, Subject(case).label[:LONGEST_LABEL], call.body, setup, plan
                 )
         except Exception as error:
-            self.failed, text = case, describe_error(error)
+            self.failed = case
+            self._end(case, describe_error(error), began_s)
             if is_device_error(error):
                 self._run.is_device_lost = True
                 raise EndOfScript from error
             raise
-        finally:
-            write_reports(journal, case, text, began_s)
-            journal.write("case_end", case=case)
+        # What interrupts it leaves the call without an end.
+        self._end(case, "", began_s)
         self._run.finish_case(case, is_last=not self.left)
+
+    def _end(self, case: str, failure: str, began_s: float) -> None:
+        write_reports(self._run.journal, case, failure, began_s)
+        self._run.journal.write("case_end", case=case)
 
 
 def run_script(script: Script, path: str) -> None:

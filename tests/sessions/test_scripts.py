@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import signal
+import subprocess
 import sys
 import time
 from collections.abc import Callable
@@ -235,6 +237,29 @@ def test_a_call_that_breaks_in_a_later_pass_costs_its_own_case_only(gate: Gate, 
     result.assert_outcomes(passed=2, failed=1)
     summary = f"FAILED bench.py::beta - {sentence.strip('*')[:30]}*"
     result.stdout.fnmatch_lines_random(["bench.py::beta FAILED*", sentence, summary])
+
+
+@pytest.mark.long
+def test_a_call_that_is_interrupted_is_not_judged(gate: Gate, pytester: pytest.Pytester) -> None:
+    gate("--version")
+    waiting = "Path('slow').touch() or time.sleep(0.3)"
+    slow = THREE.replace("x * x if is_first else BREAK", f"x * x if is_first else {waiting}")
+    pytester.makepyfile(bench=f"{HEAD}import time\n{slow}")
+    nsight = (sys.executable, "-m", "pytest_nsight.cli", "run", "--nsight-rounds=100", *CLOCK, "--", sys.executable)
+    started = subprocess.Popen(
+        (*nsight, "bench.py"), cwd=pytester.path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
+    give_up_s = time.monotonic() + 60
+    while not (pytester.path / "slow").exists() and time.monotonic() < give_up_s:
+        time.sleep(0.05)
+    time.sleep(1)
+
+    started.send_signal(signal.SIGINT)
+    output, _ = started.communicate(timeout=60)
+
+    assert started.returncode == 2, output
+    assert "1 passed" in output, "alpha"
+    assert "beta" not in output, "it has no end"
 
 
 @pytest.mark.long
