@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from pytest_nsight.baselines.atomic_files import explaining
 from pytest_nsight.baselines.case_lines import read_lines, replace_lines
+from pytest_nsight.baselines.folder_lock import locked
 from pytest_nsight.model.kernel_counters import CaseCounters
 
 FILE_NAME = "nsight_counters.jsonl"
@@ -28,39 +30,38 @@ class _CountersLine:
     counters: CaseCounters
 
 
-def load_counters(folder: Path, slug: str) -> dict[str, CaseCounters]:
+def load_counters(folder: Path, model: str) -> dict[str, CaseCounters]:
     """Case -> its stored counters; empty where none were stored.
 
     Args:
         folder: of all baselines.
-        slug: name of the GPU model's folder.
+        model: name of the GPU model's folder.
 
     Raises:
         BaselineError: the file is damaged, or a newer version has written it.
     """
-    lines = read_lines(folder / slug / FILE_NAME, _CountersLine, _FORMAT)
+    lines = read_lines(folder / model / FILE_NAME, _CountersLine, _FORMAT)
     return {line.counters.case: line.counters for line in lines}
 
 
-def save_counters(folder: Path, slug: str, counters: Sequence[CaseCounters]) -> Path:
+def save_counters(folder: Path, model: str, counters: Sequence[CaseCounters]) -> Path:
     """Adds the counters of some cases to those that are stored, in place of their older ones.
 
     Args:
         folder: of all baselines.
-        slug: name of the GPU model's folder.
+        model: name of the GPU model's folder.
         counters: of the saved cases.
 
     Returns:
         The file.
 
     Raises:
-        BaselineError: it is damaged, or cannot be written.
+        BaselineError: it is damaged, or cannot be written, or another process holds the folder's lock.
     """
-    known: Mapping[str, CaseCounters] = {
-        **load_counters(folder, slug),
-        **{one.case: one for one in counters},
-    }
-    path = folder / slug / FILE_NAME
-    path.parent.mkdir(parents=True, exist_ok=True)
-    replace_lines(path, [_CountersLine(_FORMAT, known[case]) for case in sorted(known)])
-    return path
+    home = folder / model
+    with explaining("write", home):
+        home.mkdir(parents=True, exist_ok=True)
+    with locked(home):
+        known = load_counters(folder, model) | {one.case: one for one in counters}
+        replace_lines(home / FILE_NAME, [_CountersLine(_FORMAT, known[case]) for case in sorted(known)])
+    return home / FILE_NAME

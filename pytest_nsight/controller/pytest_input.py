@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from pytest_nsight.baselines.comparability import BLOCKING
 from pytest_nsight.model.errors import UsageError
 
 
@@ -109,7 +110,7 @@ def ask_environment(config: pytest.Config) -> dict[str, str]:
     """What implementations of the hook pytest_nsight_environment add, the first registered ones last.
 
     Raises:
-        UsageError: one of them is no text.
+        UsageError: one of them is no text, or has a name that decides which runs may be compared.
     """
     fields: dict[str, str] = {}
     for answer in config.hook.pytest_nsight_environment(config=config):
@@ -117,6 +118,11 @@ def ask_environment(config: pytest.Config) -> dict[str, str]:
             if not isinstance(name, str) or not isinstance(value, str):
                 raise UsageError(
                     f"pytest_nsight_environment returns {name!r}: {value!r}; give names and values as text"
+                )
+            if name in BLOCKING:
+                raise UsageError(
+                    f"pytest_nsight_environment returns {name!r}, by which runs are told apart that may not be "
+                    "compared; give it another name"
                 )
             fields[name] = value
     return fields

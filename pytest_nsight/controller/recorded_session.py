@@ -11,7 +11,7 @@ from pytest_nsight.controller.workers.parallel_records import TraceReader, read_
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.errors import CollectorError, RecordingError
 from pytest_nsight.model.trace import Trace
-from pytest_nsight.processes.child_process import read_tail
+from pytest_nsight.processes.log_files import read_tail
 from pytest_nsight.protocol.job import (
     DIED_FILE,
     INTERRUPTED_FILE,

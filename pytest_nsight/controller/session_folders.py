@@ -14,6 +14,7 @@ from pathlib import Path, PurePath
 from pytest_nsight.controller.workers.identity_folders import FOLDERS
 from pytest_nsight.gate import shard_file
 from pytest_nsight.model.errors import CollectorError, unwritable
+from pytest_nsight.processes.claimed_folder import IN_USE
 from pytest_nsight.protocol.script import FIRST_PASS
 from pytest_nsight.report import result_file, session_file
 
@@ -107,7 +108,8 @@ def keep_session(folder: Path) -> None:
 def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...]:
     """Removes the oldest sessions over MOST_SESSIONS.
 
-    Some folders always stay: kept ones, those of sessions that may still run, links, and names of another form.
+    Some folders always stay: kept ones, those that a process has claimed, those written to of late (not every file
+    system has locks), links, and names of another form.
 
     Args:
         sessions: the folder .nsight/.
@@ -118,7 +120,9 @@ def prune_sessions(sessions: Path, now_s: float | None = None) -> tuple[str, ...
     """
     now_s = time.time() if now_s is None else now_s
     removable = [
-        path for path in find_sessions(sessions) if not path.is_symlink() and not (path / KEPT_FILE).exists()
+        path
+        for path in find_sessions(sessions)
+        if not (path.is_symlink() or (path / KEPT_FILE).exists() or (path / IN_USE).exists())
     ]
     removed = []
     for folder in removable[: max(0, len(removable) - MOST_SESSIONS)]:

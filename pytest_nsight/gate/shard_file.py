@@ -16,10 +16,11 @@ from pytest_nsight.gate.state import GateState, SerialisedReport, SessionPlan
 from pytest_nsight.gate.stored_runs import StoredRuns, group_by_subject
 from pytest_nsight.model.errors import RecordingError
 from pytest_nsight.model.gpu_samples import MetricMeans
+from pytest_nsight.model.json_text import DecodingError
 from pytest_nsight.model.round_timeline import RoundTimeline
 from pytest_nsight.model.values import Case, InterleavedPairs, RunSummary
 from pytest_nsight.model.verdicts import AffectedCases
-from pytest_nsight.protocol.json_files import read_json_file, restored, write_json
+from pytest_nsight.protocol.json_files import damaged, read_json_file, restored, write_json
 from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, first_line_of
 
 FILE_NAME = "shard.json"
@@ -234,6 +235,10 @@ def read_shard(path: Path) -> ShardFile:
         raise RecordingError(
             f"{file} has format {found.format}, {_FORMAT} is known; use the pytest-nsight that wrote it"
         )
+    if found.environment and "board" not in found.environment:
+        raise damaged(file, 0, DecodingError(".environment", "has no board"))
+    if not all("outcome" in one for own in found.reports.values() for one in own):
+        raise damaged(file, 0, DecodingError(".reports", "have one without an outcome"))
     return restored(found)
 
 

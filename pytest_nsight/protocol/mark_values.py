@@ -92,8 +92,9 @@ def parse_count(least: int) -> Callable[[str, Any], int]:
 
 def parse_factor(where: str, value: Any) -> float:
     """A factor above 0, such as 1.2."""
-    if isinstance(value, bool) or not isinstance(value, (int, float)) or not value > 0:
-        raise UsageError(f"{where} is {value!r}; give a factor such as 1.2")
+    if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value <= _MOST:
+        given = shown(value) if type(value) is int else repr(value)
+        raise UsageError(f"{where} is {given}; give a factor such as 1.2, at most {_MOST}")
     return float(value)
 
 

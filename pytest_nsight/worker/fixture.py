@@ -14,6 +14,7 @@ from typing import Any, Protocol, TypeVar, cast
 
 from pytest_nsight.model.roofline import read_work
 from pytest_nsight.model.values import Work
+from pytest_nsight.protocol.mark_values import parse_count
 
 T = TypeVar("T")
 
@@ -117,9 +118,14 @@ class Nsight:
         Raises:
             TypeError: both `setup` and arguments are given, `setup` returns something else, or `function` is
                 nothing to measure.
+            UsageError: `rounds` is no whole number above 0, or `warmup` none of at least 0.
         """
         __tracebackhide__ = True
         _check_function(function)
+        if rounds is not None:
+            parse_count(1)("nsight.pedantic(rounds=)", rounds)
+        if warmup is not None:
+            parse_count(0)("nsight.pedantic(warmup=)", warmup)
         if setup is None:
             result = self._measurement.measure(lambda: function(*args, **(kwargs or {})), None, rounds, warmup)
             return _check_result(result)

@@ -11,7 +11,8 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.model.errors import CollectorError
-from pytest_nsight.processes.child_process import Wrapper, last_lines, shorten, start
+from pytest_nsight.processes.child_process import Wrapper, start
+from pytest_nsight.processes.log_files import last_lines, shorten
 
 # Two sessions of nsys 2022.4 that start at one moment can end each other.
 pytestmark = pytest.mark.xdist_group("nsys")

@@ -12,7 +12,8 @@ from pytest_nsight.collectors.ncu.raw_page import METRICS, base_name, parse_raw_
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.kernel_counters import KernelCounters
 from pytest_nsight.model.trace import OWN_DOMAIN, Trace
-from pytest_nsight.processes.child_process import ChildProcess, read_tail, start
+from pytest_nsight.processes.child_process import ChildProcess, start
+from pytest_nsight.processes.log_files import read_tail
 from pytest_nsight.protocol.job import WORKER_LOG
 
 CHOICE = "PYTEST_NSIGHT_NCU"

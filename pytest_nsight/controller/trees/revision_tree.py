@@ -12,10 +12,11 @@ from pathlib import Path
 
 from pytest_nsight.controller.trees.git_revision import Revision, check_out, remove_worktree
 from pytest_nsight.controller.trees.other_checkout import refuse_other_checkout
-from pytest_nsight.model.errors import CollectorError, UsageError
+from pytest_nsight.model.errors import CollectorError, UsageError, unwritable
 from pytest_nsight.model.units import duration
-from pytest_nsight.processes.child_process import last_lines, start
+from pytest_nsight.processes.child_process import start
 from pytest_nsight.processes.git_calls import drop_repository
+from pytest_nsight.processes.log_files import last_lines
 from pytest_nsight.protocol.job import OTHER_TREE, THIS_TREE, TreeMapping
 
 WORKTREE = "against"
@@ -105,9 +106,17 @@ class Workspace:
         refuse_other_checkout(self._revision, self._mapping)
         check_out(self._revision, self._tree)
         here, there = (Path(self._mapping.map(str(path))) for path in (where, root))
-        for folder in (here, there, self._target):
-            # The revision may lack a folder that is new in the user's tree; it is then empty there.
-            folder.mkdir(parents=True, exist_ok=True)
+        try:
+            for folder in (here, there, self._target):
+                # The revision may lack a folder that is new in the user's tree; it is then empty there.
+                folder.mkdir(parents=True, exist_ok=True)
+        except (FileExistsError, NotADirectoryError):
+            raise UsageError(
+                f"{self._revision.option} {self._revision.name}: that revision has a file where this tree has the "
+                f"folder {os.path.relpath(folder, self._tree)}; start pytest in a folder that both have"
+            ) from None
+        except OSError as error:
+            raise unwritable(folder, error) from None
         if build.command:
             self._build(build, there)
         return self._this(where, arguments), self._other(here, there, ini, arguments)

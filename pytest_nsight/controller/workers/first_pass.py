@@ -15,7 +15,8 @@ from pytest_nsight.controller.session_folders import make_run_folder
 from pytest_nsight.controller.settings import Settings
 from pytest_nsight.model.errors import UsageError, unwritable
 from pytest_nsight.model.units import duration
-from pytest_nsight.processes.child_process import last_lines, start
+from pytest_nsight.processes.child_process import start
+from pytest_nsight.processes.log_files import last_lines
 from pytest_nsight.protocol.job import WORKER_LOG, Job
 from pytest_nsight.protocol.script import FIRST_PASS, FirstPass, Script
 from pytest_nsight.protocol.worker_start import drop_coverage, start_command

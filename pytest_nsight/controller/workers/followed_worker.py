@@ -43,7 +43,7 @@ class FollowedWorker:
             CollectorError: see `end_overdue`.
         """
         self.progress = self.tail.advance(self.progress)
-        has_ended = not self.progress.case and self.tail.has_ended()
+        has_ended = self.tail.has_ended()
         overdue = self._clock.find_overdue(self.progress, has_ended=has_ended) if self.is_running else None
         if overdue:
             end_overdue(self._running.folder, self.tail.pid or self._running.process.pid, overdue)

@@ -6,6 +6,7 @@ import contextlib
 import os
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from functools import cached_property
 from itertools import chain
@@ -28,7 +29,8 @@ from pytest_nsight.controller.workers.spare_workers import SpareWorkers
 from pytest_nsight.controller.workers.worker_starter import POLL_S, LiveSession, WorkerStarter
 from pytest_nsight.gate.loop import Source
 from pytest_nsight.model.errors import CollectorError, RecordingError
-from pytest_nsight.processes.child_process import ChildProcess, shorten, start
+from pytest_nsight.processes.child_process import ChildProcess, start
+from pytest_nsight.processes.log_files import shorten
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.worker_start import fix_addresses, fix_allocator
 from pytest_nsight.trace.process_record import MeasuredProcess
@@ -178,8 +180,9 @@ class IdentityPass:
                     self._spare.get_ready(wanted, {found.module for found in imported})
                 time.sleep(POLL_S)
         except KeyboardInterrupt:
-            for one in workers:
-                one.interrupt()
+            # All at once: each may take seconds to end.
+            with ThreadPoolExecutor(len(workers)) as pool:
+                list(pool.map(FollowedWorker.interrupt, workers))
             return [None] * len(workers)
         for one in workers:
             one.advance()

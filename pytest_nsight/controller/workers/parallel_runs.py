@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from dataclasses import replace
@@ -23,7 +24,8 @@ from pytest_nsight.controller.workers.worker_starter import (
 from pytest_nsight.model.errors import CollectorError, unwritable
 from pytest_nsight.model.trace import Trace
 from pytest_nsight.model.values import Case
-from pytest_nsight.processes.child_process import ChildProcess, shorten
+from pytest_nsight.processes.child_process import ChildProcess
+from pytest_nsight.processes.log_files import shorten
 from pytest_nsight.protocol.job import WORKER_LOG, Assignment
 from pytest_nsight.protocol.manifest import FILE_NAME, read_manifest
 from pytest_nsight.protocol.parent_pipe import PipeToWorker
@@ -111,11 +113,12 @@ class ParallelSource:
         finally:
             for pipe, _ in pipes:
                 pipe.close()
-            for member in (member for group in plan.groups for member in group.members):
-                self._collector.tidy(folder / member.folder, keep=self._keep)
-                shorten(folder / member.folder / WORKER_LOG)
-            self._collector.tidy(folder, keep=self._keep)
-            shorten(folder / WORKER_LOG)
+            members = (member for group in plan.groups for member in group.members)
+            # The raw record must never stay: it holds the environment's secrets. An error skips no other folder.
+            with contextlib.ExitStack() as tidying:
+                for place in (folder, *(folder / member.folder for member in members)):
+                    tidying.callback(shorten, place / WORKER_LOG)
+                    tidying.callback(self._collector.tidy, place, keep=self._keep)
 
     def get_ready(self, upcoming: Sequence[Assignment], late_imports: Collection[LateImport]) -> None:
         """Does nothing: no process is prepared beside several."""
@@ -200,8 +203,8 @@ class ParallelSource:
                     )
                 )
                 for group, tail, state, clock in zip(plan.groups, tails, states, clocks, strict=True):
-                    has_ended = not state.case and tail.has_ended()
-                    if overdue := clock.find_overdue(state, has_begun=tail.pid is not None, has_ended=has_ended):
+                    has_begun, has_ended = tail.pid is not None, tail.has_ended()
+                    if overdue := clock.find_overdue(state, has_begun=has_begun, has_ended=has_ended):
                         self._end_group(folder, group, overdue)
                 time.sleep(POLL_S)
         except KeyboardInterrupt:

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_nsight.controller.trees.other_checkout import describe_other_checkout
 from pytest_nsight.controller.workers.time_limits import read_overdue
 from pytest_nsight.model.units import name_some
-from pytest_nsight.processes.child_process import last_lines
+from pytest_nsight.processes.log_files import last_lines
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import WrongImport
