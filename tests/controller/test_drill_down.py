@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import dataclasses
+import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
+from typing import Any
 
 import pytest
 
+from pytest_nsight.baselines import stored_counters
 from pytest_nsight.baselines.stored_counters import FILE_NAME, load_counters, save_counters
 from pytest_nsight.controller import drill_down
 from pytest_nsight.controller.drill_down import MOST_CASES, Drill, profile_with_ncu, read_cases
@@ -167,6 +171,27 @@ def test_counters_are_stored_sorted_and_read_again(tmp_path: Path) -> None:
     assert again["t.py::a"] == found[1]
     assert again["t.py::b"].tool == "newer"
     assert load_counters(tmp_path, "other") == {}
+
+
+def test_counters_that_two_sessions_save_at_once_are_both_stored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    found, _ = read_cases(Board().profile, ["t.py::a", "t.py::b"], "counters of an H200")
+    read = stored_counters.read_lines
+
+    def read_slowly(*arguments: Any) -> Any:
+        lines = read(*arguments)
+        time.sleep(0.2)
+        return lines
+
+    monkeypatch.setattr(stored_counters, "read_lines", read_slowly)
+    savers = [threading.Thread(target=save_counters, args=(tmp_path, "h200", [one])) for one in found]
+    for one in savers:
+        one.start()
+    for one in savers:
+        one.join()
+
+    assert load_counters(tmp_path, "h200").keys() == {"t.py::a", "t.py::b"}
 
 
 def test_a_damaged_file_of_counters_is_refused_with_its_line(tmp_path: Path) -> None:

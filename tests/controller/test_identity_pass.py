@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import os
 import random
+import subprocess
+import threading
 import time
 from collections.abc import Sequence
 from dataclasses import replace
@@ -21,10 +23,10 @@ from pytest_nsight.controller.workers.identity_retries import count_retries, ide
 from pytest_nsight.controller.workers.identity_shares import PartQueue, count_processes, divide, share_out
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
-from pytest_nsight.controller.workers.time_limits import TimeLimits
+from pytest_nsight.controller.workers.time_limits import TimeLimits, read_overdue
 from pytest_nsight.model.errors import CollectorError
 from pytest_nsight.model.identity import SHORT_OF_MEMORY, Identity, LaunchIdentity, make_identity
-from pytest_nsight.protocol.job import OTHER_TREE, Assignment, Job
+from pytest_nsight.protocol.job import INTERRUPTED_FILE, OTHER_TREE, Assignment, Job
 from pytest_nsight.protocol.manifest import Manifest
 from pytest_nsight.protocol.manifest_events import CaseFault
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
@@ -570,6 +572,46 @@ def test_as_many_are_wanted_as_identify_again_what_failed_processes_of_the_tree_
     assert count_retries([is_unusable, has_died, runs], ["", "", OTHER_TREE]) == {"": 3}
     assert count_retries([is_short, runs], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 1}
     assert count_retries([is_short, is_unusable], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 3}
+
+
+def test_a_worker_that_died_in_a_case_is_not_overdue_while_its_profiler_writes(tmp_path: Path) -> None:
+    process = SimpleNamespace(poll=lambda: None, pid=1)
+    running: Any = SimpleNamespace(folder=tmp_path, run="session/001", process=process)
+    worker = FollowedWorker(running, 1, TimeLimits(0.0))
+    died = subprocess.Popen(["true"])
+    died.wait()
+    (tmp_path / "manifest.jsonl").write_text(f'{{"event": "run", "pid": {died.pid}}}\n{BEGUN}')
+
+    for _ in range(3):
+        worker.advance()
+
+    assert read_overdue(tmp_path) is None
+
+
+def test_an_interrupt_reaches_all_workers_at_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One that ends slowly, or has left no record, keeps none of the others from being asked."""
+    asked = threading.Barrier(3, timeout=10)
+
+    def make(number: int) -> Any:
+        folder = tmp_path / f"{number}"
+        folder.mkdir()
+        if number:
+            (folder / "manifest.jsonl").write_text('{"event": "run", "pid": 1}\n' + BEGUN)
+        process = SimpleNamespace(poll=lambda: None, pid=1, interrupt=lambda _pid: asked.wait())
+        return SimpleNamespace(folder=folder, run="1", tree="", assignment=None, process=process)
+
+    def interrupt(_seconds: float) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(time, "sleep", interrupt)
+    starter = SimpleNamespace(session=SimpleNamespace(limits=TimeLimits(60.0)), watch=lambda _: None)
+    identity_pass = IdentityPass.__new__(IdentityPass)
+    vars(identity_pass).update(_starter=starter, _timed_next=(), _get_ready=lambda *_: None)
+
+    with pytest.raises(KeyboardInterrupt):
+        identity_pass._follow([make(number) for number in range(3)], None)
+
+    assert [(tmp_path / f"{number}" / INTERRUPTED_FILE).exists() for number in range(3)] == [False, True, True]
 
 
 BEGUN = '{"event": "case", "case": "t.py::a"}\n'

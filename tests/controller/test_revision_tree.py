@@ -127,6 +127,18 @@ def test_tests_of_a_worktree_that_measure_another_one_are_refused_before_anythin
     assert len(prepare(here, "HEAD")) == 2
 
 
+def test_a_file_in_place_of_the_folder_that_pytest_starts_in_is_one_sentence(repository: Path) -> None:
+    commit(repository, {"perf": b"a file"})
+    (repository / "perf").unlink()
+    (repository / "perf").mkdir()
+    workspace = Workspace(find_commit(repository, "HEAD", "--nsight-against", ""), repository / ".nsight/session")
+
+    with pytest.raises(
+        UsageError, match="that revision has a file where this tree has the folder perf; start pytest"
+    ):
+        workspace.prepare(repository, None, repository / "perf", (), Build("", 60.0))
+
+
 @pytest.mark.parametrize("name", ["setup.cfg", "tox.ini", "pyproject.toml"])
 def test_a_file_that_holds_no_settings_of_pytest_may_be_no_utf_8(repository: Path, name: str) -> None:
     commit(repository, {name: b"[metadata]\nauthor = Ren\xe9\n"})

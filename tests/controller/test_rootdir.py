@@ -132,8 +132,9 @@ def test_options_of_the_environment_count_too(
         ("--nsight-json", "out.json", "tests"),
         ("-c", "pytest.ini", "--nsight-json", "../reports/out.json"),
         ("tests", "--nsight-runs", "2"),
+        ("tests", "--nsight-save", "--nsight-reason", "because " * 40),
     ],
-    ids=" ".join,
+    ids=lambda arguments: " ".join(arguments)[:60],
 )
 def test_what_moves_nothing_is_accepted(arguments: tuple[str, ...], collect: Collect) -> None:
     result = collect(*arguments)

@@ -14,6 +14,7 @@ from pytest_nsight.controller.session_folders import (
     make_run_folder,
     prune_sessions,
 )
+from pytest_nsight.processes.claimed_folder import claim
 
 TOMORROW_S = time.time() + 24 * 3600
 
@@ -61,6 +62,15 @@ def test_a_session_that_may_still_run_stays(tmp_path: Path, files: tuple[str, ..
     folders = [session(tmp_path, number, *files) for number in range(1, MOST_SESSIONS + 2)]
 
     assert prune_sessions(tmp_path, time.time() + 60) == ()
+    assert prune_sessions(tmp_path, TOMORROW_S) == (folders[0].name,)
+
+
+def test_a_claimed_session_stays_however_long_it_is_silent(tmp_path: Path) -> None:
+    """Parallel runs and drills write deeper than the files that tell how long a session has been silent."""
+    folders = [session(tmp_path, number) for number in range(1, MOST_SESSIONS + 2)]
+
+    with claim(folders[0]):
+        assert prune_sessions(tmp_path, TOMORROW_S) == ()
     assert prune_sessions(tmp_path, TOMORROW_S) == (folders[0].name,)
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -148,6 +150,22 @@ def test_a_damaged_file_is_one_sentence(tmp_path: Path, text: str) -> None:
 
     with pytest.raises(RecordingError, match="damaged"):
         read_shard(tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("changed", "said"),
+    [
+        ({"environment": {"gpu": "x"}}, "environment has no board"),
+        ({"reports": {"t.py::a": [{"when": "call"}]}}, "reports have one without an outcome"),
+    ],
+)
+def test_a_file_without_what_joining_reads_is_damaged(tmp_path: Path, changed: dict[str, Any], said: str) -> None:
+    through_file(tmp_path, 1, 1, GateState(SessionPlan(cases=(), runs=1)))
+    file = tmp_path / "1" / FILE_NAME
+    file.write_text(json.dumps({**json.loads(file.read_text()), **changed}))
+
+    with pytest.raises(RecordingError, match=said):
+        read_shard(file)
 
 
 def test_captured_output_is_not_kept(tmp_path: Path) -> None:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import errno
 import os
+import shutil
 import signal
 import sys
 import time
@@ -275,6 +277,21 @@ def test_of_a_long_log_the_end_stays(tmp_path):
     assert log.read_text() == "pytest-nsight left out the first 1,000 bytes of this log.\n\nlast\n"
     assert list(tmp_path.iterdir()) == [log]
     shorten(tmp_path / "missing")
+
+
+def test_a_long_log_stays_as_it_is_where_there_is_no_room_for_its_end(tmp_path, monkeypatch):
+    log = tmp_path / "log"
+    log.write_bytes(b"a" * 1000)
+
+    def fill(_source, target):
+        target.write(b"a")
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(shutil, "copyfileobj", fill)
+    shorten(log, 6)
+
+    assert log.stat().st_size == 1000
+    assert list(tmp_path.iterdir()) == [log]
 
 
 def test_last_lines_show_the_final_state_of_progress_bars(tmp_path):

@@ -5,9 +5,11 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import Callable, Iterator
+from typing import Any
 
 import pytest
 
+from pytest_nsight.model.errors import UsageError
 from pytest_nsight.worker.fixture import Nsight, PlainMeasurement
 
 
@@ -78,6 +80,16 @@ def test_a_returned_coroutine_or_generator_that_has_not_begun_is_refused(
         Nsight(PlainMeasurement()).pedantic(function)
     with pytest.raises(TypeError, match=said):
         Nsight(PlainMeasurement()).pedantic(function, setup=lambda: None)
+
+
+@pytest.mark.parametrize(
+    "wrong", [{"rounds": 0}, {"rounds": -1}, {"rounds": 2.5}, {"warmup": -1}, {"warmup": True}]
+)
+def test_a_number_of_rounds_that_is_none_is_refused(wrong: dict[str, Any]) -> None:
+    (name,) = wrong
+
+    with pytest.raises(UsageError, match=rf"nsight.pedantic\({name}=\) is .*; give a whole number of at least"):
+        Nsight(PlainMeasurement()).pedantic(lambda: None, **wrong)
 
 
 def test_a_generator_that_has_begun_is_a_result_like_others() -> None:
