@@ -121,8 +121,8 @@ def ask_environment(config: pytest.Config) -> dict[str, str]:
                 )
             if name in BLOCKING:
                 raise UsageError(
-                    f"pytest_nsight_environment returns {name!r}, by which runs are told apart that may not be "
-                    "compared; give it another name"
+                    f"pytest_nsight_environment returns {name!r}, which decides what runs may be compared; "
+                    "give it another name"
                 )
             fields[name] = value
     return fields

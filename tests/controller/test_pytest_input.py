@@ -24,10 +24,7 @@ def test_of_several_answers_the_first_registered_counts() -> None:
     ("answer", "said"),
     [
         ({"a": 1}, "give names and values as text"),
-        (
-            {"driver": "x"},
-            "returns 'driver', by which runs are told apart that may not be compared; give it another name",
-        ),
+        ({"driver": "x"}, "returns 'driver', which decides what runs may be compared; give it another name"),
     ],
 )
 def test_what_would_be_no_field_or_one_that_keeps_runs_apart_is_refused(answer: object, said: str) -> None:

@@ -66,7 +66,7 @@ def test_a_session_that_may_still_run_stays(tmp_path: Path, files: tuple[str, ..
 
 
 def test_a_claimed_session_stays_however_long_it_is_silent(tmp_path: Path) -> None:
-    """Parallel runs and drills write deeper than the files that tell how long a session has been silent."""
+    """Parallel runs and drills write deeper than the files that show how long a session has been silent."""
     folders = [session(tmp_path, number) for number in range(1, MOST_SESSIONS + 2)]
 
     with claim(folders[0]):
