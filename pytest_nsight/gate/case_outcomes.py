@@ -9,10 +9,10 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
-from pytest_nsight.gate.state import GateState, SerialisedReport
+from pytest_nsight.gate.state import GateState, SerialisedReport, is_strict_xpass
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
-from pytest_nsight.protocol.manifest_events import first_line_of, last_attempt
+from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, first_line_of, last_attempt
 from pytest_nsight.trace.process_record import MeasuredProcess, ProcessEnd
 
 _FAILED_BESIDE_OTHERS = "it failed beside other tests of its process"
@@ -39,6 +39,26 @@ class CaseOutcomes:
 def list_failed(state: GateState) -> frozenset[str]:
     """The cases that have failed by themselves, for good."""
     return frozenset(case for case, reports in state.reports.items() if _any_failed(reports))
+
+
+def find_own_failures(state: GateState) -> dict[str, str]:
+    """Case -> why it failed without any verdict: its test failed, or there was nothing to judge."""
+    found = {}
+    for case in state.plan.case_ids:
+        failed = [report for report in state.reports.get(case, ()) if report["outcome"] == "failed"]
+        if case in state.problems:
+            found[case] = state.problems[case]
+        elif failed and not state.has_passed(case):
+            found[case] = first_line_of(failed[0].get("longrepr")) or "its test failed"
+        elif case not in state.reports:
+            found[case] = "no worker process came to this test"
+    return found
+
+
+def expects_failure(state: GateState, case: str) -> bool:
+    """Whether the test is marked xfail, so that a failing verdict is what was expected."""
+    reports = [one for one in state.reports.get(case, ()) if EXPECTS_EXCEPTION not in one]
+    return any("wasxfail" in report or is_strict_xpass(report.get("longrepr")) for report in reports)
 
 
 def sort_cases(

@@ -8,10 +8,9 @@ from typing import TypeVar
 
 from pytest_nsight.baselines.failed_saves import FailedSave
 from pytest_nsight.gate.other_tree import OtherTree
-from pytest_nsight.gate.state import GateState, is_strict_xpass
+from pytest_nsight.gate.state import GateState
 from pytest_nsight.gate.stored_runs import StoredRuns
 from pytest_nsight.model.values import Case, RunSummary, Subject
-from pytest_nsight.protocol.manifest_events import EXPECTS_EXCEPTION, first_line_of
 
 _Value = TypeVar("_Value")
 
@@ -57,26 +56,6 @@ def join_stored(of_shards: Iterable[StoredRuns]) -> StoredRuns:
         for run in of_shard.all:
             runs.setdefault(run.subject, {}).setdefault(run.run, run)
     return StoredRuns({subject: tuple(by_id.values()) for subject, by_id in runs.items()}, failed)
-
-
-def find_own_failures(state: GateState) -> dict[str, str]:
-    """Case -> why it failed without any verdict: its test failed, or there was nothing to judge."""
-    found = {}
-    for case in state.plan.case_ids:
-        failed = [report for report in state.reports.get(case, ()) if report["outcome"] == "failed"]
-        if case in state.problems:
-            found[case] = state.problems[case]
-        elif failed and not state.has_passed(case):
-            found[case] = first_line_of(failed[0].get("longrepr")) or "its test failed"
-        elif case not in state.reports:
-            found[case] = "no worker process came to this test"
-    return found
-
-
-def expects_failure(state: GateState, case: str) -> bool:
-    """Whether the test is marked xfail, so that a failing verdict is what was expected."""
-    reports = [one for one in state.reports.get(case, ()) if EXPECTS_EXCEPTION not in one]
-    return any("wasxfail" in report or is_strict_xpass(report.get("longrepr")) for report in reports)
 
 
 def _join_other_trees(trees: Sequence[OtherTree]) -> OtherTree:
