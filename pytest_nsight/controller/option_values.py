@@ -119,14 +119,16 @@ def positive(source: str, value: object) -> int:
     return int(text)
 
 
-def parse_minutes(value: str | None) -> float | None:
+def parse_minutes(value: str | None, pool: str | None) -> float | None:
     """--nsight-pool-minutes, None where it was not given.
 
     Raises:
-        UsageError: it is no number above 0.
+        UsageError: it is no number above 0, or there is no pool.
     """
     if value is None:
         return None
+    if pool is None:
+        raise UsageError("--nsight-pool-minutes fills a pool; give it with --nsight-pool FILE")
     if not re.fullmatch(r"\d+(\.\d+)?", value) or not float(value) > 0:
         raise UsageError(f"--nsight-pool-minutes is {value!r}; give a number above 0")
     return float(value)

@@ -29,7 +29,7 @@ class SessionRecord:
         recorded: UTC time of its start, ISO 8601.
         folder: where its files go.
         collector: what records it, None for a replay.
-        notes: sentences on the choice of the collector.
+        notes: sentences that do not depend on what was measured, such as those on the choice of the collector.
     """
 
     id: str

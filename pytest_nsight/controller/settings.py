@@ -178,7 +178,7 @@ def read_settings(config: pytest.Config) -> Settings:
         reason=parse_reason(config.getoption("nsight_reason"), save=save),
         replay=folder,
         pool=here / pool if pool else None,
-        pool_minutes=parse_minutes(config.getoption("nsight_pool_minutes")),
+        pool_minutes=parse_minutes(config.getoption("nsight_pool_minutes"), pool),
         confirming=parse_confirming(config.getoption("nsight_pool_confirming"), pool),
         against=against,
         against_build=given("against_build") or "",

@@ -10,7 +10,7 @@ warning (case, category, module, text, file, line) · fault (text: a collection 
 only_there (cases that only the other tree has) · ignored (paths) · wrong_import (module, file, checkout) ·
 end (code) · late_import (module: a slow one of torch, first imported by a case of an identity pass) ·
 wants_cases (its answer is another assignment). The last two are read while the worker runs.
-Older recordings have the names `race`, `race_fault`, `surplus`, `leak`, `device_failure`; they stay readable.
+Older recordings have events `race`, `race_fault`, `surplus`, `leak` and `device_failure`, which are ignored.
 """
 
 from __future__ import annotations

@@ -99,6 +99,7 @@ def test_a_wrong_mark_ends_the_collection_with_a_sentence(
         (["--nsight", "--nsight-runs=0"], "*--nsight-runs is '0'; give a whole number*"),
         (["--nsight", "--nsight-collector=ncu"], "*'ncu'; choose one of auto, nsys, cupti, torch*"),
         *((["--nsight", f"--nsight-{name}="], f"*--nsight-{name} is empty; *") for name in WITH_A_VALUE),
+        (["--nsight", "--nsight-pool-minutes=3"], "*--nsight-pool-minutes fills a pool; give it with *"),
         (["--nsight", "--nsight-pool-confirming=3"], "*--nsight-pool-confirming fills a pool; give it with *"),
         (["--nsight", "--nsight-pool=p", "--nsight-pool-confirming=0"], "*give a whole number of at least 1*"),
         (["--nsight", "--nsight-replay=nowhere"], "*--nsight-replay nowhere: no such folder*"),

@@ -189,11 +189,15 @@ class PrewarmedPool:
     def close(self) -> None:
         """Ends all of them: their assignment will not come."""
         waiting, self._waiting = self._waiting, []
-        with contextlib.ExitStack() as stack:
-            for prewarmed in waiting:
-                # All at once, so that they end side by side. Each one is called off, even if an earlier one raises.
-                prewarmed.pipe.close()
-                stack.callback(prewarmed.call_off, self._collector)
+        call_off_all(waiting, self._collector)
+
+
+def call_off_all(waiting: Iterable[PrewarmedWorker], collector: Collector) -> None:
+    """Ends workers whose assignment will not come: all at once, and each even if an earlier one raises."""
+    with contextlib.ExitStack() as stack:
+        for worker in waiting:
+            worker.pipe.close()
+            stack.callback(worker.call_off, collector)
 
 
 def list_needed(late_imports: Iterable[LateImport], cases: Iterable[str]) -> set[str]:

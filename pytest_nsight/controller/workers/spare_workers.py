@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable, Collection, Mapping
 
 from pytest_nsight.collectors.base import Collector
-from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
+from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker, call_off_all
 from pytest_nsight.model.errors import CollectorError
 
 _MOST_FOR_TREE = 3
@@ -64,8 +64,4 @@ class SpareWorkers:
     def close(self) -> None:
         """Ends those that nobody has taken."""
         waiting, self._waiting = self._waiting, []
-        with contextlib.ExitStack() as stack:
-            for worker in waiting:
-                # All at once, so that they end side by side. Each one is called off, even if an earlier one raises.
-                worker.pipe.close()
-                stack.callback(worker.call_off, self._collector)
+        call_off_all(waiting, self._collector)

@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pytest_nsight.controller.trees.other_checkout import describe_other_checkout
 from pytest_nsight.controller.workers.time_limits import read_overdue
-from pytest_nsight.model.units import name_some
+from pytest_nsight.model.units import name_some, short_commit
 from pytest_nsight.processes.log_files import last_lines
 from pytest_nsight.protocol.job import OTHER_TREE
 from pytest_nsight.protocol.manifest import Manifest
@@ -107,10 +107,10 @@ def has_died_after_tests(manifest: Manifest, code: int | None) -> bool:
 def describe_wrong_imports(commit: str, imports: Sequence[WrongImport]) -> str:
     """A sentence that names what a worker took from the wrong tree."""
     if elsewhere := [one for one in imports if one.checkout]:
-        return describe_other_checkout(f"the runs of {commit[:7]}", elsewhere)
+        return describe_other_checkout(f"the runs of {short_commit(commit)}", elsewhere)
     named = name_some((f"{one.module} from {one.file}" for one in imports), _MOST_IMPORTS)
     return (
-        f"the runs of {commit[:7]} imported {named}, which belongs to this tree: both trees would measure "
-        "the same code; install the package with pip install --editable, or have nsight_against_build put the "
-        "revision's own into $PYTEST_NSIGHT_AGAINST_TARGET"
+        f"the runs of {short_commit(commit)} imported {named}, which belongs to this tree: both trees would "
+        "measure the same code; install the package with pip install --editable, or have nsight_against_build put "
+        "the revision's own into $PYTEST_NSIGHT_AGAINST_TARGET"
     )
