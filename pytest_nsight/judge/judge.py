@@ -118,13 +118,13 @@ def _is_suspect(
         return not (subject.is_judgeable and subject.keeps_structure and is_within_band(contrast))
     if subject.loses_structure:
         return subject.structure.is_retiled
+    if is_proven:
+        return contrast is not None and contradicts_proof(contrast)
     lacks_runs = (not subject.new and subject.new_aside) or subject.has_only_disturbed_runs
     # Further pairs replace the runs that were set aside.
     lacks_pairs = subject.given.against and subject.stored_aside and not subject.is_sufficient
     if (lacks_runs and subject.compared and subject.given.is_comparable) or lacks_pairs:
         return True
-    if is_proven:
-        return contrast is not None and contradicts_proof(contrast)
     if contrast is None or not subject.is_judgeable or _is_over(subject, contrast, compared):
         return False
     return (
