@@ -17,6 +17,8 @@ from pytest_nsight.worker.canaries import Canary, choose_places, due
 from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
 
 PAIRS = 30
+"""Most pairs. There are fewer where one of both cases may end after fewer rounds."""
+
 WARMUP = 3
 """Warm-up rounds of each body before the pairs; few are enough, because both bodies have been measured already.
 
@@ -71,7 +73,7 @@ class PairSchedule:
     def _interleave(self, own: PairBody, partner: PairBody, stopwatch: Stopwatch, journal: Journal) -> None:
         self._count += 1
         ids = tuple(f"nsight_pairs::{self._count}/{role}" for role in ("own", "partner"))
-        pairs = min(PAIRS, own.plan.rounds or PAIRS, partner.plan.rounds or PAIRS)
+        pairs = min(PAIRS, *(one.plan.rounds or one.plan.rule.fewest for one in (own, partner)))
         bodies = [
             PairBody(id_, one.body, replace(one.plan, warmup=min(one.plan.warmup, WARMUP)))
             for id_, one in zip(ids, (own, partner), strict=True)

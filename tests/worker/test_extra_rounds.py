@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
 from pytest_nsight.protocol.manifest import Manifest, read_manifest
 from pytest_nsight.protocol.manifest_events import CaseFault, Journal
 from pytest_nsight.worker.extra_rounds import PAIRS, PairSchedule
+from pytest_nsight.worker.pacing import AUDIT, USUAL, StoppingRule
 from pytest_nsight.worker.rounds import PairBody, RoundPlan, Stopwatch
 from tests.worker.board import Board, Silent
 
@@ -37,7 +40,12 @@ def board(monkeypatch: pytest.MonkeyPatch) -> KeepingBoard:
 
 
 def run(
-    board: KeepingBoard, folder: Path, cases: list[str], partners: dict[str, str], **bodies: object
+    board: KeepingBoard,
+    folder: Path,
+    cases: list[str],
+    partners: dict[str, str],
+    plans: Mapping[str, RoundPlan] = MappingProxyType({}),
+    **bodies: object,
 ) -> tuple[Manifest, list[str]]:
     """Enters all cases in order; returns the manifest and the cases in the order in which they ran."""
     journal = Journal(folder / "manifest.jsonl")
@@ -46,7 +54,8 @@ def run(
     order_run: list[str] = []
     for case in cases:
         body = bodies.get(case) or (lambda case=case: order_run.append(case))
-        schedule.enter(PairBody(case, body, RoundPlan()), stopwatch, journal)  # type: ignore[arg-type]
+        plan = plans.get(case, RoundPlan())
+        schedule.enter(PairBody(case, body, plan), stopwatch, journal)  # type: ignore[arg-type]
         schedule.leave(case, stopwatch)
     return read_manifest(folder / "manifest.jsonl"), order_run
 
@@ -62,6 +71,24 @@ def test_the_rounds_of_a_pair_alternate_in_either_order(
     assert Counter(one.case for one in manifest.rounds) == {pair.own_rounds: PAIRS, pair.partner_rounds: PAIRS}
     assert order_run[-2 * PAIRS :] == ["f", "u", "u", "f"] * (PAIRS // 2)
     assert board.released == 1
+
+
+@pytest.mark.parametrize(
+    ("own", "partner", "pairs"),
+    [
+        (RoundPlan(rule=USUAL), RoundPlan(rule=AUDIT), 15),
+        (RoundPlan(rule=AUDIT), RoundPlan(rule=USUAL), 15),
+        (RoundPlan(rounds=7), RoundPlan(), 7),
+        (RoundPlan(rounds=100), RoundPlan(rounds=100, rule=AUDIT), PAIRS),
+        (RoundPlan(rule=StoppingRule(fewest=90, long_ns=1)), RoundPlan(rounds=50), PAIRS),
+    ],
+)
+def test_a_pair_has_at_most_the_rounds_that_its_cases_must_have(
+    board: KeepingBoard, tmp_path: Path, own: RoundPlan, partner: RoundPlan, pairs: int
+) -> None:
+    manifest, _ = run(board, tmp_path, ["f", "u"], {"f": "u"}, {"f": own, "u": partner})
+
+    assert sorted(Counter(one.case for one in manifest.rounds).values()) == [pairs, pairs]
 
 
 def test_a_body_may_compile_and_capture_and_replay_again_before_its_pairs(
