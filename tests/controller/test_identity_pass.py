@@ -19,7 +19,12 @@ import pytest
 from pytest_nsight.controller.workers.followed_worker import FollowedWorker
 from pytest_nsight.controller.workers.identity_folders import read_identity_passes
 from pytest_nsight.controller.workers.identity_pass import IdentifyingSource, IdentityPass
-from pytest_nsight.controller.workers.identity_retries import count_retries, identify_left, list_repeats
+from pytest_nsight.controller.workers.identity_retries import (
+    count_repeats,
+    count_retries,
+    identify_left,
+    list_repeats,
+)
 from pytest_nsight.controller.workers.identity_shares import PartQueue, count_processes, divide, share_out
 from pytest_nsight.controller.workers.prewarmed import PrewarmedWorker
 from pytest_nsight.controller.workers.spare_workers import SpareWorkers
@@ -572,6 +577,16 @@ def test_as_many_are_wanted_as_identify_again_what_failed_processes_of_the_tree_
     assert count_retries([is_unusable, has_died, runs], ["", "", OTHER_TREE]) == {"": 3}
     assert count_retries([is_short, runs], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 1}
     assert count_retries([is_short, is_unusable], ["", OTHER_TREE]) == {"": 1, OTHER_TREE: 3}
+
+
+def test_one_of_each_of_two_trees_gets_ready_for_repeats_once_half_have_ended(tmp_path: Path) -> None:
+    runs = follow(tmp_path / "runs", "", runs=True)
+    has_ended = follow(tmp_path / "ended", '{"event": "end", "code": 0}', runs=False)
+    trees = ["", "", OTHER_TREE, OTHER_TREE]
+
+    assert not count_repeats([has_ended, runs, runs, runs], trees)
+    assert count_repeats([has_ended, runs, has_ended, runs], trees) == {"": 1, OTHER_TREE: 1}
+    assert not count_repeats([has_ended, has_ended], ["", ""])
 
 
 def test_a_worker_that_died_in_a_case_is_not_overdue_while_its_profiler_writes(tmp_path: Path) -> None:

@@ -17,6 +17,7 @@ from pytest_nsight.collectors.lookup import find_identifier_variables
 from pytest_nsight.controller.workers.followed_worker import FollowedWorker
 from pytest_nsight.controller.workers.identity_folders import FOLDER_PREFIX, fail_without_record, read_ended
 from pytest_nsight.controller.workers.identity_retries import (
+    count_repeats,
     count_retries,
     identify_left,
     is_interrupted,
@@ -176,7 +177,11 @@ class IdentityPass:
                 # While as many start as there are CPUs, the processes of timed runs would only delay them.
                 if cases or done or not fills_all_cpus:
                     self._get_ready(self._timed_next, imported)
-                if wanted := count_retries(workers, [one.tree for one in running]):
+                trees = [one.tree for one in running]
+                wanted = count_retries(workers, trees)
+                if queue is not None:
+                    wanted |= count_repeats(workers, trees)
+                if wanted:
                     self._spare.get_ready(wanted, {found.module for found in imported})
                 time.sleep(POLL_S)
         except KeyboardInterrupt:

@@ -31,6 +31,20 @@ def count_retries(workers: Sequence[FollowedWorker], trees: Sequence[str]) -> Co
     return wanted + Counter(set(trees) if is_short else ())
 
 
+def count_repeats(workers: Sequence[FollowedWorker], trees: Sequence[str]) -> Counter[str]:
+    """Tree -> how many processes get ready for cases of two trees that may differ in addresses alone.
+
+    That such cases exist is known only when all processes have ended; to start new ones then took 7 of 60 s. Once
+    half of them have ended, there are CPUs for one of each tree.
+
+    Args:
+        workers: that run beside one another.
+        trees: that of each worker.
+    """
+    ended = sum(not one.is_running for one in workers)
+    return Counter(set(trees) if len(set(trees)) > 1 and 2 * ended >= len(workers) else ())
+
+
 def _has_failed(worker: FollowedWorker) -> bool:
     """Whether a case has left it unusable, or it has died."""
     if worker.is_running:
