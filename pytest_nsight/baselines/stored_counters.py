@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -44,24 +44,36 @@ def load_counters(folder: Path, model: str) -> dict[str, CaseCounters]:
     return {line.counters.case: line.counters for line in lines}
 
 
-def save_counters(folder: Path, model: str, counters: Sequence[CaseCounters]) -> Path:
-    """Adds the counters of some cases to those that are stored, in place of their older ones.
+def store_counters(
+    folder: Path, model: str, counters: Sequence[CaseCounters], outdated: Collection[str]
+) -> frozenset[str]:
+    """Adds counters in place of older ones of the same cases, and leaves out what is outdated.
 
     Args:
         folder: of all baselines.
-        model: name of the GPU model's folder.
-        counters: of the saved cases.
+        model: name of the GPU model's folder; made if missing, as long as there are counters.
+        counters: of one session.
+        outdated: cases whose stored runs are newer than their stored counters, or that no longer exist.
 
     Returns:
-        The file.
+        Cases that have no counters any more.
 
     Raises:
-        BaselineError: it is damaged, or cannot be written, or another process holds the folder's lock.
+        BaselineError: the file is damaged, or cannot be written, or another process holds the folder's lock.
     """
     home = folder / model
-    with explaining("write", home):
-        home.mkdir(parents=True, exist_ok=True)
+    if counters:
+        with explaining("write", home):
+            home.mkdir(parents=True, exist_ok=True)
+    elif not (home / FILE_NAME).exists():
+        return frozenset()
     with locked(home):
-        known = load_counters(folder, model) | {one.case: one for one in counters}
-        replace_lines(home / FILE_NAME, [_CountersLine(_FORMAT, known[case]) for case in sorted(known)])
-    return home / FILE_NAME
+        known = load_counters(folder, model)
+        kept = {case: one for case, one in known.items() if case not in outdated}
+        kept |= {one.case: one for one in counters}
+        if kept:
+            replace_lines(home / FILE_NAME, [_CountersLine(_FORMAT, kept[case]) for case in sorted(kept)])
+        else:
+            with explaining("delete", home / FILE_NAME):
+                (home / FILE_NAME).unlink(missing_ok=True)
+    return frozenset(known.keys() - kept.keys())

@@ -20,12 +20,12 @@ from pytest_nsight.controller.drill_down import Drill
 from pytest_nsight.controller.outcomes import CaseOutcome
 from pytest_nsight.controller.saved_runs import (
     SavedRuns,
-    add_counters,
     describe_reason,
     describe_unfinished_save,
     describe_unfit,
     record_failures,
     save_runs,
+    update_counters,
 )
 from pytest_nsight.controller.session_folders import keep_session, prune_sessions
 from pytest_nsight.controller.session_result import (
@@ -173,7 +173,7 @@ def _save(
         saved = describe_unfinished_save(settings, state, session.folder)
     elif verdicts:
         saved = save_runs(settings, state, session.folder, session.collector)
-        state = state.with_notes(*(add_counters(settings, state, drill) if drill and not saved.error else ()))
+        state = state.with_notes(*(() if saved.error else update_counters(settings, state, saved, drill)))
     verdicts = tuple(one if one.subject.case in saved.cases else withdraw(one) for one in verdicts)
     state = state.with_notes(*describe_unfit(state, saved))
     if saved.error or not is_whole:

@@ -88,7 +88,7 @@ class Drill:
             before, source = self.profile(OTHER_TREE, case, kernels), self.against
         else:
             stored = (self.stored or {}).get(case)
-            before, source = (stored.kernels, f"the baseline's {stored.tool}") if stored else ((), "")
+            before, source = (stored.kernels, f"the baseline's {stored.source}") if stored else ((), "")
         by_name = {one.kernel: one for one in before}
         clauses = [
             describe_moves(by_name[one.kernel], one, source) if one.kernel in by_name else describe_counters(one)
@@ -141,18 +141,18 @@ def profile_with_ncu(session: LiveSession, parallel: Collection[str]) -> Profile
     return profile
 
 
-def read_cases(profile: Profile, cases: Iterable[str], tool: str) -> tuple[list[CaseCounters], list[str]]:
+def read_cases(profile: Profile, cases: Iterable[str], source: str) -> tuple[list[CaseCounters], list[str]]:
     """The counters of cases, to be stored with their baselines, and a sentence for each reason why some have none.
 
     Args:
         profile: reads them.
         cases: node ids.
-        tool: what reads them.
+        source: whose they are, in words.
     """
     found: list[CaseCounters] = []
     reasons: dict[str, list[str]] = {}
     for case in cases:
-        counters = _read_case(profile, case, tool)
+        counters = _read_case(profile, case, source)
         if isinstance(counters, str):
             reasons.setdefault(counters, []).append(case)
         else:
@@ -163,10 +163,10 @@ def read_cases(profile: Profile, cases: Iterable[str], tool: str) -> tuple[list[
     ]
 
 
-def _read_case(profile: Profile, case: str, tool: str) -> CaseCounters | str:
+def _read_case(profile: Profile, case: str, source: str) -> CaseCounters | str:
     """The counters, or why there are none."""
     try:
-        return CaseCounters(case, tool, profile(THIS_TREE, case, ()))
+        return CaseCounters(case, source, profile(THIS_TREE, case, ()))
     except NsightError as error:
         return str(error)
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from pytest_nsight.baselines import store
 from pytest_nsight.baselines.failed_saves import FILE_NAME as FAILED_SAVES_FILE
 from pytest_nsight.baselines.failed_saves import FailedSave, load_failed_saves, store_failed_saves
-from pytest_nsight.baselines.stored_counters import save_counters
+from pytest_nsight.baselines.stored_counters import store_counters
 from pytest_nsight.collectors.base import Collector
 from pytest_nsight.controller.collection.collection_record import Collected
 from pytest_nsight.controller.drill_down import Drill, read_cases
@@ -100,16 +100,31 @@ def describe_unfinished_save(settings: Settings, state: GateState, folder: Path)
     return replace(saved, error=f"not finished: {changed}; {came}, and {_describe_later_save(settings, folder)}")
 
 
-def add_counters(settings: Settings, state: GateState, drill: Drill) -> list[str]:
-    """Stores the counters of all saved cases; sentences on those that could not be read."""
+def update_counters(settings: Settings, state: GateState, saved: SavedRuns, drill: Drill | None) -> list[str]:
+    """Stores the counters of all saved cases, and removes older ones: they may be of other code than the runs.
+
+    Args:
+        settings: what the user asked for.
+        state: of the whole session.
+        saved: what it has stored.
+        drill: reads counters; None to read none.
+
+    Returns:
+        Sentences on counters that could not be read or stored, and on those that were removed.
+    """
     cases = dict.fromkeys(run.subject.case for run in state.accepted)
-    found, troubles = read_cases(drill.profile, cases, f"counters of {state.environment.get('gpu', state.device)}")
+    source = f"counters of {state.environment.get('gpu', state.device)}"
+    found, notes = read_cases(drill.profile, cases, source) if drill else ([], [])
     try:
-        if found:
-            save_counters(settings.baselines, store.model_slug(state.device), found)
+        removed = store_counters(settings.baselines, store.model_slug(state.device), found, saved.cases)
     except NsightError as error:
-        troubles.append(f"the counters were not stored: {error}")
-    return troubles
+        return [*notes, f"the counters were not stored: {error}"]
+    if removed:
+        notes.append(
+            f"counters of {name_cases(sorted(removed))} were removed, as an earlier save had stored them; store "
+            "new ones with --nsight-save --nsight-drill"
+        )
+    return notes
 
 
 def record_failures(

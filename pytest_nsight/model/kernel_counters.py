@@ -55,12 +55,12 @@ class CaseCounters:
 
     Attributes:
         case: node id of its test.
-        tool: what read them, with its version.
+        source: whose they are, in words.
         kernels: in order of name.
     """
 
     case: str
-    tool: str
+    source: str
     kernels: tuple[KernelCounters, ...]
 
     def find(self, kernel: str) -> KernelCounters | None:

@@ -8,8 +8,10 @@ import pytest
 
 from pytest_nsight.baselines.failed_saves import FailedSave, store_failed_saves
 from pytest_nsight.baselines.store import load, save
+from pytest_nsight.baselines.stored_counters import load_counters, store_counters
 from pytest_nsight.cli import main
 from pytest_nsight.controller.commands import baselines_command
+from pytest_nsight.model.kernel_counters import CaseCounters
 from tests.baselines.examples import run
 
 pytestmark = pytest.mark.slow
@@ -239,6 +241,15 @@ def test_list_names_the_selected_cases_whose_save_failed(project: Path, capsys: 
     assert last == f"{KEPT}: its save of 2026-11-25 failed (assert 1 == 2); save it again with --nsight-save"
     assert main(["baselines", "list", "test_old.py"]) == 0
     assert "failed" not in capsys.readouterr().out
+
+
+def test_what_is_pruned_leaves_no_counters(project: Path) -> None:
+    counters = [CaseCounters(case, "counters of an H200", ()) for case in (KEPT, SKIPPED)]
+    store_counters(project / "baselines", MODEL, counters, outdated=())
+
+    assert main(["baselines", "prune", SKIPPED, "--delete"]) == 0
+
+    assert load_counters(project / "baselines", MODEL).keys() == {KEPT}
 
 
 @pytest.mark.parametrize(

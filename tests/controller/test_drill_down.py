@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from pytest_nsight.baselines import stored_counters
-from pytest_nsight.baselines.stored_counters import FILE_NAME, load_counters, save_counters
+from pytest_nsight.baselines.stored_counters import FILE_NAME, load_counters, store_counters
 from pytest_nsight.controller import drill_down
 from pytest_nsight.controller.drill_down import MOST_CASES, Drill, profile_with_ncu, read_cases
 from pytest_nsight.controller.session_folders import SESSIONS_FOLDER, make_run_folder
@@ -161,15 +161,15 @@ def test_the_folders_of_a_session_s_drills_are_numbered_one_by_one(
 def test_counters_are_stored_sorted_and_read_again(tmp_path: Path) -> None:
     found, troubles = read_cases(Board().profile, ["t.py::b", "t.py::a", "t.py::broken"], "counters of an H200")
 
-    path = save_counters(tmp_path, "h200", found)
-    save_counters(tmp_path, "h200", [dataclasses.replace(found[0], tool="newer")])
+    store_counters(tmp_path, "h200", found, ())
+    store_counters(tmp_path, "h200", [dataclasses.replace(found[0], source="newer")], {"t.py::b"})
 
     assert troubles == ["no counters of t.py::broken were stored: this user may not read the GPU's counters"]
-    assert path == tmp_path / "h200" / FILE_NAME
+    path = tmp_path / "h200" / FILE_NAME
     assert [line.split('"case": ')[1][:9] for line in path.read_text().splitlines()] == ['"t.py::a"', '"t.py::b"']
     again = load_counters(tmp_path, "h200")
     assert again["t.py::a"] == found[1]
-    assert again["t.py::b"].tool == "newer"
+    assert again["t.py::b"].source == "newer"
     assert load_counters(tmp_path, "other") == {}
 
 
@@ -185,13 +185,28 @@ def test_counters_that_two_sessions_save_at_once_are_both_stored(
         return lines
 
     monkeypatch.setattr(stored_counters, "read_lines", read_slowly)
-    savers = [threading.Thread(target=save_counters, args=(tmp_path, "h200", [one])) for one in found]
+    savers = [threading.Thread(target=store_counters, args=(tmp_path, "h200", [one], ())) for one in found]
     for one in savers:
         one.start()
     for one in savers:
         one.join()
 
     assert load_counters(tmp_path, "h200").keys() == {"t.py::a", "t.py::b"}
+
+
+def test_outdated_counters_go_and_with_the_last_ones_the_file(tmp_path: Path) -> None:
+    found, _ = read_cases(Board().profile, ["t.py::a", "t.py::b"], "counters of an H200")
+    store_counters(tmp_path, "h200", found, ())
+
+    removed = [store_counters(tmp_path, "h200", (), {case}) for case in ("t.py::a", "t.py::other")]
+    left = load_counters(tmp_path, "h200").keys()
+    removed.append(store_counters(tmp_path, "h200", (), {"t.py::b", "t.py::other"}))
+
+    assert removed == [{"t.py::a"}, set(), {"t.py::b"}]
+    assert left == {"t.py::b"}
+    assert not (tmp_path / "h200" / FILE_NAME).exists()
+    assert store_counters(tmp_path, "new", (), {"t.py::b"}) == set()
+    assert not (tmp_path / "new").exists()
 
 
 def test_a_damaged_file_of_counters_is_refused_with_its_line(tmp_path: Path) -> None:

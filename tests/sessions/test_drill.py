@@ -49,6 +49,21 @@ def test_a_save_stores_the_counters_of_each_case(
     assert "pytest_nsight.worker.inner_pytest" in arguments
 
 
+def test_a_save_without_drill_removes_counters_which_may_be_of_other_code_and_says_so(
+    gate: Gate, pytester: pytest.Pytester, planted: Callable[[str], None]
+) -> None:
+    planted(raw_page([("void square_kernel<float>(float*)", {})]))
+    gate("--nsight-save", "--nsight-runs=1", "--nsight-no-canaries", "--nsight-drill", body=BODY)
+    assert list(pytester.path.glob("baselines/*/nsight_counters.jsonl"))
+
+    result = gate("--nsight-save", "--nsight-runs=1", "--nsight-no-canaries", body=BODY)
+
+    assert result.ret == 0
+    assert not list(pytester.path.glob("baselines/*/nsight_counters.jsonl"))
+    text = " ".join(result.stdout.str().split())
+    assert "counters of test_case.py::test_square were removed, as an earlier save had stored them" in text
+
+
 def test_a_save_without_permission_saves_the_times_and_says_why_there_are_no_counters(
     gate: Gate, pytester: pytest.Pytester, planted: Callable[[str], None]
 ) -> None:

@@ -15,6 +15,7 @@ from pytest_nsight.baselines.inventory import (
     remove_cases,
     select_cases,
 )
+from pytest_nsight.baselines.stored_counters import store_counters
 from pytest_nsight.collectors.machine import measured_product
 from pytest_nsight.controller.collection.collected_tests import ProjectTests, list_tests
 from pytest_nsight.controller.options import DEFAULT_BASELINES
@@ -190,6 +191,7 @@ def _remove_gone(folder: Path, gone: Sequence[GoneCases]) -> str:
     changed = [path for one in gone if one.cases for path in remove_cases(folder, one.model, one.cases)]
     for one in gone:
         store_failed_saves(folder, one.model, failed=(), settled=one.cases)
+        store_counters(folder, one.model, counters=(), outdated=one.cases)
     files = "".join(f"\n  {path}" for path in changed)
     return f"removed from {count(len(changed), 'file')}; commit {folder}:{files}"
 
