@@ -31,7 +31,7 @@ def pytest_addhooks(pluginmanager: pytest.PytestPluginManager) -> None:
 def pytest_cmdline_main(config: pytest.Config) -> Generator[None, object, object]:
     """Takes `-n` from pytest-xdist before it starts anything: under --nsight it is about the measured tests."""
     if config.getoption("nsight"):
-        from pytest_nsight.controller.workers.gpu_assignment import take_workers
+        from pytest_nsight.controller.pytest_input import take_workers
 
         take_workers(config)
     return (yield)

@@ -9,7 +9,10 @@ from pathlib import Path
 import pytest
 
 from pytest_nsight.baselines.comparability import BLOCKING
+from pytest_nsight.controller.workers.gpu_assignment import ALL_GPUS
 from pytest_nsight.model.errors import UsageError
+
+_WORKERS = pytest.StashKey[tuple[int, int | None]]()
 
 
 def run_pytest(arguments: Sequence[str], *plugins: object) -> int:
@@ -32,6 +35,34 @@ def run_pytest(arguments: Sequence[str], *plugins: object) -> int:
             f"code that pytest loaded ended it with SystemExit({end.code!r}) before it was done, so nothing was "
             "judged; let conftest.py and plugins skip tests or raise an error, instead of sys.exit"
         ) from end
+
+
+def take_workers(config: pytest.Config) -> None:
+    """Reads pytest-xdist's -n and takes it back: the tests are not distributed, their measuring is.
+
+    Raises:
+        pytest.UsageError: workers on other machines are asked for.
+    """
+    option = config.option
+    # By its options: its name differs with how it was loaded.
+    if not hasattr(option, "numprocesses") or not hasattr(option, "tx"):
+        return
+    if hasattr(config, "workerinput"):
+        raise pytest.UsageError("--nsight reached a worker of pytest-xdist; start pytest with -n, not its workers")
+    if option.tx and not option.numprocesses:
+        raise pytest.UsageError("--tx with --nsight: tests are measured on this machine only; give -n instead")
+    most = option.maxprocesses or None
+    if option.numprocesses in ("auto", "logical"):
+        config.stash[_WORKERS] = (ALL_GPUS, most)
+    else:
+        wanted = option.numprocesses or 1
+        config.stash[_WORKERS] = (min(wanted, most or wanted), None)
+    option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
+
+
+def taken_workers(config: pytest.Config) -> tuple[int, int | None]:
+    """How many workers -n asked for, ALL_GPUS for one on each GPU, and the most for that, None for no limit."""
+    return config.stash.get(_WORKERS, (1, None))
 
 
 def worker_arguments(config: pytest.Config) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from pytest_nsight.controller.option_values import (
     refuse_empty,
 )
 from pytest_nsight.controller.options import DEFAULT_BASELINES
-from pytest_nsight.controller.workers.gpu_assignment import taken_workers
+from pytest_nsight.controller.pytest_input import taken_workers
 from pytest_nsight.gate.shard_file import Shard, ShardBy
 from pytest_nsight.judge.looks import SAVED_AT_ONCE
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS

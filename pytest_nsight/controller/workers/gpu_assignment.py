@@ -1,10 +1,8 @@
-"""`-n N`: how many workers measure at once, on which GPUs, and which case goes to which of them."""
+"""On which GPUs workers measure side by side, and which case goes to which of them."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-
-import pytest
 
 from pytest_nsight.collectors.machine import Gpu
 from pytest_nsight.model.errors import UsageError
@@ -12,36 +10,6 @@ from pytest_nsight.model.values import Case
 
 ALL_GPUS = 0
 """Stands for one worker on each GPU (`-n auto`)."""
-
-_WORKERS = pytest.StashKey[tuple[int, int | None]]()
-
-
-def take_workers(config: pytest.Config) -> None:
-    """Reads pytest-xdist's -n and takes it back: the tests are not distributed, their measuring is.
-
-    Raises:
-        pytest.UsageError: workers on other machines are asked for.
-    """
-    option = config.option
-    # By its options: its name differs with how it was loaded.
-    if not hasattr(option, "numprocesses") or not hasattr(option, "tx"):
-        return
-    if hasattr(config, "workerinput"):
-        raise pytest.UsageError("--nsight reached a worker of pytest-xdist; start pytest with -n, not its workers")
-    if option.tx and not option.numprocesses:
-        raise pytest.UsageError("--tx with --nsight: tests are measured on this machine only; give -n instead")
-    most = option.maxprocesses or None
-    if option.numprocesses in ("auto", "logical"):
-        config.stash[_WORKERS] = (ALL_GPUS, most)
-    else:
-        wanted = option.numprocesses or 1
-        config.stash[_WORKERS] = (min(wanted, most or wanted), None)
-    option.numprocesses, option.dist, option.distload, option.tx = None, "no", False, []
-
-
-def taken_workers(config: pytest.Config) -> tuple[int, int | None]:
-    """How many workers -n asked for, ALL_GPUS for one on each GPU, and the most for that, None for no limit."""
-    return config.stash.get(_WORKERS, (1, None))
 
 
 def choose_gpus(workers: int, gpus: Sequence[Gpu], most: int | None = None) -> tuple[str, ...]:
