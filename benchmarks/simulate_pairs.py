@@ -2,7 +2,8 @@
 
 The runs of both trees belong to one session, and the looks are those of a session: 2 pairs of everything, a third
 of what these do not show to be within the band, then 2 and 4 more of the suspects. A common drift over the session,
-in log time per process, tests the ABBA order.
+in log time per process, tests the ABBA order. What both runs of a pair share, as they measure the same cases in the
+same order, is drawn for each subject.
 
     python -m benchmarks.simulate_pairs --suites 400
 """
@@ -20,7 +21,6 @@ from pytest_nsight.model.kernel_names import family
 from pytest_nsight.model.values import Policy, RunSummary, Subject
 from pytest_nsight.model.verdicts import Verdict, VerdictKind
 
-SUBJECTS = 50
 PAIRS = LOOKS[-1]
 
 
@@ -62,15 +62,28 @@ def summarise(rounds: Rounds, index: int, runs: int) -> tuple[RunSummary, ...]:
     )
 
 
-def draw(name: str, drift: float, slowdown: float, rng: np.random.Generator) -> tuple[Rounds, Rounds]:
-    """Runs of both trees for a suite; the first subject of this tree is slower."""
+def draw(
+    name: str, subjects: int, drift: float, pair_sd: float, slowdown: float, rng: np.random.Generator
+) -> tuple[Rounds, Rounds]:
+    """Runs of both trees for a suite; the first subject of this tree is slower.
+
+    Args:
+        name: of the population.
+        subjects: of the suite.
+        drift: of log time per process.
+        pair_sd: standard deviation of what both runs of a pair share, of log time.
+        slowdown: of the first subject, as a ratio.
+        rng: source of randomness.
+    """
     population = POPULATIONS[name]
     quiet = type(population)(**{**population.__dict__, "session_sd": 0.0, "common_session_sd": 0.0})
-    rounds = draw_rounds(quiet, SUBJECTS, PAIRS, rng).astype(float)
+    rounds = draw_rounds(quiet, subjects, PAIRS, rng).astype(float)
+    # Drawn only where wanted, so that the other situations stay the ones of earlier versions.
+    shared = rng.normal(0, pair_sd, (subjects, PAIRS)) if pair_sd else np.zeros((subjects, PAIRS))
     trees = []
     for is_other, runs in ((True, rounds[:, :PAIRS]), (False, rounds[:, PAIRS:])):
         places = np.array([position(pair, is_other=is_other) for pair in range(PAIRS)])
-        trees.append(runs * np.exp(drift * places)[None, :, None])
+        trees.append(runs * np.exp(drift * places + shared)[:, :, None])
     trees[1][0] *= 1 + slowdown
     other, this = (np.rint(tree).astype(np.int64) for tree in trees)
     return other, this
@@ -80,26 +93,29 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--suites", type=int, default=400)
     parser.add_argument("--power-suites", type=int, default=60)
+    parser.add_argument("--subjects", type=int, default=50)
     given = parser.parse_args()
-    for name, band, drift in (
-        ("h200", 0.005, 0.0),
-        ("h200", 0.005, 0.0002),
-        ("h200", 0.02, 0.0),
-        ("mixed", 0.02, 0.0),
-        ("heavy", 0.02, 0.0),
+    for name, band, drift, pair_sd in (
+        ("h200", 0.005, 0.0, 0.0),
+        ("h200", 0.005, 0.0002, 0.0),
+        ("h200", 0.02, 0.0, 0.0),
+        ("h200", 0.01, 0.0, 0.005),
+        ("mixed", 0.02, 0.0, 0.0),
+        ("mixed", 0.02, 0.0, 0.01),
+        ("heavy", 0.02, 0.0, 0.0),
     ):
         rng = np.random.default_rng([3, *name.encode(), int(band * 1e4), int(drift * 1e6)])
         worse = better = pairs = unchanged = 0
         for _ in range(given.suites):
-            verdicts, made = run_pairs(*draw(name, drift, 0.0, rng), band)
+            verdicts, made = run_pairs(*draw(name, given.subjects, drift, pair_sd, 0.0, rng), band)
             kinds = [verdict.kind for verdict in verdicts]
             worse += any(kind.fails for kind in kinds)
             better += VerdictKind.IMPROVEMENT in kinds
             unchanged += kinds.count(VerdictKind.UNCHANGED)
             pairs += made
-        cases = given.suites * SUBJECTS
+        cases = given.suites * given.subjects
         print(
-            f"{name}, band {band:.1%}, drift {drift:.2%} a process: "
+            f"{name}, band {band:.1%}, drift {drift:.2%} a process, {pair_sd:.1%} shared by a pair: "
             f"false alarms {write_rate(worse, given.suites)}, "
             f"false improvements {write_rate(better, given.suites)}, {pairs / cases:.2f} pairs a case, "
             f"UNCHANGED {unchanged / cases:.1%}",
@@ -107,7 +123,8 @@ def main() -> None:
         )
         for slowdown in (0.005, 0.01, 0.02, 0.03, 0.05):
             found = sum(
-                run_pairs(*draw(name, drift, slowdown, rng), band)[0][0].kind is VerdictKind.REGRESSION
+                run_pairs(*draw(name, given.subjects, drift, pair_sd, slowdown, rng), band)[0][0].kind
+                is VerdictKind.REGRESSION
                 for _ in range(given.power_suites)
             )
             print(f"    +{slowdown:.1%}: {write_rate(found, given.power_suites)}", flush=True)

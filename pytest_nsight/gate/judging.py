@@ -173,5 +173,6 @@ def _list_canaries(state: GateState, stored: StoredRuns) -> tuple[SubjectRuns, .
     for subject, new in sorted(group_by_subject(state.canaries).items()):
         compared = StoredRuns({subject: state.other.runs_of(subject)}) if state.other.commit else stored
         found = compared.of(subject, new[-1].environment)
-        canaries.append(SubjectRuns(subject, Policy(), found.runs, new, found.why_none))
+        against = state.other.short_commit
+        canaries.append(SubjectRuns(subject, Policy(), found.runs, new, found.why_none, against=against))
     return tuple(canaries)

@@ -59,6 +59,7 @@ def collect_basis(subject: PreparedSubject, found: Contrast, prior: Prior, compa
         canary_degrees_of_freedom=shift.scatter_df if shift else None,
         canaries=shift.canaries if shift else (),
         context_shift=found.context_shift,
+        in_pairs=found.in_pairs,
         looks=_retrace_looks(found),
         runs=tuple(
             _run_level(item, is_new=is_new, is_compared=id(item) in used)
@@ -76,7 +77,7 @@ def _retrace_looks(found: Contrast) -> tuple[Look, ...]:
             break
         # A revision's runs are made along with the new ones.
         compared = found.compared[:runs] if found.is_paired else found.compared
-        then = contrast(compared, found.new[:runs], found.noise, found.shift)
+        then = contrast(compared, found.new[:runs], found.noise, found.shift, in_pairs=found.in_pairs)
         looks.append(_look(replace(then, material=found.material, is_paired=found.is_paired)))
     return (*looks, _look(found))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 
 from pytest_nsight.judge.canary_shift import CanaryLevels, Panel, read_canary
 from pytest_nsight.judge.contexts import estimate_contexts, expected_context
@@ -16,21 +16,41 @@ from pytest_nsight.judge.noise import (
     estimate_noise,
     expected_spread,
     fit_prior,
-    group_by_session,
-    pool_within,
+    pool_runs,
 )
 from pytest_nsight.judge.prepared import PreparedSubject
 from pytest_nsight.model.values import is_gpu
 
 
-def learn_prior(subjects: Sequence[PreparedSubject]) -> Prior:
-    """The prior of the run variance, fitted to all subjects of the suite."""
+@dataclass(frozen=True, slots=True)
+class Priors:
+    """What is expected of the run variance.
+
+    Attributes:
+        of_runs: of runs of one session.
+        within_pairs: of runs in pairs, without what both runs of a pair share.
+    """
+
+    of_runs: Prior
+    within_pairs: Prior
+
+    def of(self, subject: PreparedSubject) -> Prior:
+        """The one that the runs of a subject are compared by."""
+        return self.within_pairs if subject.has_whole_pairs else self.of_runs
+
+
+def learn_priors(subjects: Sequence[PreparedSubject]) -> Priors:
+    """The priors of a suite, from all its subjects and the canaries."""
+    return Priors(_learn_prior(subjects, in_pairs=False), _learn_prior(subjects, in_pairs=True))
+
+
+def _learn_prior(subjects: Sequence[PreparedSubject], *, in_pairs: bool) -> Prior:
     ratios, degrees = [], []
     for subject in subjects:
-        groups = (*group_by_session(subject.stored), *group_by_session(subject.new))
-        squares, df = pool_within([[location.log_ns for location in group] for group in groups])
+        is_wanted = (subject.stored or subject.new) and (subject.has_whole_pairs or not in_pairs)
+        squares, df = pool_runs(subject.stored, subject.new, in_pairs=in_pairs) if is_wanted else (0.0, 0.0)
         if df > 0:
-            first = groups[0][0]
+            first = (*subject.stored, *subject.new)[0]
             spread = expected_spread(exp(first.log_ns), first.board)
             ratios.append(squares / df / spread.run**2)
             degrees.append(df)
@@ -48,8 +68,17 @@ def _read(canary: PreparedSubject, prior: Prior) -> CanaryLevels:
     return read_canary(canary.given.subject.case, noise.run.variance, (*stored, *canary.new))
 
 
-def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contrast | None:
-    """The difference on time of one subject, None where times cannot be compared."""
+def compare_times(subject: PreparedSubject, priors: Priors, panel: Panel) -> Contrast | None:
+    """The difference on time of one subject, None where times cannot be compared.
+
+    Runs in whole pairs are compared pair by pair, like `scipy.stats.ttest_rel`: what both runs of a pair share,
+    because they measured the same cases in the same order, cancels.
+
+    Args:
+        subject: what was measured.
+        priors: of the run variance.
+        panel: the canaries.
+    """
     if not subject.has_times:
         return None
     compared, stored, new = subject.compared, subject.stored, subject.new
@@ -61,17 +90,19 @@ def compare_times(subject: PreparedSubject, prior: Prior, panel: Panel) -> Contr
         stored, compared, new = levels.correct(stored), levels.correct(compared), levels.correct(new)
     spread = expected_spread(baseline_ns, compared[0].board)
     is_paired, metric = bool(subject.given.against), subject.given.policy.metric
+    in_pairs = subject.has_whole_pairs
+    prior = priors.of(subject)
     # The runs of a pair measure the same cases, but for those that one of the trees lacks.
     context = 0.0 if is_paired else expected_context(subject.baseline[-1], metric, baseline_ns)
     noise = replace(
-        estimate_noise(stored, new, prior, spread),
+        estimate_noise(stored, new, prior, spread, in_pairs=in_pairs),
         context=estimate_contexts(stored, new, prior, spread, context),
     )
     floor_ns = resolution_ns((*compared, *new))
     # Pairs of two trees run side by side, so that what changes between sessions cancels.
     on_cpu = not is_paired and not all(is_gpu(location.board) for location in (*compared, *new))
     return replace(
-        contrast(compared, new, noise, shift),
+        contrast(compared, new, noise, shift, in_pairs=in_pairs),
         material=material_change(subject.given.policy.band, floor_ns, baseline_ns, on_cpu=on_cpu),
         floor_ns=floor_ns,
         is_paired=is_paired,

@@ -50,7 +50,7 @@ class Contrast:
     Attributes:
         baseline_log_ns: mean location of the stored runs, as measured.
         difference: mean location of the new runs less that of the stored runs, less the canaries' shift.
-        median_difference: the same for medians.
+        median_difference: the same for medians; in pairs the median of the differences.
         level_variance: what sessions and boards add to the variance of the difference; no fresh run of this
             session lowers it.
         level_df: degrees of freedom of `level_variance`.
@@ -62,6 +62,7 @@ class Contrast:
         floor_ns: the smallest change in ns that may count.
         context_shift: share of the runs whose context the others lack.
         is_paired: whether each further new run comes with a further run of the baseline.
+        in_pairs: whether the run variance is that within pairs.
     """
 
     baseline_log_ns: float
@@ -77,6 +78,7 @@ class Contrast:
     floor_ns: float = math.nan
     context_shift: float = 0.0
     is_paired: bool = False
+    in_pairs: bool = False
 
     @property
     def baseline_runs(self) -> int:
@@ -130,7 +132,8 @@ class Contrast:
     def degrees_with(self, new_runs: int) -> float:
         """The degrees of freedom if there were this many new runs."""
         run_part = self._run_part(new_runs)
-        run_df = self.run_df + (new_runs - self.new_runs) * (2 if self.is_paired else 1)
+        # A pair adds two runs, and takes one degree of freedom for what they share.
+        run_df = self.run_df + (new_runs - self.new_runs) * (2 if self.is_paired and not self.in_pairs else 1)
         level_part, level_df = self.level_variance, self.level_df
         if context_part := self._context_part(new_runs):
             # As among levels: the tail of a sum is that of its heaviest part.
@@ -178,19 +181,27 @@ def pool_degrees(*parts: tuple[float, float]) -> float:
 
 
 def contrast(
-    baseline: Sequence[Location], new: Sequence[Location], noise: Noise, shift: Shift | None = None
+    baseline: Sequence[Location],
+    new: Sequence[Location],
+    noise: Noise,
+    shift: Shift | None = None,
+    *,
+    in_pairs: bool = False,
 ) -> Contrast:
     """Compares the mean locations of the new and of the stored runs.
 
     A session or a board weighs with the square of the difference between its shares of stored and new runs: what
     both share cancels, so runs of one session are compared by the run variance alone, and then, with a
-    prior of no weight, the test is `scipy.stats.ttest_ind(new, baseline, equal_var=True)`.
+    prior of no weight, the test is `scipy.stats.ttest_ind(new, baseline, equal_var=True)`. In pairs it is
+    `scipy.stats.ttest_rel(new, baseline)`.
 
     Args:
         baseline: stored runs, at least one, corrected by the shift if there is one.
         new: new runs, at least one, likewise.
         noise: variances of the levels.
         shift: of the canaries, that the locations were corrected by.
+        in_pairs: whether these are the two runs of each pair, in the same order, and the run variance is that
+            within pairs.
     """
     levels = _expected_levels(baseline, new, noise)
     if shift is not None:
@@ -200,7 +211,7 @@ def contrast(
     return Contrast(
         baseline_log_ns=math.fsum(before) / len(before) + (shift.baseline_level if shift is not None else 0.0),
         difference=math.fsum(now) / len(now) - math.fsum(before) / len(before),
-        median_difference=statistics.median(now) - statistics.median(before),
+        median_difference=_median_difference(before, now, in_pairs=in_pairs),
         level_variance=levels.variance,
         level_df=levels.degrees_of_freedom,
         noise=noise,
@@ -208,7 +219,14 @@ def contrast(
         new=tuple(new),
         shift=shift,
         context_shift=measure_context_shift(baseline, new),
+        in_pairs=in_pairs,
     )
+
+
+def _median_difference(before: Sequence[float], now: Sequence[float], *, in_pairs: bool) -> float:
+    if in_pairs:
+        return statistics.median(after - one for one, after in zip(before, now, strict=True))
+    return statistics.median(now) - statistics.median(before)
 
 
 def _expected_levels(baseline: Sequence[Location], new: Sequence[Location], noise: Noise) -> Component:

@@ -10,10 +10,9 @@ from scipy import stats
 
 from pytest_nsight.judge.board_groups import find_board_groups
 from pytest_nsight.judge.claims import ClaimState, check_claims, find_partner
-from pytest_nsight.judge.compare_times import build_panel, compare_times, learn_prior
+from pytest_nsight.judge.compare_times import Priors, build_panel, compare_times, learn_priors
 from pytest_nsight.judge.contrast import Contrast
 from pytest_nsight.judge.looks import contradicts_proof, is_beyond_doubt, is_within_band, may_differ, may_settle
-from pytest_nsight.judge.noise import Prior
 from pytest_nsight.judge.prepared import PreparedSubject, prepare, prepare_canary
 from pytest_nsight.judge.subject_runs import (
     FIRST_PAIRS,
@@ -36,12 +35,12 @@ class _Suite:
     Attributes:
         subjects: prepared, in order.
         contrasts: of each, None where times cannot be compared.
-        prior: of the run variance.
+        priors: of the run variance.
     """
 
     subjects: tuple[PreparedSubject, ...]
     contrasts: tuple[Contrast | None, ...]
-    prior: Prior
+    priors: Priors
 
 
 def suspects(
@@ -87,7 +86,7 @@ def suspects(
         if is_proven:
             continue
         partner = find_partner(item, by_subject)
-        if any(claim.is_close for claim in check_claims(item, partner, suite.prior)):
+        if any(claim.is_close for claim in check_claims(item, partner, suite.priors.of_runs)):
             wanted.add(item.subject)
             if partner is not None:
                 wanted.add(partner.subject)
@@ -101,7 +100,7 @@ def find_held(given: Sequence[SubjectRuns], *, family: Callable[[str], str]) -> 
         given: all runs of every subject, with the cases that they claim to beat.
         family: maps a normalised kernel name to the name that all its tiles and variants share.
     """
-    prior = _prepare_suite(given, (), family).prior
+    prior = _prepare_suite(given, (), family).priors.of_runs
     by_subject = {item.subject: item for item in given}
     held = (ClaimState.HELD, ClaimState.UNCHECKED)
     return tuple(
@@ -155,7 +154,7 @@ def judge(
     """
     suite = _prepare_suite(given, canaries, family)
     by_subject = {item.subject: item for item in given}
-    claims = [check_claims(item, find_partner(item, by_subject), suite.prior) for item in given]
+    claims = [check_claims(item, find_partner(item, by_subject), suite.priors.of_runs) for item in given]
     return tuple(
         decide(subject, contrast, significance, found)
         for subject, contrast, significance, found in zip(
@@ -171,9 +170,9 @@ def _prepare_suite(
     subjects = tuple(prepare(_with_groups(item, groups), family) for item in given)
     prepared = [prepare_canary(_with_groups(item, groups), family) for item in canaries]
     unchanged = [canary for canary in prepared if canary is not None]
-    prior = learn_prior([*subjects, *unchanged])
-    panel = build_panel(unchanged, prior)
-    return _Suite(subjects, tuple(compare_times(subject, prior, panel) for subject in subjects), prior)
+    priors = learn_priors([*subjects, *unchanged])
+    panel = build_panel(unchanged, priors.of_runs)
+    return _Suite(subjects, tuple(compare_times(subject, priors, panel) for subject in subjects), priors)
 
 
 def _with_groups(given: SubjectRuns, groups: Mapping[str, str]) -> SubjectRuns:
@@ -198,10 +197,10 @@ def _adjust(suite: _Suite) -> list[Significance]:
         for is_slower in (True, False)
     )
     return [
-        Significance(len(compared), next(slower), next(faster), suite.prior)
+        Significance(len(compared), next(slower), next(faster), suite.priors.of(subject))
         if contrast is not None
-        else Significance(len(compared), None, None, suite.prior)
-        for contrast in suite.contrasts
+        else Significance(len(compared), None, None, suite.priors.of(subject))
+        for subject, contrast in zip(suite.subjects, suite.contrasts, strict=True)
     ]
 
 

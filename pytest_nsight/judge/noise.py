@@ -120,6 +120,20 @@ def pool_within(groups: Sequence[Sequence[float]]) -> tuple[float, float]:
     return squares, float(sum(len(group) - 1 for group in groups if group))
 
 
+def pool_pairs(baseline: Sequence[float], new: Sequence[float]) -> tuple[float, float]:
+    """The sum of squares that trees and pairs leave, and its degrees of freedom: that of a two-way layout.
+
+    Half the variance of the differences is the variance of one run without what both runs of a pair share.
+
+    Args:
+        baseline: log time of one tree's run of each pair, at least one.
+        new: of the other tree's, in the same order.
+    """
+    differences = [after - before for before, after in zip(baseline, new, strict=True)]
+    mean = math.fsum(differences) / len(differences)
+    return math.fsum((one - mean) ** 2 for one in differences) / 2, float(len(differences) - 1)
+
+
 def fit_prior(ratios: Sequence[float], degrees: Sequence[float]) -> Prior:
     """Fits a suite's prior to the variances of its subjects by the moments of their logarithms.
 
@@ -170,7 +184,24 @@ def shares(locations: Sequence[Location]) -> dict[Place, float]:
     return {place: count / len(locations) for place, count in counts.items()}
 
 
-def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior: Prior, spread: Spread) -> Noise:
+def pool_runs(baseline: Sequence[Location], new: Sequence[Location], *, in_pairs: bool) -> tuple[float, float]:
+    """The sum of squares of a subject's runs around what they share, and its degrees of freedom.
+
+    Args:
+        baseline: runs that are compared with.
+        new: the others.
+        in_pairs: whether these are the two runs of each pair, in the same order; else runs of a session share its
+            level.
+    """
+    if in_pairs:
+        return pool_pairs([one.log_ns for one in baseline], [one.log_ns for one in new])
+    groups = (*group_by_session(baseline), *group_by_session(new))
+    return pool_within([[location.log_ns for location in group] for group in groups])
+
+
+def estimate_noise(
+    baseline: Sequence[Location], new: Sequence[Location], prior: Prior, spread: Spread, *, in_pairs: bool = False
+) -> Noise:
     """Estimates the variances of one subject from its runs and the priors.
 
     Args:
@@ -179,10 +210,11 @@ def estimate_noise(baseline: Sequence[Location], new: Sequence[Location], prior:
         new: new runs.
         prior: of the run variance.
         spread: expected standard deviations.
+        in_pairs: whether these are the two runs of each pair, in the same order; the run variance is then that
+            within pairs.
     """
     sessions = group_by_session(baseline)
-    groups = [[location.log_ns for location in group] for group in (*sessions, *group_by_session(new))]
-    squares, own_df = pool_within(groups)
+    squares, own_df = pool_runs(baseline, new, in_pairs=in_pairs)
     run_df = prior.degrees_of_freedom + own_df
     pooled = prior.degrees_of_freedom * prior.scale * spread.run**2 + squares
     floor = float(np.mean([location.within_error**2 for location in (*baseline, *new)]))

@@ -77,6 +77,13 @@ class PreparedSubject:
         return bool(self.given.against) and {len(side) for side in sides} == {FIRST_PAIRS} and is_sound
 
     @property
+    def has_whole_pairs(self) -> bool:
+        """Whether every run of one of two trees has a counterpart, measured beside it, and all of them count."""
+        sides = (self.given.baseline, self.given.new, self.stored, self.compared, self.new)
+        boards = {location.board for location in (*self.compared, *self.new)}
+        return bool(self.given.against) and len({len(side) for side in sides}) == len(boards) == 1
+
+    @property
     def is_repeated(self) -> bool:
         """Whether all stored runs, or all new ones, have exactly equal rounds, which no measurement gives."""
         groups = (self.compared, self.new)

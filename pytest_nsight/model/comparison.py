@@ -111,7 +111,7 @@ class Basis:
 
     Attributes:
         difference: of mean locations, less the canaries' shift (D).
-        median_difference: of median locations, likewise.
+        median_difference: of median locations, likewise; of pairs the median of the differences.
         material: smallest material difference (B).
         margin: difference within which equality is shown (M).
         floor_ns: smallest change in ns that may count (r).
@@ -130,6 +130,8 @@ class Basis:
         runs: all runs, stored ones first.
         context_shift: share of the runs whose context the other group lacks; times the deviation of contexts, it is
             the standard error that contexts add.
+        in_pairs: whether the runs of two trees were compared pair by pair; the level of runs is then that within
+            pairs.
     """
 
     difference: float
@@ -151,6 +153,7 @@ class Basis:
     looks: tuple[Look, ...]
     runs: tuple[RunLevel, ...]
     context_shift: float = 0.0
+    in_pairs: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -147,8 +147,8 @@ def test_a_level_that_is_too_generous_is_found_out(monkeypatch: pytest.MonkeyPat
 def test_a_gate_that_takes_rounds_for_the_unit_is_found_out(monkeypatch: pytest.MonkeyPatch) -> None:
     pool = make_pool(replace(QUIET, run_sd=0.01, board_sd=0.0), band=0.0005)
 
-    def believe_rounds(*arguments: object) -> object:
-        noise = estimate(*arguments)  # type: ignore[arg-type]
+    def believe_rounds(*arguments: object, **options: object) -> object:
+        noise = estimate(*arguments, **options)  # type: ignore[arg-type]
         tiny = replace(noise.run, variance=noise.run.variance / 100, degrees_of_freedom=1000.0)
         return replace(noise, run=tiny, session=replace(noise.session, variance=1e-12))
 
