@@ -19,7 +19,7 @@ from pytest_nsight.judge.location import Location, exp, locate_all
 from pytest_nsight.judge.noise import expected_spread
 from pytest_nsight.judge.structure import StructureFinding, compare_structure, count_shapes, launch_the_same
 from pytest_nsight.judge.subject_runs import FIRST_PAIRS, MINIMUM_BASELINE_RUNS, SubjectRuns
-from pytest_nsight.model.values import RunSummary
+from pytest_nsight.model.values import RunSummary, is_gpu
 
 _DEVICE_TIMES = ("kernel", "copy", "busy")
 """Metrics to gate instead of one that a case has no time of."""
@@ -78,10 +78,14 @@ class PreparedSubject:
 
     @property
     def has_whole_pairs(self) -> bool:
-        """Whether every run of one of two trees has a counterpart, measured beside it, and all of them count."""
+        """Whether every run of one of two trees has a counterpart, measured beside it on a GPU, and all count.
+
+        What both runs of a pair share is known of GPUs; on a CPU they are two samples.
+        """
         sides = (self.given.baseline, self.given.new, self.stored, self.compared, self.new)
         boards = {location.board for location in (*self.compared, *self.new)}
-        return bool(self.given.against) and len({len(side) for side in sides}) == len(boards) == 1
+        is_whole = len({len(side) for side in sides}) == len(boards) == 1
+        return bool(self.given.against) and is_whole and all(map(is_gpu, boards))
 
     @property
     def is_repeated(self) -> bool:

@@ -111,6 +111,20 @@ def test_runs_without_a_counterpart_are_compared_as_two_samples() -> None:
     assert verdict.comparison.run_sd > 0.01
 
 
+def test_runs_of_a_cpu_are_compared_as_two_samples() -> None:
+    """Else the expected deviation of 3 % weighs more, and a bisection with a band of 1 % settles no commit."""
+    evidence = two_trees(1.0, SHARED)
+    sides = [
+        [dataclasses.replace(run, board="a cpu") for run in side] for side in (evidence.baseline, evidence.new)
+    ]
+
+    (verdict,) = judge([dataclasses.replace(evidence, baseline=tuple(sides[0]), new=tuple(sides[1]))])
+
+    assert verdict.comparison is not None
+    assert verdict.comparison.basis is not None
+    assert not verdict.comparison.basis.in_pairs
+
+
 @pytest.mark.parametrize(("ratio", "kind"), [(1.0, "UNCHANGED"), (1.03, "REGRESSION"), (0.97, "IMPROVEMENT")])
 def test_a_verdict_says_against_what(ratio: float, kind: str) -> None:
     stored = make_evidence(ratio=ratio, stored=9, new=9)
