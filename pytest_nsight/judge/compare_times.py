@@ -47,8 +47,9 @@ def learn_priors(subjects: Sequence[PreparedSubject]) -> Priors:
 def _learn_prior(subjects: Sequence[PreparedSubject], *, in_pairs: bool) -> Prior:
     ratios, degrees = [], []
     for subject in subjects:
-        is_wanted = (subject.stored or subject.new) and (subject.has_whole_pairs or not in_pairs)
-        squares, df = pool_runs(subject.stored, subject.new, in_pairs=in_pairs) if is_wanted else (0.0, 0.0)
+        if in_pairs and not subject.has_whole_pairs:
+            continue
+        squares, df = pool_runs(subject.stored, subject.new, in_pairs=in_pairs)
         if df > 0:
             first = (*subject.stored, *subject.new)[0]
             spread = expected_spread(exp(first.log_ns), first.board)
